@@ -49,7 +49,8 @@ def rendered_example(example: str) -> str:
         if text.strip() and not template.endswith("NOTES.txt")
     }
     return "".join(
-        f"---\n# Source: {template}\n{manifests[template]}\n" for template in sorted(manifests)
+        f"---\n# Source: {template}\n{manifests[template]}\n"
+        for template in sorted(manifests)
     )
 
 
@@ -57,7 +58,9 @@ def newsroom() -> str:
     folders = [ROOT / "deploy" / "examples" / "newsroom" / name for name in NEWSROOM]
     return (
         "# The newsroom, from its component folders, with an offline model instead of the one in its blueprints.\n"
-        + deploy.write_values({"defaults": {"model": "offline/echo"}, **deploy.render(folders)})
+        + deploy.write_values(
+            {"defaults": {"model": "offline/echo"}, **deploy.render(folders)}
+        )
     )
 
 
@@ -75,7 +78,9 @@ def hundred() -> str:
         }
 
     def workflow(name: str, agents: list[str]) -> dict[str, Any]:
-        steps = [{"type": "agent_step", "agent": agent, "name": agent} for agent in agents]
+        steps = [
+            {"type": "agent_step", "agent": agent, "name": agent} for agent in agents
+        ]
         return {
             "blueprint": {"inline": {"type": "Workflow", "name": name, "steps": steps}},
             "agents": agents,
@@ -87,8 +92,9 @@ def hundred() -> str:
         components |= {name: {"blueprint": {"inline": agent(name)}} for name in members}
         components[f"team-{team}"] = workflow(f"team-{team}", members)
     components["head"] = workflow("head", [f"team-{team}" for team in range(9)])
-    return "# A hundred components, written by deploy/chart.py.\n" + deploy.write_values(
-        {"components": components}
+    return (
+        "# A hundred components, written by deploy/chart.py.\n"
+        + deploy.write_values({"components": components})
     )
 
 
@@ -103,10 +109,15 @@ def commented_values(lines: list[str]) -> list[tuple[str, str, str]]:
             comment.append(text.lstrip("# "))
         elif match := re.match(r"( *)([A-Za-z]\w*):(.*)", line):
             indent, key, default = len(match[1]), match[2], match[3].strip()
-            path = [*((outer, name) for outer, name in path if outer < indent), (indent, key)]
+            path = [
+                *((outer, name) for outer, name in path if outer < indent),
+                (indent, key),
+            ]
             if comment:
                 default = default or block_default(lines[number + 1 :], indent)
-                rows.append((".".join(name for _, name in path), default, " ".join(comment)))
+                rows.append(
+                    (".".join(name for _, name in path), default, " ".join(comment))
+                )
             comment = []
         elif not text:
             comment = []
@@ -144,7 +155,9 @@ def readme() -> str:
 
 def chart_yaml() -> str:
     return re.sub(
-        r"(?m)^(version|appVersion): .*$", rf"\1: {__version__}", (CHART / "Chart.yaml").read_text()
+        r"(?m)^(version|appVersion): .*$",
+        rf"\1: {__version__}",
+        (CHART / "Chart.yaml").read_text(),
     )
 
 
@@ -155,7 +168,10 @@ def generated() -> list[tuple[Path, Callable[[], str]]]:
         (CHART / "Chart.yaml", chart_yaml),
         (CHART / "README.md", readme),
         (CHART / "files" / "alerts.yaml", (observability / "alerts.yaml").read_text),
-        (CHART / "files" / "dashboard.json", (observability / "dashboard.json").read_text),
+        (
+            CHART / "files" / "dashboard.json",
+            (observability / "dashboard.json").read_text,
+        ),
         (EXAMPLES / "newsroom" / "values.yaml", newsroom),
         (EXAMPLES / "hundred" / "values.yaml", hundred),
         *(
@@ -176,7 +192,9 @@ def main() -> int:
             if not check:
                 file.write_text(text)
     print(
-        "\n".join(f"{'not up to date' if check else 'updated'}: {name}" for name in stale)
+        "\n".join(
+            f"{'not up to date' if check else 'updated'}: {name}" for name in stale
+        )
         or "all up to date"
     )
     return 1 if check and stale else 0

@@ -30,16 +30,25 @@ def imported_names(tree: ast.AST) -> tuple[set[str], list[tuple[int, str]]]:
             if path.split(".")[0] in OWN:
                 continue
             names.add((alias.asname or alias.name).split(".")[0])
-            if any(part.startswith("_") and not part.startswith("__") for part in path.split(".")):
+            if any(
+                part.startswith("_") and not part.startswith("__")
+                for part in path.split(".")
+            ):
                 private.append((node.lineno, f"imports {path}"))
     return names, private
 
 
-def assignments(tree: ast.AST, foreign: set[str], loads_files: bool) -> Iterator[tuple[int, str]]:
+def assignments(
+    tree: ast.AST, foreign: set[str], loads_files: bool
+) -> Iterator[tuple[int, str]]:
     """Assignments to attributes of imported modules, and to `sys.modules`."""
     for node in ast.walk(tree):
         targets = node.targets if isinstance(node, ast.Assign | ast.Delete) else []
-        targets = [node.target] if isinstance(node, ast.AugAssign | ast.AnnAssign) else targets
+        targets = (
+            [node.target]
+            if isinstance(node, ast.AugAssign | ast.AnnAssign)
+            else targets
+        )
         for target in targets:
             if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
                 name = target.value.id
@@ -69,7 +78,9 @@ def main() -> int:
     """Print what was found; the exit code is 1 if there is anything."""
     root = Path(__file__).parents[1]
     count = 0
-    for path in sorted([*root.glob("library/src/**/*.py"), *root.glob("service/src/**/*.py")]):
+    for path in sorted(
+        [*root.glob("library/src/**/*.py"), *root.glob("service/src/**/*.py")]
+    ):
         for line, text in findings(path):
             print(f"{path.relative_to(root)}:{line}: {text}")
             count += 1

@@ -56,8 +56,11 @@ def main() -> None:
     for page in PAGES:
         stage(page)
     for module in MODULES:
-        inherited = str(not module).lower()  # once is enough for the many errors and events
-        page = f"::: podwright{module}\n    options: {{inherited_members: {inherited}}}\n"
+        # once is enough for the many errors and events
+        inherited = str(not module).lower()
+        page = (
+            f"::: podwright{module}\n    options: {{inherited_members: {inherited}}}\n"
+        )
         (STAGED / f"podwright{module}.md").write_text(page)
 
 

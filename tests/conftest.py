@@ -44,7 +44,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give each test the mark of its tier before `-m` selects tests."""
     for item in items:
         tier = _tier(item)
-        item.own_markers[:] = [mark for mark in item.own_markers if mark.name not in TIERS]
+        item.own_markers[:] = [
+            mark for mark in item.own_markers if mark.name not in TIERS
+        ]
         item.add_marker(tier)
 
 
@@ -73,14 +75,18 @@ def pytest_configure(config: pytest.Config) -> None:
             del os.environ[name]
     os.environ["KUBECONFIG"] = os.devnull
     for name in ("NO_PROXY", "no_proxy"):
-        os.environ[name] = ",".join(filter(None, [os.environ.get(name), "127.0.0.1,localhost"]))
+        os.environ[name] = ",".join(
+            filter(None, [os.environ.get(name), "127.0.0.1,localhost"])
+        )
     config.stash[LEFT_OUT] = Counter()
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:
     """Count the tests that were left out."""
     for item in items:
-        item.config.stash[LEFT_OUT].update(tier for tier in TIERS if item.get_closest_marker(tier))
+        item.config.stash[LEFT_OUT].update(
+            tier for tier in TIERS if item.get_closest_marker(tier)
+        )
 
 
 @pytest.hookimpl(trylast=True)
@@ -101,7 +107,9 @@ def pytest_terminal_summary(
 ) -> None:
     """Say in one line for each tier what was left out, and which command runs it."""
     for tier, count in config.stash[LEFT_OUT].items():
-        command = {"fast": "make test", "proof": "make proof"}.get(tier, f"make test-{tier}")
+        command = {"fast": "make test", "proof": "make proof"}.get(
+            tier, f"make test-{tier}"
+        )
         terminalreporter.write_line(
             f"left out: {count} tests of the tier {tier}; run them with `{command}`"
         )
@@ -159,7 +167,9 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     home: dict[str, str | float | bool] = {"HOME": str(tmp_path_factory.mktemp("home"))}
     with (
         sync_playwright() as playwright,
-        playwright.chromium.launch(executable_path=path, env={**os.environ, **home}) as chromium,
+        playwright.chromium.launch(
+            executable_path=path, env={**os.environ, **home}
+        ) as chromium,
     ):
         yield chromium
 
@@ -172,4 +182,6 @@ def page(browser: Browser) -> Iterator[Page]:
         opened.on("request", lambda request: found.append(request.url))
         opened.on("pageerror", lambda error: found.append(str(error)))
         yield opened
-    assert [text for text in found if not text.startswith(("http://127.0.0.1:", "data:"))] == []
+    assert [
+        text for text in found if not text.startswith(("http://127.0.0.1:", "data:"))
+    ] == []

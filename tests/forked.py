@@ -59,7 +59,9 @@ class ForkedCommand:
         variables: All environment variables.
     """
 
-    def __init__(self, arguments: tuple[str, ...], folder: Path, variables: dict[str, str]) -> None:
+    def __init__(
+        self, arguments: tuple[str, ...], folder: Path, variables: dict[str, str]
+    ) -> None:
         reader, writer = _PROCESSES.Pipe(duplex=False)
         with reader, writer:
             fcntl.fcntl(writer.fileno(), fcntl.F_SETPIPE_SZ, PIPE_SIZE)
@@ -93,7 +95,9 @@ class ForkedCommand:
     def communicate(self, timeout: float | None = None) -> tuple[str, None]:
         """Wait some seconds for the end, also of processes that share the output, and return the rest of that."""
         rest: list[str] = []
-        reader = threading.Thread(target=lambda: rest.append(self.stdout.read()), daemon=True)
+        reader = threading.Thread(
+            target=lambda: rest.append(self.stdout.read()), daemon=True
+        )
         reader.start()
         self.wait(timeout)
         reader.join(timeout)
@@ -122,7 +126,9 @@ def run_forked(
         variables: All environment variables.
         files: The standard streams.
     """
-    process = _PROCESSES.Process(target=_run, args=(arguments, folder, variables, files))
+    process = _PROCESSES.Process(
+        target=_run, args=(arguments, folder, variables, files)
+    )
     process.start()
     process.join(600)
     if process.exitcode is None:
@@ -150,8 +156,12 @@ def complete(
     files = (streams / "stdin", streams / "stdout", streams / "stderr")
     for file, text in zip(files, (stdin, "", ""), strict=True):
         file.write_text(text)
-    code = run_forked(arguments, folder, variables, (str(files[0]), str(files[1]), str(files[2])))
-    return subprocess.CompletedProcess(arguments, code, files[1].read_text(), files[2].read_text())
+    code = run_forked(
+        arguments, folder, variables, (str(files[0]), str(files[1]), str(files[2]))
+    )
+    return subprocess.CompletedProcess(
+        arguments, code, files[1].read_text(), files[2].read_text()
+    )
 
 
 def _run(
@@ -168,7 +178,9 @@ def _run(
     os.environ.clear()
     os.environ.update(variables)
     sys.argv = ["podwright", *arguments]
-    sys.path[:0] = [path for path in variables.get("PYTHONPATH", "").split(os.pathsep) if path]
+    sys.path[:0] = [
+        path for path in variables.get("PYTHONPATH", "").split(os.pathsep) if path
+    ]
     # the command adds the working directory if it needs it
     sys.path[:] = [path for path in sys.path if path]
     opened = [None if file is None else _open(file) for file in files]
@@ -182,7 +194,10 @@ def _run(
             os.dup2(descriptor, number)
             # with the handler of undecodable bytes that Python has in the locale of a container
             stream = os.fdopen(
-                number, "w" if number else "r", encoding="utf-8", errors="surrogateescape"
+                number,
+                "w" if number else "r",
+                encoding="utf-8",
+                errors="surrogateescape",
             )
             is_line_buffered = (
                 name == "stderr" or stream.isatty() or "PYTHONUNBUFFERED" in variables

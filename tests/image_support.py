@@ -16,7 +16,14 @@ import pytest
 from tests.helpers import ROOT, skip
 
 BASE = "python:3.13-slim-trixie"
-INHERITED = ("PATH", "HOME", "DOCKER_HOST", "DOCKER_CONFIG", "DOCKER_CONTEXT", "XDG_RUNTIME_DIR")
+INHERITED = (
+    "PATH",
+    "HOME",
+    "DOCKER_HOST",
+    "DOCKER_CONFIG",
+    "DOCKER_CONTEXT",
+    "XDG_RUNTIME_DIR",
+)
 """The environment variables that a Docker client gets."""
 
 
@@ -26,9 +33,13 @@ class Docker:
     def __init__(self, client: str) -> None:
         self.client = client
 
-    def run(self, *arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *arguments: str | Path, **variables: str
+    ) -> subprocess.CompletedProcess[str]:
         """Run a command to its end, with further environment variables."""
-        environment = {name: os.environ[name] for name in INHERITED if name in os.environ}
+        environment = {
+            name: os.environ[name] for name in INHERITED if name in os.environ
+        }
         command = [self.client, *arguments]
         return subprocess.run(
             command,
@@ -100,7 +111,10 @@ def built_image(
         )
 
     with shared(
-        folders, f"image-{flavour}", build, lambda: client.run("image", "rm", "--force", tag)
+        folders,
+        f"image-{flavour}",
+        build,
+        lambda: client.run("image", "rm", "--force", tag),
     ):
         yield tag
 
@@ -130,7 +144,11 @@ def build_program(program: Path, tag: str, base: str = "scratch", *lines: str) -
         "-",
     ]
     done = subprocess.run(
-        [docker().client, *command], input=dockerfile, capture_output=True, text=True, timeout=600
+        [docker().client, *command],
+        input=dockerfile,
+        capture_output=True,
+        text=True,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr
 
@@ -138,7 +156,13 @@ def build_program(program: Path, tag: str, base: str = "scratch", *lines: str) -
 def build_postgresql() -> str:
     """Build an image of PostgreSQL, and return its tag."""
     tag = "podwright/postgresql:test"
-    docker()("build", "--quiet", f"--build-arg=BASE_IMAGE={BASE}", f"--tag={tag}", "tests/database")
+    docker()(
+        "build",
+        "--quiet",
+        f"--build-arg=BASE_IMAGE={BASE}",
+        f"--tag={tag}",
+        "tests/database",
+    )
     return tag
 
 
@@ -158,7 +182,9 @@ def shared(
         stop: Stops it, unless it was there before.
     """
     base = folders.getbasetemp()
-    users = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / f"users-of-{name}"
+    users = (
+        base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base
+    ) / f"users-of-{name}"
     found = users.with_suffix(".found")
     with _locked(users):
         if not users.exists():

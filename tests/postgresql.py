@@ -40,17 +40,31 @@ class PostgreSQL:
         self.port = port
         self._programs, self._folder = programs, folder
         self._names = (f"test{number}" for number in count())
-        self._call("initdb", "--auth=trust", "--username=postgres", "--encoding=UTF8", "--no-sync")
+        self._call(
+            "initdb",
+            "--auth=trust",
+            "--username=postgres",
+            "--encoding=UTF8",
+            "--no-sync",
+        )
 
     @property
     def pid(self) -> int:
         """The process that starts all others of the server."""
-        return int((self._folder / "data" / "postmaster.pid").read_text().partition("\n")[0])
+        return int(
+            (self._folder / "data" / "postmaster.pid").read_text().partition("\n")[0]
+        )
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
         options = f"-p {self.port} -c listen_addresses=127.0.0.1 -k {self._folder}"
-        self._call("pg_ctl", "--wait", f"--log={self._folder}/log", f"--options={options}", "start")
+        self._call(
+            "pg_ctl",
+            "--wait",
+            f"--log={self._folder}/log",
+            f"--options={options}",
+            "start",
+        )
 
     def stop(self, mode: str = "fast") -> None:
         """Stop it; with the mode `immediate`, as if it were killed."""
@@ -67,12 +81,24 @@ class PostgreSQL:
         return f"postgresql://postgres@127.0.0.1:{self.port}/{name}"
 
     def _call(self, program: str, *arguments: str) -> None:
-        command = [str(self._programs / program), f"--pgdata={self._folder}/data", *arguments]
+        command = [
+            str(self._programs / program),
+            f"--pgdata={self._folder}/data",
+            *arguments,
+        ]
         if os.geteuid() == 0:  # PostgreSQL refuses to run as root
-            command = ["setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups", *command]
+            command = [
+                "setpriv",
+                "--reuid=postgres",
+                "--regid=postgres",
+                "--init-groups",
+                *command,
+            ]
         # its output goes to a file, because the server keeps a pipe open
         with (self._folder / "output").open("w+") as output:
-            done = subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, cwd="/")
+            done = subprocess.run(
+                command, stdout=output, stderr=subprocess.STDOUT, cwd="/"
+            )
             output.seek(0)
             assert done.returncode == 0, output.read()
 

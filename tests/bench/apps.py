@@ -20,7 +20,11 @@ from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 
-NAME, PORT, PROVIDER = sys.argv[1], int(sys.argv[2]), f"http://127.0.0.1:{sys.argv[3]}/v1"
+NAME, PORT, PROVIDER = (
+    sys.argv[1],
+    int(sys.argv[2]),
+    f"http://127.0.0.1:{sys.argv[3]}/v1",
+)
 MODEL = "gpt-4o-mini"
 INSTRUCTIONS = "You are a guide."
 SUBSCRIBERS = {"no-telemetry": 0, "metrics": 1}
@@ -34,7 +38,10 @@ class Body(BaseModel):
 
 
 def messages(text: str) -> list[dict[str, str]]:
-    return [{"role": "system", "content": INSTRUCTIONS}, {"role": "user", "content": text}]
+    return [
+        {"role": "system", "content": INSTRUCTIONS},
+        {"role": "user", "content": text},
+    ]
 
 
 def plain() -> FastAPI:
@@ -51,13 +58,17 @@ def plain() -> FastAPI:
     def call(text: str, **options: Any) -> Any:
         body = {"model": MODEL, "messages": messages(text), **options}
         return app.state.session.post(
-            f"{PROVIDER}/chat/completions", json=body, headers={"authorization": "Bearer x"}
+            f"{PROVIDER}/chat/completions",
+            json=body,
+            headers={"authorization": "Bearer x"},
         )
 
     @app.post("/run")
     async def run(body: Body) -> dict[str, str]:
         async with call(body.input) as response:
-            return {"output": (await response.json())["choices"][0]["message"]["content"]}
+            return {
+                "output": (await response.json())["choices"][0]["message"]["content"]
+            }
 
     @app.post("/run/stream")
     async def stream(body: Body) -> StreamingResponse:
@@ -67,7 +78,10 @@ def plain() -> FastAPI:
                     if line.startswith(b"data: {"):
                         for choice in json.loads(line[6:])["choices"]:
                             if text := choice["delta"].get("content"):
-                                yield b"data: %s\n\n" % json.dumps({"text": text}).encode()
+                                yield (
+                                    b"data: %s\n\n"
+                                    % json.dumps({"text": text}).encode()
+                                )
 
         return StreamingResponse(tokens(), media_type="text/event-stream")
 
@@ -84,7 +98,11 @@ def litellm() -> FastAPI:
     @app.post("/run")
     async def run(body: Body) -> dict[str, Any]:
         response: Any = await litellm.acompletion(
-            f"openai/{MODEL}", messages(body.input), api_base=PROVIDER, api_key="x", num_retries=0
+            f"openai/{MODEL}",
+            messages(body.input),
+            api_base=PROVIDER,
+            api_key="x",
+            num_retries=0,
         )
         return {"output": response.choices[0].message.content}
 
@@ -121,7 +139,10 @@ def make_agent() -> Any:
     models = {"slow": respond, "instant": respond, "hostile": echo_or_call}
     model = FunctionModel(models[NAME]) if NAME in models else f"openai/{MODEL}"
     return Agent(
-        "guide", INSTRUCTIONS, model, tools=[get_weather] if NAME in ("tools", "hostile") else []
+        "guide",
+        INSTRUCTIONS,
+        model,
+        tools=[get_weather] if NAME in ("tools", "hostile") else [],
     )
 
 
@@ -131,9 +152,14 @@ def many_calls() -> Any:
     from podwright.messages import ModelResponse, ToolCall
     from podwright.usage import Usage
 
-    calls = (ToolCall(f"c{number}", "get_weather", '{"city": "Paris"}') for number in range(20_000))
+    calls = (
+        ToolCall(f"c{number}", "get_weather", '{"city": "Paris"}')
+        for number in range(20_000)
+    )
     return ModelResponse(
-        tool_calls=tuple(calls), usage=Usage(20, 100_000, cost=0.0), finish_reason="tool_calls"
+        tool_calls=tuple(calls),
+        usage=Usage(20, 100_000, cost=0.0),
+        finish_reason="tool_calls",
     )
 
 
@@ -174,7 +200,12 @@ if __name__ == "__main__":
     if NAME in PLAIN_APPS:
         app = PLAIN_APPS[NAME]()
         uvicorn.run(
-            app, host="127.0.0.1", port=PORT, log_level="warning", access_log=False, backlog=2048
+            app,
+            host="127.0.0.1",
+            port=PORT,
+            log_level="warning",
+            access_log=False,
+            backlog=2048,
         )
     else:
         service()

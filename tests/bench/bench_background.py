@@ -34,7 +34,9 @@ async def figures(rounds: int) -> list[Figure]:
         migrate(database_url(url))
         with (
             psycopg.connect(url, autocommit=True) as connection,
-            serve(App("defaults", {"PODWRIGHT_RUNS_DATABASE": url}), provider_port) as server,
+            serve(
+                App("defaults", {"PODWRIGHT_RUNS_DATABASE": url}), provider_port
+            ) as server,
         ):
             await wait_for_response(server.port)
             for round_ in range(rounds + 1):
@@ -46,6 +48,8 @@ async def figures(rounds: int) -> list[Figure]:
                 if round_:  # the first one compiles statements
                     plain.append((middle - start) / RUNS * 1e3)
                     background.append((time.perf_counter() - middle) / RUNS * 1e3)
-    more = statistics.median(slow - fast for slow, fast in zip(background, plain, strict=True))
+    more = statistics.median(
+        slow - fast for slow, fast in zip(background, plain, strict=True)
+    )
     detail = f"{statistics.median(background):.2f} ms against {statistics.median(plain):.2f} ms, PostgreSQL included"
     return [Figure("a background run, above a plain one", more, "ms", detail, 3)]

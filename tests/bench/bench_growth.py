@@ -72,7 +72,9 @@ async def runner(
     """A service on an empty database, warmed up. It may use all cores."""
     driver = database_url(url)
     migrate(driver)
-    engine = create_engine(driver.set(drivername=driver.drivername.replace("+aiosqlite", "")))
+    engine = create_engine(
+        driver.set(drivername=driver.drivername.replace("+aiosqlite", ""))
+    )
     variables = {
         "PODWRIGHT_RUNS_DATABASE": url,
         "PODWRIGHT_WORKERS": str(processes),
@@ -99,7 +101,9 @@ async def growth(title: str, urls: tuple[str, str]) -> list[Figure]:
             for _ in range(PAIRS):
                 grown.append(await old.perform(STEP // 2))
                 new.append(await fresh.perform(STEP // 2))
-    detail = f"{rates[-1]:.0f}/s against {rates[0]:.0f}/s, the slowest {min(rates):.0f}/s"
+    detail = (
+        f"{rates[-1]:.0f}/s against {rates[0]:.0f}/s, the slowest {min(rates):.0f}/s"
+    )
     return [
         Figure(
             f"{title}: the last {STEP} of {RUNS} runs, against the first",
@@ -113,7 +117,9 @@ async def growth(title: str, urls: tuple[str, str]) -> list[Figure]:
     ]
 
 
-async def capacity(postgresql: PostgreSQL, processes: int, at_once: int, model: str) -> str:
+async def capacity(
+    postgresql: PostgreSQL, processes: int, at_once: int, model: str
+) -> str:
     """A row of the table of capacities."""
     most = processes * at_once / 0.2 if model == "slow" else 400
     async with runner(postgresql.database(), processes, at_once, model) as found:
@@ -123,9 +129,7 @@ async def capacity(postgresql: PostgreSQL, processes: int, at_once: int, model: 
         service = (found.server.cpu_seconds - service) / number * 1e3
         database = (cpu_seconds(postgresql.pid) - database) / number * 1e3
     takes = "200 ms" if model == "slow" else "nothing"
-    return (
-        f"| {processes} | {at_once} | {takes} | {rate:.0f} | {service:.1f} ms | {database:.1f} ms |"
-    )
+    return f"| {processes} | {at_once} | {takes} | {rate:.0f} | {service:.1f} ms | {database:.1f} ms |"
 
 
 async def measure() -> tuple[list[Figure], str]:
@@ -135,9 +139,13 @@ async def measure() -> tuple[list[Figure], str]:
         rows = [await capacity(postgresql, *row) for row in CAPACITIES]
         table = "\n".join([header, "|--:|--:|---|--:|--:|--:|", *rows])
         print(table, flush=True)
-        figures = await growth("PostgreSQL", (postgresql.database(), postgresql.database()))
+        figures = await growth(
+            "PostgreSQL", (postgresql.database(), postgresql.database())
+        )
     with tempfile.TemporaryDirectory() as path:
         return [
             *figures,
-            *await growth("SQLite", (f"sqlite:///{path}/grown.db", f"sqlite:///{path}/new.db")),
+            *await growth(
+                "SQLite", (f"sqlite:///{path}/grown.db", f"sqlite:///{path}/new.db")
+            ),
         ], table

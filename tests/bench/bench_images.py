@@ -15,7 +15,9 @@ LARGEST = {"slim": 90, "full": 400}
 
 def figures() -> list[Figure]:
     engine = [ROOT / "deploy" / "engine.sh", "docker"]
-    program = subprocess.run(engine, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+    program = subprocess.run(
+        engine, check=True, stdout=subprocess.PIPE, text=True
+    ).stdout.strip()
 
     def docker(*arguments: str) -> str:
         return subprocess.run(
@@ -30,7 +32,13 @@ def figures() -> list[Figure]:
         image = docker("build", "--quiet", f"--build-arg=FLAVOUR={flavour}", str(ROOT))
         detail = f"above {BASE}, which has {megabytes(BASE):.0f} MB"
         results.append(
-            Figure(f"size of `{flavour}`", megabytes(image) - megabytes(BASE), "MB", detail, limit)
+            Figure(
+                f"size of `{flavour}`",
+                megabytes(image) - megabytes(BASE),
+                "MB",
+                detail,
+                limit,
+            )
         )
         docker("image", "rm", image)
     return results

@@ -78,7 +78,11 @@ async def run_time(rounds: int, runs: int = 2_000) -> Figure:
                 1e6 / (await load(server.port, "/run", servers.BODY, runs, 32)).rate
             )
     return ratio(
-        "a traced run, against a request to the plain app", run_times, request_times, "µs", 0.3
+        "a traced run, against a request to the plain app",
+        run_times,
+        request_times,
+        "µs",
+        0.3,
     )
 
 
@@ -92,7 +96,9 @@ def in_turns(
 
 def figures(rounds: int) -> list[Figure]:
     new = in_turns(call_microseconds, create_agent, create_model, rounds)
-    package = in_turns(import_milliseconds, "import podwright", "import pydantic", rounds)
+    package = in_turns(
+        import_milliseconds, "import podwright", "import pydantic", rounds
+    )
     agent = in_turns(
         import_milliseconds,
         "from podwright import Agent",
@@ -100,7 +106,11 @@ def figures(rounds: int) -> list[Figure]:
         rounds,
     )
     return [
-        ratio("creating an agent with a tool, against a pydantic model of five fields", *new, "µs"),
+        ratio(
+            "creating an agent with a tool, against a pydantic model of five fields",
+            *new,
+            "µs",
+        ),
         ratio("`import podwright`, against `import pydantic`", *package, "ms", 1.5),
         ratio(
             "`from podwright import Agent`, against `from pydantic import TypeAdapter`",

@@ -21,7 +21,9 @@ LARGEST = fleet_split.MAX_RELEASE_BYTES // KIB
 
 def figures() -> list[Figure]:
     script = [ROOT / "deploy" / "cluster.sh", "up"]
-    config = subprocess.run(script, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+    config = subprocess.run(
+        script, check=True, stdout=subprocess.PIPE, text=True
+    ).stdout.strip()
     thousand = large_fleet(100) | {"apiKeys": SEEDS}
     fleets: dict[str, dict[str, Any]] = {
         "`hundred`": {"fleet": example_values("hundred")},
@@ -31,12 +33,17 @@ def figures() -> list[Figure]:
     rows: list[Figure] = []
     with Cluster(config) as cluster, fake_node(cluster) as defaults:
         for title, releases in fleets.items():
-            values = {release: {**part, "defaults": defaults} for release, part in releases.items()}
+            values = {
+                release: {**part, "defaults": defaults}
+                for release, part in releases.items()
+            }
             rows += install(cluster, title, values)
     return rows
 
 
-def install(cluster: Cluster, title: str, releases: dict[str, dict[str, Any]]) -> list[Figure]:
+def install(
+    cluster: Cluster, title: str, releases: dict[str, dict[str, Any]]
+) -> list[Figure]:
     """Install the releases of a fleet one after another, in a namespace that is deleted afterwards."""
     namespace, before = Namespace(cluster, "podwright:slim"), server_memory(cluster)
     number = "one release" if len(releases) == 1 else f"{len(releases)} releases"
@@ -51,9 +58,18 @@ def install(cluster: Cluster, title: str, releases: dict[str, dict[str, Any]]) -
         namespace.delete()
     return [
         Figure(
-            f"{title}, {number}: time until all pods are ready", seconds, "s", f"{objects} objects"
+            f"{title}, {number}: time until all pods are ready",
+            seconds,
+            "s",
+            f"{objects} objects",
         ),
-        Figure("size of the largest release", size, "KiB", "Helm's Secret, compressed", LARGEST),
+        Figure(
+            "size of the largest release",
+            size,
+            "KiB",
+            "Helm's Secret, compressed",
+            LARGEST,
+        ),
         Figure(
             "memory of the API server",
             after - before,

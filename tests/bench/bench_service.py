@@ -27,11 +27,12 @@ CONNECTIONS = 64
 SPANS_PER_RUN = 3
 """The server span, and those of the run and of its model call."""
 STREAMS = 1000
-CHAT_BODY = (
-    b'{"model": "guide", "messages": [{"role": "user", "content": "Why does the moon not fall?"}]}'
-)
+CHAT_BODY = b'{"model": "guide", "messages": [{"role": "user", "content": "Why does the moon not fall?"}]}'
 ENDPOINT = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
-SAMPLED = {"OTEL_TRACES_SAMPLER": "parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG": "0.1"}
+SAMPLED = {
+    "OTEL_TRACES_SAMPLER": "parentbased_traceidratio",
+    "OTEL_TRACES_SAMPLER_ARG": "0.1",
+}
 LAYERS = {
     "plain": "plain FastAPI + aiohttp",
     "agent": "FastAPI + an agent of the library (run, limits, retries, cost)",
@@ -51,7 +52,9 @@ async def one_call(rounds: int, requests: int = 1000) -> tuple[list[Figure], str
     often = {"OTEL_BSP_SCHEDULE_DELAY": "500"}
     apps = {
         "defaults": App("defaults"),
-        "sampled": App("sampled", {ENDPOINT: f"{collector}/sampled", **SAMPLED, **often}, settle=1),
+        "sampled": App(
+            "sampled", {ENDPOINT: f"{collector}/sampled", **SAMPLED, **often}, settle=1
+        ),
         "spans": App("spans", {ENDPOINT: f"{collector}/spans", **often}, settle=1),
         "key": App("key", {"PODWRIGHT_API_KEYS": KEY}),
         **{name: App(name) for name in ("agent", "no-telemetry", "metrics", "tools")},
@@ -60,15 +63,23 @@ async def one_call(rounds: int, requests: int = 1000) -> tuple[list[Figure], str
     with process("collector.py", port, cpus=CPUS[-1:]):
         for name, app in apps.items():
             pairs[name] = await compare(
-                {"plain": App("plain"), name: app}, "/run", requests, CONNECTIONS, rounds
+                {"plain": App("plain"), name: app},
+                "/run",
+                requests,
+                CONNECTIONS,
+                rounds,
             )
         both = {"litellm": App("litellm", share=1 / 8), "defaults": App("defaults")}
-        lite, service = (await compare(both, "/run", requests, CONNECTIONS, rounds)).values()
+        lite, service = (
+            await compare(both, "/run", requests, CONNECTIONS, rounds)
+        ).values()
         received = int(httpx.get(f"{collector}/spans").text)
     expected = SPANS_PER_RUN * pairs["spans"]["spans"].requests
 
     def share(title: str, name: str, limit: float | None = None) -> Figure:
-        return ratio(title, pairs[name][name].rates, pairs[name]["plain"].rates, "/s", limit, "≥")
+        return ratio(
+            title, pairs[name][name].rates, pairs[name]["plain"].rates, "/s", limit, "≥"
+        )
 
     figures = [
         share("one call, service at its defaults", "defaults", 0.5),
@@ -82,7 +93,14 @@ async def one_call(rounds: int, requests: int = 1000) -> tuple[list[Figure], str
             99,
             "≥",
         ),
-        ratio("one call, against FastAPI + LiteLLM", service.rates, lite.rates, "/s", 4, "≥"),
+        ratio(
+            "one call, against FastAPI + LiteLLM",
+            service.rates,
+            lite.rates,
+            "/s",
+            4,
+            "≥",
+        ),
         share("an agent that calls a tool: two calls, against one", "tools"),
     ]
     return figures, layer_table(pairs)
@@ -104,16 +122,28 @@ async def openai_routes(rounds: int) -> list[Figure]:
     """Chat Completions against `/run` of the same service."""
     chat = App("defaults", path="/v1/chat/completions", body=CHAT_BODY)
     run, chat_loads = (
-        await compare({"run": App("defaults"), "chat": chat}, "/run", 1000, CONNECTIONS, rounds)
+        await compare(
+            {"run": App("defaults"), "chat": chat}, "/run", 1000, CONNECTIONS, rounds
+        )
     ).values()
     return [
-        ratio("`/v1/chat/completions`, against `/run`", chat_loads.rates, run.rates, "/s", 0.9, "≥")
+        ratio(
+            "`/v1/chat/completions`, against `/run`",
+            chat_loads.rates,
+            run.rates,
+            "/s",
+            0.9,
+            "≥",
+        )
     ]
 
 
 async def slow_provider(rounds: int) -> list[Figure]:
     """500 connections, and a provider that takes 200 ms."""
-    apps = {"plain": App("plain"), "service": App("service", {"PODWRIGHT_MAX_RUNS": "600"})}
+    apps = {
+        "plain": App("plain"),
+        "service": App("service", {"PODWRIGHT_MAX_RUNS": "600"}),
+    }
     results = await compare(apps, "/run", 4000, 500, rounds, delay_ms=200)
     plain, service = results["plain"], results["service"]
     return [
@@ -132,7 +162,11 @@ async def slow_provider(rounds: int) -> list[Figure]:
 async def streaming(rounds: int) -> list[Figure]:
     """`/run/stream`, which sends every event of the run, against the tokens only."""
     results = await compare(
-        {"plain": App("plain"), "service": App("service")}, "/run/stream", 800, CONNECTIONS, rounds
+        {"plain": App("plain"), "service": App("service")},
+        "/run/stream",
+        800,
+        CONNECTIONS,
+        rounds,
     )
     return [
         ratio(
@@ -156,29 +190,40 @@ async def open_streams() -> list[Figure]:
             await reader.readuntil(b"event: model_call_started")
 
     app = App("service", {"PODWRIGHT_MAX_RUNS": "2000"})
-    with provider(delay_ms=600_000) as provider_port, serve(app, provider_port) as server:
-        await wait_for_response(server.port, "/validate-blueprint", b'{"blueprint": {}}')
+    with (
+        provider(delay_ms=600_000) as provider_port,
+        serve(app, provider_port) as server,
+    ):
+        await wait_for_response(
+            server.port, "/validate-blueprint", b'{"blueprint": {}}'
+        )
         await open_some(server.port, 50)
         before = server.resident
         await open_some(server.port, STREAMS)
         grown = (server.resident - before) * 1024 / STREAMS
         for writer in writers:
             writer.close()
-        await asyncio.gather(*(writer.wait_closed() for writer in writers), return_exceptions=True)
+        await asyncio.gather(
+            *(writer.wait_closed() for writer in writers), return_exceptions=True
+        )
     detail = f"mean of {STREAMS}, each with a connection to the provider"
     return [Figure("memory of an open stream", grown, "KiB", detail, 80)]
 
 
 async def start_up(rounds: int) -> list[Figure]:
     """The time from the start of a process to its first response, and its memory then."""
-    times, memory = defaultdict[str, list[float]](list), defaultdict[str, list[float]](list)
+    times, memory = (
+        defaultdict[str, list[float]](list),
+        defaultdict[str, list[float]](list),
+    )
     with provider() as provider_port:
         for round_ in range(rounds + 1):
             for name in ("service", "plain"):
                 start = time.perf_counter()
                 with serve(App(name), provider_port) as server:
                     await wait_for_response(server.port)
-                    if round_:  # the first one compiles byte code and reads from the disk
+                    # the first one compiles byte code and reads from the disk
+                    if round_:
                         times[name].append((time.perf_counter() - start) * 1e3)
                         memory[name].append(server.resident)
     return [

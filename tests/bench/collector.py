@@ -9,7 +9,9 @@ import sys
 from collections import defaultdict
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+)
 
 bodies: defaultdict[str, list[bytes]] = defaultdict(list)
 
@@ -17,7 +19,9 @@ bodies: defaultdict[str, list[bytes]] = defaultdict(list)
 def spans(body: bytes) -> int:
     request = ExportTraceServiceRequest.FromString(body)
     return sum(
-        len(scope.spans) for resource in request.resource_spans for scope in resource.scope_spans
+        len(scope.spans)
+        for resource in request.resource_spans
+        for scope in resource.scope_spans
     )
 
 

@@ -23,12 +23,16 @@ class Figure:
     def ok(self) -> bool:
         if self.limit is None:
             return True
-        return self.value <= self.limit if self.kind == "≤" else self.value >= self.limit
+        return (
+            self.value <= self.limit if self.kind == "≤" else self.value >= self.limit
+        )
 
     @property
     def row(self) -> str:
         limit = "" if self.limit is None else f"{self.kind} {self.limit:g} {self.unit}"
-        return f"| {self.title} | {self.value:.3g} {self.unit} | {limit} | {self.detail} |"
+        return (
+            f"| {self.title} | {self.value:.3g} {self.unit} | {limit} | {self.detail} |"
+        )
 
 
 def ratio(
@@ -40,9 +44,7 @@ def ratio(
     kind: Literal["≤", "≥"] = "≤",
 ) -> Figure:
     """The ratio of values to references that were measured in turns with them."""
-    detail = (
-        f"{statistics.median(values):.4g} {unit} against {statistics.median(references):.4g} {unit}"
-    )
+    detail = f"{statistics.median(values):.4g} {unit} against {statistics.median(references):.4g} {unit}"
     return Figure(title, median_ratio(values, references), "×", detail, limit, kind)
 
 
@@ -55,5 +57,9 @@ def median_ratio(values: Iterable[float], references: Iterable[float]) -> float:
 def table(figures: Iterable[Figure]) -> str:
     """The figures as a Markdown table."""
     return "\n".join(
-        ["| figure | measured | limit | details |", "|---|--:|--:|---|", *(f.row for f in figures)]
+        [
+            "| figure | measured | limit | details |",
+            "|---|--:|--:|---|",
+            *(f.row for f in figures),
+        ]
     )

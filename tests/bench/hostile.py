@@ -27,7 +27,8 @@ MEMORY_LIMIT_MIB = 384
 """Resident memory, a half more than the chart requests."""
 
 HOSTILE = App(
-    "hostile", {"PODWRIGHT_RUN_WALL_TIME": "20", "PODWRIGHT_ALLOWED_MODELS": "offline/echo"}
+    "hostile",
+    {"PODWRIGHT_RUN_WALL_TIME": "20", "PODWRIGHT_ALLOWED_MODELS": "offline/echo"},
 )
 
 
@@ -85,7 +86,12 @@ def is_equal(value: str, other: str = "x") -> dict[str, Any]:
 
 
 def condition(reference: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "condition_step", "name": "c", "condition": reference, "then": [AGENT_STEP]}
+    return {
+        "type": "condition_step",
+        "name": "c",
+        "condition": reference,
+        "then": [AGENT_STEP],
+    }
 
 
 LINES = "\n".join(["x"] * 1000)
@@ -95,7 +101,9 @@ KINDS: dict[str, Callable[[], tuple[str, dict[str, Any]]]] = {
     "a schema whose $refs fan out in place": lambda: with_schema(
         fan_out(lambda ref: {"anyOf": [ref, ref]})
     ),
-    "one whose properties do": lambda: with_schema(fan_out(lambda ref: obj(a=ref, b=ref))),
+    "one whose properties do": lambda: with_schema(
+        fan_out(lambda ref: obj(a=ref, b=ref))
+    ),
     "one whose optional properties do": lambda: with_schema(
         fan_out(lambda ref: {"anyOf": [obj(a=ref), obj(a=ref), {"type": "null"}]})
     ),
@@ -124,11 +132,29 @@ KINDS: dict[str, Callable[[], tuple[str, dict[str, Any]]]] = {
         [map_of([condition(NEVER)])], {"items": LINES, "long": LONG}
     ),
     "a map over a hundred conditions": lambda: workflow(
-        [map_of([condition({"name": "all", "args": {"conditions": [is_equal("x")] * 1000}})])],
+        [
+            map_of(
+                [
+                    condition(
+                        {"name": "all", "args": {"conditions": [is_equal("x")] * 1000}}
+                    )
+                ]
+            )
+        ],
         {"items": LINES},
     ),
     "a map of approvals with texts of 3.6 MB": lambda: workflow(
-        [map_of([{"type": "approval_step", "message": "{long}{long}{long}{long}", "name": "p"}])],
+        [
+            map_of(
+                [
+                    {
+                        "type": "approval_step",
+                        "message": "{long}{long}{long}{long}",
+                        "name": "p",
+                    }
+                ]
+            )
+        ],
         {"items": LINES, "long": LONG},
     ),
     "a map of agents with an input of 3.6 MB": lambda: workflow(
@@ -153,7 +179,10 @@ KINDS: dict[str, Callable[[], tuple[str, dict[str, Any]]]] = {
     ),
     "a blueprint with 9 000 problems": lambda: (
         "/validate-blueprint",
-        {"type": "agent", "blueprint": {"name": "a", **{f"key{n}": n for n in range(9000)}}},
+        {
+            "type": "agent",
+            "blueprint": {"name": "a", **{f"key{n}": n for n in range(9000)}},
+        },
     ),
     "a blueprint with long unknown names": lambda: (
         "/validate-blueprint",
@@ -162,7 +191,11 @@ KINDS: dict[str, Callable[[], tuple[str, dict[str, Any]]]] = {
             "blueprint": {
                 "name": "a",
                 "steps": [
-                    {"type": "agent_step", "agent": f"{n}" + "agent" * 200, "name": f"n{n}"}
+                    {
+                        "type": "agent_step",
+                        "agent": f"{n}" + "agent" * 200,
+                        "name": f"n{n}",
+                    }
                     for n in range(60)
                 ],
             },
@@ -174,7 +207,9 @@ KINDS: dict[str, Callable[[], tuple[str, dict[str, Any]]]] = {
         "/run",
         {
             "input": "x",
-            "messages": [{"role": role, "content": "y" * 400} for role in ("user", "assistant")]
+            "messages": [
+                {"role": role, "content": "y" * 400} for role in ("user", "assistant")
+            ]
             * 500,
         },
     ),
@@ -230,7 +265,9 @@ async def figures() -> list[Figure]:
         with serve(HOSTILE) as server:
             await wait_for_response(server.port)
             health, statuses, memory = await measure(server, *make())
-        answers = ", ".join(f"{count} × {status}" for status, count in sorted(statuses.items()))
+        answers = ", ".join(
+            f"{count} × {status}" for status, count in sorted(statuses.items())
+        )
         p99 = health[math.ceil(len(health) * 0.99) - 1]
         rows.append(
             Figure(

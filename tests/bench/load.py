@@ -26,7 +26,9 @@ class Load:
 
     def percentile(self, share: float) -> float:
         """The latency in seconds that this share of the requests does not exceed."""
-        return self.latencies[min(len(self.latencies) - 1, int(len(self.latencies) * share))]
+        return self.latencies[
+            min(len(self.latencies) - 1, int(len(self.latencies) * share))
+        ]
 
 
 def post(path: str, body: bytes) -> bytes:
@@ -47,14 +49,18 @@ def complete_head(received: bytes) -> bytes | None:
     if b"transfer-encoding: chunked" in lower:
         complete = body.endswith(b"0\r\n\r\n")
     else:
-        complete = len(body) >= int(lower.partition(b"content-length:")[2].partition(b"\r\n")[0])
+        complete = len(body) >= int(
+            lower.partition(b"content-length:")[2].partition(b"\r\n")[0]
+        )
     return head if complete else None
 
 
 class _Client(asyncio.Protocol):
     """Repeats a request on one connection as long as requests are left."""
 
-    def __init__(self, request: bytes, requests: Iterator[int], latencies: list[float]) -> None:
+    def __init__(
+        self, request: bytes, requests: Iterator[int], latencies: list[float]
+    ) -> None:
         self.request, self.requests, self.latencies = request, requests, latencies
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.received = b""
@@ -76,7 +82,9 @@ class _Client(asyncio.Protocol):
         if (head := complete_head(self.received)) is None:
             return
         if not head.startswith((b"HTTP/1.1 200", b"HTTP/1.1 202")):
-            self.done.set_exception(RuntimeError(self.received[:500].decode(errors="replace")))
+            self.done.set_exception(
+                RuntimeError(self.received[:500].decode(errors="replace"))
+            )
             self.transport.close()
             return
         self.received = b""
@@ -85,10 +93,14 @@ class _Client(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self.done.done():
-            self.done.set_exception(exc or ConnectionError("The server closed the connection."))
+            self.done.set_exception(
+                exc or ConnectionError("The server closed the connection.")
+            )
 
 
-async def load(port: int, path: str, body: bytes, requests: int, connections: int) -> Load:
+async def load(
+    port: int, path: str, body: bytes, requests: int, connections: int
+) -> Load:
     """Send a number of requests over a number of connections.
 
     Raises:
@@ -98,7 +110,9 @@ async def load(port: int, path: str, body: bytes, requests: int, connections: in
     request, loop = post(path, body), asyncio.get_running_loop()
     start = time.perf_counter()
     opened = [
-        loop.create_connection(lambda: _Client(request, left, latencies), "127.0.0.1", port)
+        loop.create_connection(
+            lambda: _Client(request, left, latencies), "127.0.0.1", port
+        )
         for _ in range(connections)
     ]
     clients = [client for _, client in await asyncio.gather(*opened)]

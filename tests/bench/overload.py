@@ -144,7 +144,9 @@ async def figures(seconds: float = 5) -> list[Figure]:
 
 
 if __name__ == "__main__":
-    normal, overloaded = asyncio.run(measure(float(sys.argv[1]) if len(sys.argv) > 1 else 5))
+    normal, overloaded = asyncio.run(
+        measure(float(sys.argv[1]) if len(sys.argv) > 1 else 5)
+    )
     statuses = overloaded.statuses
     summary = {
         "goodput": overloaded.goodput / normal.goodput,

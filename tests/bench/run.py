@@ -108,7 +108,10 @@ def with_table(page: str, name: str, text: str) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Measure what Podwright costs.")
     parser.add_argument(
-        "parts", nargs="*", metavar="PART", help=f"any of {', '.join(PARTS)}; by default all"
+        "parts",
+        nargs="*",
+        metavar="PART",
+        help=f"any of {', '.join(PARTS)}; by default all",
     )
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
@@ -118,9 +121,7 @@ def main() -> int:
         os.sched_setaffinity(0, CPUS)
         figures, tables = PARTS[part](options.rounds)
         python = f"CPython {sys.version.split()[0]}"
-        below = (
-            f"Measured with {python} on two shared cores, whose load average was {busy:.1f} before."
-        )
+        below = f"Measured with {python} on two shared cores, whose load average was {busy:.1f} before."
         tables |= {part: f"{table(figures)}\n\n{below}"}
         for name, text in tables.items():
             print(text, flush=True)

@@ -90,7 +90,11 @@ def free_port() -> int:
 def environment() -> dict[str, str]:
     """This environment without settings of Podwright and OpenTelemetry; byte code is written, as for any package."""
     ignored = ("PODWRIGHT_", "OTEL_", "PYTHONDONTWRITEBYTECODE")
-    return {name: value for name, value in os.environ.items() if not name.startswith(ignored)}
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(ignored)
+    }
 
 
 @contextlib.contextmanager
@@ -99,7 +103,9 @@ def process(
 ) -> Generator[int]:
     """Run a script of this folder on some CPUs; yields its process id."""
     command = [sys.executable, str(HERE / script), *map(str, arguments)]
-    child = subprocess.Popen(command, env={**environment(), **variables}, stdout=subprocess.DEVNULL)
+    child = subprocess.Popen(
+        command, env={**environment(), **variables}, stdout=subprocess.DEVNULL
+    )
     os.sched_setaffinity(child.pid, cpus)
     try:
         yield child.pid
@@ -117,9 +123,13 @@ def provider(delay_ms: int = 0) -> Generator[int]:
 
 
 @contextlib.contextmanager
-def serve(app: App, provider_port: int = 0, cpus: Iterable[int] = CPUS[:1]) -> Generator[Server]:
+def serve(
+    app: App, provider_port: int = 0, cpus: Iterable[int] = CPUS[:1]
+) -> Generator[Server]:
     port = free_port()
-    with process("apps.py", app.name, port, provider_port, cpus=cpus, **app.variables) as pid:
+    with process(
+        "apps.py", app.name, port, provider_port, cpus=cpus, **app.variables
+    ) as pid:
         yield Server(port, pid)
 
 
@@ -136,14 +146,20 @@ async def wait_for_response(port: int, path: str = "/run", body: bytes = BODY) -
 
 
 async def compare(
-    apps: dict[str, App], path: str, requests: int, connections: int, rounds: int, delay_ms: int = 0
+    apps: dict[str, App],
+    path: str,
+    requests: int,
+    connections: int,
+    rounds: int,
+    delay_ms: int = 0,
 ) -> dict[str, Loads]:
     """Put the same load on each application in turns, one at a time."""
     results = {name: Loads() for name in apps}
     with contextlib.ExitStack() as stack:
         provider_port = stack.enter_context(provider(delay_ms))
         servers = {
-            name: stack.enter_context(serve(app, provider_port)) for name, app in apps.items()
+            name: stack.enter_context(serve(app, provider_port))
+            for name, app in apps.items()
         }
         for name, server in servers.items():
             app = apps[name]
@@ -153,7 +169,9 @@ async def compare(
             results[name].requests += warm_up + 1
         for _ in range(rounds):
             for name, server in servers.items():
-                await measure(server, apps[name], path, requests, connections, results[name])
+                await measure(
+                    server, apps[name], path, requests, connections, results[name]
+                )
     return results
 
 

@@ -37,11 +37,20 @@ def chunks() -> bytes:
     ]:
         choice = {"index": 0, "delta": piece, "finish_reason": None}
         events.append(
-            {**HEAD, "object": "chat.completion.chunk", "choices": [choice], "usage": None}
+            {
+                **HEAD,
+                "object": "chat.completion.chunk",
+                "choices": [choice],
+                "usage": None,
+            }
         )
     last = {"index": 0, "delta": {}, "finish_reason": "stop"}
-    events.append({**HEAD, "object": "chat.completion.chunk", "choices": [last], "usage": None})
-    events.append({**HEAD, "object": "chat.completion.chunk", "choices": [], "usage": USAGE})
+    events.append(
+        {**HEAD, "object": "chat.completion.chunk", "choices": [last], "usage": None}
+    )
+    events.append(
+        {**HEAD, "object": "chat.completion.chunk", "choices": [], "usage": USAGE}
+    )
     return (
         b"".join(b"data: %s\n\n" % json.dumps(event).encode() for event in events)
         + b"data: [DONE]\n\n"
@@ -78,14 +87,18 @@ class Provider(asyncio.Protocol):
         head, found, body = self.seen.partition(b"\r\n\r\n")
         if not found:
             return
-        length = int(head.lower().partition(b"content-length:")[2].partition(b"\r\n")[0] or 0)
+        length = int(
+            head.lower().partition(b"content-length:")[2].partition(b"\r\n")[0] or 0
+        )
         if len(body) < length:
             return
         self.seen = body[length:]
         if b'"stream":true' in body.replace(b" ", b""):
             answer = STREAM
         else:
-            answer = TOOL if b'"tools"' in body and b'"tool_call_id"' not in body else PLAIN
+            answer = (
+                TOOL if b'"tools"' in body and b'"tool_call_id"' not in body else PLAIN
+            )
         asyncio.get_running_loop().call_later(
             self.delay, self.send, answer
         ) if self.delay else self.send(answer)

@@ -71,14 +71,21 @@ class Cluster:
 
     def __enter__(self) -> Cluster:
         socket = f"{self._folder.name}/socket"  # which only this user may open
-        command = [self.client, "proxy", f"--unix-socket={socket}", "--append-server-path"]
+        command = [
+            self.client,
+            "proxy",
+            f"--unix-socket={socket}",
+            "--append-server-path",
+        ]
         self._proxy = subprocess.Popen(
             command, stdout=subprocess.PIPE, text=True, env=self.environment
         )
         assert self._proxy.stdout is not None
         assert self._proxy.stdout.readline(), "kubectl proxy does not start"
         transport = httpx.HTTPTransport(uds=socket, verify=NO_AUTHORITIES)
-        self.api = httpx.Client(base_url="http://localhost", transport=transport, timeout=120)
+        self.api = httpx.Client(
+            base_url="http://localhost", transport=transport, timeout=120
+        )
         """Sends requests to the API server."""
         return self
 
@@ -88,7 +95,9 @@ class Cluster:
             self._proxy.terminate()
         self._folder.cleanup()
 
-    def run(self, *command: str | Path, text: str = "") -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *command: str | Path, text: str = ""
+    ) -> subprocess.CompletedProcess[str]:
         """Run a program to its end, with this cluster's kubeconfig."""
         return subprocess.run(
             command,
@@ -133,7 +142,9 @@ class Cluster:
     def request(self, method: str, path: str, **options: Any) -> httpx.Response:
         """A response of the API server, which must be a success."""
         response = self.api.request(method, path, **options)
-        assert response.is_success, f"{method} {path}\n{response.status_code} {response.text}"
+        assert response.is_success, (
+            f"{method} {path}\n{response.status_code} {response.text}"
+        )
         return response
 
     def get(self, path: str, **parameters: str) -> Any:
@@ -142,20 +153,29 @@ class Cluster:
 
     def ask(self, namespace: str, name: str, path: str, /, **parameters: str) -> Any:
         """The JSON response of a Service, `name:port`, requested by the API server."""
-        return self.get(f"/api/v1/namespaces/{namespace}/services/{name}/proxy{path}", **parameters)
+        return self.get(
+            f"/api/v1/namespaces/{namespace}/services/{name}/proxy{path}", **parameters
+        )
 
     @functools.cached_property
     def _resources(self) -> dict[str, tuple[str, Manifest]]:
         """The path of the group and version, and the description, of each resource by its singular and its plural."""
-        accept = {"accept": "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"}
+        accept = {
+            "accept": "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+        }
         found: dict[str, tuple[str, Manifest]] = {}
         for root in ("/api", "/apis"):
             for group in self.request("GET", root, headers=accept).json()["items"]:
                 name = group["metadata"].get("name", "")
                 for version in group["versions"]:  # the preferred one is the first
-                    base = "/".join(part for part in (root, name, version["version"]) if part)
+                    base = "/".join(
+                        part for part in (root, name, version["version"]) if part
+                    )
                     for resource in version.get("resources", []):
-                        for each in (resource["resource"], resource["singularResource"]):
+                        for each in (
+                            resource["resource"],
+                            resource["singularResource"],
+                        ):
                             found.setdefault(each, (base, resource))
         return found
 
@@ -221,7 +241,9 @@ class Namespace:
         return self.cluster.kubectl(f"--namespace={self.name}", *arguments, text=text)
 
     def helm(self, *arguments: str | Path, version: int = 4, text: str = "") -> str:
-        return self.cluster.helm(version, *arguments, f"--namespace={self.name}", text=text)
+        return self.cluster.helm(
+            version, *arguments, f"--namespace={self.name}", text=text
+        )
 
     def values(self, values: Manifest) -> Manifest:
         """The values with the image under test, short delays when pods stop, and little CPU for each pod.
@@ -266,14 +288,22 @@ class Namespace:
         ).decode()
 
     def objects(self, kind: str, selector: str = "") -> list[Manifest]:
-        return self.cluster.get(self.cluster.path(kind, self.name), labelSelector=selector)["items"]
+        return self.cluster.get(
+            self.cluster.path(kind, self.name), labelSelector=selector
+        )["items"]
 
     def pods(self, component: str, release: str = "fleet") -> list[str]:
         """The names of the pods of a component that are not about to stop."""
         labels = {"name": "podwright", "instance": release, "component": component}
-        selector = ",".join(f"app.kubernetes.io/{label}={value}" for label, value in labels.items())
+        selector = ",".join(
+            f"app.kubernetes.io/{label}={value}" for label, value in labels.items()
+        )
         found = [pod["metadata"] for pod in self.objects("pods", selector)]
-        return [metadata["name"] for metadata in found if "deletionTimestamp" not in metadata]
+        return [
+            metadata["name"]
+            for metadata in found
+            if "deletionTimestamp" not in metadata
+        ]
 
     def get(self, kind: str, name: str) -> Manifest:
         return self.cluster.get(f"{self.cluster.path(kind, self.name)}/{name}")
@@ -290,7 +320,11 @@ class Namespace:
         self.kubectl("wait", f"--for={condition}", f"--timeout={seconds}s", *objects)
 
     def start(
-        self, name: str, command: list[str], labels: dict[str, str] | None = None, **changes: Any
+        self,
+        name: str,
+        command: list[str],
+        labels: dict[str, str] | None = None,
+        **changes: Any,
     ) -> None:
         """Start a pod with the image under test, and wait until it is ready.
 
@@ -310,14 +344,24 @@ class Namespace:
             "resources": {"requests": {"cpu": "50m"}},
         }  # fmt: skip
         # the kernel may drop one of two DNS lookups that are sent at once, and by default a lookup has two attempts
-        options = [{"name": "single-request-reopen"}, {"name": "attempts", "value": "5"}]
+        options = [
+            {"name": "single-request-reopen"},
+            {"name": "attempts", "value": "5"},
+        ]
         spec = {
             "containers": [container], "terminationGracePeriodSeconds": 0, "automountServiceAccountToken": False,
             "dnsConfig": {"options": options},
         }  # fmt: skip
         metadata = {"name": name, "labels": labels or {}}
         self.apply(
-            [{"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {**spec, **changes}}]
+            [
+                {
+                    "apiVersion": "v1",
+                    "kind": "Pod",
+                    "metadata": metadata,
+                    "spec": {**spec, **changes},
+                }
+            ]
         )
         self.wait("condition=Ready", f"pod/{name}")
 
@@ -327,12 +371,21 @@ class Namespace:
         ports = [{"port": port, "targetPort": port}]
         spec = {"selector": {"app": name}, "ports": ports}
         self.apply(
-            [{"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}]
+            [
+                {
+                    "apiVersion": "v1",
+                    "kind": "Service",
+                    "metadata": {"name": name},
+                    "spec": spec,
+                }
+            ]
         )
 
     def start_database(self) -> None:
         """Start PostgreSQL, with a Secret `database` that has the URL of its database."""
-        text = string.Template(DATABASE.read_text()).substitute(image=build_postgresql())
+        text = string.Template(DATABASE.read_text()).substitute(
+            image=build_postgresql()
+        )
         self.apply(yaml.safe_load_all(text))
         self.wait("condition=Ready", "pod/database")
 
@@ -362,7 +415,9 @@ class Namespace:
         return until(condition, seconds, report, pause=1)
 
     def delete(self) -> None:
-        self.cluster.kubectl("delete", "namespace", self.name, "--wait=false", "--ignore-not-found")
+        self.cluster.kubectl(
+            "delete", "namespace", self.name, "--wait=false", "--ignore-not-found"
+        )
 
 
 class Client:
@@ -387,18 +442,36 @@ class Client:
     ) -> Client:
         """Start the pod, with the label `app` and further ones, and changes of its spec."""
         namespace.start(
-            name, ["python", "-c", CLIENT.read_text()], {"app": name, **(labels or {})}, **changes
+            name,
+            ["python", "-c", CLIENT.read_text()],
+            {"app": name, **(labels or {})},
+            **changes,
         )
         client, api = cls(namespace, name), namespace.cluster.api
-        until(lambda: api.get(client._path).is_success, TIMEOUT, lambda: client._path, 0.2)
+        until(
+            lambda: api.get(client._path).is_success, TIMEOUT, lambda: client._path, 0.2
+        )
         return client
 
     def request(
-        self, method: str, url: str, key: str = "", body: Any = None, timeout: float = 60
+        self,
+        method: str,
+        url: str,
+        key: str = "",
+        body: Any = None,
+        timeout: float = 60,
     ) -> tuple[int, Any]:
         """The status and the body of a response, which is JSON or text; the status is 0 if there was none."""
-        ask = {"method": method, "url": url, "key": key, "body": body, "timeout": timeout}
-        status, response = self.namespace.cluster.request("POST", self._path, json=ask).json()
+        ask = {
+            "method": method,
+            "url": url,
+            "key": key,
+            "body": body,
+            "timeout": timeout,
+        }
+        status, response = self.namespace.cluster.request(
+            "POST", self._path, json=ask
+        ).json()
         return status, response
 
 
@@ -424,7 +497,13 @@ class Load:
         pause: float = 0.1,
     ) -> None:
         self._client = client
-        self._ask = {"urls": urls, "key": key, "body": body, "clients": clients, "pause": pause}
+        self._ask = {
+            "urls": urls,
+            "key": key,
+            "body": body,
+            "clients": clients,
+            "pause": pause,
+        }
         self.outcomes: dict[str, int] = {}
         """The number of responses: `ok`, or what went wrong."""
 
@@ -479,7 +558,11 @@ def go_modules(name: str, *paths: str) -> dict[str, Path]:
     # `make programs` has downloaded them, and with them the Go that the module needs
     variables = {**os.environ, "GOTOOLCHAIN": "auto", "GOPROXY": "off"}
     done = subprocess.run(
-        command, cwd=ROOT / "deploy" / "go" / name, env=variables, capture_output=True, text=True
+        command,
+        cwd=ROOT / "deploy" / "go" / name,
+        env=variables,
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stderr
     found = json.loads("[" + done.stdout.replace("}\n{", "},{") + "]")

@@ -78,16 +78,25 @@ def define(cluster: Cluster) -> None:
     }
     names = {name: ".".join(reversed(name.split("_"))) for name in DEFINITIONS}
     missing = [
-        files[name] for name, definition in names.items() if f"/{definition}\n" not in existing
+        files[name]
+        for name, definition in names.items()
+        if f"/{definition}\n" not in existing
     ]
     if missing:
         chosen = [f"--filename={file}" for file in missing]
         cluster.kubectl("apply", "--server-side", *chosen)
         cluster.kubectl(
-            "label", "--overwrite", *chosen, *(f"{name}={value}" for name, value in MADE.items())
+            "label",
+            "--overwrite",
+            *chosen,
+            *(f"{name}={value}" for name, value in MADE.items()),
         )
     cluster.kubectl(
-        "wait", "--for=condition=Established", "--timeout=60s", "customresourcedefinitions", "--all"
+        "wait",
+        "--for=condition=Established",
+        "--timeout=60s",
+        "customresourcedefinitions",
+        "--all",
     )
 
 
@@ -121,7 +130,9 @@ def make_namespace(cluster: Cluster, slim: str) -> Iterator[Callable[..., Namesp
 
 
 @pytest.fixture(scope="package")
-def watchers(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watchers]:
+def watchers(
+    cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Watchers]:
     """Prometheus with its operator, Alertmanager, the Collector and Jaeger."""
     watchers = Watchers(cluster)
     with shared(tmp_path_factory, "watchers", watchers.start, watchers.stop):

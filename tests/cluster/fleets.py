@@ -32,10 +32,18 @@ def large_fleet(teams: int, members: int = 9) -> Manifest:
     def agent(name: str) -> Manifest:
         text = " ".join(source.choices(words, k=80))
         config = {"model": "offline/echo", "max_loops": 2}
-        return {"type": "Agent", "name": name, "instructions": text, "config": config, "tools": []}
+        return {
+            "type": "Agent",
+            "name": name,
+            "instructions": text,
+            "config": config,
+            "tools": [],
+        }
 
     def workflow(name: str, agents: list[str]) -> Manifest:
-        steps = [{"type": "agent_step", "agent": agent, "name": agent} for agent in agents]
+        steps = [
+            {"type": "agent_step", "agent": agent, "name": agent} for agent in agents
+        ]
         return {
             "blueprint": {"inline": {"type": "Workflow", "name": name, "steps": steps}},
             "agents": agents,
@@ -61,10 +69,23 @@ def fake_node(cluster: Cluster) -> Iterator[Manifest]:
         "labels": {**MADE, "kubernetes.io/hostname": name},
     }
     cluster.apply(
-        [{"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {"taints": [taint]}}]
+        [
+            {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": metadata,
+                "spec": {"taints": [taint]},
+            }
+        ]
     )
-    folder = go_modules("extras", "sigs.k8s.io/kwok")["sigs.k8s.io/kwok"] / "kustomize" / "stage"
-    options = [f"--config={folder / stage}.yaml" for stage in (*STAGES, "pod/fast/pod-delete")]
+    folder = (
+        go_modules("extras", "sigs.k8s.io/kwok")["sigs.k8s.io/kwok"]
+        / "kustomize"
+        / "stage"
+    )
+    options = [
+        f"--config={folder / stage}.yaml" for stage in (*STAGES, "pod/fast/pod-delete")
+    ]
     # without a lease, the node is regarded as failed after 40 seconds
     options += [
         "--node-lease-duration-seconds=40",
@@ -72,11 +93,18 @@ def fake_node(cluster: Cluster) -> Iterator[Manifest]:
         "--cidr=10.245.0.0/16",
     ]
     selector = f"--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node={name}"
-    process = subprocess.Popen([tool("kwok"), *options, selector], stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [tool("kwok"), *options, selector], stderr=subprocess.DEVNULL
+    )
     try:
-        cluster.kubectl("wait", "--for=condition=Ready", f"--timeout={TIMEOUT}s", f"node/{name}")
+        cluster.kubectl(
+            "wait", "--for=condition=Ready", f"--timeout={TIMEOUT}s", f"node/{name}"
+        )
         tolerations = [{key: value for key, value in taint.items() if key != "effect"}]
-        yield {"nodeSelector": {"kubernetes.io/hostname": name}, "tolerations": tolerations}
+        yield {
+            "nodeSelector": {"kubernetes.io/hostname": name},
+            "tolerations": tolerations,
+        }
     finally:
         cluster.kubectl("delete", "node", name, "--ignore-not-found")
         process.terminate()
@@ -86,7 +114,9 @@ def fake_node(cluster: Cluster) -> Iterator[Manifest]:
 def release_size(namespace: Namespace, release: str) -> int:
     """The bytes in the Secret in which Helm stores the first revision of a release."""
     template = "--output=go-template={{len (base64decode .data.release)}}"
-    return int(namespace.kubectl("get", "secret", f"sh.helm.release.v1.{release}.v1", template))
+    return int(
+        namespace.kubectl("get", "secret", f"sh.helm.release.v1.{release}.v1", template)
+    )
 
 
 def objects_of(namespace: Namespace, release: str) -> list[str]:

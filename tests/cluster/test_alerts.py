@@ -37,7 +37,12 @@ ELSEWHERE = {
     "PodwrightToolFailing",
 }  # fmt: skip
 """Alerts that only the tests of the rules have: their causes take a day, or a failure of something else."""
-PRICES = {"openai/good": 1, "openai/down": 1, "openai/slow-0.5": 1, "openai/costly": 100_000}
+PRICES = {
+    "openai/good": 1,
+    "openai/down": 1,
+    "openai/slow-0.5": 1,
+    "openai/costly": 100_000,
+}
 """USD per million tokens."""
 CALLERS = [
     "failing/run", "failing/run", "limited/run", "costly/run", "costly/run/stream", "unpriced/run", *["full/run"] * 8,
@@ -68,7 +73,11 @@ def component(name: str, model: str, files: Manifest, **settings: Any) -> Manife
         "properties": {"query": {"type": "string"}},
         "required": ["query"],
     }
-    function = {"name": "search", "description": "Search the archive.", "parameters": parameters}
+    function = {
+        "name": "search",
+        "description": "Search the archive.",
+        "parameters": parameters,
+    }
     blueprint = {
         "type": "Agent", "version": "1", "name": name, "instructions": "Write a line.",
         "config": {"model": f"openai/{model}", "max_loops": 3},
@@ -80,21 +89,30 @@ def component(name: str, model: str, files: Manifest, **settings: Any) -> Manife
 def prices(models: Mapping[str, float]) -> dict[str, str]:
     return {
         "prices.yaml": json.dumps(
-            {model: {"input": price, "output": price} for model, price in models.items()}
+            {
+                model: {"input": price, "output": price}
+                for model, price in models.items()
+            }
         )
     }
 
 
 def broken(watchers: Watchers) -> Manifest:
     """The values of a release whose components each have a cause of alerts."""
-    unreachable = {"store": "postgres", "postgres": {"secret": "unreachable", "migrate": False}}
+    unreachable = {
+        "store": "postgres",
+        "postgres": {"secret": "unreachable", "migrate": False},
+    }
     files = {"tools.py": TOOLS}
     peers = [watchers.peer, {"podSelector": {"matchLabels": {"app": "client"}}}]
     return {
         "apiKeys": {"enabled": False},
         "prometheusRule": {"enabled": True},
         "defaults": {
-            "env": {"OPENAI_BASE_URL": "http://provider:8000/v1", "OPENAI_API_KEY": "k"},
+            "env": {
+                "OPENAI_BASE_URL": "http://provider:8000/v1",
+                "OPENAI_API_KEY": "k",
+            },
             "files": prices(PRICES),
             "settings": {"prices": "/component/prices.yaml"},
             "monitor": {"type": "service", "interval": "1s", "scrapeTimeout": "1s"},
@@ -102,13 +120,16 @@ def broken(watchers: Watchers) -> Manifest:
         },
         "components": {
             "failing": component("failing", "down", files),
-            "limited": component("limited", "good", files, run_tokens=10, run_cost=1000),
+            "limited": component(
+                "limited", "good", files, run_tokens=10, run_cost=1000
+            ),
             "costly": component("costly", "costly", files),
             "unpriced": component("unpriced", "unheard-of", files),
             "full": component("full", "slow-0.5", files, max_runs=1, max_waiting=3),
             "crashing": component("crashing", "good", {}),
             "stranded": component("stranded", "good", files) | {"runs": unreachable},
-            "queued": component("queued", "slow-0.5", files, background_runs=1) | {"runs": STORED},
+            "queued": component("queued", "slow-0.5", files, background_runs=1)
+            | {"runs": STORED},
             "interrupted": component("interrupted", "good", {"tools.py": DEADLY})
             | {"runs": STORED},
         },
@@ -134,7 +155,9 @@ def mended(values: Manifest) -> Manifest:
 def hastened(rule: Manifest) -> Manifest:
     """A PrometheusRule with minutes instead of hours, and seconds instead of minutes."""
     spec = re.sub(
-        r"(?<=\d)[hm]\b", lambda unit: {"h": "m", "m": "s"}[unit[0]], json.dumps(rule["spec"])
+        r"(?<=\d)[hm]\b",
+        lambda unit: {"h": "m", "m": "s"}[unit[0]],
+        json.dumps(rule["spec"]),
     )
     spec = spec.replace("> 600", "> 10")  # seconds that background runs wait
     return {**rule, "metadata": {"name": "hastened"}, "spec": json.loads(spec)}
@@ -173,7 +196,10 @@ def namespace(
         namespace.apply([hastened(rule)])
         provider.result()
     namespace.until(
-        lambda: interrupted(client.result(), "POST", "/runs", {"input": "the moon"})[0] == 202
+        lambda: (
+            interrupted(client.result(), "POST", "/runs", {"input": "the moon"})[0]
+            == 202
+        )
     )
     urls = [f"http://fleet-{caller.replace('/', ':8000/', 1)}" for caller in CALLERS]
     with Load(client.result(), urls, body={"input": "the moon"}, pause=1):
@@ -195,7 +221,9 @@ def firing(namespace: Namespace, watchers: Watchers) -> set[tuple[str, str]]:
     }
 
 
-def wait(namespace: Namespace, watchers: Watchers, expected: set[tuple[str, str]]) -> None:
+def wait(
+    namespace: Namespace, watchers: Watchers, expected: set[tuple[str, str]]
+) -> None:
     """Wait until exactly these alerts fire; a failure reports the difference."""
     until(
         lambda: firing(namespace, watchers) == expected,
@@ -211,9 +239,15 @@ def test_each_alert_fires(namespace: Namespace, watchers: Watchers) -> None:
     wait(
         namespace,
         watchers,
-        {(f"fleet-{name}", alert) for name, alerts in EXPECTED.items() for alert in alerts},
+        {
+            (f"fleet-{name}", alert)
+            for name, alerts in EXPECTED.items()
+            for alert in alerts
+        },
     )
-    sections = re.findall("^### (.*)$", (ROOT / "docs" / "operations.md").read_text(), re.MULTILINE)
+    sections = re.findall(
+        "^### (.*)$", (ROOT / "docs" / "operations.md").read_text(), re.MULTILINE
+    )
     links = [
         alert["annotations"]["runbook_url"].rpartition("/")[2]
         for alert in watchers.alerts(namespace.name)
@@ -245,13 +279,19 @@ def test_each_query_of_the_dashboard_has_data(
     query = fill(target["expr"], namespace.name)
 
     def labels() -> list[dict[str, str]]:
-        return [labels for labels, value in watchers.query(query) if math.isfinite(value)]
+        return [
+            labels for labels, value in watchers.query(query) if math.isfinite(value)
+        ]
 
     for each in namespace.until(labels):
-        assert set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])) <= set(each), each
+        assert set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])) <= set(each), (
+            each
+        )
 
 
-def test_the_alerts_end(namespace: Namespace, watchers: Watchers, values: Manifest) -> None:
+def test_the_alerts_end(
+    namespace: Namespace, watchers: Watchers, values: Manifest
+) -> None:
     """After an upgrade that mends the causes, and under the same load, all alerts are resolved."""
     namespace.install(mended(values))
     client = Client(namespace, "client")

@@ -29,18 +29,24 @@ def values(**changes: object) -> Manifest:
     component: Manifest = {
         "blueprint": {"inline": BLUEPRINT},
         "apiKeys": {"accept": [f"run:{KEY}"]},
-        "networkPolicy": {"from": [{"podSelector": {"matchLabels": {"app": "client"}}}]},
+        "networkPolicy": {
+            "from": [{"podSelector": {"matchLabels": {"app": "client"}}}]
+        },
     }
     return {"components": {"echo": {**component, **changes}}}
 
 
 @pytest.fixture(scope="module")
-def metrics_server(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def metrics_server(
+    cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
     """The metrics server, unless the cluster has one."""
     folder = go_modules("extras", METRICS_SERVER)[METRICS_SERVER] / "manifests" / "base"
 
     def wait() -> None:
-        cluster.kubectl("wait", "--for=condition=Available", APISERVICE, f"--timeout={TIMEOUT}s")
+        cluster.kubectl(
+            "wait", "--for=condition=Available", APISERVICE, f"--timeout={TIMEOUT}s"
+        )
 
     def start() -> bool:
         if cluster.kubectl("get", APISERVICE, "--ignore-not-found"):
@@ -85,13 +91,17 @@ def test_an_autoscaler_on_cpu(
         "max": 3,
         "behavior": {"scaleUp": now, "scaleDown": now},
     }
-    space.install(values(autoscaling=autoscaling, resources={"requests": {"cpu": "100m"}}))
+    space.install(
+        values(autoscaling=autoscaling, resources={"requests": {"cpu": "100m"}})
+    )
     client = Client.start(space)
 
     def ready() -> int:
         return space.get("deployment", "fleet-echo")["status"].get("readyReplicas", 0)
 
-    with Load(client, ["http://fleet-echo:8000/run"], KEY, {"input": "x"}, clients=8) as load:
+    with Load(
+        client, ["http://fleet-echo:8000/run"], KEY, {"input": "x"}, clients=8
+    ) as load:
         space.until(lambda: ready() == 3)
         load.wait_for(100)
     assert set(load.outcomes) == {"ok"}
@@ -99,7 +109,9 @@ def test_an_autoscaler_on_cpu(
     assert space.get("deployment", "fleet-echo")["spec"]["replicas"] == 1
 
 
-def test_the_query_of_keda(make_namespace: Callable[[], Namespace], watchers: Watchers) -> None:
+def test_the_query_of_keda(
+    make_namespace: Callable[[], Namespace], watchers: Watchers
+) -> None:
     """The query of the ScaledObject has, on Prometheus, the number of active and waiting runs of all pods."""
     space = make_namespace()
     keda = {"prometheus": "http://prometheus.monitoring:9090"}
@@ -121,7 +133,9 @@ def test_the_query_of_keda(make_namespace: Callable[[], Namespace], watchers: Wa
     query = trigger["metadata"]["query"]
     space.until(lambda: [value for _, value in watchers.query(query)] == [0])
     client = Client.start(space)
-    with Load(client, ["http://fleet-echo:8000/run"], KEY, {"input": "x"}, clients=5, pause=0):
+    with Load(
+        client, ["http://fleet-echo:8000/run"], KEY, {"input": "x"}, clients=5, pause=0
+    ):
         space.until(lambda: [value for _, value in watchers.query(query)] == [5])
     space.until(lambda: [value for _, value in watchers.query(query)] == [0])
     assert json.dumps(trigger["metadata"]["threshold"]) == '"8"'

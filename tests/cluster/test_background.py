@@ -31,7 +31,8 @@ def component() -> Manifest:
     return {
         "blueprint": {"inline": {"type": "Workflow", "name": "flow", "steps": steps}},
         "files": {
-            f"agents/{name}/blueprint.json": json.dumps(agent) for name, agent in agents.items()
+            f"agents/{name}/blueprint.json": json.dumps(agent)
+            for name, agent in agents.items()
         },
     }
 
@@ -50,7 +51,10 @@ def values() -> Manifest:
         "resources": {"requests": {"cpu": "10m"}},
         **component(),
     }
-    runs = {"store": "postgres", "postgres": {"secret": "database", "to": apps("database")}}
+    runs = {
+        "store": "postgres",
+        "postgres": {"secret": "database", "to": apps("database")},
+    }
     flow = {"replicas": 2, "runs": runs}
     return {"defaults": defaults, "components": {"flow": flow, "other": {}}}
 
@@ -74,7 +78,9 @@ def test_runs_survive_their_pod(namespace: Namespace) -> None:
     key = namespace.key("flow")
 
     def start(number: int) -> str:
-        status, response = client.request("POST", f"{URL}/runs", key, {"input": str(number)})
+        status, response = client.request(
+            "POST", f"{URL}/runs", key, {"input": str(number)}
+        )
         assert status == 202, response
         return response["id"]
 
@@ -88,11 +94,14 @@ def test_runs_survive_their_pod(namespace: Namespace) -> None:
     namespace.until(lambda: all(runs() == [] for _ in range(20)))
     started = side_by_side(start, range(RUNS))
     # until the nodes have learned of it, the Service may choose the pod that is gone
-    namespace.kubectl("delete", "pod", namespace.pods("flow")[0], "--grace-period=0", "--force")
+    namespace.kubectl(
+        "delete", "pod", namespace.pods("flow")[0], "--grace-period=0", "--force"
+    )
     namespace.until(lambda: {run["status"] for run in runs() or []} == {"succeeded"})
     ended = namespace.until(runs)
     assert {run["id"] for run in ended} == set(started)
-    assert {1} < {run["attempt"] for run in ended}  # those of the other pod have stayed there
+    # those of the other pod have stayed there
+    assert {1} < {run["attempt"] for run in ended}
     assert {run["usage"]["model_calls"] for run in ended} == {len(MODELS)}
     assert set(ended[0]["result"]) >= {f"{name}_output" for name in MODELS}
 
@@ -120,8 +129,12 @@ def test_an_upgrade_keeps_the_runs(namespace: Namespace, values: Manifest) -> No
     namespace.install(scaled)
     (trigger,) = namespace.get("scaledobject", "fleet-flow")["spec"]["triggers"]
     assert trigger["metadata"]["targetQueryValue"] == "4"
-    (reference,) = namespace.get("triggerauthentication", "fleet-flow")["spec"]["secretTargetRef"]
+    (reference,) = namespace.get("triggerauthentication", "fleet-flow")["spec"][
+        "secretTargetRef"
+    ]
     assert (reference["name"], reference["key"]) == ("database", "url")
     assert namespace.query(trigger["metadata"]["query"]) == ["0"]
-    namespace.query("UPDATE podwright_runs SET status = 'queued', digest = 'of another blueprint'")
+    namespace.query(
+        "UPDATE podwright_runs SET status = 'queued', digest = 'of another blueprint'"
+    )
     assert namespace.query(trigger["metadata"]["query"]) == [str(RUNS)]

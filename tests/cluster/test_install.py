@@ -27,7 +27,12 @@ INSPECT = Path(__file__).parent / "pods" / "inspect_container.py"
 
 
 def secret(name: str, **entries: str) -> Manifest:
-    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "stringData": entries}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name},
+        "stringData": entries,
+    }
 
 
 def newsroom() -> Manifest:
@@ -35,12 +40,19 @@ def newsroom() -> Manifest:
     values["defaults"] |= {
         "secrets": {"existing": ["provider"]},
         "resources": {"requests": {"cpu": "10m"}},
-        "networkPolicy": {"from": [{"podSelector": {"matchLabels": {"app": "client"}}}]},
+        "networkPolicy": {
+            "from": [{"podSelector": {"matchLabels": {"app": "client"}}}]
+        },
     }
     for name in NEWSROOM - TESTED:
         values["components"][name]["test"] = {"enabled": False}
     # the test of the probes stops its process, and waits until the kubelet has killed it
-    values["components"]["desk"]["drain"] = {"preStop": 0, "delay": 0, "timeout": 1, "margin": 1}
+    values["components"]["desk"]["drain"] = {
+        "preStop": 0,
+        "delay": 0,
+        "timeout": 1,
+        "margin": 1,
+    }
     values["components"]["desk"]["probes"] = {
         "readiness": {"periodSeconds": 1, "failureThreshold": 3},
         "liveness": {"periodSeconds": 3},
@@ -80,7 +92,9 @@ class Installed:
     def install_minimal(self) -> None:
         values = example_values("minimal")
         values["components"] = {"translator": values["components"]["greeter"]}
-        caller = {"podSelector": {"matchLabels": {"app.kubernetes.io/component": "newsroom"}}}
+        caller = {
+            "podSelector": {"matchLabels": {"app.kubernetes.io/component": "newsroom"}}
+        }
         values["defaults"] = {
             "apiKeys": {"accept": ["run:not-a-real-key-0001"]},
             "networkPolicy": {"from": [caller]},
@@ -92,13 +106,26 @@ class Installed:
         repository, _, tag = self.production.image.partition(":")
         adapted = self._folder / f"production-{self.version}.yaml"
         adapted.write_text(
-            string.Template(PRODUCTION.read_text()).substitute(repository=repository, tag=tag)
+            string.Template(PRODUCTION.read_text()).substitute(
+                repository=repository, tag=tag
+            )
         )
-        blueprint = example_values("production")["components"]["researcher"]["blueprint"]["inline"]
-        config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "writer-blueprint"}}
+        blueprint = example_values("production")["components"]["researcher"][
+            "blueprint"
+        ]["inline"]
+        config = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "writer-blueprint"},
+        }
         self.production.apply(
             [
-                config | {"data": {"blueprint.json": json.dumps(blueprint | {"name": "writer"})}},
+                config
+                | {
+                    "data": {
+                        "blueprint.json": json.dumps(blueprint | {"name": "writer"})
+                    }
+                },
                 secret("openai", OPENAI_API_KEY=PROVIDER_KEY),
                 secret("fleet-writer-env", OPENAI_API_KEY=PROVIDER_KEY),
             ]
@@ -106,11 +133,17 @@ class Installed:
         values = example_values("production")
         del values["components"]["researcher"]["volumes"]  # nothing provides storage
         values["defaults"] |= self.placement
-        self.production.install(values, version=self.version, options=[f"--values={adapted}"])
+        self.production.install(
+            values, version=self.version, options=[f"--values={adapted}"]
+        )
 
     def running(self) -> list[tuple[Namespace, str]]:
         """The releases whose pods run."""
-        fleets = [] if self.placement else [(self.newsroom, "fleet"), (self.production, "fleet")]
+        fleets = (
+            []
+            if self.placement
+            else [(self.newsroom, "fleet"), (self.production, "fleet")]
+        )
         return [*fleets, (self.production, "elsewhere")]
 
 
@@ -141,7 +174,11 @@ def installed(
             Installed(4, make_namespace, folder, {}),
         ]
         steps = [each.install_newsroom for each in both]
-        steps += [step for each in both for step in (each.install_production, each.install_minimal)]
+        steps += [
+            step
+            for each in both
+            for step in (each.install_production, each.install_minimal)
+        ]
         side_by_side(lambda step: step(), steps)
         yield both
 
@@ -152,7 +189,9 @@ def namespace(installed: list[Installed]) -> Namespace:
     return installed[-1].newsroom
 
 
-def pods(namespace: Namespace, components: Iterable[str] = NEWSROOM) -> dict[str, list[str]]:
+def pods(
+    namespace: Namespace, components: Iterable[str] = NEWSROOM
+) -> dict[str, list[str]]:
     """The names of the pods of each component of the release `fleet`."""
     return {name: namespace.pods(name) for name in components}
 
@@ -181,7 +220,10 @@ def test_every_pod_is_ready(installed: list[Installed]) -> None:
         assert all(pods(each.production, {"newsroom", *AGENTS}).values())
         for namespace in (each.newsroom, each.production):
             info = namespace.get("namespace", namespace.name)
-            assert info["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+            assert (
+                info["metadata"]["labels"]["pod-security.kubernetes.io/enforce"]
+                == "restricted"
+            )
             namespace.until(functools.partial(are_ready, namespace))
 
 
@@ -196,13 +238,19 @@ def are_ready(namespace: Namespace) -> bool:
 
 def runs(namespace: Namespace) -> Counter[str]:
     """The runs that each agent of the newsroom has logged."""
-    logs = {name: namespace.kubectl("logs", f"deployment/fleet-{name}") for name in AGENTS}
+    logs = {
+        name: namespace.kubectl("logs", f"deployment/fleet-{name}") for name in AGENTS
+    }
     return Counter({name: text.count('"event":"run"') for name, text in logs.items()})
 
 
 def succeeded(output: str) -> set[str]:
     """The pods that succeeded, in the output of `helm test`; an earlier run's may be there too."""
-    return set(re.findall(r"^TEST SUITE: +(\S+)\n.*\n.*\nPhase: +Succeeded$", output, re.MULTILINE))
+    return set(
+        re.findall(
+            r"^TEST SUITE: +(\S+)\n.*\n.*\nPhase: +Succeeded$", output, re.MULTILINE
+        )
+    )
 
 
 def test_helm_test_runs_each_component(installed: list[Installed]) -> None:
@@ -216,7 +264,11 @@ def test_helm_test_runs_each_component(installed: list[Installed]) -> None:
             return
         before = runs(namespace)
         output = namespace.helm(
-            "test", name, "--filter=name=fleet-newsroom-test", timeout, version=each.version
+            "test",
+            name,
+            "--filter=name=fleet-newsroom-test",
+            timeout,
+            version=each.version,
         )
         assert succeeded(output) == {"fleet-newsroom-test"}
         # the archive has nothing on the input of the test, so there is no draft to review
@@ -224,11 +276,19 @@ def test_helm_test_runs_each_component(installed: list[Installed]) -> None:
         namespace.until(lambda: (runs(namespace) - before).total() >= wanted.total())
         assert runs(namespace) - before == wanted
         output = namespace.helm(
-            "test", name, "--filter=!name=fleet-newsroom-test", timeout, version=each.version
+            "test",
+            name,
+            "--filter=!name=fleet-newsroom-test",
+            timeout,
+            version=each.version,
         )
-        assert succeeded(output) >= {f"fleet-{name}-test" for name in TESTED - {"newsroom"}}
+        assert succeeded(output) >= {
+            f"fleet-{name}-test" for name in TESTED - {"newsroom"}
+        }
 
-    side_by_side(check, [(each, *release) for each in installed for release in each.running()])
+    side_by_side(
+        check, [(each, *release) for each in installed for release in each.running()]
+    )
 
 
 def test_helm_test_reports_failures(namespace: Namespace) -> None:
@@ -261,7 +321,10 @@ def test_helm_test_reports_failures(namespace: Namespace) -> None:
 
     side_by_side(
         check,
-        [("absent", 3, "http://faulty-absent:8000/run cannot"), ("locked", 4, "answered 401")],
+        [
+            ("absent", 3, "http://faulty-absent:8000/run cannot"),
+            ("locked", 4, "answered 401"),
+        ],
     )
     namespace.helm("uninstall", "faulty")
 
@@ -276,12 +339,15 @@ def test_containers_are_as_rendered(namespace: Namespace) -> None:
         assert inside["ids"] == [65532, 65532]
         assert (inside["capabilities"], inside["restrictions"]) == ([0, 0, 0], [1, 2])
         assert inside["writable"] == ["/tmp"]  # noqa: S108 - the container's
-        assert inside["component"] == namespace.get("configmap", f"fleet-{name}-files")["data"]
+        assert (
+            inside["component"]
+            == namespace.get("configmap", f"fleet-{name}-files")["data"]
+        )
         assert inside["keys"]["api-keys"] == namespace.key(name, "api-keys")
         assert inside["environment"]["OPENAI_API_KEY"] == PROVIDER_KEY
-        container = namespace.get("deployment", f"fleet-{name}")["spec"]["template"]["spec"][
-            "containers"
-        ][0]
+        container = namespace.get("deployment", f"fleet-{name}")["spec"]["template"][
+            "spec"
+        ]["containers"][0]
         variables = {each["name"]: each["value"] for each in container["env"]}
         assert variables.items() <= inside["environment"].items()
         assert (inside["memory"], inside["cpus"]) == (512 << 20, 1.0)
@@ -306,7 +372,9 @@ def test_probes(namespace: Namespace) -> None:
 
     def are_reported() -> bool:
         events = namespace.kubectl("get", "events", "--field-selector=reason=Unhealthy")
-        return all(f"{probe} probe failed" in events for probe in ("Readiness", "Liveness"))
+        return all(
+            f"{probe} probe failed" in events for probe in ("Readiness", "Liveness")
+        )
 
     namespace.until(are_reported)  # the kubelet sends events in the background
 
@@ -331,7 +399,9 @@ def test_each_key_has_one_purpose(namespace: Namespace) -> None:
     namespace.until(lambda: status(("GET", "/health", "", None)) == 200)
     posts = [("POST", "/run", key, {"input": "the moon"}) for key in written]
     assert side_by_side(status, posts) == [200, 403, 200, 401, 401]
-    assert side_by_side(status, [("GET", "/metrics", key, None) for key in written]) == [
+    assert side_by_side(
+        status, [("GET", "/metrics", key, None) for key in written]
+    ) == [
         403,
         200,
         200,
@@ -357,15 +427,21 @@ def test_custom_resources(
         for each in resources
         if each["apiVersion"] in CUSTOM
     }
-    assert set(custom) == {(api, kind) for api, kinds in CUSTOM.items() for kind in kinds}
+    assert set(custom) == {
+        (api, kind) for api, kinds in CUSTOM.items() for kind in kinds
+    }
     for each in installed:
         # test_background.py has it
         for kind in {kind for _, kind in custom} - {"TriggerAuthentication"}:
-            rendered = {one["metadata"]["name"] for one in resources if one["kind"] == kind}
+            rendered = {
+                one["metadata"]["name"] for one in resources if one["kind"] == kind
+            }
             assert names(each.production, kind) == rendered
 
 
-def test_the_validation_finds_faults(cluster: Cluster, resources: list[Manifest]) -> None:
+def test_the_validation_finds_faults(
+    cluster: Cluster, resources: list[Manifest]
+) -> None:
     """In each kind of custom resources, an unknown field and a field of the wrong type are errors."""
     custom = {each["kind"]: each for each in resources if each["apiVersion"] in CUSTOM}
     for manifest in custom.values():
@@ -386,22 +462,30 @@ def test_an_upgrade_restarts_only_what_changes(installed: list[Installed]) -> No
         values["components"]["writer"]["blueprint"]["inline"]["instructions"] = "Write."
         each.upgrade(values)
         after = pods(namespace)
-        assert {name for name, ids in after.items() if ids != before[0][name]} == {"writer"}
+        assert {name for name, ids in after.items() if ids != before[0][name]} == {
+            "writer"
+        }
         (writer,) = after["writer"]
         if not each.placement:
             assert '"instructions": "Write."' in namespace.exec(
                 writer, "cat", "/component/blueprint.json"
             )
         assert keys(namespace) == before[2]
-        namespace.helm("rollback", "fleet", "--wait", "--timeout=180s", version=each.version)
+        namespace.helm(
+            "rollback", "fleet", "--wait", "--timeout=180s", version=each.version
+        )
         assert (templates(namespace), keys(namespace)) == before[1:]
         assert namespace.get("configmap", "fleet-writer-files")["data"] == files
-        assert {name for name, ids in pods(namespace).items() if ids != after[name]} == {"writer"}
+        assert {
+            name for name, ids in pods(namespace).items() if ids != after[name]
+        } == {"writer"}
 
     side_by_side(check, installed)
 
 
-def test_an_upgrade_keeps_the_keys(installed: list[Installed], namespace: Namespace) -> None:
+def test_an_upgrade_keeps_the_keys(
+    installed: list[Installed], namespace: Namespace
+) -> None:
     """The first installation makes a seed, from which each upgrade derives the same keys, until it is deleted."""
     before = (keys(namespace), templates(namespace), pods(namespace))
     assert len(before[0]["fleet-seed"]["seed"]) == 48
@@ -416,9 +500,13 @@ def test_an_upgrade_keeps_the_keys(installed: list[Installed], namespace: Namesp
     assert f"run:{sent}" in after["fleet-writer-keys"]["api-keys"]
     namespace.kubectl("delete", "secret", "fleet-seed")
     # without pods, which would get new keys
-    namespace.helm("upgrade", "fleet", CHART, "--reuse-values", "--set=defaults.replicas=0")
+    namespace.helm(
+        "upgrade", "fleet", CHART, "--reuse-values", "--set=defaults.replicas=0"
+    )
     assert set(keys(namespace)) == set(after)
-    assert [name for name, entries in keys(namespace).items() if entries == after[name]] == []
+    assert [
+        name for name, entries in keys(namespace).items() if entries == after[name]
+    ] == []
 
 
 def test_uninstall(installed: list[Installed]) -> None:
@@ -431,7 +519,10 @@ def test_uninstall(installed: list[Installed]) -> None:
         namespace.helm("uninstall", "fleet", version=each.version)
         namespace.until(
             lambda: (
-                namespace.kubectl("get", "--filename=-", "--ignore-not-found", text=manifest) == ""
+                namespace.kubectl(
+                    "get", "--filename=-", "--ignore-not-found", text=manifest
+                )
+                == ""
             )
         )
         assert keys(namespace, "elsewhere") == others

@@ -30,19 +30,25 @@ class Newsroom:
     A pod that its policies admit (`friend`), one of the same namespace, and one of another.
     """
 
-    def __init__(self, namespace: Namespace, other: Namespace, watchers: Watchers) -> None:
+    def __init__(
+        self, namespace: Namespace, other: Namespace, watchers: Watchers
+    ) -> None:
         self.namespace = namespace
         values = example_values("newsroom")
         values["telemetry"] = {"endpoint": watchers.endpoint}
         values["defaults"] |= {
             "monitor": {"type": "service", "interval": "1s", "scrapeTimeout": "1s"},
             "networkPolicy": {
-                "from": [watchers.peer, {"podSelector": {"matchLabels": {"app": "friend"}}}]
+                "from": [
+                    watchers.peer,
+                    {"podSelector": {"matchLabels": {"app": "friend"}}},
+                ]
             },
         }
         self.releases = fleet_split.split({**values, "apiKeys": SEEDS}, "part", 3)
         side_by_side(
-            lambda release: namespace.install(self.releases[release], release), self.releases
+            lambda release: namespace.install(self.releases[release], release),
+            self.releases,
         )
         self.pods = {
             "friend": Client.start(namespace, "friend"),
@@ -58,7 +64,9 @@ class Newsroom:
         self.addresses: dict[str, str] = {}
         """The addresses of each component by its Service and its pod, `host:port`, with the component's name."""
         for component in COMPONENTS:
-            (pod,) = namespace.objects("pods", f"app.kubernetes.io/component={component}")
+            (pod,) = namespace.objects(
+                "pods", f"app.kubernetes.io/component={component}"
+            )
             self.pods[component] = Client(namespace, pod["metadata"]["name"])
             service = f"{self.release(component)}-{component}.{namespace.name}.svc.cluster.local"
             self.addresses |= {
@@ -68,25 +76,35 @@ class Newsroom:
     def release(self, component: str) -> str:
         """The release that has a component."""
         [release] = [
-            name for name, values in self.releases.items() if component in values["components"]
+            name
+            for name, values in self.releases.items()
+            if component in values["components"]
         ]
         return release
 
     def agents_of_newsroom(self) -> list[str | Manifest]:
         """Those of its own release are names."""
-        return self.releases[self.release("newsroom")]["components"]["newsroom"]["agents"]
+        return self.releases[self.release("newsroom")]["components"]["newsroom"][
+            "agents"
+        ]
 
     def reached(self, name: str, addresses: list[str]) -> set[str]:
         """Which of some addresses, `host:port`, a pod reaches."""
         pod = self.pods[name]
         return set(
-            json.loads(pod.namespace.exec(pod.name, "python", "-c", REACH, json.dumps(addresses)))
+            json.loads(
+                pod.namespace.exec(
+                    pod.name, "python", "-c", REACH, json.dumps(addresses)
+                )
+            )
         )
 
     def reached_by_all(self) -> dict[str, set[str]]:
         """The addresses of other components that each pod reaches; traffic to itself does not leave a pod."""
         with ThreadPoolExecutor(4) as pool:
-            found = pool.map(lambda name: self.reached(name, list(self.addresses)), self.pods)
+            found = pool.map(
+                lambda name: self.reached(name, list(self.addresses)), self.pods
+            )
         return {
             name: {address for address in addresses if self.addresses[address] != name}
             for name, addresses in zip(self.pods, found, strict=True)
@@ -116,7 +134,9 @@ def test_what_a_component_reaches_besides(newsroom: Newsroom) -> None:
     """A component reaches the cluster's DNS, but no API server, node, or other pod; a stranger does."""
     (node, *_) = newsroom.namespace.objects("nodes")
     (address,) = [
-        each["address"] for each in node["status"]["addresses"] if each["type"] == "InternalIP"
+        each["address"]
+        for each in node["status"]["addresses"]
+        if each["type"] == "InternalIP"
     ]
     targets = ["kubernetes.default.svc.cluster.local:443", f"{address}:10250"]
     assert newsroom.reached("stranger", targets) == set(targets)
@@ -132,35 +152,54 @@ def tags(span: dict[str, Any]) -> dict[str, Any]:
     return {tag["key"]: tag["value"] for tag in span["tags"]}
 
 
-def test_a_run_is_one_trace_and_counted_once(newsroom: Newsroom, watchers: Watchers) -> None:
+def test_a_run_is_one_trace_and_counted_once(
+    newsroom: Newsroom, watchers: Watchers
+) -> None:
     """A run crosses four pods of two releases as one trace in Jaeger; response, spans and metrics have one usage."""
-    assert {isinstance(agent, str) for agent in newsroom.agents_of_newsroom()} == {True, False}
+    assert {isinstance(agent, str) for agent in newsroom.agents_of_newsroom()} == {
+        True,
+        False,
+    }
     namespace = newsroom.namespace
     client = newsroom.pods["friend"]
     release = newsroom.release("newsroom")
     selector = f'{{namespace="{namespace.name}"}}'
-    namespace.until(lambda: len(watchers.query(f"up{selector} == 1")) == len(COMPONENTS))
+    namespace.until(
+        lambda: len(watchers.query(f"up{selector} == 1")) == len(COMPONENTS)
+    )
     url = f"http://{release}-newsroom:8000"
     # a new pod is refused until the network policies know it
     namespace.until(lambda: client.request("GET", f"{url}/health")[0] == 200)
     key = namespace.key("newsroom", release=release)
-    status, result = client.request("POST", f"{url}/run?trace=true", key, {"input": "the moon"})
+    status, result = client.request(
+        "POST", f"{url}/run?trace=true", key, {"input": "the moon"}
+    )
     assert status == 200, result
     usage = result["usage"]
 
     run = json.dumps({"podwright.run.id": result["events"][0]["run_id"]})
 
     def calls_of(found: dict[str, Any]) -> list[dict[str, Any]]:
-        return [tags(span) for span in found["spans"] if span["operationName"].startswith("chat ")]
+        return [
+            tags(span)
+            for span in found["spans"]
+            if span["operationName"].startswith("chat ")
+        ]
 
     def trace() -> dict[str, Any]:
         """The trace, once the spans of all pods have arrived; a pod may send its own in parts."""
         found = watchers.traces("newsroom", tags=run)
         whole = [
-            each for each in found if {p["serviceName"] for p in each["processes"].values()} == PODS
+            each
+            for each in found
+            if {p["serviceName"] for p in each["processes"].values()} == PODS
         ]
         is_whole = len(found) == len(whole) == 1 and has_root(whole[0])
-        return whole[0] if is_whole and len(calls_of(whole[0])) >= usage["model_calls"] else {}
+        return (
+            whole[0]
+            if is_whole and len(calls_of(whole[0])) >= usage["model_calls"]
+            else {}
+        )
 
     calls = calls_of(namespace.until(trace))
     assert len(calls) == usage["model_calls"]
@@ -188,6 +227,10 @@ def test_a_run_is_one_trace_and_counted_once(newsroom: Newsroom, watchers: Watch
 
 def has_root(trace: dict[str, Any]) -> bool:
     """Whether a trace has the span without a parent, and every other parent."""
-    parents = {reference["spanID"] for span in trace["spans"] for reference in span["references"]}
+    parents = {
+        reference["spanID"]
+        for span in trace["spans"]
+        for reference in span["references"]
+    }
     ids = {span["spanID"] for span in trace["spans"]}
     return parents <= ids and any(not span["references"] for span in trace["spans"])

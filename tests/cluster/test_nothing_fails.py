@@ -59,7 +59,9 @@ class Fleet:
             "drain": {"preStop": 5, "delay": 5},
             "apiKeys": {"accept": [f"run:{KEY}"]},
             "podLabels": {"podwright-test": namespace.name},
-            "networkPolicy": {"from": [{"podSelector": {"matchLabels": {"app": "client"}}}]},
+            "networkPolicy": {
+                "from": [{"podSelector": {"matchLabels": {"app": "client"}}}]
+            },
             "resources": {
                 "requests": {"cpu": "10m", "memory": "100Mi"},
                 "limits": {"memory": "512Mi"},
@@ -87,7 +89,9 @@ class Fleet:
         """Wait until the pods of all Deployments are replaced and the old ones are gone."""
         self.namespace.kubectl("rollout", "status", "deployment", "--timeout=180s")
         self.namespace.until(
-            lambda: all("deletionTimestamp" not in pod["metadata"] for pod in self.all_pods())
+            lambda: all(
+                "deletionTimestamp" not in pod["metadata"] for pod in self.all_pods()
+            )
         )
 
     def roll_out_a_blueprint(self) -> None:
@@ -95,7 +99,10 @@ class Fleet:
         self.values["components"]["writer"] = writer("Write two lines.")
         self.namespace.install(self.values)
         after = self.pods()
-        assert (after["desk"], after["writer"] & before["writer"]) == (before["desk"], set())
+        assert (after["desk"], after["writer"] & before["writer"]) == (
+            before["desk"],
+            set(),
+        )
 
     def stop_pods(self) -> None:
         """One of each component at once."""
@@ -178,12 +185,15 @@ def load(fleet: Fleet, form: Form) -> Iterator[Load]:
 
     def answer() -> bool:
         return all(
-            fleet.client.request("POST", url, KEY, {"input": "x"})[0] == 200 for url in urls * 20
+            fleet.client.request("POST", url, KEY, {"input": "x"})[0] == 200
+            for url in urls * 20
         )
 
     # the nodes and the network policies learn later than Helm of the pods, of which a Service chooses one at random
     fleet.namespace.until(answer)
-    with Load(fleet.client, urls, KEY, {"input": "the moon"}, CLIENTS, form.pause) as load:
+    with Load(
+        fleet.client, urls, KEY, {"input": "the moon"}, CLIENTS, form.pause
+    ) as load:
         yield load
 
 
@@ -197,7 +207,9 @@ def load(fleet: Fleet, form: Form) -> Iterator[Load]:
     ],
     ids=lambda change: change.__name__,
 )
-def test_no_run_fails(fleet: Fleet, load: Load, change: Callable[[Fleet], None]) -> None:
+def test_no_run_fails(
+    fleet: Fleet, load: Load, change: Callable[[Fleet], None]
+) -> None:
     """While pods are replaced, and for a moment after, every run succeeds, without a caller that retries."""
     load.wait_for(80)
     change(fleet)

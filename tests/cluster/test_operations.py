@@ -86,7 +86,9 @@ class Walk:
         return self.namespace.get("deployment", f"fleet-{component}")
 
     def variables(self, component: str) -> dict[str, str]:
-        container = self.deployment(component)["spec"]["template"]["spec"]["containers"][0]
+        container = self.deployment(component)["spec"]["template"]["spec"][
+            "containers"
+        ][0]
         return {each["name"]: each["value"] for each in container["env"]}
 
     def templates(self) -> dict[str, Manifest]:
@@ -111,7 +113,9 @@ class Walk:
 
 def rendered(walk: Walk, _: str) -> None:
     values = yaml.safe_load((walk.folder / "fleet.yaml").read_text())
-    assert values["components"].keys() == example_values("newsroom")["components"].keys()
+    assert (
+        values["components"].keys() == example_values("newsroom")["components"].keys()
+    )
 
 
 def manifests(_: Walk, output: str) -> None:
@@ -146,9 +150,9 @@ def uses_providers(walk: Walk, _: str) -> None:
 
 def upgraded(walk: Walk, _: str) -> None:
     walk.wait()
-    assert {name for name, pods in walk.templates().items() if pods != walk.pods[name]} == {
-        "writer"
-    }
+    assert {
+        name for name, pods in walk.templates().items() if pods != walk.pods[name]
+    } == {"writer"}
     assert walk.variables("writer").get("PODWRIGHT_MODEL") is None
     assert walk.current_keys() == walk.keys
     (pod,) = walk.namespace.pods("writer")
@@ -165,7 +169,10 @@ def rolled_back(walk: Walk, _: str) -> None:
 
 
 def read_values(walk: Walk, _: str) -> None:
-    assert yaml.safe_load((walk.folder / "running.yaml").read_text())["defaults"]["model"] == ""
+    assert (
+        yaml.safe_load((walk.folder / "running.yaml").read_text())["defaults"]["model"]
+        == ""
+    )
 
 
 def compared(_: Walk, output: str) -> None:
@@ -180,7 +187,8 @@ def updated(walk: Walk, _: str) -> None:
 def listed(_: Walk, output: str) -> None:
     components = example_values("newsroom")["components"]
     digests = {
-        name: blueprints.digest(components[name]["blueprint"]["inline"]) for name in COMPONENTS
+        name: blueprints.digest(components[name]["blueprint"]["inline"])
+        for name in COMPONENTS
     }
     found = [line.split() for line in output.splitlines()[1:]]
     assert {pod.split("-")[1]: digest for pod, digest in found} == digests
@@ -299,7 +307,9 @@ def walk(make_namespace: Callable[[], Namespace], tmp_path: Path) -> Iterator[Wa
         TAG=tag,
         OPENAI_API_KEY="the-key-of-the-provider",
     )
-    shell = Shell(tmp_path, {**variables, "PATH": ":".join([*programs, variables["PATH"]])})
+    shell = Shell(
+        tmp_path, {**variables, "PATH": ":".join([*programs, variables["PATH"]])}
+    )
     try:
         yield Walk(namespace, shell, tmp_path)
     finally:
@@ -315,7 +325,11 @@ def test_the_commands_work(walk: Walk) -> None:
         assert command.startswith(beginning)
         here = command.replace("--namespace prod", f"--namespace {walk.namespace.name}")
         output = walk.shell.run(
-            re.sub(r"\b8000:|(?<=localhost:)8000", lambda each: each[0].replace("8000", port), here)
+            re.sub(
+                r"\b8000:|(?<=localhost:)8000",
+                lambda each: each[0].replace("8000", port),
+                here,
+            )
         )
         if check:
             check(walk, output)

@@ -30,7 +30,9 @@ def assert_size(namespace: Namespace, release: str, values: Manifest) -> None:
     assert fleet_split.release_bytes(values) == pytest.approx(size, rel=1 / 6)
 
 
-def test_a_hundred_components(make_namespace: Callable[[], Namespace], fake: Manifest) -> None:
+def test_a_hundred_components(
+    make_namespace: Callable[[], Namespace], fake: Manifest
+) -> None:
     """A hundred components become ready in one release; after its removal, none of its objects is left."""
     namespace = make_namespace()
     values = {**example_values("hundred"), "defaults": fake}
@@ -62,7 +64,9 @@ def test_a_fleet_of_several_releases(
         list(pool.map(install, releases))
     assert len(releases) == 3
     assert len(namespace.objects("deployments")) == len(values["components"]) == 31
-    [caller] = [release for release, part in releases.items() if "head" in part["components"]]
+    [caller] = [
+        release for release, part in releases.items() if "head" in part["components"]
+    ]
     agents = [
         agent
         for agent in releases[caller]["components"]["head"]["agents"]
@@ -82,10 +86,20 @@ def test_a_release_that_is_too_large(make_namespace: Callable[[], Namespace]) ->
     noise = random.Random(0)
     files = {"notes.txt": noise.randbytes(300_000).hex()}
     components = {name: {"files": files, "replicas": 0} for name in ("a", "b")}
-    assert fleet_split.release_bytes({"components": components}) > fleet_split.MAX_RELEASE_BYTES
+    assert (
+        fleet_split.release_bytes({"components": components})
+        > fleet_split.MAX_RELEASE_BYTES
+    )
     text = yaml.safe_dump(namespace.values({"components": components}))
     helm = namespace.cluster.find_helm(4)
-    command = (helm, "install", "fleet", CHART, "--values=-", f"--namespace={namespace.name}")
+    command = (
+        helm,
+        "install",
+        "fleet",
+        CHART,
+        "--values=-",
+        f"--namespace={namespace.name}",
+    )
     done = namespace.cluster.run(*command, text=text)
     assert done.returncode != 0
     assert f"{fleet_split.MAX_RELEASE_BYTES} bytes" in done.stderr

@@ -24,7 +24,9 @@ def run(
         "PATH": f"{folder}:{os.environ['PATH']}",
         "RECORD": str(folder / "record"),
     }
-    return subprocess.run([SCRIPT, *arguments], env=variables, capture_output=True, text=True)
+    return subprocess.run(
+        [SCRIPT, *arguments], env=variables, capture_output=True, text=True
+    )
 
 
 @pytest.fixture
@@ -50,13 +52,20 @@ def test_images_for_kind_and_k3d(
     """The cluster stays as it is, and gets images by its own program, which the name of the context tells."""
     config = folder / "config"
     config.write_text(Path(cluster.config).read_text())
-    (current,) = cluster.check(cluster.client, "config", "get-contexts", "--output=name").split()
+    (current,) = cluster.check(
+        cluster.client, "config", "get-contexts", "--output=name"
+    ).split()
     cluster.check(
-        cluster.client, "config", "rename-context", current, context, f"--kubeconfig={config}"
+        cluster.client,
+        "config",
+        "rename-context",
+        current,
+        context,
+        f"--kubeconfig={config}",
     )
-    assert run(config, folder, "up", PODWRIGHT_TEST_SHARED_CLUSTER="yes").stdout.strip() == str(
-        config
-    )
+    assert run(
+        config, folder, "up", PODWRIGHT_TEST_SHARED_CLUSTER="yes"
+    ).stdout.strip() == str(config)
     loaded = run(config, folder, "load", "one", "two")
     assert loaded.returncode == 0, loaded.stderr
     assert (folder / "record").read_text().strip() == command
@@ -74,7 +83,9 @@ def test_an_unusable_cluster(folder: Path) -> None:
         f"the cluster of PODWRIGHT_TEST_KUBECONFIG ({folder / 'missing'}) does not answer"
         in missing.stderr
     )
-    (folder / "config").write_text("{apiVersion: v1, kind: Config, current-context: prod}")
+    (folder / "config").write_text(
+        "{apiVersion: v1, kind: Config, current-context: prod}"
+    )
     unknown = run(folder / "config", folder, "load", "one")
     assert "can load images into kind and k3d only, not into prod" in unknown.stderr
 
@@ -83,7 +94,13 @@ def test_a_cluster_with_other_namespaces(cluster: Cluster, folder: Path) -> None
     """A cluster with a namespace that is not of Kubernetes or of the tests is refused, unless that is meant."""
     name = f"kube-somebody-{uuid.uuid4().hex[:8]}"
     cluster.apply(
-        [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": MADE}}]
+        [
+            {
+                "apiVersion": "v1",
+                "kind": "Namespace",
+                "metadata": {"name": name, "labels": MADE},
+            }
+        ]
     )
     config = folder / "config"
     config.write_text(Path(cluster.config).read_text())
@@ -92,7 +109,10 @@ def test_a_cluster_with_other_namespaces(cluster: Cluster, folder: Path) -> None
         assert refused.returncode == 1
         assert name in refused.stderr
         assert "PODWRIGHT_TEST_SHARED_CLUSTER=yes" in refused.stderr
-        assert run(config, folder, "up", PODWRIGHT_TEST_SHARED_CLUSTER="yes").returncode == 0
+        assert (
+            run(config, folder, "up", PODWRIGHT_TEST_SHARED_CLUSTER="yes").returncode
+            == 0
+        )
     finally:
         cluster.kubectl("delete", "namespace", name, "--wait=false")
 
@@ -100,14 +120,18 @@ def test_a_cluster_with_other_namespaces(cluster: Cluster, folder: Path) -> None
 def test_a_cluster_whose_namespaces_are_secret(folder: Path) -> None:
     """A cluster that answers, and does not list its namespaces, is refused."""
     (folder / "kubectl").unlink()
-    (folder / "kubectl").write_text('#!/bin/sh\ncase "$*" in *readyz*) ;; *) exit 1 ;; esac\n')
+    (folder / "kubectl").write_text(
+        '#!/bin/sh\ncase "$*" in *readyz*) ;; *) exit 1 ;; esac\n'
+    )
     (folder / "kubectl").chmod(0o755)
     refused = run(folder / "config", folder, "up")
     assert refused.returncode == 1
     assert "cannot list the namespaces" in refused.stderr
 
 
-def test_the_cluster_of_this_user_is_not_asked(cluster: Cluster, tmp_path: Path) -> None:
+def test_the_cluster_of_this_user_is_not_asked(
+    cluster: Cluster, tmp_path: Path
+) -> None:
     """With KUBECONFIG alone, the script uses its own cluster, and not the kubectl of this user."""
     (tmp_path / "kubectl").write_text(RECORDER)
     (tmp_path / "kubectl").chmod(0o755)

@@ -37,22 +37,31 @@ class Watchers:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self.peer: Manifest = {
-            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": NAMESPACE}}
+            "namespaceSelector": {
+                "matchLabels": {"kubernetes.io/metadata.name": NAMESPACE}
+            }
         }
         """The network policy peer for Prometheus."""
 
     def start(self) -> bool:
         """Start them; returns whether they did not run before."""
         template = "--output=jsonpath={.status.phase}"
-        phase = self._cluster.kubectl("get", "namespace", NAMESPACE, "--ignore-not-found", template)
+        phase = self._cluster.kubectl(
+            "get", "namespace", NAMESPACE, "--ignore-not-found", template
+        )
         if phase == "Active":
             return False
         if phase:  # they were stopped, and nobody has waited for their end
             self._cluster.kubectl(
-                "wait", "--for=delete", f"--timeout={TIMEOUT}s", f"namespace/{NAMESPACE}"
+                "wait",
+                "--for=delete",
+                f"--timeout={TIMEOUT}s",
+                f"namespace/{NAMESPACE}",
             )
         for program in PROGRAMS:
-            environment = "ENV JAEGER_LISTEN_HOST=0.0.0.0" if program == "jaeger" else ""
+            environment = (
+                "ENV JAEGER_LISTEN_HOST=0.0.0.0" if program == "jaeger" else ""
+            )
             build_program(Path(tool(program)), image(program), "scratch", environment)
         self._cluster.load(*map(image, PROGRAMS))
         text = string.Template(MANIFESTS.read_text()).substitute(namespace=NAMESPACE)
@@ -67,14 +76,20 @@ class Watchers:
                 "data": {"config.yaml": config},
             }
         )
-        self._cluster.apply(sorted(manifests, key=lambda each: each["kind"] != "Namespace"))
+        self._cluster.apply(
+            sorted(manifests, key=lambda each: each["kind"] != "Namespace")
+        )
         for name in ("prometheus/main", "alertmanager/main"):
             self._wait("condition=Available", name)
         self._wait("condition=Available", "deployment", "--all")
         return True
 
     def _wait(self, condition: str, *objects: str) -> None:
-        options = (f"--for={condition}", f"--timeout={TIMEOUT}s", f"--namespace={NAMESPACE}")
+        options = (
+            f"--for={condition}",
+            f"--timeout={TIMEOUT}s",
+            f"--namespace={NAMESPACE}",
+        )
         self._cluster.kubectl("wait", *options, *objects)
 
     def stop(self) -> None:
@@ -82,7 +97,9 @@ class Watchers:
         self._cluster.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
         # the operator gives Prometheus ten minutes to end, and the next worker that starts them waits for that
         hurry = ("--grace-period=1", "--wait=false", "--ignore-not-found")
-        self._cluster.kubectl("delete", "pods", "--all", f"--namespace={NAMESPACE}", *hurry)
+        self._cluster.kubectl(
+            "delete", "pods", "--all", f"--namespace={NAMESPACE}", *hurry
+        )
         self._cluster.kubectl("delete", "clusterrolebinding", NAMESPACE)
         self._cluster.unload(*map(image, PROGRAMS))
 

@@ -53,25 +53,44 @@ class Fleet:
 
     def __call__(self, *arguments: str) -> str:
         """Run a compose command, and return its standard output."""
-        options = ("--project-directory", str(ROOT), "--project-name", self.project, *self._files)
+        options = (
+            "--project-directory",
+            str(ROOT),
+            "--project-name",
+            self.project,
+            *self._files,
+        )
         return self._docker("compose", *options, *arguments, **self._variables)
 
     def up(self, *services: str) -> None:
         """Start services, and wait until they are healthy."""
         try:
-            self("up", "--detach", "--no-build", "--wait", "--wait-timeout", "120", *services)
+            self(
+                "up",
+                "--detach",
+                "--no-build",
+                "--wait",
+                "--wait-timeout",
+                "120",
+                *services,
+            )
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self('logs', '--tail', '40')}") from error
 
     def down(self) -> None:
-        self("--profile", "*", "down", "--volumes", "--remove-orphans", "--timeout", "10")
+        self(
+            "--profile", "*", "down", "--volumes", "--remove-orphans", "--timeout", "10"
+        )
 
     def url(self, service: str, port: int) -> str:
         return f"http://{self('port', service, str(port)).strip()}"
 
     def client(self, service: str, **options: Any) -> httpx.Client:
         return httpx.Client(
-            verify=NO_AUTHORITIES, base_url=self.url(service, 8000), timeout=60, **options
+            verify=NO_AUTHORITIES,
+            base_url=self.url(service, 8000),
+            timeout=60,
+            **options,
         )
 
     def container(self, service: str) -> dict[str, Any]:
@@ -86,12 +105,25 @@ class Fleet:
         """The events of the fleet's containers in order, each with its service."""
         filters = [word for kind in kinds for word in ("--filter", f"event={kind}")]
         label = f"label=com.docker.compose.project={self.project}"
-        options = ("--since", "30m", "--until", "0s", "--format", "{{json .}}", "--filter", label)
+        options = (
+            "--since",
+            "30m",
+            "--until",
+            "0s",
+            "--format",
+            "{{json .}}",
+            "--filter",
+            label,
+        )
         events = [
-            json.loads(line) for line in self._docker("events", *options, *filters).splitlines()
+            json.loads(line)
+            for line in self._docker("events", *options, *filters).splitlines()
         ]
         return [
-            (event["Actor"]["Attributes"]["com.docker.compose.service"], event["Action"])
+            (
+                event["Actor"]["Attributes"]["com.docker.compose.service"],
+                event["Action"],
+            )
             for event in events
         ]
 

@@ -21,7 +21,10 @@ def observers(docker: Docker) -> dict[str, Any]:
         "collector": ("scratch",),
         "jaeger": ("scratch", "ENV JAEGER_LISTEN_HOST=0.0.0.0"),
         # the compose file starts it with a shell
-        "prometheus": (BASE, "RUN install --directory --owner 65534 --group 65534 /prometheus"),
+        "prometheus": (
+            BASE,
+            "RUN install --directory --owner 65534 --group 65534 /prometheus",
+        ),
     }
     for program, lines in images.items():
         build_program(Path(tool(program)), f"podwright/{program}:compose", *lines)
@@ -36,7 +39,9 @@ def make_fleet(
     fleets: list[Fleet] = []
 
     def make(services: dict[str, Any] | None = None, **variables: str) -> Fleet:
-        fleets.append(Fleet(docker, tmp_path_factory.mktemp("fleet"), slim, services, **variables))
+        fleets.append(
+            Fleet(docker, tmp_path_factory.mktemp("fleet"), slim, services, **variables)
+        )
         return fleets[-1]
 
     try:

@@ -22,7 +22,9 @@ def test_the_commands_work(
 ) -> None:
     """Each command succeeds, from the first `up` to the one with the profile, and `down` removes all containers."""
     services = tmp_path / "services.yaml"
-    services.write_text(json.dumps({"services": {**observers, "grafana": observers["jaeger"]}}))
+    services.write_text(
+        json.dumps({"services": {**observers, "grafana": observers["jaeger"]}})
+    )
     (tmp_path / "docker").symlink_to(docker.client)
     project = f"podwright-test-{tmp_path.name.replace('_', '-')}-{os.getpid()}"
     image = f"{project}:built"  # `up --build` makes another image than the fixture
@@ -35,14 +37,24 @@ def test_the_commands_work(
     # the tests of all pages send requests, those of the dashboard use models, and others the profile `background`
     elsewhere = ("curl", "OPENAI_API_KEY=", "docker compose --profile background")
     commands = [
-        line for block in blocks for line in block.splitlines() if not line.startswith(elsewhere)
+        line
+        for block in blocks
+        for line in block.splitlines()
+        if not line.startswith(elsewhere)
     ]
     assert len(commands) >= 7
-    last = ["docker compose ps --format '{{.Service}}'", "docker compose down --volumes"]
+    last = [
+        "docker compose ps --format '{{.Service}}'",
+        "docker compose down --volumes",
+    ]
     script = "\n".join(["set -ex", *commands, *last])
     try:
         done = subprocess.run(
-            ["bash", "-c", script], cwd=ROOT, env=variables, capture_output=True, text=True
+            ["bash", "-c", script],
+            cwd=ROOT,
+            env=variables,
+            capture_output=True,
+            text=True,
         )
         assert done.returncode == 0, done.stdout + done.stderr
         assert set(done.stdout.split()) >= {
@@ -56,7 +68,9 @@ def test_the_commands_work(
         label = f"label=com.docker.compose.project={project}"
         until(lambda: docker("ps", "--all", "--quiet", "--filter", label) == "")
     finally:
-        docker.run("compose", "--project-name", project, "down", "--volumes", "--timeout", "5")
+        docker.run(
+            "compose", "--project-name", project, "down", "--volumes", "--timeout", "5"
+        )
         docker.run("image", "rm", "--force", image)
 
 
@@ -83,7 +97,9 @@ def test_variables_and_services_are_documented(docker: Docker) -> None:
     services: dict[str, Any] = json.loads(config)["services"]
     for name, service in services.items():
         line = next(
-            line for line in PAGE.splitlines() if line.startswith("| `") and f"`{name}`" in line
+            line
+            for line in PAGE.splitlines()
+            if line.startswith("| `") and f"`{name}`" in line
         )
         for port in service.get("ports", []):
             assert f"port {port['published']}" in line, name

@@ -40,39 +40,56 @@ def services(docker: Docker) -> dict[str, Any]:
 def mounts(service: dict[str, Any]) -> dict[str, Path]:
     volumes = service.get("volumes", [])
     return {
-        volume["target"]: Path(volume["source"]) for volume in volumes if volume["type"] == "bind"
+        volume["target"]: Path(volume["source"])
+        for volume in volumes
+        if volume["type"] == "bind"
     }
 
 
 def test_services(docker: Docker, services: dict[str, Any]) -> None:
     """The fleet has three agents and two callers; others come with their profile only, with pinned images."""
     assert sorted(config(docker)) == COMPONENTS
-    assert sorted(config(docker, "--profile", "background")) == sorted([*COMPONENTS, *BACKGROUND])
+    assert sorted(config(docker, "--profile", "background")) == sorted(
+        [*COMPONENTS, *BACKGROUND]
+    )
     assert sorted(services) == sorted([*COMPONENTS, *BACKGROUND, *OBSERVERS])
     for name in (*OBSERVERS, "database"):
-        assert re.fullmatch(r"[a-z/-]+:v?\d+(\.\d+)+(-busybox)?", services[name]["image"]), name
+        assert re.fullmatch(
+            r"[a-z/-]+:v?\d+(\.\d+)+(-busybox)?", services[name]["image"]
+        ), name
 
 
 def test_hardened(services: dict[str, Any]) -> None:
     """Each service has a numeric user that is not root, a read-only root, no capabilities, and limits."""
     for name, service in services.items():
         assert re.fullmatch(r"[1-9]\d*:\d+", service["user"]), name
-        assert (service["read_only"], service["restart"]) == (True, "unless-stopped"), name
+        assert (service["read_only"], service["restart"]) == (True, "unless-stopped"), (
+            name
+        )
         assert service["cap_drop"] == ["ALL"], name
         assert service["security_opt"] == ["no-new-privileges:true"], name
         assert int(service["mem_limit"]) <= 2**30, name
         assert service["pids_limit"] <= 256, name
-        assert not {"privileged", "network_mode", "pid", "ipc", "cap_add", "devices"} & set(
-            service
-        ), name
-        volumes = [volume for volume in service.get("volumes", []) if volume["type"] == "bind"]
+        assert not {
+            "privileged",
+            "network_mode",
+            "pid",
+            "ipc",
+            "cap_add",
+            "devices",
+        } & set(service), name
+        volumes = [
+            volume for volume in service.get("volumes", []) if volume["type"] == "bind"
+        ]
         assert all(volume["read_only"] for volume in volumes), name
 
 
 def test_ports(services: dict[str, Any]) -> None:
     """Ports are published on the loopback address; agents, the collector and the database publish none."""
     published = {
-        name: service["ports"] for name, service in services.items() if service.get("ports")
+        name: service["ports"]
+        for name, service in services.items()
+        if service.get("ports")
     }
     assert sorted(published) == [
         "background",
@@ -103,7 +120,10 @@ def test_variables(docker: Docker) -> None:
         assert blueprints[name]["environment"]["OPENAI_API_KEY"] == "k"
         assert other[name]["environment"]["PODWRIGHT_MODEL"] == "openai/gpt-4.1"
         assert other[name]["environment"]["PODWRIGHT_API_KEYS"] == "0123456789abcdef"
-        assert other[name]["environment"]["OTEL_EXPORTER_OTLP_ENDPOINT"] == "http://there:4318"
+        assert (
+            other[name]["environment"]["OTEL_EXPORTER_OTLP_ENDPOINT"]
+            == "http://there:4318"
+        )
     for name in ("newsroom", "desk"):
         keys = json.loads(other[name]["environment"]["PODWRIGHT_AGENT_KEYS"])
         assert keys == dict.fromkeys(STAFF, "0123456789abcdef")
@@ -129,9 +149,9 @@ def test_grafana_is_provisioned(services: dict[str, Any]) -> None:
     """Grafana finds Prometheus, Jaeger, the dashboard, and the trace of an exemplar."""
     files = mounts(services["grafana"])
     provisioning = "/etc/grafana/provisioning"
-    sources = yaml.safe_load(files[f"{provisioning}/datasources/podwright.yaml"].read_text())[
-        "datasources"
-    ]
+    sources = yaml.safe_load(
+        files[f"{provisioning}/datasources/podwright.yaml"].read_text()
+    )["datasources"]
     assert {source["type"]: source["url"] for source in sources} == {
         "prometheus": "http://prometheus:9090",
         "jaeger": "http://jaeger:16686",
@@ -139,19 +159,24 @@ def test_grafana_is_provisioned(services: dict[str, Any]) -> None:
     [default] = [source for source in sources if source.get("isDefault")]
     assert default["type"] == "prometheus"
     prometheus = yaml.safe_load((FOLDER / "prometheus.yaml").read_text())
-    assert default["jsonData"]["timeInterval"] == prometheus["global"]["scrape_interval"]
+    assert (
+        default["jsonData"]["timeInterval"] == prometheus["global"]["scrape_interval"]
+    )
     [exemplar] = default["jsonData"]["exemplarTraceIdDestinations"]
     [jaeger] = [source for source in sources if source["type"] == "jaeger"]
     assert exemplar == {"name": "trace_id", "datasourceUid": jaeger["uid"]}
-    [provider] = yaml.safe_load(files[f"{provisioning}/dashboards/podwright.yaml"].read_text())[
-        "providers"
-    ]
+    [provider] = yaml.safe_load(
+        files[f"{provisioning}/dashboards/podwright.yaml"].read_text()
+    )["providers"]
     dashboard = f"{provider['options']['path']}/dashboard.json"
     assert files[dashboard] == FOLDER / "dashboard.json"
     assert (
-        services["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"] == dashboard
+        services["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
+        == dashboard
     )
     variables = json.loads(files[dashboard].read_text())["templating"]["list"]
-    [variable] = [variable for variable in variables if variable["type"] == "datasource"]
+    [variable] = [
+        variable for variable in variables if variable["type"] == "datasource"
+    ]
     assert variable["query"] == default["type"]
     assert all(file.is_file() for file in files.values())

@@ -27,7 +27,11 @@ class Trace:
 
     def services(self, operation: str) -> set[str]:
         """The services that have a span of that name."""
-        return {self._service(span) for span in self._spans if span["operationName"] == operation}
+        return {
+            self._service(span)
+            for span in self._spans
+            if span["operationName"] == operation
+        }
 
     def roots(self) -> list[str]:
         """The services whose spans have no parent."""
@@ -43,7 +47,9 @@ class Trace:
         all_parents = parents(self._spans)
         ids = {span["spanID"] for span in self._spans}
         return (
-            bool(self.roots()) and remote <= parents(self._of_kind("server")) and all_parents <= ids
+            bool(self.roots())
+            and remote <= parents(self._of_kind("server"))
+            and all_parents <= ids
         )
 
     def _of_kind(self, kind: str) -> list[dict[str, Any]]:
@@ -105,7 +111,9 @@ def test_a_run_uses_all_containers(newsroom: Fleet, response: httpx.Response) ->
     value: dict[str, Any] = response.json()["value"]
     assert {"researcher_output", "writer_output", "reviewer_output"} <= set(value)
     assert all(
-        text.startswith("Echo: ") for name, text in value.items() if name.endswith("_output")
+        text.startswith("Echo: ")
+        for name, text in value.items()
+        if name.endswith("_output")
     )
     with newsroom.client("desk", headers=HEADERS) as client:
         events = client.post("/run?trace=true", json=REQUEST).json()["events"]
@@ -115,7 +123,9 @@ def test_a_run_uses_all_containers(newsroom: Fleet, response: httpx.Response) ->
 def test_one_trace(trace: Trace) -> None:
     """The run has one trace, which begins at the workflow and has the requests to all agents and their model calls."""
     assert trace.roots() == ["newsroom"]
-    assert trace.services("POST /run/stream") == trace.services("chat echo") == set(STAFF)
+    assert (
+        trace.services("POST /run/stream") == trace.services("chat echo") == set(STAFF)
+    )
 
 
 def test_prometheus_scrapes_every_component(newsroom: Fleet) -> None:
@@ -126,7 +136,9 @@ def test_prometheus_scrapes_every_component(newsroom: Fleet) -> None:
         return newsroom.prometheus("targets", state="active")["activeTargets"]
 
     def jobs() -> list[str]:
-        return sorted(target["labels"]["job"] for target in targets() if target["health"] == "up")
+        return sorted(
+            target["labels"]["job"] for target in targets() if target["health"] == "up"
+        )
 
     until(lambda: jobs() == sorted([*COMPONENTS, "writer"]), report=targets)
 
@@ -141,7 +153,11 @@ def test_an_exemplar_has_the_trace(newsroom: Fleet, response: httpx.Response) ->
             "query_exemplars", query='podwright_run_duration_seconds_bucket{job="newsroom"}',
             start=str(now - 1800), end=str(now + 60),
         )  # fmt: skip
-        return {exemplar["labels"]["trace_id"] for each in series for exemplar in each["exemplars"]}
+        return {
+            exemplar["labels"]["trace_id"]
+            for each in series
+            for exemplar in each["exemplars"]
+        }
 
     until(lambda: trace_id in trace_ids(), report=trace_ids)
 
@@ -152,16 +168,21 @@ def test_a_killed_agent(newsroom: Fleet) -> None:
     with newsroom.client("newsroom", headers=HEADERS) as client:
         failed = client.post("/run", json=REQUEST)
         problem = failed.json()
-        assert (failed.status_code, problem["code"]) == (502, "remote_unreachable"), problem
+        assert (failed.status_code, problem["code"]) == (502, "remote_unreachable"), (
+            problem
+        )
         assert failed.headers["content-type"].startswith("application/problem+json")
         assert "writer" in problem["detail"]
         assert client.get("/ready").status_code == 200
         newsroom.up("writer")
         resumed = client.post(
-            "/run", json={"inputs": problem["context"], "resume_path": problem["resume_path"]}
+            "/run",
+            json={"inputs": problem["context"], "resume_path": problem["resume_path"]},
         )
     assert resumed.status_code == 200, resumed.text
-    assert resumed.json()["researcher_output"] == problem["context"]["researcher_output"]
+    assert (
+        resumed.json()["researcher_output"] == problem["context"]["researcher_output"]
+    )
     assert resumed.json()["writer_output"]
 
 
@@ -173,7 +194,10 @@ def test_the_fleet_stops_gracefully(newsroom: Fleet) -> None:
     responses: list[httpx.Response] = []
 
     def call() -> None:
-        with newsroom.client("newsroom", headers=HEADERS) as client, suppress(httpx.TransportError):
+        with (
+            newsroom.client("newsroom", headers=HEADERS) as client,
+            suppress(httpx.TransportError),
+        ):
             while True:
                 responses.append(client.post("/run", json=REQUEST))
 
@@ -187,6 +211,8 @@ def test_the_fleet_stops_gracefully(newsroom: Fleet) -> None:
     assert {response.status_code for response in responses} == {200}
     for name in COMPONENTS:
         state = newsroom.container(name)["State"]
-        assert (state["Status"], state["ExitCode"], state["OOMKilled"]) == ("exited", 0, False), (
-            name
-        )
+        assert (state["Status"], state["ExitCode"], state["OOMKilled"]) == (
+            "exited",
+            0,
+            False,
+        ), name

@@ -34,4 +34,9 @@ def test_the_workflow_has_a_branch_a_loop_and_parallel_steps() -> None:
     steps = [event.to_dict()["step"] for event in events_of(trace, "step_started")]
     assert steps.count("draft") == 3
     declined = newsroom.run("zebra crossings")
-    assert list(declined) == ["input", "researcher_output", "reviewer_output", "writer_output"]
+    assert list(declined) == [
+        "input",
+        "researcher_output",
+        "reviewer_output",
+        "writer_output",
+    ]

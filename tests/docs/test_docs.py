@@ -22,7 +22,9 @@ PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def blocks(page: Path, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+    return re.findall(
+        rf"^```{language}\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL
+    )
 
 
 def commands(page: Path) -> list[str]:
@@ -38,7 +40,10 @@ def anchors(page: Path) -> set[str]:
     """The anchors of a page's headings, as GitHub creates them."""
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     headings = re.findall(r"^#+ (.*)", text, re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    return {
+        re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        for heading in headings
+    }
 
 
 def page_id(page: Path) -> str:
@@ -81,13 +86,18 @@ def newsroom(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     )
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=page_id)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if blocks(page, "python")], ids=page_id
+)
 def test_python(page: Path, tmp_path: Path) -> None:
     """The Python of a page runs from top to bottom without a warning."""
     script = tmp_path / "page.py"
     script.write_text("\n".join(blocks(page, "python")))
     process = subprocess.run(
-        [sys.executable, "-W", "error", script], cwd=tmp_path, capture_output=True, text=True
+        [sys.executable, "-W", "error", script],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
     )
     assert process.returncode == 0, process.stderr
 
@@ -103,12 +113,24 @@ def test_commands(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> N
         for command in commands(ROOT / "docs" / "cli.md")
         if "podwright " in command or command.startswith("pytest ")
     ]
-    assert {"new", "run", "chat", "replay", "validate", "diff", "schema", "graph", "settings"} <= {
+    assert {
+        "new",
+        "run",
+        "chat",
+        "replay",
+        "validate",
+        "diff",
+        "schema",
+        "graph",
+        "settings",
+    } <= {
         word for command in tested for word in re.findall(r"podwright (\w+)", command)
     }
     streams = tmp_path_factory.mktemp("streams")
     for command in tested:
-        if (words := shlex.split(command))[0] == "podwright" and not {"|", ">"} & set(words):
+        if (words := shlex.split(command))[0] == "podwright" and not {"|", ">"} & set(
+            words
+        ):
             process = complete(tuple(words[1:]), tmp_path, variables, streams)
         else:
             process = subprocess.run(
@@ -159,7 +181,10 @@ def test_make_targets(page: Path) -> None:
         ["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout
     targets = {line.split()[0] for line in output.splitlines() if line.strip()}
-    assert set(re.findall(r"(?:^|`)make ([a-z]+)", page.read_text(), re.MULTILINE)) <= targets
+    assert (
+        set(re.findall(r"(?:^|`)make ([a-z]+)", page.read_text(), re.MULTILINE))
+        <= targets
+    )
 
 
 @pytest.mark.parametrize(
@@ -175,9 +200,17 @@ def test_requests(command: str, newsroom: str) -> None:
     """Every request of a page succeeds with the service of `make run`."""
     words = shlex.split(command, comments=True)
     # both are the newsroom
-    url = next(word for word in words if word.startswith(("localhost:8000", "localhost:8002")))
-    headers = [words[index + 1].split(": ", 1) for index, word in enumerate(words) if word == "-H"]
-    data = next((words[index + 1] for index, word in enumerate(words) if word == "-d"), None)
+    url = next(
+        word for word in words if word.startswith(("localhost:8000", "localhost:8002"))
+    )
+    headers = [
+        words[index + 1].split(": ", 1)
+        for index, word in enumerate(words)
+        if word == "-H"
+    ]
+    data = next(
+        (words[index + 1] for index, word in enumerate(words) if word == "-d"), None
+    )
     response = plain_http.request(
         "POST" if data else "GET",
         f"{newsroom}{url[len('localhost:8000') :]}",
@@ -185,7 +218,9 @@ def test_requests(command: str, newsroom: str) -> None:
         content=data,
         timeout=60,
     )
-    assert response.status_code == (202 if url.endswith("/runs") and data else 200), response.text
+    assert response.status_code == (202 if url.endswith("/runs") and data else 200), (
+        response.text
+    )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_id)
@@ -201,7 +236,9 @@ def test_links(page: Path) -> None:
 
 def test_the_tests_of_promises_exist() -> None:
     """Each test that CONTRIBUTING names as a proof of a promise is there."""
-    named = re.findall(r"`([\w/]+\.py)::(test_\w+)`", (ROOT / "CONTRIBUTING.md").read_text())
+    named = re.findall(
+        r"`([\w/]+\.py)::(test_\w+)`", (ROOT / "CONTRIBUTING.md").read_text()
+    )
     assert len(named) > 50
     missing = [
         (file, test)

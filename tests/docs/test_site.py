@@ -29,7 +29,11 @@ def pages() -> dict[str, str]:
         text=True,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    return {page.name: page.read_text() for page in SITE.glob("*.html") if page.name != "404.html"}
+    return {
+        page.name: page.read_text()
+        for page in SITE.glob("*.html")
+        if page.name != "404.html"
+    }
 
 
 def has(pages: dict[str, str], link: str) -> bool:
@@ -43,17 +47,27 @@ def test_every_link_resolves(pages: dict[str, str]) -> None:
     for name, text in pages.items():
         for tag, link in re.findall(r'<(\w+)\b[^>]*? (?:href|src)="([^"]*)"', text):
             if link.startswith("http"):
-                assert tag == "a" or f'rel="canonical" href="{link}"' in text, (name, link)
+                assert tag == "a" or f'rel="canonical" href="{link}"' in text, (
+                    name,
+                    link,
+                )
             elif link != "#__skip":
-                assert has(pages, name + link if link.startswith("#") else link), (name, link)
+                assert has(pages, name + link if link.startswith("#") else link), (
+                    name,
+                    link,
+                )
 
 
 def test_errors_and_alerts_link_into_the_site(pages: dict[str, str]) -> None:
     """The help link of each documented error, and the runbook of each alert, is an anchor of the site."""
     alerts = (ROOT / "deploy" / "observability" / "alerts.yaml").read_text()
-    codes = re.findall(r"^## (\w+)$", (ROOT / "docs" / "errors.md").read_text(), re.MULTILINE)
+    codes = re.findall(
+        r"^## (\w+)$", (ROOT / "docs" / "errors.md").read_text(), re.MULTILINE
+    )
     links = [*re.findall("runbook_url: (.*)", alerts), *map(help_page, codes)]
-    assert [link for link in links if not has(pages, link.removeprefix(f"{DOCS_URL}/"))] == []
+    assert [
+        link for link in links if not has(pages, link.removeprefix(f"{DOCS_URL}/"))
+    ] == []
 
 
 @pytest.fixture

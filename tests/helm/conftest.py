@@ -49,26 +49,46 @@ _Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
 
 def read(texts: Iterable[str]) -> list[Manifest]:
     """The manifests in YAML documents."""
-    return [manifest for text in texts for manifest in yaml.load_all(text, _Loader) if manifest]
+    return [
+        manifest
+        for text in texts
+        for manifest in yaml.load_all(text, _Loader)
+        if manifest
+    ]
 
 
-def helm4(values: Manifest, release: str = "fleet", namespace: str = "prod") -> list[Manifest]:
+def helm4(
+    values: Manifest, release: str = "fleet", namespace: str = "prod"
+) -> list[Manifest]:
     with helm_python.Chart.load(CHART) as chart:
         try:
             rendered = chart.render(values, name=release, namespace=namespace)
         except helm_python.HelmError as error:
             raise RenderError(str(error)) from None
-    return read(text for template, text in rendered.items() if not template.endswith(".txt"))
+    return read(
+        text for template, text in rendered.items() if not template.endswith(".txt")
+    )
 
 
 @pytest.fixture(scope="session")
 def helm3() -> Helm:
     program = tool("helm3")
 
-    def render(values: Manifest, release: str = "fleet", namespace: str = "prod") -> list[Manifest]:
-        options = ["--namespace", namespace, "--kube-version", "1.30.0", "--values", "-"]
+    def render(
+        values: Manifest, release: str = "fleet", namespace: str = "prod"
+    ) -> list[Manifest]:
+        options = [
+            "--namespace",
+            namespace,
+            "--kube-version",
+            "1.30.0",
+            "--values",
+            "-",
+        ]
         command = [program, "template", release, CHART, *options]
-        done = subprocess.run(command, input=json.dumps(values), capture_output=True, text=True)
+        done = subprocess.run(
+            command, input=json.dumps(values), capture_output=True, text=True
+        )
         if done.returncode:
             raise RenderError(done.stderr)
         return read([done.stdout])
@@ -93,11 +113,16 @@ def rendered(example: str) -> list[Manifest]:
 
 def by_name(manifests: list[Manifest]) -> dict[tuple[str, str], Manifest]:
     """The manifests by kind and name."""
-    named = {(manifest["kind"], manifest["metadata"]["name"]): manifest for manifest in manifests}
+    named = {
+        (manifest["kind"], manifest["metadata"]["name"]): manifest
+        for manifest in manifests
+    }
     assert len(named) == len(manifests), "two objects have the same name"
     return named
 
 
 def decoded(secret: Manifest) -> dict[str, str]:
     """The entries of a Secret."""
-    return {key: base64.b64decode(text).decode() for key, text in secret["data"].items()}
+    return {
+        key: base64.b64decode(text).decode() for key, text in secret["data"].items()
+    }

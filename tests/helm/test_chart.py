@@ -40,13 +40,17 @@ OLDEST = (
 NEWEST = kubernetes_validate.latest_version().rpartition(".")[0]
 
 # `hundred` has 90 agents and 10 workflows like those of `newsroom`; a test of the cluster installs it
-each_example = pytest.mark.parametrize("example", [name for name in EXAMPLES if name != "hundred"])
+each_example = pytest.mark.parametrize(
+    "example", [name for name in EXAMPLES if name != "hundred"]
+)
 
 
 @each_example
 def test_lint(example: str) -> None:
     """Helm's linter has no warning and no error."""
-    report = helm_python.lint(CHART, example_values(example), strict=True, namespace="prod")
+    report = helm_python.lint(
+        CHART, example_values(example), strict=True, namespace="prod"
+    )
     assert (
         [message for message in report["messages"] if message["severity"] > 1]
         == report["errors"]
@@ -64,7 +68,9 @@ def test_both_helms_agree(example: str, helm3: Helm) -> None:
 def test_generated_files_are_up_to_date() -> None:
     """README, copies of the observability files, generated examples and renders are what the script generates."""
     done = subprocess.run(
-        [sys.executable, ROOT / "deploy" / "chart.py", "--check"], capture_output=True, text=True
+        [sys.executable, ROOT / "deploy" / "chart.py", "--check"],
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -72,7 +78,9 @@ def test_generated_files_are_up_to_date() -> None:
 @functools.cache
 def _validator(version: str, api: str, kind: str) -> Any:
     folder = f"kubernetes-json-schema/v{version}-local-strict"
-    definitions = Resource.from_contents(schema_contents(f"{folder}/_definitions.json", version))
+    definitions = Resource.from_contents(
+        schema_contents(f"{folder}/_definitions.json", version)
+    )
     group = re.sub(r"(\.[^/]*)?/", "-", api)
     schema = Resource.from_contents(
         schema_contents(f"{folder}/{kind.lower()}-{group}.json", version)
@@ -100,7 +108,9 @@ def test_kubernetes_accepts_every_object(example: str, version: str) -> None:
 def test_the_validation_finds_faults() -> None:
     """The validation above rejects an unknown field."""
     manifest = next(
-        each for each in helm4(example_values("minimal")) if each["kind"] == "Deployment"
+        each
+        for each in helm4(example_values("minimal"))
+        if each["kind"] == "Deployment"
     )
     manifest["spec"]["bogus"] = 1
     with pytest.raises(jsonschema.ValidationError, match="bogus"):
@@ -110,7 +120,11 @@ def test_the_validation_finds_faults() -> None:
 def test_an_example_has_every_kind_of_object() -> None:
     """The production example renders every template of the chart, so that the tests of examples see each."""
     templates = [file.read_text() for file in CHART.glob("templates/**/*.yaml")]
-    kinds = {kind for text in templates for kind in re.findall(r"^kind: (\S+)", text, re.MULTILINE)}
+    kinds = {
+        kind
+        for text in templates
+        for kind in re.findall(r"^kind: (\S+)", text, re.MULTILINE)
+    }
     assert kinds <= {manifest["kind"] for manifest in rendered("production")}
 
 
@@ -134,19 +148,34 @@ def test_names_that_look_like_other_yaml_types(helm: Helm) -> None:
         "apiKeys": {"existingSecret": "~"}, "serviceAccount": {"name": "1_0"}, "image": {"tag": "1.0"},
     }  # fmt: skip
     manifests = helm(
-        {"components": {"no": component, "1e3": {"blueprint": {"configMap": "true"}}}}, "y", "123"
+        {"components": {"no": component, "1e3": {"blueprint": {"configMap": "true"}}}},
+        "y",
+        "123",
     )
     for manifest in manifests:
         assert manifest["metadata"]["namespace"] == "123"
         validate(manifest)
     text = json.dumps(by_name(manifests)["Deployment", "y-no"])
-    for name in ("NO", "off", "Y", "1e3", "123", "null", "no", "~", "1_0", "podwright:1.0"):
+    for name in (
+        "NO",
+        "off",
+        "Y",
+        "1e3",
+        "123",
+        "null",
+        "no",
+        "~",
+        "1_0",
+        "podwright:1.0",
+    ):
         assert f'"{name}"' in text, name
 
 
 def notes(values: Manifest) -> str:
     with helm_python.Chart.load(CHART) as chart:
-        return chart.render(values, name="fleet", namespace="prod")["podwright/templates/NOTES.txt"]
+        return chart.render(values, name="fleet", namespace="prod")[
+            "podwright/templates/NOTES.txt"
+        ]
 
 
 def test_the_notes_name_addresses_and_commands() -> None:
@@ -159,7 +188,10 @@ def test_the_notes_name_addresses_and_commands() -> None:
         assert line in text, line
     assert "Warning" not in text
     monitored = notes(
-        {"components": {"x": {"monitor": {"type": "service"}}}, "apiKeys": {"enabled": False}}
+        {
+            "components": {"x": {"monitor": {"type": "service"}}},
+            "apiKeys": {"enabled": False},
+        }
     )
     assert "Warning" in monitored  # the network policies do not let Prometheus in
     assert "get secret" not in monitored
@@ -169,7 +201,9 @@ def test_the_notes_name_addresses_and_commands() -> None:
 def test_versions() -> None:
     """The default image has the version of the library."""
     (deployment,) = [
-        each for each in helm4({"components": {"x": {}}}) if each["kind"] == "Deployment"
+        each
+        for each in helm4({"components": {"x": {}}})
+        if each["kind"] == "Deployment"
     ]
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     assert container["image"] == f"podwright:{__version__}"

@@ -9,8 +9,14 @@ from tests.conftest import Checkov
 from tests.helm.conftest import CHART
 
 EXCEPTIONS = {
-    ("CKV_K8S_8", "Pod"): "a pod of `helm test` runs once, so it needs no liveness probe",
-    ("CKV_K8S_9", "Pod"): "a pod of `helm test` takes no requests, so it needs no readiness probe",
+    (
+        "CKV_K8S_8",
+        "Pod",
+    ): "a pod of `helm test` runs once, so it needs no liveness probe",
+    (
+        "CKV_K8S_9",
+        "Pod",
+    ): "a pod of `helm test` takes no requests, so it needs no readiness probe",
     (
         "CKV_K8S_15",
         "Deployment",
@@ -33,7 +39,10 @@ def test_checkov_finds_the_exceptions_only(tmp_path: Path, checkov: Checkov) -> 
     """All of checkov's Kubernetes checks pass for every example, except the exceptions, and each of these is found."""
     for file in CHART.glob("examples/*/rendered.yaml"):
         (tmp_path / f"{file.parent.name}.yaml").write_text(file.read_text())
-    privileged = {"metadata": {"name": "x"}, "spec": {"hostNetwork": True, "containers": []}}
+    privileged = {
+        "metadata": {"name": "x"},
+        "spec": {"hostNetwork": True, "containers": []},
+    }
     (tmp_path / "privileged.yaml").write_text(
         json.dumps({"apiVersion": "v1", "kind": "Pod", **privileged})
     )
@@ -51,10 +60,14 @@ def test_checkov_finds_the_exceptions_only(tmp_path: Path, checkov: Checkov) -> 
     assert report["summary"]["parsing_errors"] == 0
     assert report["summary"]["passed"] > 1000
     failed = [
-        (Path(check["file_path"]).stem, check["check_id"], check["resource"].partition(".")[0])
+        (
+            Path(check["file_path"]).stem,
+            check["check_id"],
+            check["resource"].partition(".")[0],
+        )
         for check in report["results"]["failed_checks"]
     ]
     assert ("privileged", "CKV_K8S_19", "Pod") in failed
-    assert {(check, kind) for file, check, kind in failed if file != "privileged"} == set(
-        EXCEPTIONS
-    )
+    assert {
+        (check, kind) for file, check, kind in failed if file != "privileged"
+    } == set(EXCEPTIONS)

@@ -39,7 +39,10 @@ def container_of(deployment: Manifest) -> Manifest:
 
 
 def environment(deployment: Manifest) -> dict[str, str]:
-    return {variable["name"]: variable["value"] for variable in container_of(deployment)["env"]}
+    return {
+        variable["name"]: variable["value"]
+        for variable in container_of(deployment)["env"]
+    }
 
 
 def volume(deployment: Manifest, name: str) -> Manifest:
@@ -60,7 +63,10 @@ def test_the_service_accepts_its_environment(
         known = {f"PODWRIGHT_{name.upper()}" for name in Settings.model_fields}
         assert set(settings_of_pod) <= known | set(LIBRARY)
         with monkeypatch.context() as patch:
-            for key, text in {**settings_of_pod, "PODWRIGHT_SECRETS_DIR": str(tmp_path)}.items():
+            for key, text in {
+                **settings_of_pod,
+                "PODWRIGHT_SECRETS_DIR": str(tmp_path),
+            }.items():
                 patch.setenv(key, text)
             settings = read_settings()
         assert (settings.port, settings.max_waiting) == (8000, 0)
@@ -84,7 +90,10 @@ def test_pods_are_restricted(helm: Helm, example: str) -> None:
     for pod in pods:
         assert pod["securityContext"]["runAsNonRoot"] is True
         assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-        assert (pod["automountServiceAccountToken"], pod["enableServiceLinks"]) == (False, False)
+        assert (pod["automountServiceAccountToken"], pod["enableServiceLinks"]) == (
+            False,
+            False,
+        )
         assert not {"hostNetwork", "hostPID", "hostIPC"} & set(pod)
         (container,) = pod["containers"]
         assert container["securityContext"] == {
@@ -97,7 +106,9 @@ def test_pods_are_restricted(helm: Helm, example: str) -> None:
 
 def test_probes_and_the_end_of_a_pod(helm: Helm) -> None:
     """Probes request the routes without a key, and the grace period covers the whole drain."""
-    rendered = deployment(helm, drain={"preStop": 3, "delay": 4, "timeout": 50, "margin": 6})
+    rendered = deployment(
+        helm, drain={"preStop": 3, "delay": 4, "timeout": 50, "margin": 6}
+    )
     container = container_of(rendered)
     paths = [
         container[f"{name}Probe"]["httpGet"]["path"]
@@ -107,11 +118,17 @@ def test_probes_and_the_end_of_a_pod(helm: Helm) -> None:
     assert pod_of(rendered)["terminationGracePeriodSeconds"] == 63
     assert container["lifecycle"] == {"preStop": {"sleep": {"seconds": 3}}}
     variables = environment(rendered)
-    assert (variables["PODWRIGHT_DRAIN_DELAY"], variables["PODWRIGHT_SHUTDOWN_TIMEOUT"]) == (
+    assert (
+        variables["PODWRIGHT_DRAIN_DELAY"],
+        variables["PODWRIGHT_SHUTDOWN_TIMEOUT"],
+    ) == (
         "4",
         "50",
     )
-    assert rendered["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
+    assert rendered["spec"]["strategy"]["rollingUpdate"] == {
+        "maxSurge": 1,
+        "maxUnavailable": 0,
+    }
 
 
 def test_a_blueprint_rolls_the_pods(helm: Helm) -> None:
@@ -126,7 +143,12 @@ def test_a_blueprint_rolls_the_pods(helm: Helm) -> None:
         for component in (
             {"blueprint": {"inline": blueprint}},
             {"blueprint": {"inline": blueprints.to_json(blueprint)}},
-            {"blueprint": {"inline": blueprints.to_yaml(blueprint), "file": "blueprint.yaml"}},
+            {
+                "blueprint": {
+                    "inline": blueprints.to_yaml(blueprint),
+                    "file": "blueprint.yaml",
+                }
+            },
             {"blueprint": {"inline": blueprint}, "files": {"tools.py": "x = 1\n"}},
             {"blueprint": {"inline": changed}},
         )
@@ -154,18 +176,25 @@ def test_the_volume_has_the_component_folder(helm: Helm, tmp_path: Path) -> None
     assert podwright.load(tmp_path).to_blueprint() == blueprints.read_file(
         tmp_path / "blueprint.json"
     )
-    assert environment(manifests["Deployment", "fleet-x"])["PODWRIGHT_COMPONENT"] == "/component"
+    assert (
+        environment(manifests["Deployment", "fleet-x"])["PODWRIGHT_COMPONENT"]
+        == "/component"
+    )
 
 
 @pytest.mark.parametrize(
-    ("blueprint", "source"), [({"inline": AGENT}, "fleet-x-files"), ({"configMap": "mine"}, "mine")]
+    ("blueprint", "source"),
+    [({"inline": AGENT}, "fleet-x-files"), ({"configMap": "mine"}, "mine")],
 )
-def test_files_of_other_config_maps(helm: Helm, blueprint: Manifest, source: str) -> None:
+def test_files_of_other_config_maps(
+    helm: Helm, blueprint: Manifest, source: str
+) -> None:
     """The entries of further ConfigMaps are in the folder too, beside the blueprint."""
     rendered = deployment(helm, blueprint=blueprint, filesFrom=["tools", "1e3"])
     validate(rendered)
     sources = [
-        each["configMap"]["name"] for each in volume(rendered, "component")["projected"]["sources"]
+        each["configMap"]["name"]
+        for each in volume(rendered, "component")["projected"]["sources"]
     ]
     assert sources == [source, "tools", "1e3"]
 
@@ -173,7 +202,10 @@ def test_files_of_other_config_maps(helm: Helm, blueprint: Manifest, source: str
 @pytest.mark.parametrize(
     ("component", "file"),
     [
-        ({"blueprint": {"inline": {}, "overlay": True}, "files": {"a.txt": "a"}}, "a.txt"),
+        (
+            {"blueprint": {"inline": {}, "overlay": True}, "files": {"a.txt": "a"}},
+            "a.txt",
+        ),
         ({"blueprint": {"configMap": "mine", "overlay": True}}, "blueprint.json"),
     ],
 )
@@ -202,13 +234,17 @@ def mounted_keys(deployment: Manifest) -> dict[str, str]:
 def test_each_component_has_its_keys(helm: Helm) -> None:
     """A caller gets the key of its agent, which that agent accepts for runs only; an old seed's keys stay valid."""
     values = {
-        "apiKeys": {"seeds": [*SEEDS["seeds"], "the previous seed, of 32 characters too"]},
+        "apiKeys": {
+            "seeds": [*SEEDS["seeds"], "the previous seed, of 32 characters too"]
+        },
         "components": {
             "a": {"agents": ["b", {"name": "bee", "component": "b"}]},
             "b": {"apiKeys": {"accept": ["run:a-key-from-outside"]}},
         },
     }
-    before = by_name(helm({**values, "apiKeys": {"seeds": values["apiKeys"]["seeds"][1:]}}))
+    before = by_name(
+        helm({**values, "apiKeys": {"seeds": values["apiKeys"]["seeds"][1:]}})
+    )
     after = by_name(helm(values))
     a, b = (decoded(after["Secret", f"fleet-{name}-keys"]) for name in "ab")
     sent = json.loads(a["agent-keys"])
@@ -243,9 +279,13 @@ def test_agents_in_another_release(helm: Helm) -> None:
     """A component has the address and the key of an agent in another release with the same seeds."""
     agents = ["near", {"name": "far", "component": "b", "release": "other"}]
     agents.append({"name": "farther", "component": "b", "release": "other", "port": 80})
-    callers = by_name(helm({"apiKeys": SEEDS, "components": {"a": {"agents": agents}, "near": {}}}))
+    callers = by_name(
+        helm({"apiKeys": SEEDS, "components": {"a": {"agents": agents}, "near": {}}})
+    )
     other = by_name(helm({"apiKeys": SEEDS, "components": {"b": {}}}, "other"))
-    addresses = json.loads(environment(callers["Deployment", "fleet-a"])["PODWRIGHT_AGENTS"])
+    addresses = json.loads(
+        environment(callers["Deployment", "fleet-a"])["PODWRIGHT_AGENTS"]
+    )
     assert addresses == {
         "near": "http://fleet-near:8000", "far": "http://other-b:8000", "farther": "http://other-b:80",
     }  # fmt: skip
@@ -269,7 +309,9 @@ def test_without_keys(helm: Helm) -> None:
         "agent-keys": "podwright_agent_keys"
     }
     assert mounted_keys(manifests["Deployment", "fleet-b"]) == {}
-    assert "PODWRIGHT_API_KEYS_FILE" not in environment(manifests["Deployment", "fleet-a"])
+    assert "PODWRIGHT_API_KEYS_FILE" not in environment(
+        manifests["Deployment", "fleet-a"]
+    )
 
 
 def test_two_releases_share_nothing(helm: Helm) -> None:
@@ -288,12 +330,18 @@ def test_two_releases_share_nothing(helm: Helm) -> None:
     for (kind, service), manifest in blue.items():
         if kind == "Service":
             selector = manifest["spec"]["selector"].items()
-            assert [name for name in labels if selector <= labels[name].items()] == [service]
+            assert [name for name in labels if selector <= labels[name].items()] == [
+                service
+            ]
 
 
 @pytest.mark.parametrize(
     ("kind", "replicas", "scalers"),
-    [("none", 1, []), ("hpa", None, ["HorizontalPodAutoscaler"]), ("keda", None, ["ScaledObject"])],
+    [
+        ("none", 1, []),
+        ("hpa", None, ["HorizontalPodAutoscaler"]),
+        ("keda", None, ["ScaledObject"]),
+    ],
 )
 def test_one_object_sets_the_number_of_pods(
     helm: Helm, kind: str, replicas: int | None, scalers: list[str]
@@ -301,7 +349,11 @@ def test_one_object_sets_the_number_of_pods(
     """A Deployment whose pods are scaled has no number of its own, and one object scales them."""
     scaling = {"type": kind, "runs": 5, "keda": {"prometheus": "http://p:9090"}}
     manifests = objects(helm, autoscaling=scaling)
-    kinds = [each for each, _ in manifests if each in ("HorizontalPodAutoscaler", "ScaledObject")]
+    kinds = [
+        each
+        for each, _ in manifests
+        if each in ("HorizontalPodAutoscaler", "ScaledObject")
+    ]
     assert kinds == scalers
     assert manifests["Deployment", "fleet-x"]["spec"].get("replicas") == replicas
     if kind == "keda":
@@ -318,8 +370,14 @@ def test_background_runs_in_postgresql(helm: Helm) -> None:
     runs = {"store": "postgres", "postgres": {"secret": "db", "port": 6432}}
     defaults = {
         "volumes": {
-            "certificates": {"mountPath": "/certificates", "secret": {"secretName": "authority"}},
-            "data": {"mountPath": "/data", "persistentVolumeClaim": {"claimName": "data"}},
+            "certificates": {
+                "mountPath": "/certificates",
+                "secret": {"secretName": "authority"},
+            },
+            "data": {
+                "mountPath": "/data",
+                "persistentVolumeClaim": {"claimName": "data"},
+            },
         },
         "env": {"PGSSLROOTCERT": "/certificates/ca.crt"},
         "podAnnotations": {"sidecar.istio.io/inject": "false"},
@@ -332,39 +390,60 @@ def test_background_runs_in_postgresql(helm: Helm) -> None:
         "z": {"runs": {**runs, "postgres": {"secret": "other"}}},
     }  # fmt: skip
     manifests = by_name(
-        helm({"defaults": defaults, "components": components, "apiKeys": {"enabled": False}})
+        helm(
+            {
+                "defaults": defaults,
+                "components": components,
+                "apiKeys": {"enabled": False},
+            }
+        )
     )
-    assert mounted_keys(manifests["Deployment", "fleet-x"]) == {"url": "podwright_runs_database"}
+    assert mounted_keys(manifests["Deployment", "fleet-x"]) == {
+        "url": "podwright_runs_database"
+    }
     assert (
-        environment(manifests["Deployment", "fleet-x"])["PODWRIGHT_SECRETS_DIR"] == "/run/podwright"
+        environment(manifests["Deployment", "fleet-x"])["PODWRIGHT_SECRETS_DIR"]
+        == "/run/podwright"
     )
     jobs = [each for (kind, _), each in manifests.items() if kind == "Job"]
-    assert [volume(job, "keys")["secret"]["secretName"] for job in jobs] == ["db", "other"]
+    assert [volume(job, "keys")["secret"]["secretName"] for job in jobs] == [
+        "db",
+        "other",
+    ]
     for job in jobs:
         validate(job)
         assert container_of(job)["args"] == ["runs", "migrate"]
-        assert job["metadata"]["annotations"]["helm.sh/hook"] == "pre-install,pre-upgrade"
+        assert (
+            job["metadata"]["annotations"]["helm.sh/hook"] == "pre-install,pre-upgrade"
+        )
         assert volume(job, "certificates") == volume(
             manifests["Deployment", "fleet-x"], "certificates"
         )
         assert environment(job)["PGSSLROOTCERT"] == "/certificates/ca.crt"
-        assert not [each for each in pod_of(job)["volumes"] if "persistentVolumeClaim" in each]
+        assert not [
+            each for each in pod_of(job)["volumes"] if "persistentVolumeClaim" in each
+        ]
         metadata = job["spec"]["template"]["metadata"]
         assert metadata["annotations"] == defaults["podAnnotations"]
         assert metadata["labels"]["team"] == "news"
     (trigger,) = manifests["ScaledObject", "fleet-x"]["spec"]["triggers"]
     assert (
-        "component = 'o''neil' AND status IN ('queued', 'running')" in trigger["metadata"]["query"]
+        "component = 'o''neil' AND status IN ('queued', 'running')"
+        in trigger["metadata"]["query"]
     )
     assert trigger["metadata"]["targetQueryValue"] == "8"
-    reference = manifests["TriggerAuthentication", trigger["authenticationRef"]["name"]]["spec"][
-        "secretTargetRef"
-    ]
+    reference = manifests[
+        "TriggerAuthentication", trigger["authenticationRef"]["name"]
+    ]["spec"]["secretTargetRef"]
     assert reference == [{"parameter": "connection", "name": "db", "key": "url"}]
     both = objects(
-        helm, runs=runs, autoscaling={"type": "keda", "keda": {"prometheus": "http://p:9090"}}
+        helm,
+        runs=runs,
+        autoscaling={"type": "keda", "keda": {"prometheus": "http://p:9090"}},
     )
-    assert [each["type"] for each in both["ScaledObject", "fleet-x"]["spec"]["triggers"]] == [
+    assert [
+        each["type"] for each in both["ScaledObject", "fleet-x"]["spec"]["triggers"]
+    ] == [
         "prometheus",
         "postgresql",
     ]
@@ -373,7 +452,8 @@ def test_background_runs_in_postgresql(helm: Helm) -> None:
 def test_background_runs_in_sqlite(helm: Helm) -> None:
     """The only pod has a volume that outlives the release, and stops before its successor starts."""
     manifests = objects(
-        helm, runs={"store": "sqlite", "sqlite": {"size": "2Gi", "storageClass": "fast"}}
+        helm,
+        runs={"store": "sqlite", "sqlite": {"size": "2Gi", "storageClass": "fast"}},
     )
     claim = manifests["PersistentVolumeClaim", "fleet-x-runs"]
     validate(claim)
@@ -382,7 +462,9 @@ def test_background_runs_in_sqlite(helm: Helm) -> None:
     assert claim["spec"]["resources"] == {"requests": {"storage": "2Gi"}}
     rendered = manifests["Deployment", "fleet-x"]
     assert rendered["spec"]["strategy"] == {"type": "Recreate"}
-    assert volume(rendered, "runs")["persistentVolumeClaim"] == {"claimName": "fleet-x-runs"}
+    assert volume(rendered, "runs")["persistentVolumeClaim"] == {
+        "claimName": "fleet-x-runs"
+    }
     assert environment(rendered)["PODWRIGHT_RUNS_DATABASE"] == "sqlite:////runs/runs.db"
     own = objects(helm, runs={"store": "sqlite", "sqlite": {"existingClaim": "mine"}})
     assert volume(own["Deployment", "fleet-x"], "runs")["persistentVolumeClaim"] == {
@@ -408,9 +490,15 @@ def test_paths_with_names_below_them_are_published(helm: Helm) -> None:
     """Background runs and models, with all paths below, which have the ids of runs and the name of the model."""
     published = {"enabled": True, "paths": ["/run", "/runs", "/v1/models"]}
     route = {**published, "parentRefs": [{"name": "gateway"}]}
-    manifests = objects(helm, ingress={**published, "hosts": ["example.com"]}, httpRoute=route)
+    manifests = objects(
+        helm, ingress={**published, "hosts": ["example.com"]}, httpRoute=route
+    )
     (rule,) = manifests["Ingress", "fleet-x"]["spec"]["rules"]
-    assert [path["pathType"] for path in rule["http"]["paths"]] == ["Exact", "Prefix", "Prefix"]
+    assert [path["pathType"] for path in rule["http"]["paths"]] == [
+        "Exact",
+        "Prefix",
+        "Prefix",
+    ]
     (rule,) = manifests["HTTPRoute", "fleet-x"]["spec"]["rules"]
     assert [match["path"]["type"] for match in rule["matches"]] == [
         "Exact",

@@ -34,7 +34,9 @@ class Policies:
         self._policies = [each for each in manifests if each["kind"] == "NetworkPolicy"]
         self._selecting: dict[tuple[str, Pod], list[Manifest]] = {}
 
-    def allow(self, source: Peer, target: Peer, port: int = 8000, protocol: str = "TCP") -> bool:
+    def allow(
+        self, source: Peer, target: Peer, port: int = 8000, protocol: str = "TCP"
+    ) -> bool:
         """Whether a connection is allowed by the policies of both sides."""
         egress = self.allow_side("Egress", source, target, port, protocol)
         return egress and self.allow_side("Ingress", target, source, port, protocol)
@@ -54,11 +56,14 @@ class Policies:
                 and selects(policy["spec"]["podSelector"], pod.labels)
             ]
         rules = [
-            rule for spec in self._selecting[side, pod] for rule in spec.get(side.lower()) or []
+            rule
+            for spec in self._selecting[side, pod]
+            for rule in spec.get(side.lower()) or []
         ]
         peers = "to" if side == "Egress" else "from"
         return not self._selecting[side, pod] or any(
-            has_port(rule, port, protocol) and has_peer(rule.get(peers), peer, pod.namespace)
+            has_port(rule, port, protocol)
+            and has_peer(rule.get(peers), peer, pod.namespace)
             for rule in rules
         )
 
@@ -66,7 +71,8 @@ class Policies:
 def has_port(rule: Manifest, port: int, protocol: str) -> bool:
     ports = rule.get("ports")
     return not ports or any(
-        each["port"] == port and each.get("protocol", "TCP") == protocol for each in ports
+        each["port"] == port and each.get("protocol", "TCP") == protocol
+        for each in ports
     )
 
 
@@ -86,7 +92,9 @@ def is_peer(rule: Manifest, peer: Peer, namespace: str) -> bool:
         return False
     spaces = rule.get("namespaceSelector")
     name = {"kubernetes.io/metadata.name": peer.namespace}
-    in_namespace = peer.namespace == namespace if spaces is None else selects(spaces, name)
+    in_namespace = (
+        peer.namespace == namespace if spaces is None else selects(spaces, name)
+    )
     return in_namespace and selects(rule.get("podSelector") or {}, peer.labels)
 
 
@@ -104,7 +112,9 @@ def pods_of(manifests: list[Manifest]) -> tuple[dict[str, Pod], dict[str, Pod]]:
     pods: dict[str, dict[str, Pod]] = {"Deployment": {}, "Pod": {}}
     for manifest in manifests:
         if manifest["kind"] in pods:
-            labels = (manifest["spec"].get("template") or manifest)["metadata"]["labels"]
+            labels = (manifest["spec"].get("template") or manifest)["metadata"][
+                "labels"
+            ]
             pod = Pod(manifest["metadata"]["name"], labels=labels)
             pods[manifest["kind"]][labels["app.kubernetes.io/component"]] = pod
     return pods["Deployment"], pods["Pod"]
@@ -127,9 +137,15 @@ def test_a_component_may_call_its_agents_only(example: str) -> None:
     policies = Policies(rendered(example))
     components, _ = pods_of(rendered(example))
     pairs = list(product(components, repeat=2))
-    sent = {(a, b) for a, b in pairs if policies.allow_side("Egress", components[a], components[b])}
+    sent = {
+        (a, b)
+        for a, b in pairs
+        if policies.allow_side("Egress", components[a], components[b])
+    }
     received = {
-        (a, b) for a, b in pairs if policies.allow_side("Ingress", components[b], components[a])
+        (a, b)
+        for a, b in pairs
+        if policies.allow_side("Ingress", components[b], components[a])
     }
     assert sent == received == edges(values)
     assert len(components) == len(values["components"])
@@ -142,7 +158,9 @@ def test_a_component_may_call_its_agents_in_other_releases() -> None:
     """In a fleet that is split, a component may call its agents in all releases, and no other component."""
     values = example_values("newsroom")
     parts = fleet_split.split({**values, "apiKeys": SEEDS}, "fleet", 2)
-    manifests = [manifest for release, part in parts.items() for manifest in helm4(part, release)]
+    manifests = [
+        manifest for release, part in parts.items() for manifest in helm4(part, release)
+    ]
     policies = Policies(manifests)
     (components, _) = pods_of(manifests)
     assert len(parts) > 1
@@ -159,7 +177,9 @@ def test_peers_outside_of_the_release(helm: Helm) -> None:
     manifests = helm(example_values("production"))
     (components, tests) = pods_of(manifests)
     policies = Policies(manifests)
-    prometheus = Pod("prometheus", "monitoring", {"app.kubernetes.io/name": "prometheus"})
+    prometheus = Pod(
+        "prometheus", "monitoring", {"app.kubernetes.io/name": "prometheus"}
+    )
     controller = Pod("nginx", "ingress", {"app.kubernetes.io/name": "nginx"})
     collector = Pod("collector", "observability")
     strangers: list[Peer] = [
@@ -172,13 +192,17 @@ def test_peers_outside_of_the_release(helm: Helm) -> None:
     for name, pod in components.items():
         assert policies.allow(prometheus, pod)
         assert policies.allow(controller, pod) is (name == "newsroom")
-        assert {each for each, test in tests.items() if policies.allow(test, pod)} == {name} & set(
-            tests
-        )
+        assert {each for each, test in tests.items() if policies.allow(test, pod)} == {
+            name
+        } & set(tests)
         assert not [
-            each for each in strangers if policies.allow(each, pod) or policies.allow(pod, each)
+            each
+            for each in strangers
+            if policies.allow(each, pod) or policies.allow(pod, each)
         ]
-        assert all(policies.allow(pod, DNS, 53, protocol) for protocol in ("TCP", "UDP"))
+        assert all(
+            policies.allow(pod, DNS, 53, protocol) for protocol in ("TCP", "UDP")
+        )
         assert policies.allow(pod, collector, 4318)
         assert policies.allow(pod, PROVIDER, 443)
         assert policies.allow(pod, "198.51.100.7", 8443) is (name == "newsroom")
@@ -214,7 +238,14 @@ def test_the_default_policies(helm: Helm) -> None:
     for caller in (stranger, components["x"], tests["x"]):
         assert not policies.allow(caller, components["y"])
     assert policies.allow(components["x"], PROVIDER, 443)
-    private = ("10.0.0.1", "172.16.3.4", "192.168.1.1", "169.254.169.254", "100.64.0.1", stranger)
+    private = (
+        "10.0.0.1",
+        "172.16.3.4",
+        "192.168.1.1",
+        "169.254.169.254",
+        "100.64.0.1",
+        stranger,
+    )
     assert not [peer for peer in private if policies.allow(components["x"], peer, 443)]
     assert not policies.allow(tests["x"], PROVIDER, 443)
 

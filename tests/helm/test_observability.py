@@ -23,7 +23,9 @@ def promtool() -> Promtool:
     program = tool("promtool")
 
     def run(*arguments: str | Path) -> None:
-        done = subprocess.run([program, *arguments], capture_output=True, text=True, cwd=FOLDER)
+        done = subprocess.run(
+            [program, *arguments], capture_output=True, text=True, cwd=FOLDER
+        )
         assert done.returncode == 0, done.stdout + done.stderr
 
     return run
@@ -75,14 +77,22 @@ def test_the_installed_rules(
     file.write_text(yaml.safe_dump(manifest["spec"]))
     promtool("check", "rules", file)
     rules = [rule for group in manifest["spec"]["groups"] for rule in group["rules"]]
-    assert {rule["alert"] for rule in rules if "alert" in rule} == ALERTS - {"PodwrightWaiting"}
+    assert {rule["alert"] for rule in rules if "alert" in rule} == ALERTS - {
+        "PodwrightWaiting"
+    }
     for rule in rules:
         series = re.findall(r"\bup\b|podwright[_:][a-z_:0-9]+", rule["expr"])
-        assert rule["expr"].count('namespace="prod",job=~"fleet-a|fleet-b"') == len(series)
-    (cost,) = [rule["expr"] for rule in rules if rule.get("alert") == "PodwrightCostPerHour"]
+        assert rule["expr"].count('namespace="prod",job=~"fleet-a|fleet-b"') == len(
+            series
+        )
+    (cost,) = [
+        rule["expr"] for rule in rules if rule.get("alert") == "PodwrightCostPerHour"
+    ]
     assert cost.endswith("> 2.5")
     (down,) = [rule["expr"] for rule in rules if rule.get("alert") == "PodwrightDown"]
-    assert "podwright_component_info" not in down, "a component that never started has none"
+    assert "podwright_component_info" not in down, (
+        "a component that never started has none"
+    )
     runbooks = [rule["annotations"]["runbook_url"] for rule in rules if "alert" in rule]
     assert all(
         runbook.startswith("https://docs.example/podwright/operations.html#")
@@ -95,5 +105,9 @@ def test_the_installed_dashboard(installed: dict[str, Manifest]) -> None:
     dashboard = json.loads(installed["ConfigMap"]["data"]["fleet-dashboard.json"])
     assert dashboard["title"] == "Podwright prod/fleet"
     assert dashboard["uid"] != DASHBOARD["uid"]
-    assert {**dashboard, "title": "", "uid": ""} == {**DASHBOARD, "title": "", "uid": ""}
+    assert {**dashboard, "title": "", "uid": ""} == {
+        **DASHBOARD,
+        "title": "",
+        "uid": "",
+    }
     assert installed["ConfigMap"]["metadata"]["labels"]["grafana_dashboard"] == "1"

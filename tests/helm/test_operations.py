@@ -17,7 +17,9 @@ PAGE = (ROOT / "docs" / "operations.md").read_text()
 def test_every_alert_has_a_section() -> None:
     """Each alert links to a section with its name, in the order of the file, and there are no other sections."""
     alerts = [rule for rule in RULES if "alert" in rule]
-    assert re.findall(r"^### (\w+)$", PAGE, re.MULTILINE) == [rule["alert"] for rule in alerts]
+    assert re.findall(r"^### (\w+)$", PAGE, re.MULTILINE) == [
+        rule["alert"] for rule in alerts
+    ]
     for rule in alerts:
         assert (
             rule["annotations"]["runbook_url"]
@@ -29,14 +31,20 @@ def test_the_values_on_the_page_exist() -> None:
     """Settings and values in the page's text are those of the chart."""
     schema = (CHART / "values.schema.json").read_text()
     assert [
-        name for name in set(re.findall(r"settings\.(\w+)", PAGE)) if f'"{name}"' not in schema
+        name
+        for name in set(re.findall(r"settings\.(\w+)", PAGE))
+        if f'"{name}"' not in schema
     ] == []
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     paths = set(
-        re.findall(r"`((?:apiKeys|prometheusRule|networkPolicy|drain|defaults)\.[\w.]+)`", PAGE)
+        re.findall(
+            r"`((?:apiKeys|prometheusRule|networkPolicy|drain|defaults)\.[\w.]+)`", PAGE
+        )
     )
     assert [
-        path for path in paths if not has(values, path) and not has(values["defaults"], path)
+        path
+        for path in paths
+        if not has(values, path) and not has(values["defaults"], path)
     ] == []
 
 

@@ -16,7 +16,10 @@ from podwright_service.variables import LIBRARY
 
 INVALID_COMPONENTS: dict[str, tuple[Manifest, list[str]]] = {
     "an unknown key": ({"replica": 1}, ["replica"]),
-    "an unknown key below": ({"probes": {"startup": {"path": "/"}}}, ["startup", "path"]),
+    "an unknown key below": (
+        {"probes": {"startup": {"path": "/"}}},
+        ["startup", "path"],
+    ),
     "a string for a number": ({"replicas": "2"}, ["replicas"]),
     "an unknown agent": ({"agents": ["y"]}, ["components.x.agents"]),
     "a duplicate agent": ({"agents": ["x", "x"]}, ["components.x.agents"]),
@@ -26,9 +29,18 @@ INVALID_COMPONENTS: dict[str, tuple[Manifest, list[str]]] = {
     ),
     "an invalid URL": ({"agents": [{"name": "y", "url": "y:80"}]}, ["agents", "0"]),
     "an unknown setting": ({"settings": {"max_run": 1}}, ["settings", "max_run"]),
-    "an invalid setting": ({"settings": {"log_level": "loud"}}, ["settings", "log_level"]),
-    "a variable of the service": ({"env": {"PODWRIGHT_PORT": 1}}, ["env", "PODWRIGHT_PORT"]),
-    "a published metrics path": ({"ingress": {"paths": ["/metrics"]}}, ["ingress", "paths", "0"]),
+    "an invalid setting": (
+        {"settings": {"log_level": "loud"}},
+        ["settings", "log_level"],
+    ),
+    "a variable of the service": (
+        {"env": {"PODWRIGHT_PORT": 1}},
+        ["env", "PODWRIGHT_PORT"],
+    ),
+    "a published metrics path": (
+        {"ingress": {"paths": ["/metrics"]}},
+        ["ingress", "paths", "0"],
+    ),
     "a reserved volume name": (
         {"volumes": {"tmp": {"mountPath": "/t"}}},
         ["components.x.volumes.tmp"],
@@ -66,7 +78,10 @@ INVALID_COMPONENTS: dict[str, tuple[Manifest, list[str]]] = {
         {"runs": {"store": "postgres"}},
         ["components.x.runs.postgres.secret"],
     ),
-    "an Ingress without a host": ({"ingress": {"enabled": True}}, ["components.x.ingress.hosts"]),
+    "an Ingress without a host": (
+        {"ingress": {"enabled": True}},
+        ["components.x.ingress.hosts"],
+    ),
     "a route without a gateway": (
         {"httpRoute": {"enabled": True}},
         ["components.x.httpRoute.parentRefs"],
@@ -75,7 +90,10 @@ INVALID_COMPONENTS: dict[str, tuple[Manifest, list[str]]] = {
         {"secrets": {"external": {"enabled": True}}},
         ["components.x.secrets.external"],
     ),
-    "invalid JSON": ({"blueprint": {"inline": "{,"}}, ["components.x.blueprint.inline"]),
+    "invalid JSON": (
+        {"blueprint": {"inline": "{,"}},
+        ["components.x.blueprint.inline"],
+    ),
     "two sources": (
         {"blueprint": {"configMap": "c"}, "files": {"a": ""}},
         ["components.x.blueprint.configMap"],
@@ -104,8 +122,12 @@ INVALID_VALUES: dict[str, tuple[Manifest, list[str]]] = {
 }
 
 
-@pytest.mark.parametrize(("values", "path"), INVALID_VALUES.values(), ids=INVALID_VALUES)
-def test_an_invalid_value_is_named(helm: Helm, values: Manifest, path: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("values", "path"), INVALID_VALUES.values(), ids=INVALID_VALUES
+)
+def test_an_invalid_value_is_named(
+    helm: Helm, values: Manifest, path: list[str]
+) -> None:
     """An invalid value fails the rendering, and the error has its path."""
     with pytest.raises(RenderError) as caught:
         helm(values)
@@ -138,7 +160,8 @@ def test_the_schema_is_closed() -> None:
     schema = json.loads((CHART / "values.schema.json").read_text())
     jsonschema.Draft7Validator.check_schema(schema)
     names = {
-        path.rpartition("/properties/")[2].removesuffix("/items") for path in open_objects(schema)
+        path.rpartition("/properties/")[2].removesuffix("/items")
+        for path in open_objects(schema)
     }
     assert names == {
         "affinity", "behavior", "configMap", "dns", "egress", "emptyDir", "extraObjects", "from", "global",
@@ -146,28 +169,45 @@ def test_the_schema_is_closed() -> None:
     }  # fmt: skip
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     assert set(values) == set(schema["properties"]) - {"global"}
-    assert set(values["defaults"]) == set(schema["definitions"]["component"]["properties"])
+    assert set(values["defaults"]) == set(
+        schema["definitions"]["component"]["properties"]
+    )
 
 
 def test_the_settings_are_those_of_the_service() -> None:
     """The values accept every setting of the service, except those that the chart sets."""
     schema = json.loads((CHART / "values.schema.json").read_text())
-    settings = set(schema["definitions"]["component"]["properties"]["settings"]["properties"])
+    settings = set(
+        schema["definitions"]["component"]["properties"]["settings"]["properties"]
+    )
     set_by_the_chart = {
         "component", "model", "host", "port", "drain_delay", "shutdown_timeout", "api_keys", "api_keys_file", "agents",
         "agents_file", "agent_keys", "secrets_dir",
     }  # fmt: skip
     secret = {"model_api_key", "runs_database"}
-    of_the_library = {variable.removeprefix("PODWRIGHT_").lower() for variable in LIBRARY}
-    assert settings == (set(Settings.model_fields) | of_the_library) - set_by_the_chart - secret
+    of_the_library = {
+        variable.removeprefix("PODWRIGHT_").lower() for variable in LIBRARY
+    }
+    assert (
+        settings
+        == (set(Settings.model_fields) | of_the_library) - set_by_the_chart - secret
+    )
 
 
 @pytest.mark.parametrize(
     ("has_keys", "listed", "expected"),
     [
         (False, None, "fleet-x.prod,a.example.com,*.example.org"),
-        (False, ["b.example.com"], "fleet-x.prod,a.example.com,*.example.org,b.example.com"),
-        (True, ["b.example.com"], "fleet-x.prod,a.example.com,*.example.org,b.example.com"),
+        (
+            False,
+            ["b.example.com"],
+            "fleet-x.prod,a.example.com,*.example.org,b.example.com",
+        ),
+        (
+            True,
+            ["b.example.com"],
+            "fleet-x.prod,a.example.com,*.example.org,b.example.com",
+        ),
         (True, None, None),
     ],
 )
@@ -184,8 +224,12 @@ def test_host_names(
             "hostnames": ["*.example.org"],
         },
     }
-    manifests = by_name(helm({"apiKeys": {"enabled": has_keys}, "components": {"x": component}}))
-    (container,) = manifests["Deployment", "fleet-x"]["spec"]["template"]["spec"]["containers"]
+    manifests = by_name(
+        helm({"apiKeys": {"enabled": has_keys}, "components": {"x": component}})
+    )
+    (container,) = manifests["Deployment", "fleet-x"]["spec"]["template"]["spec"][
+        "containers"
+    ]
     assert {entry["name"]: entry["value"] for entry in container["env"]}.get(
         "PODWRIGHT_ALLOWED_HOSTS"
     ) == expected
@@ -214,7 +258,13 @@ def test_zero_false_and_null(helm: Helm) -> None:
         "env": {"A": "a", "B": "b"},
     }
     manifests = by_name(
-        helm({"defaults": defaults, "apiKeys": {"enabled": False}, "components": {"x": component}})
+        helm(
+            {
+                "defaults": defaults,
+                "apiKeys": {"enabled": False},
+                "components": {"x": component},
+            }
+        )
     )
     deployment = manifests["Deployment", "fleet-x"]
     pod = deployment["spec"]["template"]["spec"]

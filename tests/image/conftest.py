@@ -33,7 +33,9 @@ def start(docker: Docker) -> Iterator[Start]:
             image: str, *options: str, command: tuple[str, ...] = (), **variables: str
         ) -> Container:
             environment = [f"--env={key}={value}" for key, value in variables.items()]
-            id = docker("run", "--detach", *options, *environment, image, *command).strip()
+            id = docker(
+                "run", "--detach", *options, *environment, image, *command
+            ).strip()
             stack.callback(docker, "rm", "--force", "--volumes", id)
             return Container(docker, id)
 

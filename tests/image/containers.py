@@ -14,7 +14,11 @@ from tests.image_support import Docker
 def tool_entry(name: str) -> dict[str, Any]:
     """A blueprint's entry for a tool without arguments."""
     parameters = {"type": "object", "properties": {}, "additionalProperties": False}
-    function = {"name": name, "parameters": parameters, "description": f"{name.title()}."}
+    function = {
+        "name": name,
+        "parameters": parameters,
+        "description": f"{name.title()}.",
+    }
     return {"name": name, "schema": {"type": "function", "function": function}}
 
 
@@ -46,7 +50,10 @@ def layers(docker: Docker, name: str, base: str) -> list[Layer]:
             manifest = image.extractfile("manifest.json")
             assert manifest is not None
             blobs = json.load(manifest)[0]["Layers"][below:]
-            return [Layer(image, blob, digest) for blob, digest in zip(blobs, digests, strict=True)]
+            return [
+                Layer(image, blob, digest)
+                for blob, digest in zip(blobs, digests, strict=True)
+            ]
 
 
 class Container:

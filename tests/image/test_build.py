@@ -40,7 +40,9 @@ def add_numbers(numbers: list[float]) -> str:
 def build(shell: Shell, docker: Docker, slim: str, tag: str) -> Build:
     """Builds a folder from the flavour `slim`."""
 
-    def run(folder: Path | str, *options: str, **more: Any) -> subprocess.CompletedProcess[str]:
+    def run(
+        folder: Path | str, *options: str, **more: Any
+    ) -> subprocess.CompletedProcess[str]:
         return shell(
             "build",
             str(folder),
@@ -60,7 +62,9 @@ def build(shell: Shell, docker: Docker, slim: str, tag: str) -> Build:
 @pytest.fixture
 def facts(shell: Shell, docker: Docker, tag: str) -> Callable[[], dict[str, Any]]:
     """Returns what `podwright inspect --json` prints of the image that was built."""
-    return lambda: json.loads(shell("inspect", tag, "--json", "--docker", docker.client).stdout)
+    return lambda: json.loads(
+        shell("inspect", tag, "--json", "--docker", docker.client).stdout
+    )
 
 
 def agent(folder: Path, **changes: Any) -> Path:
@@ -91,14 +95,28 @@ def test_from_a_new_folder_to_an_image(
     """
     wheels = tmp_path / "wheels"
     for package in ("library", "service"):
-        command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", wheels]
+        command = [
+            sys.executable,
+            "-m",
+            "hatchling",
+            "build",
+            "-t",
+            "wheel",
+            "-d",
+            wheels,
+        ]
         subprocess.run(command, cwd=ROOT / package, check=True, capture_output=True)
     for wheel in wheels.iterdir():
         subprocess.run(
-            [sys.executable, "-m", "zipfile", "-e", wheel, tmp_path / "site"], check=True
+            [sys.executable, "-m", "zipfile", "-e", wheel, tmp_path / "site"],
+            check=True,
         )
     installed: Any = {
-        "program": (sys.executable, "-c", "from podwright_service.cli import main; main()"),
+        "program": (
+            sys.executable,
+            "-c",
+            "from podwright_service.cli import main; main()",
+        ),
         "PYTHONPATH": str(tmp_path / "site"),
     }
     options = ("calculator", "-t", tag, "--base", slim, "--docker", docker.client)
@@ -126,16 +144,24 @@ def test_from_a_new_folder_to_an_image(
         "blueprint.json",
         "tools.py",
     ]
-    digest = json.loads(container.run("podwright", "validate", "/component", "--json"))[0]["digest"]
-    assert docker.inspect(tag)["Config"]["Labels"]["podwright.blueprint.digest"] == digest
+    digest = json.loads(container.run("podwright", "validate", "/component", "--json"))[
+        0
+    ]["digest"]
+    assert (
+        docker.inspect(tag)["Config"]["Labels"]["podwright.blueprint.digest"] == digest
+    )
     assert container.stop() == 0
     for layer in layers(docker, tag, slim):
         # packages of the base image, such as orjson, are not installed again
         assert not [
-            path for path in layer.entries if "orjson" in path or path.endswith((".pth", ".lock"))
+            path
+            for path in layer.entries
+            if "orjson" in path or path.endswith((".pth", ".lock"))
         ]
 
-    facts = json.loads(shell("inspect", tag, "--json", "--docker", docker.client).stdout)
+    facts = json.loads(
+        shell("inspect", tag, "--json", "--docker", docker.client).stdout
+    )
     assert (facts["name"], facts["kind"], facts["tools"]) == (
         "calculator",
         "agent",
@@ -158,7 +184,9 @@ def test_dependencies_that_cannot_be_installed(build: Build, tmp_path: Path) -> 
     """A file with another hash than in the lock, and a package that does not exist, fail the build."""
     folder = agent(tmp_path / "locked")
     (folder / "requirements.txt").write_text("six\n")
-    (folder / "requirements.lock").write_text(f"six==1.16.0 \\\n    --hash=sha256:{'0' * 64}\n")
+    (folder / "requirements.lock").write_text(
+        f"six==1.16.0 \\\n    --hash=sha256:{'0' * 64}\n"
+    )
     assert "Hash mismatch for `six==1.16.0`" in error_of(build(folder))
     folder = agent(tmp_path / "missing")
     (folder / "pyproject.toml").write_text(
@@ -171,7 +199,9 @@ def test_dependencies_that_cannot_be_installed(build: Build, tmp_path: Path) -> 
 def test_tools_are_checked_in_the_build(build: Build, tmp_path: Path) -> None:
     """A missing tool, and code that fails without a network, fail the build."""
     folder = agent(tmp_path / "bird", tools=[tool_entry("fly")])
-    (folder / "tools.py").write_text("def walk() -> str:\n    '''Walk.'''\n    return 'walked'\n")
+    (folder / "tools.py").write_text(
+        "def walk() -> str:\n    '''Walk.'''\n    return 'walked'\n"
+    )
     message = error_of(build(folder))
     assert "[blueprint_invalid]" in message
     assert "/tools/0" in message
@@ -202,23 +232,35 @@ HOSTILE = '$(touch /pwned) `touch /pwned` ${PATH} "; RUN touch /pwned\nRUN touch
 
 
 def test_text_is_not_code(
-    build: Build, facts: Callable[[], dict[str, Any]], docker: Docker, tag: str, tmp_path: Path
+    build: Build,
+    facts: Callable[[], dict[str, Any]],
+    docker: Docker,
+    tag: str,
+    tmp_path: Path,
 ) -> None:
     """Text of a blueprint arrives in labels unchanged, and in no shell or Dockerfile; an unserved model is reported."""
     config = {"model": "bedrock/anthropic.claude"}
-    folder = agent(tmp_path / "text", description=HOSTILE, instructions=HOSTILE, config=config)
+    folder = agent(
+        tmp_path / "text", description=HOSTILE, instructions=HOSTILE, config=config
+    )
     (folder / "--help $(touch pwned); RUN x").write_text("kept")
     done = build(folder)
     assert done.returncode == 0, done.stderr
     assert "--base podwright:full" in done.stderr
     labels = docker.inspect(tag)["Config"]["Labels"]
-    assert labels["org.opencontainers.image.description"] == facts()["description"] == HOSTILE
+    assert (
+        labels["org.opencontainers.image.description"]
+        == facts()["description"]
+        == HOSTILE
+    )
     assert "a" not in labels
     files = docker.shell(tag, "find / -xdev -name '*pwned*'", "--user=0")
     assert files.splitlines() == ["/component/--help $(touch pwned); RUN x"]
 
 
-@pytest.mark.parametrize("name", ["data.txt", "requirements.txt", "agents", "blueprint.json"])
+@pytest.mark.parametrize(
+    "name", ["data.txt", "requirements.txt", "agents", "blueprint.json"]
+)
 def test_links_are_errors(tmp_path: Path, name: str) -> None:
     """A link in the folder is an error, because it may point to any file of the user who builds."""
     folder = agent(tmp_path / "linked")
@@ -252,9 +294,9 @@ def test_files_of_a_component(tmp_path: Path) -> None:
     (folder / "data" / "table.csv").chmod(0o600)
     files = stage(Folder(folder), context, ())
     assert files == ["blueprint.json", *included]
-    assert {stat.S_IMODE((context / "component" / file).stat().st_mode) for file in files} == {
-        0o644
-    }
+    assert {
+        stat.S_IMODE((context / "component" / file).stat().st_mode) for file in files
+    } == {0o644}
 
 
 def test_agents_in_the_folders_beside(
@@ -275,7 +317,11 @@ def test_agents_in_the_folders_beside(
 
 
 def test_remote_agents(
-    build: Build, facts: Callable[[], dict[str, Any]], docker: Docker, tag: str, tmp_path: Path
+    build: Build,
+    facts: Callable[[], dict[str, Any]],
+    docker: Docker,
+    tag: str,
+    tmp_path: Path,
 ) -> None:
     """Remote agents are configured as for the service; their addresses are not in the image."""
     folder = tmp_path / "line"
@@ -292,10 +338,16 @@ def test_remote_agents(
 
 
 def test_the_image_has_the_files_of_the_folder(
-    build: Build, facts: Callable[[], dict[str, Any]], docker: Docker, tag: str, tmp_path: Path
+    build: Build,
+    facts: Callable[[], dict[str, Any]],
+    docker: Docker,
+    tag: str,
+    tmp_path: Path,
 ) -> None:
     """A changed file of the same size is a changed file, and the same files at another time give the same layers."""
-    folders = [agent(tmp_path / place / "same") for place in ("first", "second", "third")]
+    folders = [
+        agent(tmp_path / place / "same") for place in ("first", "second", "third")
+    ]
     (folders[1] / "blueprint.json").write_text(
         (folders[1] / "blueprint.json").read_text().replace("Do.", "Go.")
     )
@@ -323,7 +375,9 @@ def test_missing_parts(shell: Shell, docker: Docker, slim: str, tmp_path: Path) 
         shell("build", folder, "-t", "x", "--base", "podwright:none", *client)
     )
     absent = "127.0.0.1:9/none/such:1"
-    assert absent in error_of(shell("build", folder, "-t", "x", "--base", absent, *client))
+    assert absent in error_of(
+        shell("build", folder, "-t", "x", "--base", absent, *client)
+    )
     assert "podwright-no-such-image" in error_of(
         shell("inspect", "podwright-no-such-image", *client)
     )

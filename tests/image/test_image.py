@@ -28,15 +28,22 @@ def mounted(folder: Path) -> str:
 
 
 @pytest.mark.parametrize(("flavour", "megabytes"), [("slim", 90), ("full", 400)])
-def test_size(docker: Docker, request: pytest.FixtureRequest, flavour: str, megabytes: int) -> None:
+def test_size(
+    docker: Docker, request: pytest.FixtureRequest, flavour: str, megabytes: int
+) -> None:
     """A flavour adds a limited size to its base image."""
     image = request.getfixturevalue(flavour)
-    assert docker.inspect(image)["Size"] - docker.inspect(BASE)["Size"] <= megabytes * 1_000_000
+    assert (
+        docker.inspect(image)["Size"] - docker.inspect(BASE)["Size"]
+        <= megabytes * 1_000_000
+    )
 
 
 def test_hardened(image: str, start: Start) -> None:
     """Without network, capabilities and writable files, it is healthy, runs, and drains with exit code 0."""
-    container = start(image, *HARDENED, mounted(NEWSROOM / "researcher"), **OFFLINE).healthy()
+    container = start(
+        image, *HARDENED, mounted(NEWSROOM / "researcher"), **OFFLINE
+    ).healthy()
     assert "the moon" in container.post_run({"input": "the moon"})["output"]
     assert container.stop() == 0
     assert "Traceback" not in container.logs()
@@ -44,7 +51,9 @@ def test_hardened(image: str, start: Start) -> None:
 
 def test_a_page_cannot_rebind_its_name(slim: str, start: Start) -> None:
     """Without keys, a request for a public name is refused, although the container listens on all addresses."""
-    container = start(slim, *HARDENED, mounted(NEWSROOM / "writer"), **OFFLINE).healthy()
+    container = start(
+        slim, *HARDENED, mounted(NEWSROOM / "writer"), **OFFLINE
+    ).healthy()
     code = (
         "import sys, http.client as h; c = h.HTTPConnection('127.0.0.1', 8000); "
         "c.request('GET', '/info', headers={'host': sys.argv[1]}); print(c.getresponse().status)"
@@ -85,8 +94,13 @@ for model in ("anthropic/claude-sonnet-5-5", "gemini/gemini-3-pro"):
 
 def test_claude_and_gemini(slim: str, start: Start) -> None:
     """The flavour without LiteLLM calls both."""
-    container = start(slim, *HARDENED, mounted(NEWSROOM / "writer"), **OFFLINE).healthy()
-    assert container.run("python", "-c", CLAUDE_AND_GEMINI).split() == ["Ciao.", "Hallo."]
+    container = start(
+        slim, *HARDENED, mounted(NEWSROOM / "writer"), **OFFLINE
+    ).healthy()
+    assert container.run("python", "-c", CLAUDE_AND_GEMINI).split() == [
+        "Ciao.",
+        "Hallo.",
+    ]
 
 
 def test_any_user_and_several_processes(slim: str, start: Start) -> None:
@@ -105,8 +119,12 @@ def test_background_runs(docker: Docker, slim: str, full: str, start: Start) -> 
     options = (*HARDENED, "--tmpfs", "/data:mode=1777", mounted(NEWSROOM / "writer"))
     database = {"PODWRIGHT_RUNS_DATABASE": "sqlite:////data/runs.db"}
     container = start(full, *options, **OFFLINE, **database).healthy()
-    run_id = docker("exec", container.id, "podwright", "runs", "start", "the moon").strip()
-    assert "the moon" in docker("exec", container.id, "podwright", "runs", "follow", run_id)
+    run_id = docker(
+        "exec", container.id, "podwright", "runs", "start", "the moon"
+    ).strip()
+    assert "the moon" in docker(
+        "exec", container.id, "podwright", "runs", "follow", run_id
+    )
     assert container.stop() == 0
     refused = start(slim, *options, **OFFLINE, **database)
     until(lambda: not refused.state()["Running"])
@@ -135,7 +153,9 @@ def test_orphaned_processes_are_reaped(slim: str, start: Start, tmp_path: Path) 
     assert "left" in container.post_run({"input": "go"})["output"]
 
     def orphans() -> list[str]:
-        processes = container.docker("top", container.id, "-eo", "pid,stat,args").splitlines()
+        processes = container.docker(
+            "top", container.id, "-eo", "pid,stat,args"
+        ).splitlines()
         return [line for line in processes if "sleep" in line or " Z" in line]
 
     until(lambda: len(orphans()) == 1 and "sleep 100" in orphans()[0], report=orphans)
@@ -148,7 +168,10 @@ def test_exit_codes(docker: Docker, slim: str, start: Start) -> None:
     assert (done.returncode, "Traceback" in done.stderr) == (1, False)
     assert "blueprint" in done.stderr
     container = start(
-        slim, "--interactive", mounted(NEWSROOM / "writer"), command=("run", "/component", "-")
+        slim,
+        "--interactive",
+        mounted(NEWSROOM / "writer"),
+        command=("run", "/component", "-"),
     )
 
     def handles_signals() -> bool:
@@ -157,7 +180,8 @@ def test_exit_codes(docker: Docker, slim: str, start: Start) -> None:
             "exec", container.id, "sh", "-c", "grep -h SigCgt /proc/[0-9]*/status"
         ).stdout
         return any(
-            int(line.split()[1], 16) & 1 << signal.SIGTERM - 1 for line in masks.splitlines()
+            int(line.split()[1], 16) & 1 << signal.SIGTERM - 1
+            for line in masks.splitlines()
         )
 
     until(handles_signals)
@@ -165,7 +189,9 @@ def test_exit_codes(docker: Docker, slim: str, start: Start) -> None:
     assert docker("wait", container.id).strip() == "130"
 
 
-def test_two_lines(docker: Docker, slim: str, start: Start, tag: str, tmp_path: Path) -> None:
+def test_two_lines(
+    docker: Docker, slim: str, start: Start, tag: str, tmp_path: Path
+) -> None:
     """Two lines of a Dockerfile add a component."""
     (tmp_path / "Dockerfile").write_text(f"FROM {slim}\nCOPY writer /component\n")
     (tmp_path / "writer").mkdir()
@@ -220,16 +246,24 @@ def test_contents_of_the_layers(docker: Docker, image: str) -> None:
         assert [path for path in paths if UNWANTED.search(path)] == []
         assert [entry.name for entry in files if entry.mode & 0o6022] == []
         assert [
-            path for path, entry in layer.entries.items() if path.startswith("opt/") and entry.uid
+            path
+            for path, entry in layer.entries.items()
+            if path.startswith("opt/") and entry.uid
         ] == []
-        sources = {path: text for path, text in layer.contents.items() if not path.endswith(".pyc")}
+        sources = {
+            path: text
+            for path, text in layer.contents.items()
+            if not path.endswith(".pyc")
+        }
         secrets = [
             path.rpartition("/site-packages/")[2]
             for path, text in sources.items()
             if SECRET.search(text)
         ]
         assert [path for path in secrets if path not in EXAMPLES] == []
-    config = json.dumps([docker.inspect(image)["Config"], docker("history", "--no-trunc", image)])
+    config = json.dumps(
+        [docker.inspect(image)["Config"], docker("history", "--no-trunc", image)]
+    )
     assert not re.search(r"(KEY|TOKEN|SECRET|PASSWORD)=", config)
 
 
@@ -259,29 +293,50 @@ def comparable(layer: Layer) -> dict[str, tuple[object, ...]]:
     return {
         path: ("deleted",)
         if "/.wh." in path
-        else (entry.mtime, entry.mode, entry.size, entry.linkname, layer.contents.get(path))
+        else (
+            entry.mtime,
+            entry.mode,
+            entry.size,
+            entry.linkname,
+            layer.contents.get(path),
+        )
         for path, entry in layer.entries.items()
     }
 
 
 def test_a_second_build(docker: Docker, slim: str, tag: str) -> None:
     """A second build without cache gives the same files, and the same digest for the layer of our packages."""
-    docker("build", "--quiet", "--no-cache", f"--tag={tag}", "--build-arg=VERSION=0", ROOT)
+    docker(
+        "build", "--quiet", "--no-cache", f"--tag={tag}", "--build-arg=VERSION=0", ROOT
+    )
     first = layers(docker, slim, BASE)
     second = layers(docker, tag, BASE)
-    assert [comparable(layer) for layer in first] == [comparable(layer) for layer in second]
-    [digest] = [layer.digest for layer in first if "opt/podwright/bin/podwright" in layer.entries]
+    assert [comparable(layer) for layer in first] == [
+        comparable(layer) for layer in second
+    ]
+    [digest] = [
+        layer.digest
+        for layer in first
+        if "opt/podwright/bin/podwright" in layer.entries
+    ]
     assert digest in {layer.digest for layer in second}
 
 
 def test_checkov(checkov: Checkov) -> None:
     """The Dockerfiles pass every check of checkov, except those that are skipped with a reason."""
     files = ["Dockerfile", "service/src/podwright_service/images/Dockerfile"]
-    options = ["--framework=dockerfile", "--output=json", "--skip-download", "--file", *files]
+    options = [
+        "--framework=dockerfile",
+        "--output=json",
+        "--skip-download",
+        "--file",
+        *files,
+    ]
     done = checkov(*options)
     checks = json.loads(done.stdout)["results"]
     assert [check["check_id"] for check in checks["failed_checks"]] == []
     assert {check["file_path"] for check in checks["passed_checks"]} == set(files)
     assert all(
-        len(check["check_result"]["suppress_comment"]) > 20 for check in checks["skipped_checks"]
+        len(check["check_result"]["suppress_comment"]) > 20
+        for check in checks["skipped_checks"]
     )

@@ -19,24 +19,34 @@ def test_commands(docker: Docker, slim: str, tag: str, tmp_path: Path) -> None:
     page = (ROOT / "docs" / "image.md").read_text()
     blocks = re.findall(r"^```sh\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     lines = [
-        line for block in blocks for line in block.replace("\\\n", " ").splitlines() if line.strip()
+        line
+        for block in blocks
+        for line in block.replace("\\\n", " ").splitlines()
+        if line.strip()
     ]
     commands = [line for line in lines if not line.startswith("make ")]
     assert {" ".join(line.split()[:2]) for line in commands} == {
         "podwright new", "podwright build", "podwright inspect",
         "docker run", "docker stop", "docker inspect", "docker rm", "curl -s",
     }  # fmt: skip
-    names = {name: f"podwright-test-{uuid.uuid4().hex[:12]}" for name in ("writer", "calculator")}
+    names = {
+        name: f"podwright-test-{uuid.uuid4().hex[:12]}"
+        for name in ("writer", "calculator")
+    }
     path = f"{tmp_path}:{COMMAND.parent}:{os.environ['PATH']}"
     try:
         for line in commands:
-            command = line.replace("team/calculator:1.0", tag).replace("podwright:slim", slim)
+            command = line.replace("team/calculator:1.0", tag).replace(
+                "podwright:slim", slim
+            )
             command = command.replace("127.0.0.1:8000:", "127.0.0.1::").replace(
                 "build ", f"build --base {slim} "
             )
             for name, replacement in names.items():
                 command = re.sub(
-                    rf"(--name|stop|rm|ExitCode}}}}') {name}(?= |$)", rf"\1 {replacement}", command
+                    rf"(--name|stop|rm|ExitCode}}}}') {name}(?= |$)",
+                    rf"\1 {replacement}",
+                    command,
                 )
             if line.startswith("curl"):
                 port = docker("port", names["calculator"], "8000").strip()

@@ -61,17 +61,32 @@ def message(
 def events(answer: dict[str, Any], piece: int = 5) -> list[dict[str, Any]]:
     """The events of a streamed answer."""
     usage = answer["usage"]
-    start = {**answer, "content": [], "stop_reason": None, "usage": {**usage, "output_tokens": 1}}
-    found: list[dict[str, Any]] = [{"type": "message_start", "message": start}, {"type": "ping"}]
+    start = {
+        **answer,
+        "content": [],
+        "stop_reason": None,
+        "usage": {**usage, "output_tokens": 1},
+    }
+    found: list[dict[str, Any]] = [
+        {"type": "message_start", "message": start},
+        {"type": "ping"},
+    ]
     for index, block in enumerate(answer["content"]):
         begun, deltas = _pieces(block, piece)
-        found.append({"type": "content_block_start", "index": index, "content_block": begun})
+        found.append(
+            {"type": "content_block_start", "index": index, "content_block": begun}
+        )
         found += [
-            {"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas
+            {"type": "content_block_delta", "index": index, "delta": delta}
+            for delta in deltas
         ]
         found.append({"type": "content_block_stop", "index": index})
     end = {"stop_reason": answer["stop_reason"], "stop_sequence": None}
-    counts = {key: usage[key] for key in ("output_tokens", "output_tokens_details") if key in usage}
+    counts = {
+        key: usage[key]
+        for key in ("output_tokens", "output_tokens_details")
+        if key in usage
+    }
     return [
         *found,
         {"type": "message_delta", "delta": end, "usage": counts},
@@ -91,12 +106,14 @@ def _pieces(block: Block, length: int) -> tuple[Block, list[Block]]:
         case "tool_use":
             written = json.dumps(block["input"]) if block["input"] else ""
             deltas = [
-                {"type": "input_json_delta", "partial_json": part} for part in ("", *cut(written))
+                {"type": "input_json_delta", "partial_json": part}
+                for part in ("", *cut(written))
             ]
             return {**block, "input": {}}, deltas
         case "thinking":
             deltas = [
-                {"type": "thinking_delta", "thinking": part} for part in cut(block["thinking"])
+                {"type": "thinking_delta", "thinking": part}
+                for part in cut(block["thinking"])
             ]
             deltas.append({"type": "signature_delta", "signature": block["signature"]})
             return {**block, "thinking": "", "signature": ""}, deltas
@@ -114,7 +131,12 @@ def framed(*found: dict[str, Any]) -> bytes:
 def error(status: int, kind: str, words: str) -> bytes:
     """A refusal."""
     return reply(
-        {"type": "error", "error": {"type": kind, "message": words}, "request_id": "req_1"}, status
+        {
+            "type": "error",
+            "error": {"type": kind, "message": words},
+            "request_id": "req_1",
+        },
+        status,
     )
 
 
@@ -128,7 +150,10 @@ class Claude(Upstream):
     def says(self, *answers: dict[str, Any] | Sequence[Part]) -> None:
         """The answers: messages, which are streamed if that was asked for, or scripts."""
         self.answers(
-            *[self._script(answer) if isinstance(answer, dict) else answer for answer in answers]
+            *[
+                self._script(answer) if isinstance(answer, dict) else answer
+                for answer in answers
+            ]
         )
 
     def _script(self, answer: dict[str, Any]) -> list[Part]:
@@ -144,7 +169,9 @@ class Claude(Upstream):
 
     def model(self, name: str = MODEL) -> MessagesModel:
         model = MessagesModel(
-            f"anthropic/{name}", Connection("sk-ant-key", self.url), ENDPOINTS["anthropic"]
+            f"anthropic/{name}",
+            Connection("sk-ant-key", self.url),
+            ENDPOINTS["anthropic"],
         )
         model.retries = Retries(first_wait=0.001)
         return model
@@ -163,7 +190,9 @@ def broken_rules(body: dict[str, Any]) -> Iterator[str]:
         "model", "max_tokens", "messages", "system", "temperature", "top_p", "stop_sequences", "stream", "tools",
         "tool_choice", "thinking", "output_config",
     }  # fmt: skip
-    yield from (f"{name}: Extra inputs are not permitted" for name in body if name not in known)
+    yield from (
+        f"{name}: Extra inputs are not permitted" for name in body if name not in known
+    )
     yield from _of_messages(body["messages"])
     yield from _of_tools(body)
     yield from _of_thinking(body)
@@ -178,9 +207,13 @@ def _of_messages(messages: list[dict[str, Any]]) -> Iterator[str]:
         blocks: list[Block] = turn["content"]
         if not blocks:
             yield f"messages.{number}: content must not be empty"
-        if any(block["type"] == "text" and not block["text"].strip() for block in blocks):
+        if any(
+            block["type"] == "text" and not block["text"].strip() for block in blocks
+        ):
             yield f"messages.{number}: text content blocks must contain non-whitespace text"
-        results = [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
+        results = [
+            block["tool_use_id"] for block in blocks if block["type"] == "tool_result"
+        ]
         if sorted(results) != sorted(waiting):
             yield f"messages.{number}: tool_use ids {waiting} and tool_result blocks {results} do not fit"
         if "tool_result" in [block["type"] for block in blocks][len(results) :]:
@@ -222,7 +255,9 @@ def _of_blocks(number: int, turn: dict[str, Any]) -> Iterator[str]:
 
 def _of_tools(body: dict[str, Any]) -> Iterator[str]:
     used = any(
-        block["type"] == "tool_use" for turn in body["messages"] for block in turn["content"]
+        block["type"] == "tool_use"
+        for turn in body["messages"]
+        for block in turn["content"]
     )
     tools = body.get("tools", [])
     if used and not tools:

@@ -91,14 +91,23 @@ def _assert_sound(trace: list[Any]) -> None:
         if isinstance(event, RunEnded):
             open_runs.remove(event.run_id)
     assert not open_runs
-    started = sorted((event.run_id, event.call) for event in events(trace, "model_call_started"))
+    started = sorted(
+        (event.run_id, event.call) for event in events(trace, "model_call_started")
+    )
     ended = events(trace, "model_call_finished", "model_call_failed")
     assert started == sorted((event.run_id, event.call) for event in ended)
     calls = events(trace, "model_call_finished")
-    counted = sum((event.response.usage + event.failed_usage for event in calls), start=Usage())
-    counted = sum((event.usage for event in events(trace, "model_call_failed")), start=counted)
+    counted = sum(
+        (event.response.usage + event.failed_usage for event in calls), start=Usage()
+    )
+    counted = sum(
+        (event.usage for event in events(trace, "model_call_failed")), start=counted
+    )
     used = trace[-1].usage
-    assert (used.input_tokens, used.output_tokens) == (counted.input_tokens, counted.output_tokens)
+    assert (used.input_tokens, used.output_tokens) == (
+        counted.input_tokens,
+        counted.output_tokens,
+    )
     assert used.cost == counted.cost
     assert used.model_calls == len(calls)
     assert used.tool_calls == len(events(trace, "tool_call_started"))
@@ -158,13 +167,19 @@ class ExampleModel(FunctionModel):
             self.cancelled.append(request.component)
             raise
         answered = sum(message.role == "tool" for message in request.messages)
-        tools = {"solo": ("look",), "desk": ("first", "second")}.get(request.component, ())
+        tools = {"solo": ("look",), "desk": ("first", "second")}.get(
+            request.component, ()
+        )
         if answered < len(tools):
             arguments = (
-                {"word": "moon"} if request.component == "solo" else {"task": f"task {answered}"}
+                {"word": "moon"}
+                if request.component == "solo"
+                else {"task": f"task {answered}"}
             )
             call = ToolCall.of(tools[answered], id=f"call_{answered}", **arguments)
-            return ModelResponse(tool_calls=(call,), usage=USED, finish_reason="tool_calls")
+            return ModelResponse(
+                tool_calls=(call,), usage=USED, finish_reason="tool_calls"
+            )
         return ModelResponse(f"{request.component} answers", usage=USED)
 
 
@@ -200,12 +215,19 @@ def make_example(recorder: Recorder) -> Callable[..., Example]:
                 "first_output": "first answers",
                 "second_output": "second answers",
             }
-            return Example(Workflow("flow", agents, **options), model, recorder, value, "second", 2)
+            return Example(
+                Workflow("flow", agents, **options), model, recorder, value, "second", 2
+            )
         if kind == "conductor":
             desk = Conductor("desk", "Lead.", model, agents, **options)
             return Example(desk, model, recorder, "desk answers", "first", 5)
         return Example(
-            Pipeline("line", agents, **options), model, recorder, "second answers", "second", 2
+            Pipeline("line", agents, **options),
+            model,
+            recorder,
+            "second answers",
+            "second",
+            2,
         )
 
     return make

@@ -16,9 +16,15 @@ from podwright.models.providers import ANY, ENDPOINTS
 from podwright.models.retries import Retries, Timeouts
 
 KEY = "sk-0123456789-top-secret"
-NO_LIMITS = Timeouts(connect=HOUR * 9, first_byte=HOUR * 9, idle=HOUR * 9, total=HOUR * 99)
+NO_LIMITS = Timeouts(
+    connect=HOUR * 9, first_byte=HOUR * 9, idle=HOUR * 9, total=HOUR * 99
+)
 """Longer than a test takes and than the hours which it lets pass."""
-BROKEN = (errors.ModelResponseError, errors.ModelConnectionError, errors.ModelUnavailableError)
+BROKEN = (
+    errors.ModelResponseError,
+    errors.ModelConnectionError,
+    errors.ModelUnavailableError,
+)
 """What LiteLLM reports broken connections and invalid responses as; all are repeated."""
 SOON = Retries(first_wait=0.001)
 QUESTION = (Message("system", "Help."), Message("user", "Hello?"))
@@ -42,11 +48,15 @@ class Client:
     make: Callable[[str, Connection], Model]
     name: str
 
-    def errors_for(self, error: type[errors.ModelError]) -> tuple[type[errors.ModelError], ...]:
+    def errors_for(
+        self, error: type[errors.ModelError]
+    ) -> tuple[type[errors.ModelError], ...]:
         """The errors that may stand for a fault: LiteLLM does not tell all of them apart."""
         return BROKEN if self.make is LiteLLMModel and error in BROKEN else (error,)
 
-    def model_at(self, url: str, timeouts: Timeouts = NO_LIMITS, retries: Retries = SOON) -> Model:
+    def model_at(
+        self, url: str, timeouts: Timeouts = NO_LIMITS, retries: Retries = SOON
+    ) -> Model:
         model = self.make(self.name, Connection(KEY, url))
         model.timeouts = timeouts
         model.retries = retries
@@ -56,7 +66,9 @@ class Client:
         """The response to a request with these fields."""
         return await self.model_at(provider.url).complete(question(self.name, **fields))
 
-    async def stream(self, provider: Upstream, **fields: Any) -> tuple[ModelResponse, list[str]]:
+    async def stream(
+        self, provider: Upstream, **fields: Any
+    ) -> tuple[ModelResponse, list[str]]:
         """The response to a request with these fields, streamed, and the tokens that were handed out."""
         return await stream(self.model_at(provider.url), question(self.name, **fields))
 
@@ -65,7 +77,9 @@ def question(name: str, **fields: Any) -> ModelRequest:
     return ModelRequest(name, **{"messages": QUESTION, **fields})
 
 
-async def stream(model: Model, request: ModelRequest) -> tuple[ModelResponse, list[str]]:
+async def stream(
+    model: Model, request: ModelRequest
+) -> tuple[ModelResponse, list[str]]:
     tokens: list[str] = []
     response = await model.complete(request, tokens.append)
     return response, tokens
@@ -74,8 +88,12 @@ async def stream(model: Model, request: ModelRequest) -> tuple[ModelResponse, li
 # LiteLLM and what it imports warn about their own code
 _litellm = pytest.mark.filterwarnings("ignore")
 
-OPENAI = pytest.param(Client(openai_compatible, "openai/gpt-4o-mini"), id="openai-compatible")
-DEEPSEEK = pytest.param(Client(openai_compatible, "deepseek/deepseek-chat"), id="openai-compatible")
+OPENAI = pytest.param(
+    Client(openai_compatible, "openai/gpt-4o-mini"), id="openai-compatible"
+)
+DEEPSEEK = pytest.param(
+    Client(openai_compatible, "deepseek/deepseek-chat"), id="openai-compatible"
+)
 LITELLM_OPENAI = pytest.param(
     Client(LiteLLMModel, "openai/gpt-4o-mini"), id="litellm-openai", marks=_litellm
 )

@@ -56,7 +56,9 @@ def _price(row: dict[str, str]) -> Price:
 
 def main() -> None:
     """Print the table."""
-    print("| model | by hand | ours | source | why they differ |\n|---|---|---|---|---|")
+    print(
+        "| model | by hand | ours | source | why they differ |\n|---|---|---|---|---|"
+    )
     for price in prices():
         shown = [
             f"{rates[0]:g}, {rates[1]:g}" if rates else "unknown"

@@ -97,13 +97,19 @@ def thought(
 
 def signed(what: str, source: str, extra: Json, *deltas: Json, **more: Any) -> Thought:
     """A row whose tool call has further fields."""
-    row = thought("openai/gemini-3-pro-preview", what, source, {}, {}, made=extra, **more)
+    row = thought(
+        "openai/gemini-3-pro-preview", what, source, {}, {}, made=extra, **more
+    )
     return replace(row, deltas=deltas) if deltas else row
 
 
 def detail(kind: str, index: int | None = 0, **fields: Any) -> Json:
     """An item of OpenRouter's `reasoning_details`."""
-    return {"type": f"reasoning.{kind}", **fields, **({} if index is None else {"index": index})}
+    return {
+        "type": f"reasoning.{kind}",
+        **fields,
+        **({} if index is None else {"index": index}),
+    }
 
 
 CLAUDE: Json = {"format": "anthropic-claude-v1"}
@@ -119,13 +125,17 @@ BLOCKS = [
     {"type": "redacted_thinking", "data": "EmwKAhgBEgy3va3pzix"},
 ]
 
-LOST = not_with("LiteLLM drops the pieces of a stream that have nothing else", "litellm-streaming")
+LOST = not_with(
+    "LiteLLM drops the pieces of a stream that have nothing else", "litellm-streaming"
+)
 RENAMED = not_with(
-    "LiteLLM sends it back as reasoning_content, which vLLM takes too", "litellm-streaming"
+    "LiteLLM sends it back as reasoning_content, which vLLM takes too",
+    "litellm-streaming",
 )
 NOT_SENT = not_with("LiteLLM sends no thoughts back to Mistral", "litellm")
 UNKNOWN_TO_US = not_with(
-    "LiteLLM knows no such provider, or we do not know that it speaks this protocol", "litellm"
+    "LiteLLM knows no such provider, or we do not know that it speaks this protocol",
+    "litellm",
 )
 
 THOUGHTS = [
@@ -259,24 +269,37 @@ class NativeThought(Shape):
     body: Json
 
 
-def of_anthropic(what: str, source: str, *blocks: Json, streams: bool = True) -> NativeThought:
+def of_anthropic(
+    what: str, source: str, *blocks: Json, streams: bool = True
+) -> NativeThought:
     """A row of Anthropic's Messages."""
     parts = [
         *blocks,
-        {"type": "tool_use", "id": "call_1", "name": "look_up", "input": {"word": "sea"}},
+        {
+            "type": "tool_use",
+            "id": "call_1",
+            "name": "look_up",
+            "input": {"word": "sea"},
+        },
     ]
     message: Json = {
         "id": "msg_1", "type": "message", "role": "assistant", "model": "claude-haiku-4-5", "stop_sequence": None,
         "usage": {"input_tokens": 10, "output_tokens": 6},
     }  # fmt: skip
     events: list[Json] = [
-        {"type": "message_start", "message": {**message, "content": [], "stop_reason": None}}
+        {
+            "type": "message_start",
+            "message": {**message, "content": [], "stop_reason": None},
+        }
     ]
     for index, block in enumerate(parts):
         begun, *deltas = _block_in_pieces(block)
-        events.append({"type": "content_block_start", "index": index, "content_block": begun})
+        events.append(
+            {"type": "content_block_start", "index": index, "content_block": begun}
+        )
         events += [
-            {"type": "content_block_delta", "index": index, "delta": piece} for piece in deltas
+            {"type": "content_block_delta", "index": index, "delta": piece}
+            for piece in deltas
         ]
         events.append({"type": "content_block_stop", "index": index})
     end = {
@@ -285,7 +308,9 @@ def of_anthropic(what: str, source: str, *blocks: Json, streams: bool = True) ->
         "usage": {"output_tokens": 6},
     }
     events += [end, {"type": "message_stop"}]
-    text = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events)
+    text = "".join(
+        f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events
+    )
     return NativeThought(
         provider="Anthropic", what=what, source=source, model="anthropic/claude-haiku-4-5", path="messages",
         parts=parts, stream=streamed(text.encode()), body={**message, "content": parts, "stop_reason": "tool_use"},
@@ -301,7 +326,10 @@ def _block_in_pieces(block: Json) -> list[Json]:
             end = {"type": "signature_delta", "signature": block["signature"]}
             return [{"type": "thinking", "thinking": "", "signature": ""}, *pieces, end]
         case "tool_use":
-            written = {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}
+            written = {
+                "type": "input_json_delta",
+                "partial_json": json.dumps(block["input"]),
+            }
             return [{**block, "input": {}}, written]
         case _:
             return [block]
@@ -332,9 +360,16 @@ NATIVE_THOUGHTS = [
     of_anthropic("a thought and a redacted one", "anomalyco/opencode#38614", *BLOCKS),
     of_anthropic("a redacted thought alone", "dcdpr/jp#136", BLOCKS[1]),
     of_anthropic(
-        "two thoughts", "0xPlaygrounds/rig#1391", BLOCKS[0], {**BLOCKS[0], "thinking": "Once more."}
+        "two thoughts",
+        "0xPlaygrounds/rig#1391",
+        BLOCKS[0],
+        {**BLOCKS[0], "thinking": "Once more."},
     ),
-    of_gemini("a signed call", "JetBrains/koog#1148", {**FIND_SEA, "thoughtSignature": SIGNATURE}),
+    of_gemini(
+        "a signed call",
+        "JetBrains/koog#1148",
+        {**FIND_SEA, "thoughtSignature": SIGNATURE},
+    ),
 ]
 
 
@@ -357,7 +392,9 @@ HI = delta(content="Hi.")
 FIRST_CALL = delta(tool_calls=[{"index": 0, **LOOK_UP_SEA}])
 USED = {"prompt_tokens": 20, "completion_tokens": 4, "total_tokens": 24}
 FAULT = {"error": {"message": "TimeoutError", "type": "GatewayTimeout", "code": 504}}
-DONE_IS_AN_END = not_with("LiteLLM takes [DONE] for a finish reason (BerriAI/litellm#40578)", VLLM)
+DONE_IS_AN_END = not_with(
+    "LiteLLM takes [DONE] for a finish reason (BerriAI/litellm#40578)", VLLM
+)
 OTHER_REASON = not_with(
     'LiteLLM makes it "stop", and does not say what it was', f"{VLLM}-streaming"
 )
@@ -519,10 +556,14 @@ def refusal(
 ) -> Refusal:
     """A row of an error; the body is bytes, or JSON data."""
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return Refusal(provider=provider, what=what, source=source, body=data, status=status, **more)
+    return Refusal(
+        provider=provider, what=what, source=source, body=data, status=status, **more
+    )
 
 
-def in_stream(provider: str, what: str, source: str, *events: object, **more: Any) -> Refusal:
+def in_stream(
+    provider: str, what: str, source: str, *events: object, **more: Any
+) -> Refusal:
     """A row of an error in a response with status 200 that is a stream."""
     return refusal(provider, what, source, sse(*events), 200, content_type=SSE, **more)
 
@@ -535,11 +576,19 @@ DOWN: Json = {"error": errors.ModelUnavailableError, "transient": True}
 BAD_KEY: Json = {"error": errors.ModelAuthenticationError}
 BAD_CALL: Json = {"error": errors.ModelToolCallError, "transient": True}
 EXHAUSTED = {"code": 429, "message": "Quota exceeded.", "status": "RESOURCE_EXHAUSTED"}
-RETRY_INFO = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.4s"}
-KEY_REASON = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID"}
+RETRY_INFO = {
+    "@type": "type.googleapis.com/google.rpc.RetryInfo",
+    "retryDelay": "34.4s",
+}
+KEY_REASON = {
+    "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+    "reason": "API_KEY_INVALID",
+}
 UPSTREAM = "z-ai/glm-5.3-flash is temporarily rate-limited upstream."
 GENERATION = '<function=look_up={"word": "sea"}</function>'
-EVENT_OF_ERROR = b'event: error\ndata: {"message": "upstream connect error", "code": 503}\n\n'
+EVENT_OF_ERROR = (
+    b'event: error\ndata: {"message": "upstream connect error", "code": 503}\n\n'
+)
 PAGE = b"<html><head><style>p {color: red}</style><title>502</title></head><body><h1>Bad Gateway</h1></body></html>"
 NO_REASON = not_with("LiteLLM drops its code and its words")
 LIST = not_with("LiteLLM reads no list")
@@ -857,18 +906,31 @@ EMPTY = b"data: \n\n"
 
 
 def framing(
-    provider: str, what: str, source: str, body: bytes, content_type: str = SSE, **more: Any
+    provider: str,
+    what: str,
+    source: str,
+    body: bytes,
+    content_type: str = SSE,
+    **more: Any,
 ) -> Framing:
     """A row of a whole body."""
     return Framing(
-        provider=provider, what=what, source=source, script=[reply(body, 200, content_type)], **more
+        provider=provider,
+        what=what,
+        source=source,
+        script=[reply(body, 200, content_type)],
+        **more,
     )
 
 
-def in_chunks(provider: str, what: str, source: str, *pieces: bytes, **more: Any) -> Framing:
+def in_chunks(
+    provider: str, what: str, source: str, *pieces: bytes, **more: Any
+) -> Framing:
     """A row of a stream whose pieces the network delivers one by one."""
     more = {"streaming": (True,), **more}
-    return Framing(provider=provider, what=what, source=source, script=streamed(*pieces), **more)
+    return Framing(
+        provider=provider, what=what, source=source, script=streamed(*pieces), **more
+    )
 
 
 def split_at(body: bytes, mark: bytes) -> list[bytes]:
@@ -884,9 +946,13 @@ def split_at(body: bytes, mark: bytes) -> list[bytes]:
 
 
 NO_STREAM = not_with(
-    "LiteLLM reads a stream only where it asked for one", f"{OPENAI}-plain", f"{VLLM}-plain"
+    "LiteLLM reads a stream only where it asked for one",
+    f"{OPENAI}-plain",
+    f"{VLLM}-plain",
 )
-NO_ANSWER = "LiteLLM reads an answer without the framing of events only where it asked for none"
+NO_ANSWER = (
+    "LiteLLM reads an answer without the framing of events only where it asked for none"
+)
 NO_COMPLETION = not_with(NO_ANSWER, f"{OPENAI}-streaming", f"{VLLM}-streaming")
 CRLF = OF_FINE.replace(b"\n", b"\r\n")
 
@@ -980,15 +1046,22 @@ class Calls(Shape):
 
     pieces: tuple[Any, ...]
     """A piece, or those of one chunk."""
-    calls: tuple[tuple[str, Json], ...] = (("add", {"a": 1, "b": 2}), ("add", {"a": 3, "b": 4}))
+    calls: tuple[tuple[str, Json], ...] = (
+        ("add", {"a": 1, "b": 2}),
+        ("add", {"a": 3, "b": 4}),
+    )
     """Name and arguments."""
     reason: str = "tool_calls"
 
     @property
     def script(self) -> Script:
-        groups = [list(each) if isinstance(each, tuple) else [each] for each in self.pieces]
+        groups = [
+            list(each) if isinstance(each, tuple) else [each] for each in self.pieces
+        ]
         chunks = [delta(tool_calls=group) for group in groups]
-        return streamed(sse(delta(role="assistant", content=None), *chunks, delta(self.reason)))
+        return streamed(
+            sse(delta(role="assistant", content=None), *chunks, delta(self.reason))
+        )
 
 
 def calls(provider: str, what: str, source: str, *pieces: Any, **more: Any) -> Calls:
@@ -1024,7 +1097,9 @@ def unnumbered(*args: Any) -> Json:
 
 def no_arguments(what: str, source: str, *pieces: Any, **more: Any) -> Calls:
     """A row of a call of a tool without parameters."""
-    return calls("any", f"no arguments: {what}", source, *pieces, calls=(("now", {}),), **more)
+    return calls(
+        "any", f"no arguments: {what}", source, *pieces, calls=(("now", {}),), **more
+    )
 
 
 ONE = '{"a": 1, "b": 2}'
@@ -1187,7 +1262,12 @@ def counts(provider: str, what: str, source: str, *usages: Any, **more: Any) -> 
     """A row of a usage, or of those of several chunks."""
     chunks = tuple({"usage": usage} for usage in usages)
     return Counts(
-        provider=provider, what=what, source=source, chunks=chunks, streams=len(usages) > 1, **more
+        provider=provider,
+        what=what,
+        source=source,
+        chunks=chunks,
+        streams=len(usages) > 1,
+        **more,
     )
 
 

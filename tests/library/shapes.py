@@ -62,7 +62,12 @@ PIPELINE: Json = {
     "type": "Pipeline",
     "steps": [
         {"type": "Agent", "name": "writer", "instructions": "Write."},
-        {"type": "Agent", "name": "reviewer", "instructions": "Review.", "tools": [TOOL]},
+        {
+            "type": "Agent",
+            "name": "reviewer",
+            "instructions": "Review.",
+            "tools": [TOOL],
+        },
     ],
     "config": {"model": "openai/gpt-4o-mini"},
 }
@@ -86,7 +91,12 @@ EVERY_STEP: Json = {
         {"type": "workflow_step", "name": "nest", "workflow": {"name": "inner", "steps": [agent_step("w")]}},
     ],
 }  # fmt: skip
-BLUEPRINTS = {"agent": AGENT, "workflow": WORKFLOW, "conductor": CONDUCTOR, "pipeline": PIPELINE}
+BLUEPRINTS = {
+    "agent": AGENT,
+    "workflow": WORKFLOW,
+    "conductor": CONDUCTOR,
+    "pipeline": PIPELINE,
+}
 CLASSES: dict[str, Any] = {
     "agent": Agent,
     "workflow": Workflow,

@@ -44,7 +44,8 @@ any_json: st.SearchStrategy[Any] = st.recursive(
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(max_size=8),
     lambda inner: (
-        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4)
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.text(max_size=8), inner, max_size=4)
     ),
     max_leaves=10,
 )
@@ -54,10 +55,20 @@ names = st.sampled_from(["writer", "研究员", "🚀", "steps", "config"]) | st
     _allowed, min_size=1, max_size=10
 )
 texts = st.sampled_from(
-    ["Say {input}.", "{{x}} {", "line\nline\ttab", "yes", "1e5", " a ", "é\u2028\x85\x00"]
+    [
+        "Say {input}.",
+        "{{x}} {",
+        "line\nline\ttab",
+        "yes",
+        "1e5",
+        " a ",
+        "é\u2028\x85\x00",
+    ]
 )
 texts |= st.text(max_size=20)
-model_names = st.sampled_from(["offline/echo", "openai/gpt-4o-mini", "a/b/c:1", "vendor/modèle"])
+model_names = st.sampled_from(
+    ["offline/echo", "openai/gpt-4o-mini", "a/b/c:1", "vendor/modèle"]
+)
 counts = st.integers(1, 1000)
 
 settings: dict[str, st.SearchStrategy[Any]] = {
@@ -70,7 +81,9 @@ settings: dict[str, st.SearchStrategy[Any]] = {
     "presence_penalty": st.floats(-2, 2),
     "frequency_penalty": st.floats(-2, 2),
     "parallel_tool_calls": st.booleans(),
-    "reasoning_effort": st.sampled_from(["none", "minimal", "low", "medium", "high", "xhigh"]),
+    "reasoning_effort": st.sampled_from(
+        ["none", "minimal", "low", "medium", "high", "xhigh"]
+    ),
 }
 further = st.just({"a": [{"b": None}]}) | st.lists(counts)
 in_config: dict[str, st.SearchStrategy[Any]] = {
@@ -188,12 +201,14 @@ def _nested(inner: st.SearchStrategy[Json]) -> st.SearchStrategy[Json]:
 
 
 def _workflow(some: st.SearchStrategy[list[Json]]) -> st.SearchStrategy[Json]:
-    return objects({"name": names, "steps": some}, {"type": st.just("Workflow"), **additions})
+    return objects(
+        {"name": names, "steps": some}, {"type": st.just("Workflow"), **additions}
+    )
 
 
-_leaf = _step("agent_step", {"agent": names}, {"input": texts, "output": names}) | _step(
-    "approval_step", {"message": texts}
-)
+_leaf = _step(
+    "agent_step", {"agent": names}, {"input": texts, "output": names}
+) | _step("approval_step", {"message": texts})
 _steps = st.lists(st.recursive(_leaf, _nested, max_leaves=5), min_size=1, max_size=3)
 _conductors = objects(
     {
@@ -201,9 +216,14 @@ _conductors = objects(
         "name": names,
         "instructions": texts,
         "skills": st.lists(
-            members(model=False), min_size=1, max_size=3, unique_by=lambda member: member["name"]
+            members(model=False),
+            min_size=1,
+            max_size=3,
+            unique_by=lambda member: member["name"],
         ),
-        "config": objects({"model": model_names}, {"planning": st.booleans(), **in_config}),
+        "config": objects(
+            {"model": model_names}, {"planning": st.booleans(), **in_config}
+        ),
     },
     additions,
 )
@@ -213,7 +233,8 @@ def _pipelines(model: bool) -> st.SearchStrategy[Json]:
     required: dict[str, Any] = {"type": st.just("Pipeline"), "name": names}
     required["steps"] = st.lists(members(model=not model), min_size=1, max_size=3)
     return objects(
-        {**required, "config": objects({"model": model_names})} if model else required, additions
+        {**required, "config": objects({"model": model_names})} if model else required,
+        additions,
     )
 
 
@@ -228,9 +249,17 @@ valid: dict[str, st.SearchStrategy[Json]] = {
 
 def load_generated(blueprint: Json) -> Any:
     """The component of a generated blueprint, with all that it may refer to."""
-    needed = [step.get("agent") for _, step in blueprints.walk_steps(blueprint.get("steps"))]
-    needed += [member["name"] for key in ("skills", "steps") for member in blueprint.get(key, ())]
-    given = {name: Agent(name, "", ScriptedModel()) for name in needed if name is not None}
+    needed = [
+        step.get("agent") for _, step in blueprints.walk_steps(blueprint.get("steps"))
+    ]
+    needed += [
+        member["name"]
+        for key in ("skills", "steps")
+        for member in blueprint.get(key, ())
+    ]
+    given = {
+        name: Agent(name, "", ScriptedModel()) for name in needed if name is not None
+    }
     return load(blueprint, tools=TOOLS, agents=given, conditions=CONDITIONS)
 
 
@@ -263,8 +292,13 @@ def changed(value: Any, at: tuple[Any, ...], new: Any) -> Any:
     return data
 
 
-def damaged(value: Any, replacements: st.SearchStrategy[Any] = any_json) -> st.SearchStrategy[Any]:
+def damaged(
+    value: Any, replacements: st.SearchStrategy[Any] = any_json
+) -> st.SearchStrategy[Any]:
     """JSON data with one value anywhere in it replaced or removed."""
     return st.builds(
-        changed, st.just(value), st.sampled_from(list(places(value))), st.just(...) | replacements
+        changed,
+        st.just(value),
+        st.sampled_from(list(places(value))),
+        st.just(...) | replacements,
     )

@@ -24,7 +24,15 @@ from tests.library.claude import (
     tool_use,
 )
 from tests.library.model_clients import LOOK_UP, question
-from tests.library.upstream import HOUR, STREAM, chunk, pass_time, reply, streamed, upstream
+from tests.library.upstream import (
+    HOUR,
+    STREAM,
+    chunk,
+    pass_time,
+    reply,
+    streamed,
+    upstream,
+)
 
 from podwright import Agent, RunLimits, errors
 from podwright.messages import Message, ToolCall
@@ -34,7 +42,9 @@ from podwright.models.http import Response
 from podwright.models.providers import ENDPOINTS
 from podwright.models.retries import Timeouts
 
-streaming_or_not = pytest.mark.parametrize("streaming", [False, True], ids=["plain", "streaming"])
+streaming_or_not = pytest.mark.parametrize(
+    "streaming", [False, True], ids=["plain", "streaming"]
+)
 
 
 @pytest.fixture
@@ -95,10 +105,16 @@ async def test_a_paused_answer_goes_on(claude: Claude, streaming: bool) -> None:
         "name": "web_search",
         "input": {"query": "Rome"},
     }
-    claude.says(message(text("Let me see. "), search, stop="pause_turn"), message(text("Rome.")))
+    claude.says(
+        message(text("Let me see. "), search, stop="pause_turn"), message(text("Rome."))
+    )
     result = await claude.agent().arun("Where?", stream=streaming, trace=True)
     assert result.value == "Let me see. Rome."
-    assert (result.usage.input_tokens, result.usage.output_tokens, result.usage.model_calls) == (
+    assert (
+        result.usage.input_tokens,
+        result.usage.output_tokens,
+        result.usage.model_calls,
+    ) == (
         20,
         14,
         1,
@@ -111,7 +127,9 @@ async def test_a_paused_answer_goes_on(claude: Claude, streaming: bool) -> None:
 
 async def test_thoughts_that_are_refused_after_a_pause(claude: Claude) -> None:
     """They are an error of the provider, with what the paused part has used."""
-    refused = error(400, "invalid_request_error", "Invalid `signature` in `thinking` block")
+    refused = error(
+        400, "invalid_request_error", "Invalid `signature` in `thinking` block"
+    )
     claude.says(message(text("Hm… "), stop="pause_turn"), [refused])
     with pytest.raises(errors.ModelRequestError, match="answered 400") as caught:
         await claude.model().complete(question(MODEL))
@@ -126,7 +144,8 @@ async def test_what_is_paid_for_a_paused_answer(claude: Claude, leaves: bool) ->
     refused = error(400, "invalid_request_error", "No.")
     asked_again = asyncio.Event()
     claude.says(
-        message(text("Hm… "), stop="pause_turn"), [asked_again.set, "hang"] if leaves else [refused]
+        message(text("Hm… "), stop="pause_turn"),
+        [asked_again.set, "hang"] if leaves else [refused],
     )
     agent = claude.agent()
     running = asyncio.create_task(agent.arun("?"))
@@ -166,12 +185,23 @@ async def test_tools(claude: Claude, streaming: bool) -> None:
         """Tell the time."""
         return ""
 
-    claude.says(message(text("I look."), *calls, stop="tool_use"), message(text("Found.")))
-    assert await claude.agent(tools=[look, now]).arun("Where?", stream=streaming) == "Found."
+    claude.says(
+        message(text("I look."), *calls, stop="tool_use"), message(text("Found."))
+    )
+    assert (
+        await claude.agent(tools=[look, now]).arun("Where?", stream=streaming)
+        == "Found."
+    )
     asked, answered = claude.requests[1]["messages"][1:]
     assert asked == {"role": "assistant", "content": [text("I look."), *calls]}
-    results = [(block["tool_use_id"], block.get("content")) for block in answered["content"]]
-    assert results == [("toolu_1", "Rome: found"), ("toolu_2", "Oslo: found"), ("t3", None)]
+    results = [
+        (block["tool_use_id"], block.get("content")) for block in answered["content"]
+    ]
+    assert results == [
+        ("toolu_1", "Rome: found"),
+        ("toolu_2", "Oslo: found"),
+        ("t3", None),
+    ]
     assert claude.requests[0]["tools"][0]["input_schema"]["properties"] == {
         "word": {"type": "string"}
     }
@@ -194,21 +224,26 @@ async def test_a_response_model_beside_tools(claude: Claude, streaming: bool) ->
         message(tool_use("t2", "final_answer", **answer), stop="tool_use"),
     )
     agent = claude.agent(tools=[look])
-    assert await agent.arun("How many?", stream=streaming, response_model=City) == City(**answer)
+    assert await agent.arun("How many?", stream=streaming, response_model=City) == City(
+        **answer
+    )
     names = [tool["name"] for tool in claude.requests[0]["tools"]]
     assert names == ["look", "final_answer"]
     assert all("tool_choice" not in request for request in claude.requests)
 
 
 @pytest.mark.parametrize(
-    "model", ["claude-3-haiku-20240307", "claude-sonnet-4-20250514", "claude-opus-5-5", "own"]
+    "model",
+    ["claude-3-haiku-20240307", "claude-sonnet-4-20250514", "claude-opus-5-5", "own"],
 )
 async def test_a_response_model_alone(claude: Claude, model: str) -> None:
     """A structured answer comes through a tool, with each model; an answer in JSON text is read as well."""
     answer = {"name": "Rome", "people": {}}
     for said in (tool_use("t", "final_answer", **answer), text(json.dumps(answer))):
         claude.says(message(said))
-        assert await claude.agent(model).arun("How many?", response_model=City) == City(**answer)
+        assert await claude.agent(model).arun("How many?", response_model=City) == City(
+            **answer
+        )
 
 
 @streaming_or_not
@@ -251,22 +286,31 @@ async def test_thoughts_go_back_as_they_came(
     messages = json.loads(json.dumps(result.messages))
     await agent.arun("Sure?", stream=streaming, messages=messages)
     said = [
-        turn["content"] for turn in claude.requests[2]["messages"] if turn["role"] == "assistant"
+        turn["content"]
+        for turn in claude.requests[2]["messages"]
+        if turn["role"] == "assistant"
     ]
     assert said == [first, second]
 
 
 @streaming_or_not
-async def test_a_structured_answer_after_thoughts(claude: Claude, streaming: bool) -> None:
+async def test_a_structured_answer_after_thoughts(
+    claude: Claude, streaming: bool
+) -> None:
     """It is a text of the conversation, in the place of the tool call that it came through."""
     answer = {"name": "Rome", "people": {}}
     claude.says(
-        message(thinking("Hm"), tool_use("t1", "final_answer", **answer)), message(text("Yes."))
+        message(thinking("Hm"), tool_use("t1", "final_answer", **answer)),
+        message(text("Yes.")),
     )
     agent = claude.agent()
-    result = await agent.arun("How many?", stream=streaming, response_model=City, trace=True)
+    result = await agent.arun(
+        "How many?", stream=streaming, response_model=City, trace=True
+    )
     assert result.value == City(**answer)
-    assert await agent.arun("Sure?", stream=streaming, messages=result.messages) == "Yes."
+    assert (
+        await agent.arun("Sure?", stream=streaming, messages=result.messages) == "Yes."
+    )
     said = claude.requests[1]["messages"][1]["content"]
     assert said == [thinking("Hm"), text(json.dumps(answer))]
 
@@ -294,8 +338,14 @@ async def test_thoughts_of_another_model_stay_away(claude: Claude) -> None:
         message(text("Rome.")),
     )
     result = await claude.agent(tools=[look]).arun("Where?", trace=True)
-    await claude.agent("claude-opus-4-6", tools=[look]).arun("Sure?", messages=result.messages)
-    kinds = [block["type"] for turn in claude.requests[-1]["messages"] for block in turn["content"]]
+    await claude.agent("claude-opus-4-6", tools=[look]).arun(
+        "Sure?", messages=result.messages
+    )
+    kinds = [
+        block["type"]
+        for turn in claude.requests[-1]["messages"]
+        for block in turn["content"]
+    ]
     assert kinds == ["text", "tool_use", "tool_result", "text", "text"]
 
 
@@ -310,13 +360,19 @@ async def test_thoughts_of_another_model_stay_away(claude: Claude) -> None:
 async def test_thoughts_that_are_refused(claude: Claude, refusal: str) -> None:
     """A conversation with thoughts that the provider does not take any more goes on without them."""
     refused = error(400, "invalid_request_error", refusal)
-    claude.says([refused], message(text("Hm… "), stop="pause_turn"), message(text("Ciao.")))
+    claude.says(
+        [refused], message(text("Hm… "), stop="pause_turn"), message(text("Ciao."))
+    )
     history = [
         {"role": "user", "content": "Hello?"},
         {"role": "assistant", "content": [thinking("Hm"), text("Hi.")]},
     ]
     assert await claude.agent().arun("And now?", messages=history) == "Hm… Ciao."
-    assert [len(request["messages"][1]["content"]) for request in claude.requests] == [2, 1, 1]
+    assert [len(request["messages"][1]["content"]) for request in claude.requests] == [
+        2,
+        1,
+        1,
+    ]
     claude.says([refused])
     with pytest.raises(errors.ModelRequestError):
         await claude.agent().arun("And now?")
@@ -357,7 +413,9 @@ async def test_the_effort_of_thinking(
         assert body["thinking"] == {"type": "adaptive", "display": "summarized"}
         assert body["output_config"] == expected
     else:
-        assert {key: body[key] for key in ("thinking", "output_config") if key in body} == expected
+        assert {
+            key: body[key] for key in ("thinking", "output_config") if key in body
+        } == expected
 
 
 # --- requests
@@ -387,7 +445,9 @@ async def test_settings(claude: Claude) -> None:
 @pytest.mark.parametrize(
     "setting", [{"seed": 1}, {"presence_penalty": 0.1}, {"frequency_penalty": 0.1}]
 )
-async def test_a_setting_that_the_protocol_has_not(claude: Claude, setting: dict[str, Any]) -> None:
+async def test_a_setting_that_the_protocol_has_not(
+    claude: Claude, setting: dict[str, Any]
+) -> None:
     """It is an error that names it, before any request, and never dropped."""
     with pytest.raises(errors.ModelRequestError, match=f"'{next(iter(setting))}'"):
         await claude.agent(**setting).arun("Hello?")
@@ -421,7 +481,9 @@ async def test_images(claude: Claude) -> None:
             {"type": "image_url", "image_url": {"url": "https://example.com/cat.png"}},
         ]
     )
-    sources = [block.get("source") for block in claude.requests[0]["messages"][0]["content"]]
+    sources = [
+        block.get("source") for block in claude.requests[0]["messages"][0]["content"]
+    ]
     assert sources == [
         None,
         {"type": "base64", "media_type": "image/png", "data": "aGk="},
@@ -430,14 +492,26 @@ async def test_images(claude: Claude) -> None:
     ]
 
 
-def call(id_: str, name: str = "look", arguments: str = '{"word": "a"}') -> dict[str, Any]:
-    return {"id": id_, "type": "function", "function": {"name": name, "arguments": arguments}}
+def call(
+    id_: str, name: str = "look", arguments: str = '{"word": "a"}'
+) -> dict[str, Any]:
+    return {
+        "id": id_,
+        "type": "function",
+        "function": {"name": name, "arguments": arguments},
+    }
 
 
 HISTORIES: dict[str, list[dict[str, Any]]] = {
     "begins with the assistant": [{"role": "assistant", "content": "Welcome!"}],
-    "two user messages": [{"role": "user", "content": "One"}, {"role": "user", "content": "Two"}],
-    "white space": [{"role": "user", "content": " \n"}, {"role": "assistant", "content": "Hm?"}],
+    "two user messages": [
+        {"role": "user", "content": "One"},
+        {"role": "user", "content": "Two"},
+    ],
+    "white space": [
+        {"role": "user", "content": " \n"},
+        {"role": "assistant", "content": "Hm?"},
+    ],
     "ids of other providers": [
         {"role": "user", "content": "Go"},
         {
@@ -514,7 +588,10 @@ async def test_histories_of_other_clients(
 ) -> None:
     """A conversation that came from elsewhere follows the rules of the protocol."""
     assert (
-        await claude.agent(tools=[look]).arun("And?", messages=history, stream=streaming) == "Ciao."
+        await claude.agent(tools=[look]).arun(
+            "And?", messages=history, stream=streaming
+        )
+        == "Ciao."
     )
 
 
@@ -527,29 +604,45 @@ async def test_tools_that_the_agent_has_no_more(claude: Claude) -> None:
         {"role": "tool", "tool_call_id": "b", "content": "x"},
     ]
     assert await claude.agent().arun("And?", messages=history) == "Ciao."
-    assert claude.requests[0]["tools"] == [{"name": "look", "input_schema": {"type": "object"}}]
+    assert claude.requests[0]["tools"] == [
+        {"name": "look", "input_schema": {"type": "object"}}
+    ]
     assert claude.requests[0]["tool_choice"] == {"type": "none"}
 
 
-async def test_a_budget_of_thoughts_within_the_loop_of_another_model(claude: Claude) -> None:
+async def test_a_budget_of_thoughts_within_the_loop_of_another_model(
+    claude: Claude,
+) -> None:
     """A loop that began without thoughts ends without them, because the protocol wants them from its begin."""
     other = Claude()
     async with upstream(serving=other):
         first = other.model("claude-opus-4-1")
         other.says(message(tool_use("t1", "look", word="Rome"), stop="tool_use"))
-        request = question(MODEL, tools=(LOOK_UP,), settings={"reasoning_effort": "low"})
+        request = question(
+            MODEL, tools=(LOOK_UP,), settings={"reasoning_effort": "low"}
+        )
         begun = await first.complete(request)
-        messages = (*request.messages, begun.message(), Message("tool", "x", tool_call_id="t1"))
-        await claude.model("claude-haiku-4-5").complete(replace(request, messages=messages))
+        messages = (
+            *request.messages,
+            begun.message(),
+            Message("tool", "x", tool_call_id="t1"),
+        )
+        await claude.model("claude-haiku-4-5").complete(
+            replace(request, messages=messages)
+        )
         assert "thinking" not in claude.requests[0]
         assert other.requests[0]["thinking"]["type"] == "enabled"
 
 
-async def test_key_version_and_url(claude: Claude, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_key_version_and_url(
+    claude: Claude, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The key is in the header of the protocol, of the environment as well; a base URL may lack the version."""
     monkeypatch.setenv("ANTHROPIC_API_KEY", "of-the-environment")
     for url in (claude.url, claude.url + "/", claude.url.removesuffix("/v1")):
-        model = MessagesModel(f"anthropic/{MODEL}", Connection(None, url), ENDPOINTS["anthropic"])
+        model = MessagesModel(
+            f"anthropic/{MODEL}", Connection(None, url), ENDPOINTS["anthropic"]
+        )
         await model.complete(question(MODEL))
         headers = claude.headers[-1]
         assert headers[":line"] == "POST /v1/messages HTTP/1.1"
@@ -579,7 +672,13 @@ async def test_key_version_and_url(claude: Claude, monkeypatch: pytest.MonkeyPat
             errors.ModelRateLimitError,
             1,
         ),
-        (401, "authentication_error", "invalid x-api-key", errors.ModelAuthenticationError, 1),
+        (
+            401,
+            "authentication_error",
+            "invalid x-api-key",
+            errors.ModelAuthenticationError,
+            1,
+        ),
         (
             402,
             "billing_error",
@@ -610,7 +709,13 @@ async def test_key_version_and_url(claude: Claude, monkeypatch: pytest.MonkeyPat
             errors.ContextWindowError,
             1,
         ),
-        (429, "rate_limit_error", "Number of request tokens", errors.ModelRateLimitError, 3),
+        (
+            429,
+            "rate_limit_error",
+            "Number of request tokens",
+            errors.ModelRateLimitError,
+            3,
+        ),
         (500, "api_error", "Internal server error", errors.ModelUnavailableError, 3),
         (504, "timeout_error", "Timed out", errors.ModelUnavailableError, 3),
         (529, "overloaded_error", "Overloaded", errors.ModelUnavailableError, 3),
@@ -697,11 +802,17 @@ async def test_counts_after_the_stop_reason(claude: Claude) -> None:
 
 async def test_counts_of_0_take_none_back(claude: Claude) -> None:
     """The largest count counts, whichever event has it."""
-    *found, end, over = events(message(text("Once"), input_tokens=100, cache_read_input_tokens=900))
+    *found, end, over = events(
+        message(text("Once"), input_tokens=100, cache_read_input_tokens=900)
+    )
     end["usage"] = {"input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 5}
     claude.says(streamed(framed(*found, end, over)))
     usage = (await claude.model().complete(question(MODEL), print)).usage
-    assert (usage.input_tokens, usage.cached_input_tokens, usage.output_tokens) == (1000, 900, 5)
+    assert (usage.input_tokens, usage.cached_input_tokens, usage.output_tokens) == (
+        1000,
+        900,
+        5,
+    )
 
 
 MALFORMED = [
@@ -747,9 +858,17 @@ async def test_pings_are_signs_of_life(
     """A model that thinks for long sends pings, and is not given up."""
     found = events(message(text("Once upon a time")))
     is_read = [asyncio.Event() for _ in range(5)]
-    pings = [part for event in is_read for part in (event, chunk(framed({"type": "ping"})))]
+    pings = [
+        part for event in is_read for part in (event, chunk(framed({"type": "ping"})))
+    ]
     claude.says(
-        [STREAM, chunk(framed(*found[:at])), *pings, chunk(framed(*found[at:])), chunk(b"")]
+        [
+            STREAM,
+            chunk(framed(*found[:at])),
+            *pings,
+            chunk(framed(*found[at:])),
+            chunk(b""),
+        ]
     )
     read_chunk = Response.read_chunk
     waiting = iter(is_read)
@@ -769,7 +888,9 @@ async def test_pings_are_signs_of_life(
 async def test_many_equal_pieces(claude: Claude) -> None:
     """A table's rule is an answer like others."""
     rule = "---|" * 300
-    claude.says(streamed(*(framed(event) for event in events(message(text(rule)), piece=4))))
+    claude.says(
+        streamed(*(framed(event) for event in events(message(text(rule)), piece=4)))
+    )
     assert await claude.agent().arun("A table", stream=True) == rule
 
 
@@ -781,8 +902,16 @@ async def test_many_equal_pieces(claude: Claude) -> None:
     ("usage", "tokens", "cost"),
     [
         ({}, (10, 0, 0, 0, 0), 10 * 3 + 7 * 15),
-        ({"cache_read_input_tokens": 90}, (100, 90, 0, 0, 0), 10 * 3 + 90 * 0.3 + 7 * 15),
-        ({"cache_creation_input_tokens": 90}, (100, 0, 90, 0, 0), 10 * 3 + 90 * 3.75 + 7 * 15),
+        (
+            {"cache_read_input_tokens": 90},
+            (100, 90, 0, 0, 0),
+            10 * 3 + 90 * 0.3 + 7 * 15,
+        ),
+        (
+            {"cache_creation_input_tokens": 90},
+            (100, 0, 90, 0, 0),
+            10 * 3 + 90 * 3.75 + 7 * 15,
+        ),
         (
             {
                 "cache_creation_input_tokens": 90,
@@ -804,7 +933,11 @@ async def test_many_equal_pieces(claude: Claude) -> None:
 )
 @pytest.mark.usefixtures("list_prices")
 async def test_cost(
-    claude: Claude, usage: dict[str, Any], tokens: tuple[int, ...], cost: float, streaming: bool
+    claude: Claude,
+    usage: dict[str, Any],
+    tokens: tuple[int, ...],
+    cost: float,
+    streaming: bool,
 ) -> None:
     """Tokens and cost are those of the provider's price list, in USD per million tokens."""
     claude.says(message(text("Ciao."), **usage))
@@ -840,7 +973,9 @@ print([name for name in ("litellm", "anthropic", "httpx", "openai") if name in s
 
 def test_no_other_client_is_loaded() -> None:
     """Claude needs neither LiteLLM nor a vendor's package."""
-    process = subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True)
+    process = subprocess.run(
+        [sys.executable, "-c", ALONE], capture_output=True, text=True
+    )
     assert process.stdout == "model_unreachable\n[]\n", process.stderr
 
 
@@ -862,14 +997,23 @@ async def test_a_request_in_the_words_of_the_protocol(claude: Claude) -> None:
             {"role": "user", "content": [text("Where is Rome?")]},
             {
                 "role": "assistant",
-                "content": [text("I look."), tool_use("toolu_1", "look_up", word="Rome")],
+                "content": [
+                    text("I look."),
+                    tool_use("toolu_1", "look_up", word="Rome"),
+                ],
             },
             {
                 "role": "user",
                 "content": [
-                    {"type": "tool_result", "tool_use_id": "toolu_1", "content": "In Italy."}
+                    {
+                        "type": "tool_result",
+                        "tool_use_id": "toolu_1",
+                        "content": "In Italy.",
+                    }
                 ],
             },
         ],
-        "tools": [{"name": "look_up", "input_schema": LOOK_UP["function"]["parameters"]}],
+        "tools": [
+            {"name": "look_up", "input_schema": LOOK_UP["function"]["parameters"]}
+        ],
     }

@@ -12,7 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.library.model_clients import LITELLM_OPENAI, LITELLM_VLLM, NO_LIMITS, OPENAI, Client
+from tests.library.model_clients import (
+    LITELLM_OPENAI,
+    LITELLM_VLLM,
+    NO_LIMITS,
+    OPENAI,
+    Client,
+)
 from tests.library.upstream import (
     Script,
     Upstream,
@@ -159,11 +165,15 @@ def prices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, str(file))
 
 
-async def used(row: Row, client: Client, provider: Upstream, *, streaming: bool) -> Usage:
+async def used(
+    row: Row, client: Client, provider: Upstream, *, streaming: bool
+) -> Usage:
     """What a run reports that goes this way."""
     model = client.model_at(provider.url, row.timeouts, Retries(first_wait=0.001))
     agent = Agent("guide", "Help.", model)
-    run = asyncio.create_task(execute(agent, Task("?"), limits=row.limits, stream=streaming))
+    run = asyncio.create_task(
+        execute(agent, Task("?"), limits=row.limits, stream=streaming)
+    )
     if row.leaves:
         await provider.asked.wait()
         run.cancel()

@@ -20,9 +20,19 @@ def test_a_digest_depends_on_the_content_only() -> None:
     assert blueprints.digest({"config": {"temperature": 1}}) == blueprints.digest(
         {"config": {"temperature": 1.0}}
     )
-    different = [{"a": 1}, {"a": True}, {"a": "1"}, {"a": [1, 2]}, {"a": [2, 1]}, {"a": None}, {}]
+    different = [
+        {"a": 1},
+        {"a": True},
+        {"a": "1"},
+        {"a": [1, 2]},
+        {"a": [2, 1]},
+        {"a": None},
+        {},
+    ]
     different += [{"a": "é"}, {"a": "e\u0301"}]
-    assert len({blueprints.digest(blueprint) for blueprint in different}) == len(different)
+    assert len({blueprints.digest(blueprint) for blueprint in different}) == len(
+        different
+    )
 
 
 def test_digests_stay_the_same_over_releases() -> None:
@@ -49,7 +59,10 @@ NOT_YAML: list[Any] = [
 
 @pytest.mark.parametrize(
     ("read", "text"),
-    [*(("from_json", text) for text in NOT_JSON), *(("from_yaml", text) for text in NOT_YAML)],
+    [
+        *(("from_json", text) for text in NOT_JSON),
+        *(("from_yaml", text) for text in NOT_YAML),
+    ],
     ids=short_repr,
 )
 def test_invalid_text_is_one_problem(read: str, text: Any) -> None:
@@ -71,9 +84,9 @@ def test_invalid_text_is_one_problem(read: str, text: Any) -> None:
 )
 def test_yaml_values_without_a_json_form_are_problems(text: str, pointer: str) -> None:
     """Dates, sets, binaries and keys that are not strings are not blueprint data."""
-    assert [problem.pointer for problem in blueprints.problems(blueprints.from_yaml(text))] == [
-        pointer
-    ]
+    assert [
+        problem.pointer for problem in blueprints.problems(blueprints.from_yaml(text))
+    ] == [pointer]
 
 
 def test_text_is_readable() -> None:
@@ -89,7 +102,9 @@ def test_text_is_readable() -> None:
 
 @pytest.mark.parametrize("suffix", [".json", ".yaml", ".yml", ".JSON"])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
-def test_a_file_is_read_by_its_suffix(tmp_path: Path, suffix: str, encoding: str) -> None:
+def test_a_file_is_read_by_its_suffix(
+    tmp_path: Path, suffix: str, encoding: str
+) -> None:
     """JSON and YAML files are read, with and without a byte order mark, which some editors write."""
     write = blueprints.to_json if suffix.lower() == ".json" else blueprints.to_yaml
     file = tmp_path / f"blueprint{suffix}"

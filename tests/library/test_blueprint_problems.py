@@ -45,15 +45,36 @@ PROBLEMS: list[tuple[str, str, Any, str, str, str]] = [
     ("agent", "/name", "", "/name", "a name", ""),
     ("agent", "/name", "a/b", "/name", "slashes 'a/b'", ""),
     ("agent", "/name", "x" * 101, "/name", "100 characters", ""),
-    ("agent", "/config/model", "gpt-4o", "/config/model", "<provider>/<model_name> 'gpt-4o'", ""),
+    (
+        "agent",
+        "/config/model",
+        "gpt-4o",
+        "/config/model",
+        "<provider>/<model_name> 'gpt-4o'",
+        "",
+    ),
     ("agent", "/config/max_loops", 0, "/config/max_loops", "greater 1 0", ""),
     ("agent", "/config/max_loops", "5", "/config/max_loops", "integer '5'", ""),
     ("agent", "/config/max_loops", True, "/config/max_loops", "integer boolean", ""),
-    ("agent", "/config/temperature", float("nan"), "/config/temperature", "nan JSON", ""),
+    (
+        "agent",
+        "/config/temperature",
+        float("nan"),
+        "/config/temperature",
+        "nan JSON",
+        "",
+    ),
     ("agent", "/config/stop", 5, "/config/stop", "string array 5", ""),
     ("agent", "/config/stop", ["a", 1], "/config/stop/1", "string 1", ""),
     ("agent", "/config/stop", ("a", "b"), "/config/stop", "tuple JSON", ""),
-    ("agent", "/config/reasoning_effort", "hig", "/config/reasoning_effort", "'low' 'hig'", ""),
+    (
+        "agent",
+        "/config/reasoning_effort",
+        "hig",
+        "/config/reasoning_effort",
+        "'low' 'hig'",
+        "",
+    ),
     (
         "agent",
         "/config/temprature",
@@ -71,7 +92,14 @@ PROBLEMS: list[tuple[str, str, Any, str, str, str]] = [
         "'max_tokens'",
     ),
     ("agent", "/config/modle", "a/b", "/config/modle", "Unknown 'modle'", "'model'"),
-    ("agent", "/config/planning", True, "/config/planning", "Unknown 'planning'", "max_loops"),
+    (
+        "agent",
+        "/config/planning",
+        True,
+        "/config/planning",
+        "Unknown 'planning'",
+        "max_loops",
+    ),
     ("agent", "/config/api_key", "sk", "/config/api_key", "Unsafe", "environment"),
     (
         "agent",
@@ -91,7 +119,14 @@ PROBLEMS: list[tuple[str, str, Any, str, str, str]] = [
     ),
     ("agent", "/metadata", ["x"], "/metadata", "object array", ""),
     ("agent", "/config", {"model": "a/b", 1: 2}, "/config", "1 string", "quotes"),
-    ("agent", "/instruction", "x", "/instruction", "Unknown 'instruction'", "'instructions'"),
+    (
+        "agent",
+        "/instruction",
+        "x",
+        "/instruction",
+        "Unknown 'instruction'",
+        "'instructions'",
+    ),
     ("agent", "/temperature", 1, "/temperature", "Unknown 'temperature'", "config"),
     ("agent", "/type", "agent", "/type", "Unknown 'agent'", "'Agent'"),
     ("agent", "/type", "Workflow", "/type", "agent workflow", "Workflow"),
@@ -100,9 +135,30 @@ PROBLEMS: list[tuple[str, str, Any, str, str, str]] = [
     ("agent", "/tools/0/name", "größe", "/tools/0/name", "letters 64 'größe'", ""),
     ("agent", "/tools/0/name", "a.b", "/tools/0/name", "letters 64 'a.b'", ""),
     ("agent", "/tools/0/name", "x" * 65, "/tools/0/name", "letters 64", ""),
-    ("pipeline", "/steps/1/tools/0/name", "", "/steps/1/tools/0/name", "letters 64", ""),
-    ("agent", "/config/max_tool_retries", -1, "/config/max_tool_retries", "greater 0 -1", ""),
-    ("agent", "/config/max_tool_retries", "3", "/config/max_tool_retries", "integer '3'", ""),
+    (
+        "pipeline",
+        "/steps/1/tools/0/name",
+        "",
+        "/steps/1/tools/0/name",
+        "letters 64",
+        "",
+    ),
+    (
+        "agent",
+        "/config/max_tool_retries",
+        -1,
+        "/config/max_tool_retries",
+        "greater 0 -1",
+        "",
+    ),
+    (
+        "agent",
+        "/config/max_tool_retries",
+        "3",
+        "/config/max_tool_retries",
+        "integer '3'",
+        "",
+    ),
     (
         "agent",
         "/config/max_tool_retry",
@@ -119,8 +175,22 @@ PROBLEMS: list[tuple[str, str, Any, str, str, str]] = [
         "less 1000",
         "",
     ),
-    ("pipeline", "/config/max_tool_retries", 1, "/config/max_tool_retries", "Unknown", "model"),
-    ("agent", "/tools/0/code", "import os", "/tools/0/code", "Unknown 'code'", "name, schema"),
+    (
+        "pipeline",
+        "/config/max_tool_retries",
+        1,
+        "/config/max_tool_retries",
+        "Unknown",
+        "model",
+    ),
+    (
+        "agent",
+        "/tools/0/code",
+        "import os",
+        "/tools/0/code",
+        "Unknown 'code'",
+        "name, schema",
+    ),
     ("agent", "/tools/1", TOOL, "/tools", "Duplicate 'forecast'", ""),
     (
         "agent",
@@ -130,7 +200,14 @@ PROBLEMS: list[tuple[str, str, Any, str, str, str]] = [
         "itself example.com",
         "",
     ),
-    ("workflow", "/config", {}, "/config", "Unknown 'config'", "description name steps"),
+    (
+        "workflow",
+        "/config",
+        {},
+        "/config",
+        "Unknown 'config'",
+        "description name steps",
+    ),
     (
         "workflow",
         "/steps/0/type",
@@ -140,10 +217,31 @@ PROBLEMS: list[tuple[str, str, Any, str, str, str]] = [
         "'agent_step'",
     ),
     ("workflow", "/steps/0/type", REMOVED, "/steps/0", "Missing 'type'", ""),
-    ("workflow", "/steps/0/inputs", "x", "/steps/0/inputs", "Unknown 'inputs'", "'input'"),
-    ("workflow", "/steps/1/then/0/mesage", "x", "/steps/1/then/0/mesage", "Unknown", "'message'"),
+    (
+        "workflow",
+        "/steps/0/inputs",
+        "x",
+        "/steps/0/inputs",
+        "Unknown 'inputs'",
+        "'input'",
+    ),
+    (
+        "workflow",
+        "/steps/1/then/0/mesage",
+        "x",
+        "/steps/1/then/0/mesage",
+        "Unknown",
+        "'message'",
+    ),
     ("workflow", "/steps/2/branches/0", [], "/steps/2/branches/0", "at least 1 0", ""),
-    ("workflow", "/steps/5/workflow/stesp", [], "/steps/5/workflow/stesp", "Unknown", "'steps'"),
+    (
+        "workflow",
+        "/steps/5/workflow/stesp",
+        [],
+        "/steps/5/workflow/stesp",
+        "Unknown",
+        "'steps'",
+    ),
     ("conductor", "/skills/0/type", "agent", "/skills/0/type", "'Agent' 'agent'", ""),
     (
         "conductor",
@@ -155,22 +253,35 @@ PROBLEMS: list[tuple[str, str, Any, str, str, str]] = [
     ),
     ("conductor", "/skills/1", BY_NAME, "/skills", "Duplicate 'writer'", ""),
     ("pipeline", "/config/max_loops", 1, "/config/max_loops", "Unknown", "model"),
-    ("pipeline", "/config/extra_headers", {}, "/config/extra_headers", "Unsafe", "environment"),
+    (
+        "pipeline",
+        "/config/extra_headers",
+        {},
+        "/config/extra_headers",
+        "Unsafe",
+        "environment",
+    ),
     ("pipeline", "/steps/0/tols", [], "/steps/0/tols", "Unknown", "'tools'"),
     ("pipeline", "/type", REMOVED, "", "Missing 'type'", ""),
 ]
 
 
-@pytest.mark.parametrize(("kind", "place", "value", "pointer", "words", "suggestion"), PROBLEMS)
+@pytest.mark.parametrize(
+    ("kind", "place", "value", "pointer", "words", "suggestion"), PROBLEMS
+)
 def test_an_invalid_value_is_one_problem(
     kind: Any, place: str, value: Any, pointer: str, words: str, suggestion: str
 ) -> None:
     """A problem has the JSON pointer of the value, what was expected, and where possible what was meant."""
-    broken = edited(EVERY_STEP if kind == "workflow" else BLUEPRINTS[kind], place, value)
+    broken = edited(
+        EVERY_STEP if kind == "workflow" else BLUEPRINTS[kind], place, value
+    )
     found = blueprints.problems(broken, kind)
     assert [problem.pointer for problem in found] == [pointer]
     assert [word for word in words.split(" ") if word not in found[0].detail] == []
-    assert [word for word in suggestion.split(" ") if word not in found[0].suggestion] == []
+    assert [
+        word for word in suggestion.split(" ") if word not in found[0].suggestion
+    ] == []
     assert bool(found[0].suggestion) == bool(suggestion)
     assert found[0] in problems_of(lambda: CLASSES[kind].from_blueprint(broken))
     assert found == problems_of(lambda: blueprints.check(broken, kind))
@@ -192,7 +303,8 @@ def test_unknown_keys_of_config_are_warnings(place: str) -> None:
     assert [warning.pointer for warning in blueprints.warnings(desk)] == warnings
     answers = [ToolCall.of("writer", task="Write."), "A text.", "Done."]
     component = load(
-        desk, model=FunctionModel(lambda request: seen.append(request) or answers.pop(0))
+        desk,
+        model=FunctionModel(lambda request: seen.append(request) or answers.pop(0)),
     )
     assert component.to_blueprint() == desk
     assert component.run("Go.") == "Done."
@@ -206,15 +318,21 @@ def test_the_number_of_keys_is_limited() -> None:
     assert problem.pointer == "/config"
     many = {**AGENT, "config": dict(list(config.items())[:500])}
     assert (blueprints.problems(many), len(blueprints.warnings(many))) == ([], 100)
-    assert blueprints.warnings({**AGENT, "type": "Robot"}) == blueprints.warnings([]) == []
+    assert (
+        blueprints.warnings({**AGENT, "type": "Robot"}) == blueprints.warnings([]) == []
+    )
 
 
 def test_all_problems_are_reported_at_once() -> None:
     """One error lists what is wrong with the shape, with the tools and with the functions behind them."""
-    broken = edited(AGENT, "/config", {"model": "nothing", "max_loops": 0, "temprature": 1})
+    broken = edited(
+        AGENT, "/config", {"model": "nothing", "max_loops": 0, "temprature": 1}
+    )
     del broken["instructions"]
     broken["tools"] = [
-        edited(TOOL, "/schema/function/parameters/properties/city", {"type": "integer"}),
+        edited(
+            TOOL, "/schema/function/parameters/properties/city", {"type": "integer"}
+        ),
         TOOL,
     ]
     broken["tools"].append(json.loads(json.dumps(TOOL).replace("forecast", "forcast")))
@@ -234,10 +352,19 @@ def test_missing_agents_and_conditions_are_reported_with_the_other_problems() ->
     """Agents and conditions that the caller does not supply are problems of each place that names them."""
     flow = edited(EVERY_STEP, "/steps/3/until", {"name": "is_emty"})
     flow = edited(flow, "/steps/0/inputs", "x")
-    found = problems_of(lambda: Workflow.from_blueprint(flow, agents={"wrter": AGENTS["writer"]}))
+    found = problems_of(
+        lambda: Workflow.from_blueprint(flow, agents={"wrter": AGENTS["writer"]})
+    )
     by_pointer = {problem.pointer: problem.suggestion for problem in found}
     missing = {pointer for pointer in by_pointer if pointer.endswith("/agent")}
-    steps = ("0", "1/else/0", "2/branches/0/0", "3/steps/0", "4/steps/0", "5/workflow/steps/0")
+    steps = (
+        "0",
+        "1/else/0",
+        "2/branches/0/0",
+        "3/steps/0",
+        "4/steps/0",
+        "5/workflow/steps/0",
+    )
     assert missing == {f"/steps/{step}/agent" for step in steps}
     assert {by_pointer[pointer] for pointer in missing} == {"Did you mean 'wrter'?"}
     assert by_pointer.keys() - missing == {"/steps/0/inputs", "/steps/3/until/name"}
@@ -251,8 +378,13 @@ def test_a_missing_member_is_reported_with_a_suggestion() -> None:
         "name": "line",
         "steps": [{"type": "Agent", "name": "writr"}, PIPELINE["steps"][0]],
     }
-    missing, without_model = problems_of(lambda: Pipeline.from_blueprint(line, agents=AGENTS))
-    assert (missing.pointer, missing.suggestion) == ("/steps/0", "Did you mean 'writer'?")
+    missing, without_model = problems_of(
+        lambda: Pipeline.from_blueprint(line, agents=AGENTS)
+    )
+    assert (missing.pointer, missing.suggestion) == (
+        "/steps/0",
+        "Did you mean 'writer'?",
+    )
     assert without_model.pointer == "/steps/1"
     assert "model" in without_model.detail
     (tool,) = problems_of(lambda: Pipeline.from_blueprint(PIPELINE))
@@ -295,12 +427,18 @@ def test_constructors_check_as_strictly_as_files() -> None:
     wrong = object()
     condition = {"name": "equals", "args": {"value": wrong, "to": "x"}}
     makers: list[tuple[Any, list[str]]] = [
-        (lambda: Conductor("desk", "", "a/b", [writer, Agent("writer", "", "a/b")]), ["/skills"]),
+        (
+            lambda: Conductor("desk", "", "a/b", [writer, Agent("writer", "", "a/b")]),
+            ["/skills"],
+        ),
         (
             lambda: Workflow("w", [ConditionStep(condition, then=[writer])]),
             ["/steps/0/condition/args/value"],
         ),
-        (lambda: Agent("a", "", "a/b", temperature=float("nan")), ["/config/temperature"]),
+        (
+            lambda: Agent("a", "", "a/b", temperature=float("nan")),
+            ["/config/temperature"],
+        ),
         (lambda: Agent(5, 5, 5), ["/name", "/instructions", "/config/model"]),  # pyright: ignore[reportArgumentType]
         (lambda: Workflow("w", []), ["/steps"]),
         (lambda: Pipeline("p", []), ["/steps"]),
@@ -319,13 +457,21 @@ def test_an_older_version_is_migrated() -> None:
         "config": {"planning": False, "model": "a/b"},
     }
     assert old["version"] == "0", "the caller's blueprint is not changed"
-    assert load({**CONDUCTOR, "version": "0"}).to_blueprint() == {**CONDUCTOR, "version": "1"}
-    assert load_example({**AGENT, "version": "0"}).to_blueprint() == {**AGENT, "version": "1"}
+    assert load({**CONDUCTOR, "version": "0"}).to_blueprint() == {
+        **CONDUCTOR,
+        "version": "1",
+    }
+    assert load_example({**AGENT, "version": "0"}).to_blueprint() == {
+        **AGENT,
+        "version": "1",
+    }
 
 
 @pytest.mark.parametrize("version", ["2", "", "-1", "1.0", "v1", "²", None, 1, True])
 @pytest.mark.parametrize("validate", [True, False])
 def test_an_unknown_version_is_refused(version: Any, validate: bool) -> None:
     """A version that this release does not read is one problem, with and without validation."""
-    (problem,) = problems_of(lambda: load_example({**AGENT, "version": version}, validate=validate))
+    (problem,) = problems_of(
+        lambda: load_example({**AGENT, "version": version}, validate=validate)
+    )
     assert problem.pointer == "/version"

@@ -55,10 +55,18 @@ def _damaged(draw: st.DrawFn) -> tuple[Any, Json]:
     for _ in range(draw(st.integers(1, 2))):
         at = draw(st.sampled_from(list(places(blueprint))[1:]))
         if draw(st.booleans()):
-            at = (*at[:-1], draw(st.sampled_from(KEYS))) if isinstance(at[-1], str) else at
-            blueprint = changed(blueprint, at, copy.deepcopy(draw(st.sampled_from(VALUES))))
+            at = (
+                (*at[:-1], draw(st.sampled_from(KEYS)))
+                if isinstance(at[-1], str)
+                else at
+            )
+            blueprint = changed(
+                blueprint, at, copy.deepcopy(draw(st.sampled_from(VALUES)))
+            )
         else:
-            blueprint = changed(blueprint, at, draw(st.just(...) | st.sampled_from(VALUES)))
+            blueprint = changed(
+                blueprint, at, draw(st.just(...) | st.sampled_from(VALUES))
+            )
         assume(blueprint)
     return kind, blueprint
 
@@ -84,7 +92,9 @@ def test_the_schema_and_the_check_agree(example: tuple[Any, Json]) -> None:
         for problem in found
         if not any(words in str(problem) for words in BEYOND_THE_SCHEMA)
     ]
-    assert jsonschema.Draft202012Validator(SCHEMAS[kind]).is_valid(document) == (not shape), shape
+    assert jsonschema.Draft202012Validator(SCHEMAS[kind]).is_valid(document) == (
+        not shape
+    ), shape
     for problem in found:
         here: Any = document
         for part in problem.pointer.split("/")[1:]:

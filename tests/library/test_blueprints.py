@@ -32,7 +32,11 @@ from podwright.errors import ConfigurationError
 @pytest.mark.parametrize("added", [{}, {"version": "1", "description": "An example."}])
 def test_the_examples_of_the_specification_load(kind: str, added: Json) -> None:
     """Each kind loads from the fields of spec §2 and the additional ones, and exports exactly those."""
-    blueprint = {**BLUEPRINTS[kind], **added, **({"type": kind.capitalize()} if added else {})}
+    blueprint = {
+        **BLUEPRINTS[kind],
+        **added,
+        **({"type": kind.capitalize()} if added else {}),
+    }
     component = load_example(blueprint)
     assert isinstance(component, CLASSES[kind])
     assert (component.name, component.description) == (
@@ -46,7 +50,10 @@ def exported() -> dict[str, tuple[Any, Json]]:
     """A component of each kind, with the blueprint that it exports."""
     parameters = {
         "type": "object",
-        "properties": {"city": {"type": "string"}, "days": {"type": "integer", "default": 1}},
+        "properties": {
+            "city": {"type": "string"},
+            "days": {"type": "integer", "default": 1},
+        },
         "required": ["city"],
         "additionalProperties": False,
     }
@@ -56,10 +63,17 @@ def exported() -> dict[str, tuple[Any, Json]]:
         "parameters": parameters,
     }
     guide = Agent(
-        "guide", "You are a guide.", "openai/gpt-4o-mini", [forecast], max_loops=5, temperature=0.5
+        "guide",
+        "You are a guide.",
+        "openai/gpt-4o-mini",
+        [forecast],
+        max_loops=5,
+        temperature=0.5,
     )
     flow = Workflow(
-        "newsroom", [AGENTS["writer"], AgentStep("reviewer", name="check")], agents=AGENTS
+        "newsroom",
+        [AGENTS["writer"], AgentStep("reviewer", name="check")],
+        agents=AGENTS,
     )
     writer = Agent("writer", "Write.", "a/b")
     member = {
@@ -122,9 +136,15 @@ def test_signatures_are_those_of_the_specification() -> None:
     for function, expected in SIGNATURES:
         parameters: list[str] = []
         for parameter in inspect.signature(function).parameters.values():
-            default = "" if parameter.default is parameter.empty else f"={parameter.default!r}"
+            default = (
+                ""
+                if parameter.default is parameter.empty
+                else f"={parameter.default!r}"
+            )
             parameters.append(
-                ("**" if parameter.kind is parameter.VAR_KEYWORD else "") + parameter.name + default
+                ("**" if parameter.kind is parameter.VAR_KEYWORD else "")
+                + parameter.name
+                + default
             )
         assert ", ".join(parameters) == expected
 
@@ -132,16 +152,32 @@ def test_signatures_are_those_of_the_specification() -> None:
 @pytest.mark.parametrize(
     ("kind", "overrides", "expected"),
     [
-        ("agent", {"name": "other", "description": "d"}, {"/name": "other", "/description": "d"}),
-        ("agent", {"model": "a/b", "stop": ["x"]}, {"/config/model": "a/b", "/config/stop": ["x"]}),
+        (
+            "agent",
+            {"name": "other", "description": "d"},
+            {"/name": "other", "/description": "d"},
+        ),
+        (
+            "agent",
+            {"model": "a/b", "stop": ["x"]},
+            {"/config/model": "a/b", "/config/stop": ["x"]},
+        ),
         ("agent", {"config": {"model": "a/b"}}, {"/config": {"model": "a/b"}}),
-        ("workflow", {"steps": WORKFLOW["steps"][:1]}, {"/steps": WORKFLOW["steps"][:1]}),
+        (
+            "workflow",
+            {"steps": WORKFLOW["steps"][:1]},
+            {"/steps": WORKFLOW["steps"][:1]},
+        ),
         (
             "conductor",
             {"planning": False, "model": "a/b"},
             {"/config/planning": False, "/config/model": "a/b"},
         ),
-        ("pipeline", {"model": "a/b", "name": "other"}, {"/config/model": "a/b", "/name": "other"}),
+        (
+            "pipeline",
+            {"model": "a/b", "name": "other"},
+            {"/config/model": "a/b", "/name": "other"},
+        ),
     ],
 )
 def test_keywords_override_values_of_the_blueprint(
@@ -154,7 +190,9 @@ def test_keywords_override_values_of_the_blueprint(
         blueprint = edited(blueprint, pointer, value)
     needed: Json = {"tools": [forecast]} if kind != "workflow" else {"agents": AGENTS}
     assert (
-        CLASSES[kind].from_blueprint(BLUEPRINTS[kind], **needed, **overrides).to_blueprint()
+        CLASSES[kind]
+        .from_blueprint(BLUEPRINTS[kind], **needed, **overrides)
+        .to_blueprint()
         == blueprint
     )
     assert BLUEPRINTS[kind] == before
@@ -162,16 +200,23 @@ def test_keywords_override_values_of_the_blueprint(
 
 def test_an_overridden_value_is_checked_in_place_of_the_blueprint_s() -> None:
     """Missing tools, agents and members are those of the override, not of the value that it replaces."""
-    assert Workflow.from_blueprint(WORKFLOW, steps=[ASK]).to_blueprint()["steps"] == [ASK]
+    assert Workflow.from_blueprint(WORKFLOW, steps=[ASK]).to_blueprint()["steps"] == [
+        ASK
+    ]
     flow = {"name": "flow", "steps": [ASK]}
     assert (
-        problems_of(lambda: Workflow.from_blueprint(flow, steps=WORKFLOW["steps"]))[0].pointer
+        problems_of(lambda: Workflow.from_blueprint(flow, steps=WORKFLOW["steps"]))[
+            0
+        ].pointer
         == "/steps/0/agent"
     )
     line = BLUEPRINTS["pipeline"]
-    assert Pipeline.from_blueprint(line, agents=AGENTS, steps=[MEMBER]).steps == [AGENTS["writer"]]
+    assert Pipeline.from_blueprint(line, agents=AGENTS, steps=[MEMBER]).steps == [
+        AGENTS["writer"]
+    ]
     assert (
-        problems_of(lambda: Pipeline.from_blueprint(line, steps=[MEMBER]))[0].pointer == "/steps/0"
+        problems_of(lambda: Pipeline.from_blueprint(line, steps=[MEMBER]))[0].pointer
+        == "/steps/0"
     )
 
 
@@ -183,7 +228,10 @@ MEMBER: Json = {"type": "Agent", "name": "writer"}
 def test_an_api_key_is_never_exported(kind: str) -> None:
     """Every kind takes `api_key` and `base_url`, and shows them neither in its blueprint nor in its repr."""
     component = load_example(
-        BLUEPRINTS[kind], api_key="sk-secret", base_url="http://hidden.example", verbose=False
+        BLUEPRINTS[kind],
+        api_key="sk-secret",
+        base_url="http://hidden.example",
+        verbose=False,
     )
     assert "sk-secret" not in repr(component)
     assert "hidden" not in repr(component)
@@ -201,7 +249,9 @@ UNKNOWN: dict[str, tuple[Callable[[], object], str, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("make", "keyword", "suggestion"), UNKNOWN.values(), ids=UNKNOWN)
+@pytest.mark.parametrize(
+    ("make", "keyword", "suggestion"), UNKNOWN.values(), ids=UNKNOWN
+)
 def test_an_unknown_keyword_is_refused_with_a_suggestion(
     make: Callable[[], object], keyword: str, suggestion: str
 ) -> None:
@@ -211,9 +261,15 @@ def test_an_unknown_keyword_is_refused_with_a_suggestion(
     assert suggestion in caught.value.suggestion
 
 
-def test_without_validation_unknown_keys_are_dropped_and_missing_tools_allowed() -> None:
+def test_without_validation_unknown_keys_are_dropped_and_missing_tools_allowed() -> (
+    None
+):
     """With validate=False unknown keys are dropped at any depth, and tools may be missing."""
-    loose: Any = {**copy.deepcopy(AGENT), "colour": "red", "tools": [{**TOOL, "code": "x"}]}
+    loose: Any = {
+        **copy.deepcopy(AGENT),
+        "colour": "red",
+        "tools": [{**TOOL, "code": "x"}],
+    }
     loose["config"]["temprature"] = loose["config"]["api_key"] = 5
     assert len(problems_of(lambda: Agent.from_blueprint(loose))) == 5
     agent = Agent.from_blueprint(loose, validate=False)
@@ -223,11 +279,17 @@ def test_without_validation_unknown_keys_are_dropped_and_missing_tools_allowed()
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("blueprint", [None, "text", [], {}, {1: 2}, {"name": 5, "config": 5}])
+@pytest.mark.parametrize(
+    "blueprint", [None, "text", [], {}, {1: 2}, {"name": 5, "config": 5}]
+)
 @pytest.mark.parametrize("validate", [True, False])
-def test_data_that_is_not_a_blueprint_is_refused(kind: str, blueprint: Any, validate: bool) -> None:
+def test_data_that_is_not_a_blueprint_is_refused(
+    kind: str, blueprint: Any, validate: bool
+) -> None:
     """What cannot be built from is a BlueprintValidationError, with validation and without."""
-    assert problems_of(lambda: CLASSES[kind].from_blueprint(blueprint, validate=validate))
+    assert problems_of(
+        lambda: CLASSES[kind].from_blueprint(blueprint, validate=validate)
+    )
     keyword = {"description": None} if kind == "workflow" else {"model": 3}
     assert problems_of(
         lambda: CLASSES[kind].from_blueprint(blueprint, validate=validate, **keyword)
@@ -241,12 +303,19 @@ def test_agents_are_a_map_and_members_a_list(kind: Any) -> None:
     with pytest.raises(ConfigurationError, match="agents"):
         CLASSES[kind].from_blueprint(BLUEPRINTS[kind], agents=[agent])
     with pytest.raises(ConfigurationError, match="list"):
-        _ = Conductor("x", "", "a/b", agent) if kind == "conductor" else CLASSES[kind]("x", agent)  # pyright: ignore[reportArgumentType]
+        _ = (
+            Conductor("x", "", "a/b", agent)
+            if kind == "conductor"
+            else CLASSES[kind]("x", agent)
+        )  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize(
     "make",
-    [lambda members: Conductor("x", "", "a/b", members), lambda members: Pipeline("x", members)],
+    [
+        lambda members: Conductor("x", "", "a/b", members),
+        lambda members: Pipeline("x", members),
+    ],
     ids=["conductor", "pipeline"],
 )
 def test_a_member_must_be_a_component(make: Callable[[Any], object]) -> None:

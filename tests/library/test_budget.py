@@ -50,7 +50,9 @@ async def test_a_reservation_has_the_price_of_a_cache_write() -> None:
     reservation = await budget.reserve(
         10,
         5,
-        lambda usage: usage.input_tokens + usage.output_tokens + 0.25 * usage.cache_write_tokens,
+        lambda usage: (
+            usage.input_tokens + usage.output_tokens + 0.25 * usage.cache_write_tokens
+        ),
     )
     assert reservation.cost == 17.5
 
@@ -118,7 +120,11 @@ async def test_a_loan_is_what_the_tightest_budget_gives() -> None:
     outer = Budget(RunLimits(tokens=1000, cost=1.0))
     inner = Budget(RunLimits(tokens=100))
     loan = await borrow([outer, inner])
-    assert (loan.limits.tokens, loan.limits.cost, loan.limits.model_calls) == (100, 1.0, None)
+    assert (loan.limits.tokens, loan.limits.cost, loan.limits.model_calls) == (
+        100,
+        1.0,
+        None,
+    )
     assert (await outer.reserve(0, 900, free)).output_tokens == 900
     loan.settle(Usage(20, 30), 2)
     assert (outer.tokens, outer.calls, inner.tokens) == (50, 2, 50)
@@ -135,7 +141,9 @@ async def test_borrowing_waits_until_something_comes_back() -> None:
     assert (await waiting).limits.tokens == 60
 
 
-@pytest.mark.parametrize(("limit", "used"), [("model_calls", 3), ("tokens", 300), ("cost", 3)])
+@pytest.mark.parametrize(
+    ("limit", "used"), [("model_calls", 3), ("tokens", 300), ("cost", 3)]
+)
 async def test_borrowing_is_refused_when_nothing_is_left(limit: str, used: int) -> None:
     """A borrower that used too much uses up the limit: those that wait, and later ones, are refused at once."""
     budget = Budget(RunLimits(**{limit: 2}))

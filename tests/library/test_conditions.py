@@ -9,7 +9,12 @@ from tests.library.shapes import Json, events, problems_of, says
 
 from podwright import Agent, ConditionStep, Workflow
 from podwright.conditions import BUILT_IN, holds, problems
-from podwright.errors import ConditionError, ConfigurationError, ContextError, LimitExceededError
+from podwright.errors import (
+    ConditionError,
+    ConfigurationError,
+    ContextError,
+    LimitExceededError,
+)
 
 CONTEXT: Json = {
     "input": "  The Moon ",
@@ -49,7 +54,12 @@ BUILT_INS: list[tuple[str, Json, bool]] = [
     ("any", {"conditions": [YES, FAILS]}, True),
     (
         "any",
-        {"conditions": [NO, {"name": "all", "args": {"conditions": [YES, negated(MINE)]}}]},
+        {
+            "conditions": [
+                NO,
+                {"name": "all", "args": {"conditions": [YES, negated(MINE)]}},
+            ]
+        },
         False,
     ),
     ("not", {"condition": YES}, False),
@@ -75,14 +85,18 @@ def test_every_built_in_condition_has_an_example() -> None:
 async def test_a_value_that_is_not_a_number_cannot_be_compared(value: Any) -> None:
     """A comparison with a value that is not a number is a ConditionError with the value, shortened."""
     with pytest.raises(ConditionError, match="numbers") as caught:
-        await holds({"name": "less_than", "args": {"value": value, "than": 1}}, CONTEXT, {})
+        await holds(
+            {"name": "less_than", "args": {"value": value, "than": 1}}, CONTEXT, {}
+        )
     assert len(caught.value.message) < 120
 
 
 async def test_an_argument_with_an_unknown_name_is_an_error() -> None:
     """A template in an argument that names what the context lacks is a ContextError with a suggestion."""
     with pytest.raises(ContextError, match="'equals'") as caught:
-        await holds({"name": "equals", "args": {"value": "{scor}", "to": "x"}}, CONTEXT, {})
+        await holds(
+            {"name": "equals", "args": {"value": "{scor}", "to": "x"}}, CONTEXT, {}
+        )
     assert caught.value.suggestion == "Did you mean 'score'?"
 
 
@@ -93,14 +107,20 @@ INVALID: list[tuple[Any, dict[str, str]]] = [
         {"name": "is_empty", "args": {"valeu": 1}},
         {"/args": "'value'", "/args/valeu": "Did you mean 'value'?"},
     ),
-    ({"name": "one_of", "args": {"value": "x", "options": "xyz"}}, {"/args/options": "array"}),
+    (
+        {"name": "one_of", "args": {"value": "x", "options": "xyz"}},
+        {"/args/options": "array"},
+    ),
     ({"name": "isempty", "args": {"value": 1}}, {"/name": "Did you mean 'is_empty'?"}),
     ({"name": "urgnt"}, {"/name": "Did you mean 'urgent'?"}),
     ({"name": "all", "args": {"conditions": []}}, {"/args/conditions": "array"}),
     ({"name": "any", "args": {"conditions": YES}}, {"/args/conditions": "array"}),
     (
         {"name": "any", "args": {"conditions": [YES, "x", {"name": "nott"}]}},
-        {"/args/conditions/1": "'name'", "/args/conditions/2/name": "Did you mean 'not'?"},
+        {
+            "/args/conditions/1": "'name'",
+            "/args/conditions/2/name": "Did you mean 'not'?",
+        },
     ),
     (negated({"name": "is_empty", "args": [1]}), {"/args/condition": "'args'"}),
     (negated({**YES, "arg": 1}), {"/args/condition/arg": "'args'"}),
@@ -117,11 +137,14 @@ def test_an_invalid_condition_is_reported_before_the_run(
     found = problems_of(
         lambda: Workflow("flow", [step], conditions={"urgent": lambda context: True})
     )
-    assert {problem.pointer.removeprefix("/steps/0/condition") for problem in found} == set(
-        expected
-    )
+    assert {
+        problem.pointer.removeprefix("/steps/0/condition") for problem in found
+    } == set(expected)
     for pointer, word in expected.items():
-        assert any(problem.pointer.endswith(pointer) and word in str(problem) for problem in found)
+        assert any(
+            problem.pointer.endswith(pointer) and word in str(problem)
+            for problem in found
+        )
 
 
 def fork(condition: Any, **conditions: Callable[..., Any]) -> Workflow:
@@ -165,9 +188,13 @@ def matches(context: Json, word: str, options: list[str] | None = None) -> bool:
     ],
     ids=range(6),
 )
-def test_a_function_of_the_caller_decides(args: Json | None, condition: Callable[..., Any]) -> None:
+def test_a_function_of_the_caller_decides(
+    args: Json | None, condition: Callable[..., Any]
+) -> None:
     """Any callable, async or not, gets a copy of the context, and its arguments unchanged as keywords."""
-    flow = fork(MINE if args is None else {"name": "mine", "args": args}, mine=condition)
+    flow = fork(
+        MINE if args is None else {"name": "mine", "args": args}, mine=condition
+    )
     assert flow.run("go") == {"input": "go", "yes_output": "yes"}
     result = flow.run("stop", trace=True)
     assert "no_output" in result.value
@@ -177,7 +204,9 @@ def test_a_function_of_the_caller_decides(args: Json | None, condition: Callable
 
 def test_a_function_of_the_caller_replaces_a_built_in_condition() -> None:
     """A condition of the caller wins over the built-in one of the same name."""
-    assert "yes_output" in fork({"name": "is_empty"}, is_empty=lambda context: True).run("x")
+    assert "yes_output" in fork(
+        {"name": "is_empty"}, is_empty=lambda context: True
+    ).run("x")
 
 
 def test_a_function_is_referred_to_by_its_name() -> None:
@@ -209,6 +238,8 @@ def test_a_condition_that_raises_ends_the_run_and_can_be_resumed() -> None:
     failures.append(LimitExceededError("Of a nested run.", limit="tokens"))
     with pytest.raises(LimitExceededError):
         flow.run("go")
-    assert "yes_output" in flow.run(caught.value.context, resume_path=caught.value.resume_path)
+    assert "yes_output" in flow.run(
+        caught.value.context, resume_path=caught.value.resume_path
+    )
     with pytest.raises(ConditionError, match="TypeError"):
         fork({"name": "goes", "args": {"word": 1}}, goes=goes).run("go")

@@ -21,7 +21,9 @@ from podwright.testing import EchoModel, ScriptedModel, ToolCall, assert_events
 
 
 def plan(*steps: tuple[str, str]) -> str:
-    return json.dumps({"steps": [{"skill": skill, "task": task} for skill, task in steps]})
+    return json.dumps(
+        {"steps": [{"skill": skill, "task": task} for skill, task in steps]}
+    )
 
 
 def task(skill: str, text: str, call: str = "call_1") -> ToolCall:
@@ -37,7 +39,10 @@ def desk(
 ) -> tuple[Conductor, ScriptedModel]:
     """A conductor with a scripted model, and skills that answer with their names."""
     model = ScriptedModel(*answers)
-    members = [Agent(name, f"You {name}.", ScriptedModel(*[f"{name} done"] * 5)) for name in skills]
+    members = [
+        Agent(name, f"You {name}.", ScriptedModel(*[f"{name} done"] * 5))
+        for name in skills
+    ]
     return Conductor("desk", "Lead.", model, members, **options), model
 
 
@@ -51,7 +56,10 @@ def test_skills_are_tools_with_one_task() -> None:
         ("search", "You search."), ("write", "You write."),
     ]  # fmt: skip
     assert offered[0]["parameters"]["required"] == ["task"]
-    assert [message.content for message in model.requests[0].messages] == ["Lead.", "the moon"]
+    assert [message.content for message in model.requests[0].messages] == [
+        "Lead.",
+        "the moon",
+    ]
     assert model.requests[1].messages[-1].text == "search done"
     parts = [
         "tool_call_started tool=search",
@@ -60,7 +68,10 @@ def test_skills_are_tools_with_one_task() -> None:
     ]
     parts += ["step_finished step=search outcome=ok", "tool_call_finished tool=search"]
     assert_events(
-        result, *parts, "step_started step=write path=[1]", "run_finished component=desk value=done"
+        result,
+        *parts,
+        "step_started step=write path=[1]",
+        "run_finished component=desk value=done",
     )
     started = {event.component: event for event in events(result, "run_started")}
     assert (started["search"].input, started["search"].parent_id) == (
@@ -96,18 +107,26 @@ def test_with_planning_a_plan_comes_first() -> None:
     assert first.output is not None
     assert list(first.tools) == []
     assert "- search: You search.\n- write: You write." in first.messages[-1].text
-    assert [tool["function"]["name"] for tool in second.tools] == ["search", "write", "revise_plan"]
+    assert [tool["function"]["name"] for tool in second.tools] == [
+        "search",
+        "write",
+        "revise_plan",
+    ]
     assert "1. search: find it\n2. write: say it" in second.messages[-2].text
 
 
 def test_the_model_may_revise_its_plan() -> None:
     """Each revision is an event with its number, and the model sees the new plan."""
     revision = ToolCall("call_2", "revise_plan", plan(("write", "say it")))
-    conductor, model = desk(PLAN, SEARCH, revision, task("write", "say it"), "done", planning=True)
+    conductor, model = desk(
+        PLAN, SEARCH, revision, task("write", "say it"), "done", planning=True
+    )
     result = conductor.run("the moon", trace=True)
     assert result.value == "done"
     assert [event.revision for event in events(result, "plan_made")] == [0, 1]
-    assert_events(result, "plan_made revision=1", "step_started step=write step_type=plan_step")
+    assert_events(
+        result, "plan_made revision=1", "step_started step=write step_type=plan_step"
+    )
     assert "1. write: say it" in model.requests[3].messages[-1].text
 
 
@@ -157,9 +176,13 @@ def test_any_kind_can_be_a_skill() -> None:
     model = ScriptedModel([task("flow", "x", "a"), task("inner", "y", "b")], "done")
     result = Conductor("desk", "Lead.", model, [flow, inner]).run("?", trace=True)
     assert model.requests[1].messages[-2].text == "last"
-    assert model.requests[0].tools[0]["function"].get("description") == "Does two things."
+    assert (
+        model.requests[0].tools[0]["function"].get("description") == "Does two things."
+    )
     assert next(
-        event.path for event in events(result, "run_started") if event.component == "deep"
+        event.path
+        for event in events(result, "run_started")
+        if event.component == "deep"
     ) == (1, 0)
 
 
@@ -167,7 +190,11 @@ def test_an_approval_in_a_skill_pauses_the_conductor(recorder: Any) -> None:
     """A workflow that waits for approval pauses the conductor whose skill it is."""
     flow = Workflow("flow", [ApprovalStep("really?")])
     conductor = Conductor(
-        "desk", "Lead.", ScriptedModel(task("flow", "x")), [flow], event_manager=recorder.manager
+        "desk",
+        "Lead.",
+        ScriptedModel(task("flow", "x")),
+        [flow],
+        event_manager=recorder.manager,
     )
     with pytest.raises(ApprovalRequired, match=r"really\?"):
         conductor.run("?")
@@ -199,7 +226,9 @@ SKILL_NAMES = {
 
 def test_skills_have_valid_and_unique_tool_names() -> None:
     """A name that providers refuse is changed, so that it is valid and unique; its description has the real one."""
-    conductor, model = desk(ToolCall.of("skill_10", task="x"), "done", skills=SKILL_NAMES)
+    conductor, model = desk(
+        ToolCall.of("skill_10", task="x"), "done", skills=SKILL_NAMES
+    )
     conductor.run("?")
     offered = [tool["function"] for tool in model.requests[0].tools]
     assert [tool["name"] for tool in offered] == list(SKILL_NAMES.values())
@@ -214,11 +243,13 @@ def test_skills_have_valid_and_unique_tool_names() -> None:
 
 def test_a_plan_names_skills_as_their_tools_are_called() -> None:
     """The model plans with the names of the tools, and is told the real ones."""
-    conductor, model = desk(plan(("skill_1", "x")), "done", skills=["客服"], planning=True)
+    conductor, model = desk(
+        plan(("skill_1", "x")), "done", skills=["客服"], planning=True
+    )
     result = conductor.run("?", trace=True)
-    assert [step.skill for event in events(result, "plan_made") for step in event.steps] == [
-        "skill_1"
-    ]
+    assert [
+        step.skill for event in events(result, "plan_made") for step in event.steps
+    ] == ["skill_1"]
     assert "- skill_1: 客服: You 客服." in model.requests[0].messages[-1].text
 
 
@@ -232,10 +263,17 @@ def test_a_plan_names_skills_as_their_tools_are_called() -> None:
 def test_a_revision_whose_meaning_is_certain_is_taken(arguments: str) -> None:
     """Steps as JSON text, and one step instead of a list."""
     conductor, _ = desk(
-        PLAN, ToolCall("c", "revise_plan", arguments), "done", planning=True, max_tool_retries=0
+        PLAN,
+        ToolCall("c", "revise_plan", arguments),
+        "done",
+        planning=True,
+        max_tool_retries=0,
     )
     made = events(conductor.run("?", trace=True), "plan_made")
-    assert [[step.skill for step in event.steps] for event in made] == [["search"], ["write"]]
+    assert [[step.skill for step in event.steps] for event in made] == [
+        ["search"],
+        ["write"],
+    ]
 
 
 async def test_concurrent_runs_have_separate_plans() -> None:

@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 from tests.library.shapes import KINDS
 
-from podwright import Event, LimitExceededError, PodwrightError, RunCancelledError, RunLimits
+from podwright import (
+    Event,
+    LimitExceededError,
+    PodwrightError,
+    RunCancelledError,
+    RunLimits,
+)
 from podwright.errors import ModelError
 
 pytestmark = [
@@ -87,7 +93,10 @@ def assert_stopped(
     )
     if example.component.kind == "workflow":
         assert error.context is not None
-        assert (error.context["first_output"], error.resume_path) == ("first answers", [1])
+        assert (error.context["first_output"], error.resume_path) == (
+            "first answers",
+            [1],
+        )
 
 
 def test_a_failure_is_a_typed_error(
@@ -177,7 +186,10 @@ def test_a_caller_who_leaves_cancels_the_run(
     example.model.in_second_call = example.model.block
 
     def in_second_call(event: Event) -> bool:
-        return event.type == "model_call_started" and len(example.recorder.of(event.type)) == 2
+        return (
+            event.type == "model_call_started"
+            and len(example.recorder.of(event.type)) == 2
+        )
 
     async def close_astream() -> None:
         stream = example.component.astream("hello")

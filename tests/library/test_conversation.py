@@ -37,7 +37,9 @@ class TextlessError(Exception):
 
 
 @pytest.mark.parametrize(
-    "error", [LookupError("no word"), TextlessError(), SystemExit(3), StopIteration()], ids=repr
+    "error",
+    [LookupError("no word"), TextlessError(), SystemExit(3), StopIteration()],
+    ids=repr,
 )
 @pytest.mark.parametrize("way", ["sync", "async"])
 def test_a_tool_that_raises_fails_the_run(
@@ -62,7 +64,9 @@ def test_a_tool_that_raises_fails_the_run(
             agent.run("?")
         assert caught.value.__cause__ is not None
         assert_sound(recorder.events)
-        assert [event.error["code"] for event in recorder.of("tool_call_failed")] == ["tool_failed"]
+        assert [event.error["code"] for event in recorder.of("tool_call_failed")] == [
+            "tool_failed"
+        ]
 
 
 def test_a_result_without_a_json_form_fails_the_tool() -> None:
@@ -84,7 +88,9 @@ WRONG_CALLS = {
     "unknown argument": ToolCall.of("count_to", number=1, speed=2),
     "not JSON": ToolCall("call_1", "count_to", '{"number": '),
     "not an object": ToolCall("call_1", "count_to", "[1]"),
-    "too deep": ToolCall("call_1", "count_to", '{"number": ' + "[" * 500 + "]" * 500 + "}"),
+    "too deep": ToolCall(
+        "call_1", "count_to", '{"number": ' + "[" * 500 + "]" * 500 + "}"
+    ),
     "unknown tool": ToolCall.of("count_two", number=1),
 }
 
@@ -122,13 +128,18 @@ def test_two_wrong_calls_in_one_turn_go_back_together() -> None:
     ]
     model = ScriptedModel(calls, "I give up.")
     assert Agent("a", "Help.", model, tools=[count_to]).run("?") == "I give up."
-    assert [message.tool_call_id for message in model.requests[1].messages[-2:]] == ["1", "2"]
+    assert [message.tool_call_id for message in model.requests[1].messages[-2:]] == [
+        "1",
+        "2",
+    ]
 
 
 def test_wrong_calls_inside_a_nested_run_fail_both_runs() -> None:
     """A nested run that fails by its own model's wrong calls is not a wrong call of the outer model."""
     wrong = ToolCall.of("count_to", number="x")
-    helper = Agent("helper", "Help.", ScriptedModel(wrong), tools=[count_to], max_tool_retries=0)
+    helper = Agent(
+        "helper", "Help.", ScriptedModel(wrong), tools=[count_to], max_tool_retries=0
+    )
 
     async def ask() -> str:
         """Ask the helper."""
@@ -150,15 +161,20 @@ async def test_tool_calls_of_one_turn_run_concurrently() -> None:
         async with asyncio.timeout(60), gate:
             return name
 
-    model = ScriptedModel([ToolCall.of("meet", id=name, name=name) for name in "abc"], "met")
+    model = ScriptedModel(
+        [ToolCall.of("meet", id=name, name=name) for name in "abc"], "met"
+    )
     assert await Agent("a", "Help.", model, tools=[meet]).arun("?") == "met"
     answers = [
-        (message.tool_call_id, message.content) for message in model.requests[1].messages[-3:]
+        (message.tool_call_id, message.content)
+        for message in model.requests[1].messages[-3:]
     ]
     assert answers == [("a", "a"), ("b", "b"), ("c", "c")]
 
 
-async def test_a_failing_tool_cancels_the_others(recorder: Any, assert_sound: Any) -> None:
+async def test_a_failing_tool_cancels_the_others(
+    recorder: Any, assert_sound: Any
+) -> None:
     """When one of several tools fails, the others are cancelled, and have ended when the run ends."""
     waiting = asyncio.Event()
     ended = list[str]()
@@ -179,19 +195,24 @@ async def test_a_failing_tool_cancels_the_others(recorder: Any, assert_sound: An
 
     model = ScriptedModel([ToolCall.of("wait", id="1"), ToolCall.of("fail", id="2")])
     with pytest.raises(ToolError, match="no"):
-        await Agent("a", "Help.", model, tools=[wait, fail], event_manager=recorder.manager).arun(
-            "?"
-        )
+        await Agent(
+            "a", "Help.", model, tools=[wait, fail], event_manager=recorder.manager
+        ).arun("?")
     assert ended == ["wait"]
     assert_sound(recorder.events)
-    failed = {event.tool: event.error["code"] for event in recorder.of("tool_call_failed")}
+    failed = {
+        event.tool: event.error["code"] for event in recorder.of("tool_call_failed")
+    }
     assert failed == {"fail": "tool_failed", "wait": "run_cancelled"}
 
 
 @pytest.mark.parametrize(
-    ("reason", "error"), [("length", ModelError), ("content_filter", ContentFilterError)]
+    ("reason", "error"),
+    [("length", ModelError), ("content_filter", ContentFilterError)],
 )
-def test_an_incomplete_answer_is_a_failure(reason: str, error: type[ModelError]) -> None:
+def test_an_incomplete_answer_is_a_failure(
+    reason: str, error: type[ModelError]
+) -> None:
     """An answer that was cut off or filtered is never returned, but is paid for."""
     model = ScriptedModel(ModelResponse("It was a dark and", finish_reason=reason))
     with pytest.raises(error) as caught:
@@ -216,12 +237,20 @@ class Point:
 NAME = {"name": {"type": "string", "minLength": 2}}
 DRAFT_7 = {"$schema": "http://json-schema.org/draft-07/schema#", "definitions": NAME}
 STRUCTURED: dict[str, tuple[Any, Any, Any]] = {
-    "model": (Place, {"name": "Paris", "population": 2}, Place(name="Paris", population=2)),
+    "model": (
+        Place,
+        {"name": "Paris", "population": 2},
+        Place(name="Paris", population=2),
+    ),
     "list": (list[int], {"answer": [1, 2]}, [1, 2]),
     "dataclass": (Point, {"x": 1, "y": 2}, Point(1, 2)),
     "union": (Place | int, {"answer": 3}, 3),
     "object": (dict[str, int], {"a": 1}, {"a": 1}),
-    "JSON Schema": ({"type": "object", "properties": NAME}, {"name": "Rome"}, {"name": "Rome"}),
+    "JSON Schema": (
+        {"type": "object", "properties": NAME},
+        {"name": "Rome"},
+        {"name": "Rome"},
+    ),
     "JSON Schema of a list": (
         {**DRAFT_7, "type": "array", "items": {"$ref": "#/definitions/name"}},
         {"answer": ["Rome"]},
@@ -235,7 +264,9 @@ def test_a_response_model_gives_a_typed_answer(name: str, assert_sound: Any) -> 
     """The answer is validated; one that does not fit is corrected."""
     response_model, data, value = STRUCTURED[name]
     model = ScriptedModel(json.dumps({"wrong": "x", "name": 1}), json.dumps(data))
-    result = Agent("a", "Help.", model).run("?", response_model=response_model, trace=True)
+    result = Agent("a", "Help.", model).run(
+        "?", response_model=response_model, trace=True
+    )
     assert (result.value, type(result.value)) == (value, type(value))
     assert_sound(result.events)
     first, second = model.requests
@@ -263,7 +294,9 @@ def test_json_in_a_code_fence_is_read(answer: str) -> None:
     assert (place.name, len(model.requests)) == ("```Paris```", 1)
 
 
-@pytest.mark.parametrize("answer", ["not JSON", "[1]", '{"name": "Paris", "population": -1}'])
+@pytest.mark.parametrize(
+    "answer", ["not JSON", "[1]", '{"name": "Paris", "population": -1}']
+)
 def test_an_answer_that_never_fits_is_an_error(answer: str) -> None:
     """Without a valid answer in `max_loops` calls the run fails with an OutputError."""
     model = ScriptedModel(answer, answer, answer)
@@ -284,7 +317,10 @@ UNUSABLE: dict[str, Any] = {
     "an identifier": {"$id": "http://127.0.0.1:9/a"},
     "a wrong identifier": {"$id": 5},
     "an anchor": {"$defs": {"a": {"$anchor": "a"}}, "$ref": "#a"},
-    "a dynamic reference": {"properties": {"a": {"$dynamicRef": "#/$defs/a"}}, "$defs": {"a": {}}},
+    "a dynamic reference": {
+        "properties": {"a": {"$dynamicRef": "#/$defs/a"}},
+        "$defs": {"a": {}},
+    },
 }
 
 
@@ -341,11 +377,33 @@ CIRCLE.append(CIRCLE)
 
 @pytest.mark.parametrize(
     "data",
-    [5, None, [1], {}, {1: "x"}, {"a": "\ud800"}, {"a": CIRCLE}, {"a": b"\xff"}, {"a": 10**5000}],
-    ids=["number", "none", "list", "empty", "key", "surrogate", "circle", "binary", "huge"],
+    [
+        5,
+        None,
+        [1],
+        {},
+        {1: "x"},
+        {"a": "\ud800"},
+        {"a": CIRCLE},
+        {"a": b"\xff"},
+        {"a": 10**5000},
+    ],
+    ids=[
+        "number",
+        "none",
+        "list",
+        "empty",
+        "key",
+        "surrogate",
+        "circle",
+        "binary",
+        "huge",
+    ],
 )
 @pytest.mark.parametrize("kind", KINDS)
-def test_input_without_a_json_form_is_refused(kind: str, data: Any, make_example: Any) -> None:
+def test_input_without_a_json_form_is_refused(
+    kind: str, data: Any, make_example: Any
+) -> None:
     """Input that is neither text nor named JSON values is a ContextError, before any model call."""
     example = make_example(kind)
     if kind == "workflow" and data is None:
@@ -366,9 +424,14 @@ def test_named_inputs_fill_the_instructions() -> None:
     agent.run({"language": "French", "query": "moon?", "style": {"tone": "dry"}})
     agent.run({"language": "{query}", "query": "moon?"})
     agent.run("text")
-    prompts = [[message.content for message in request.messages] for request in model.requests]
+    prompts = [
+        [message.content for message in request.messages] for request in model.requests
+    ]
     assert prompts == [
-        ["Answer in French, {unknown}.", '## query\nmoon?\n\n## style\n{"tone": "dry"}'],
+        [
+            "Answer in French, {unknown}.",
+            '## query\nmoon?\n\n## style\n{"tone": "dry"}',
+        ],
         ["Answer in {query}, {unknown}.", "moon?"],
         ["Answer in {language}, {unknown}.", "text"],
     ]

@@ -21,7 +21,13 @@ from podwright.components import ApprovalStep, ConditionStep, LoopStep
 from podwright.errors import DOCS_URL, PodwrightError, RunError, help_page
 from podwright.models import Connection, resolve
 from podwright.models.retries import Retries
-from podwright.testing import FunctionModel, ModelRequest, ReplayModel, ScriptedModel, ToolCall
+from podwright.testing import (
+    FunctionModel,
+    ModelRequest,
+    ReplayModel,
+    ScriptedModel,
+    ToolCall,
+)
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "errors.md"
 CODES = """
@@ -56,7 +62,9 @@ def blocking() -> object:
         """Ask synchronously, on the loop's own thread."""
         return scripted("inner").run("hello")
 
-    return Agent("guide", "", ScriptedModel(ToolCall.of("ask")), tools=[ask]).run("hello")
+    return Agent("guide", "", ScriptedModel(ToolCall.of("ask")), tools=[ask]).run(
+        "hello"
+    )
 
 
 def raising(error: BaseException) -> Callable[[], object]:
@@ -79,7 +87,9 @@ def provider(*answer: Part, **options: Any) -> Callable[[], object]:
     async def run() -> object:
         async with upstream() as serving:
             serving.answers(answer)
-            model = resolve("openai/gpt-4o-mini", connection=Connection("key", serving.url))
+            model = resolve(
+                "openai/gpt-4o-mini", connection=Connection("key", serving.url)
+            )
             model.retries = Retries(tries=1)
             return await Agent("guide", "", model, **options).arun("hello")
 
@@ -96,9 +106,9 @@ def remote(*answer: Part, timeout: float | None = None) -> Callable[[], object]:
     async def run() -> object:
         async with upstream() as serving:
             serving.answers(answer)
-            return await Remote("far", f"http://127.0.0.1:{serving.port}", timeout=timeout).arun(
-                "hello"
-            )
+            return await Remote(
+                "far", f"http://127.0.0.1:{serving.port}", timeout=timeout
+            ).arun("hello")
 
     return lambda: asyncio.run(run())
 
@@ -106,21 +116,27 @@ def remote(*answer: Part, timeout: float | None = None) -> Callable[[], object]:
 def remote_problem(code: str) -> Callable[[], object]:
     problem = {"status": 502, "code": code, "detail": "It stopped."}
     return remote(
-        reply(f"event: problem\ndata: {json.dumps(problem)}\n\n".encode(), 200, "text/event-stream")
+        reply(
+            f"event: problem\ndata: {json.dumps(problem)}\n\n".encode(),
+            200,
+            "text/event-stream",
+        )
     )
 
 
 def mismatch() -> object:
     recorded = scripted("answer").run("hello", trace=True)
-    return load(scripted().to_blueprint(), tools=[look], model=ReplayModel(recorded)).run(
-        "good bye"
-    )
+    return load(
+        scripted().to_blueprint(), tools=[look], model=ReplayModel(recorded)
+    ).run("good bye")
 
 
 NOT_A_NUMBER = {"name": "greater_than", "args": {"value": "{input}", "than": 1}}
 CALL = ToolCall.of("look", word="moon")
 NEVER = {"name": "is_empty", "args": {"value": "x"}}
-EXHAUSTED = LoopStep([scripted("x")], until=NEVER, max_iterations=1, on_exhausted="fail")
+EXHAUSTED = LoopStep(
+    [scripted("x")], until=NEVER, max_iterations=1, on_exhausted="fail"
+)
 PROVOKED: dict[type[PodwrightError], Callable[[], object]] = {
     PodwrightError: raising(PodwrightError("An error of the user's own model.")),
     errors.ConfigurationError: lambda: RunLimits(tokens=-1),
@@ -161,10 +177,12 @@ PROVOKED: dict[type[PodwrightError], Callable[[], object]] = {
     errors.RemotePausedError: remote_problem("approval_required"),
     errors.RemoteInterruptedError: remote_problem("remote_interrupted"),
     errors.RemoteHopsError: remote_problem("remote_hops_exceeded"),
-    errors.ToolError: lambda: scripted(ToolCall.of("look", word="nothing")).run("hello"),
-    errors.ToolArgumentsError: lambda: scripted(ToolCall.of("look"), max_tool_retries=0).run(
+    errors.ToolError: lambda: scripted(ToolCall.of("look", word="nothing")).run(
         "hello"
     ),
+    errors.ToolArgumentsError: lambda: scripted(
+        ToolCall.of("look"), max_tool_retries=0
+    ).run("hello"),
     errors.ConditionError: lambda: Workflow(
         "flow", [ConditionStep(NOT_A_NUMBER, then=[scripted()])]
     ).run("hello"),
@@ -173,9 +191,15 @@ PROVOKED: dict[type[PodwrightError], Callable[[], object]] = {
     ),
     errors.LoopLimitError: lambda: scripted(CALL, max_loops=1).run("hello"),
     errors.LoopExhaustedError: lambda: Workflow("flow", [EXHAUSTED]).run("hello"),
-    errors.LimitExceededError: lambda: scripted("x", limits=RunLimits(model_calls=0)).run("hello"),
-    errors.ApprovalRequired: lambda: Workflow("flow", [ApprovalStep("Go on?")]).run("hello"),
-    errors.RunCancelledError: lambda: Agent("guide", "", FunctionModel(cancels)).run("hello"),
+    errors.LimitExceededError: lambda: scripted(
+        "x", limits=RunLimits(model_calls=0)
+    ).run("hello"),
+    errors.ApprovalRequired: lambda: Workflow("flow", [ApprovalStep("Go on?")]).run(
+        "hello"
+    ),
+    errors.RunCancelledError: lambda: Agent("guide", "", FunctionModel(cancels)).run(
+        "hello"
+    ),
 }
 """What a user does to get each error."""
 
@@ -187,7 +211,9 @@ def provoke(error_class: type[PodwrightError]) -> Any:
     return caught.value
 
 
-def tree(error_class: type[PodwrightError] = PodwrightError) -> list[type[PodwrightError]]:
+def tree(
+    error_class: type[PodwrightError] = PodwrightError,
+) -> list[type[PodwrightError]]:
     """The class and those below it that the library defines, in their order."""
     own = [
         sub
@@ -222,14 +248,21 @@ def test_the_tree_in_the_docstring_is_the_real_one() -> None:
     assert drawn == [(sub.__name__, sub.__base__.__name__, sub.code) for sub in tree()]  # pyright: ignore[reportOptionalMemberAccess]
 
 
-@pytest.mark.parametrize("error_class", PROVOKED, ids=lambda error_class: error_class.__name__)
+@pytest.mark.parametrize(
+    "error_class", PROVOKED, ids=lambda error_class: error_class.__name__
+)
 def test_an_error_says_what_to_do(error_class: type[PodwrightError]) -> None:
     """Each error has message, suggestion and help, as text, as JSON data and in colour, and survives pickling."""
     error = provoke(error_class)
-    assert error.message.rstrip().endswith((".", "?", "!", ":")) or error.__cause__ is not None
+    assert (
+        error.message.rstrip().endswith((".", "?", "!", ":"))
+        or error.__cause__ is not None
+    )
     assert error.help_url == help_page(error_class.code)
     assert str(error).startswith(error.message)
-    assert str(error).endswith(f"Suggestion: {error.suggestion}\n  Help: {error.help_url}")
+    assert str(error).endswith(
+        f"Suggestion: {error.suggestion}\n  Help: {error.help_url}"
+    )
     facts = error.to_dict()
     assert json.loads(json.dumps(facts, allow_nan=False)) == facts
     expected = {
@@ -238,7 +271,10 @@ def test_an_error_says_what_to_do(error_class: type[PodwrightError]) -> None:
         "suggestion": error.suggestion,
     }
     assert {**facts, **expected, "help_url": error.help_url} == facts
-    assert (facts.get("run_id"), facts.get("component")) == (error.run_id, error.component)
+    assert (facts.get("run_id"), facts.get("component")) == (
+        error.run_id,
+        error.component,
+    )
     plain = io.StringIO()
     coloured = io.StringIO()
     error.rich_print(Console(file=plain, width=300))
@@ -253,7 +289,10 @@ def test_an_error_says_what_to_do(error_class: type[PodwrightError]) -> None:
         error.help_url,
     ):
         assert part in plain.getvalue()
-    assert ("\x1b[" in plain.getvalue(), "\x1b[" in coloured.getvalue()) == (False, True)
+    assert ("\x1b[" in plain.getvalue(), "\x1b[" in coloured.getvalue()) == (
+        False,
+        True,
+    )
     copy = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
     assert (type(copy), str(copy), copy.to_dict(), copy.usage) == (
         error_class,
@@ -267,12 +306,20 @@ def test_an_error_of_a_run_has_the_facts_of_the_run() -> None:
     """An error that ended a run has its id, component, usage and cause; one before a run has none."""
     error = provoke(errors.ToolError)
     assert re.fullmatch("[0-9a-f]{32}", error.run_id)
-    assert (error.component, error.usage.model_calls, error.usage.tool_calls) == ("guide", 1, 1)
+    assert (error.component, error.usage.model_calls, error.usage.tool_calls) == (
+        "guide",
+        1,
+        1,
+    )
     assert isinstance(error.__cause__, LookupError)
     before = provoke(errors.ConfigurationError)
-    assert (before.run_id, before.component, before.usage, before.context, before.resume_path) == (
-        None,
-    ) * 5
+    assert (
+        before.run_id,
+        before.component,
+        before.usage,
+        before.context,
+        before.resume_path,
+    ) == (None,) * 5
     assert set(before.to_dict()) == {"code", "message", "suggestion", "help_url"}
 
 
@@ -283,7 +330,10 @@ def test_an_error_of_a_workflow_has_its_context_as_json() -> None:
         Workflow("flow", [ApprovalStep("Go on?")]).run(context)
     facts = json.loads(json.dumps(caught.value.to_dict(), allow_nan=False))
     assert facts["resume_path"] == [0]
-    assert (facts["context"]["on"], facts["context"]["odds"]) == ("2020-01-02", "Infinity")
+    assert (facts["context"]["on"], facts["context"]["odds"]) == (
+        "2020-01-02",
+        "Infinity",
+    )
 
 
 def test_a_validation_error_lists_its_problems() -> None:
@@ -306,7 +356,8 @@ def test_the_documentation_may_be_elsewhere(monkeypatch: pytest.MonkeyPatch) -> 
     """`PODWRIGHT_DOCS_URL` names the copy of the documentation that errors link to."""
     monkeypatch.setenv("PODWRIGHT_DOCS_URL", "https://docs.example/podwright/")
     assert (
-        RunError("It failed.").help_url == "https://docs.example/podwright/errors.html#run_failed"
+        RunError("It failed.").help_url
+        == "https://docs.example/podwright/errors.html#run_failed"
     )
 
 
@@ -327,7 +378,9 @@ def test_an_error_may_have_its_own_code_and_help() -> None:
 
 def test_rich_print_writes_text_to_standard_error(capsys: Any) -> None:
     """Without a console an error is printed to standard error, and its text is not markup."""
-    PodwrightError("Unknown tool '[bold]serch[/]'.", suggestion="[red]no[/red]").rich_print()
+    PodwrightError(
+        "Unknown tool '[bold]serch[/]'.", suggestion="[red]no[/red]"
+    ).rich_print()
     out, err = capsys.readouterr()
     assert out == ""
     assert "Unknown tool '[bold]serch[/]'." in err
@@ -339,4 +392,6 @@ def test_every_code_is_in_the_reference() -> None:
     text = REFERENCE.read_text()
     library = text.partition("\n# The service\n")[0]
     entries = re.findall(r"^## (\w+)\n+`(\w+)`", library, re.MULTILINE)
-    assert entries == [(error_class.code, error_class.__name__) for error_class in tree()]
+    assert entries == [
+        (error_class.code, error_class.__name__) for error_class in tree()
+    ]

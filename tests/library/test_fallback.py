@@ -61,7 +61,9 @@ class Providers:
 
 
 @pytest.fixture
-async def providers(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> AsyncGenerator[Providers]:
+async def providers(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> AsyncGenerator[Providers]:
     prices = tmp_path / "prices.json"
     prices.write_text(json.dumps(PRICES))
     monkeypatch.setenv("PODWRIGHT_PRICES", str(prices))
@@ -84,15 +86,25 @@ def refused(status: int, code: str = "", **headers: Any) -> list[Any]:
 DEAD: Script = ["close"]
 SLOW: Script = [pass_time, "hang"]
 CUT = streamed(sse(delta(role="assistant", content=""), done=False))
-CUT_CALL = streamed(sse(delta(tool_calls=[call(index=0, id="c", name="f", arguments="{}")])))
+CUT_CALL = streamed(
+    sse(delta(tool_calls=[call(index=0, id="c", name="f", arguments="{}")]))
+)
 UNAVAILABLE: dict[str, tuple[Script, int, str]] = {
     "down": (DEAD, 3, "model_unreachable"),
     "overloaded": (refused(503), 3, "model_unavailable"),
     "slow": (SLOW, 1, "model_timeout"),
     "limited for a minute": (refused(429, Retry_After="60"), 1, "model_rate_limited"),
-    "limited for a moment": (refused(429, Retry_After="0.001"), 3, "model_rate_limited"),
+    "limited for a moment": (
+        refused(429, Retry_After="0.001"),
+        3,
+        "model_rate_limited",
+    ),
     "without credit": (refused(402), 1, "model_rate_limited"),
-    "no credit in the code": (refused(429, "insufficient_quota"), 1, "model_rate_limited"),
+    "no credit in the code": (
+        refused(429, "insufficient_quota"),
+        1,
+        "model_rate_limited",
+    ),
     "a wrong key": (refused(401), 1, "model_authentication"),
     "cut off before the first token": (CUT, 3, "model_response_invalid"),
     "cut off between two tool calls": (CUT_CALL, 3, "model_response_invalid"),
@@ -117,12 +129,17 @@ async def test_the_next_model_answers(
     )
     providers.first.answers(script)
     providers.second.answers(
-        streamed(sse(delta(content="From the second."), {**delta("stop"), "usage": USAGE}))
+        streamed(
+            sse(delta(content="From the second."), {**delta("stop"), "usage": USAGE})
+        )
     )
     agent = providers.agent(event_manager=recorder.manager)
     result: ExecutionResult = await agent.arun("?", stream=streaming, trace=True)
     assert result.value == "From the second."
-    assert (len(providers.first.requests), len(providers.second.requests)) == (attempts, 1)
+    assert (len(providers.first.requests), len(providers.second.requests)) == (
+        attempts,
+        1,
+    )
     (fell_back,) = recorder.of("model_call_fell_back")
     assert (fell_back.model, fell_back.error["code"]) == (FIRST, code)
     (started,) = recorder.of("model_call_started")
@@ -161,7 +178,9 @@ async def test_another_model_is_not_asked_what_this_one_refuses(
     assert providers.second.requests == []
 
 
-async def test_a_stream_falls_back_only_before_its_first_token(providers: Providers) -> None:
+async def test_a_stream_falls_back_only_before_its_first_token(
+    providers: Providers,
+) -> None:
     """What a reader has seen is neither repeated nor continued by another model."""
     providers.first.answers(streamed(sse(delta(content="From the "), done=False)))
     tokens: list[str] = []
@@ -170,7 +189,9 @@ async def test_a_stream_falls_back_only_before_its_first_token(providers: Provid
     assert (tokens, providers.second.requests) == (["From the "], [])
 
 
-async def test_all_fail_as_the_last(providers: Providers, recorder: Any, assert_sound: Any) -> None:
+async def test_all_fail_as_the_last(
+    providers: Providers, recorder: Any, assert_sound: Any
+) -> None:
     """If no model answers, the error is that of the last one."""
     providers.first.answers(refused(503))
     providers.second.answers(refused(401))
@@ -181,7 +202,9 @@ async def test_all_fail_as_the_last(providers: Providers, recorder: Any, assert_
     assert_sound(recorder.events)
 
 
-async def test_a_model_that_failed_is_asked_again_after_a_while(providers: Providers) -> None:
+async def test_a_model_that_failed_is_asked_again_after_a_while(
+    providers: Providers,
+) -> None:
     """An open circuit passes it over, a half-open one lets one call try it, and an answer closes it."""
     providers.first.answers(refused(401))
     agent = providers.agent()
@@ -196,7 +219,9 @@ async def test_a_model_that_failed_is_asked_again_after_a_while(providers: Provi
     assert [await agent.arun("?") for _ in range(2)] == ["From the first."] * 2
 
 
-async def test_a_half_open_circuit_stays_so_until_its_model_is_asked(providers: Providers) -> None:
+async def test_a_half_open_circuit_stays_so_until_its_model_is_asked(
+    providers: Providers,
+) -> None:
     """While the first model answers, nobody tries the second, which is still there when the first fails."""
     agent = providers.agent()
     providers.first.answers(refused(401), [reply(completion("From the first."))])
@@ -276,7 +301,9 @@ async def test_the_limit_of_one_model_does_not_explain_the_end_of_another(
     assert not isinstance(caught.value, errors.LimitExceededError)
 
 
-async def test_what_says_nothing_about_a_model_leaves_its_circuit(providers: Providers) -> None:
+async def test_what_says_nothing_about_a_model_leaves_its_circuit(
+    providers: Providers,
+) -> None:
     """A refused request shows that a model is there, and a wrong key of one component is not another one's."""
     agent = providers.agent()
     providers.first.answers(refused(503))
@@ -292,14 +319,18 @@ async def test_what_says_nothing_about_a_model_leaves_its_circuit(providers: Pro
     assert await agent.arun("?") == "From the first."
 
 
-async def test_the_fields_of_a_model_of_ones_own_stay_with_it(providers: Providers) -> None:
+async def test_the_fields_of_a_model_of_ones_own_stay_with_it(
+    providers: Providers,
+) -> None:
     """A model that does not name its provider has one: the first part of its name."""
 
     class Own(Model):
         def __init__(self, name: str) -> None:
             self.name = f"own/{name}"
 
-        async def complete(self, request: ModelRequest, on_token: Any = None) -> ModelResponse:
+        async def complete(
+            self, request: ModelRequest, on_token: Any = None
+        ) -> ModelResponse:
             call = ToolCall("c1", "look", '{"word": "sea"}', {"seal": "own"})
             return ModelResponse(
                 "", (call,), finish_reason="tool_calls", provider_fields={"seal": "own"}
@@ -310,14 +341,18 @@ async def test_the_fields_of_a_model_of_ones_own_stay_with_it(providers: Provide
         return word
 
     register_provider("own", lambda name, _: Own(name))
-    providers.first.answers(refused(503), refused(503), refused(503), [reply(completion("Done."))])
+    providers.first.answers(
+        refused(503), refused(503), refused(503), [reply(completion("Done."))]
+    )
     agent = Agent("guide", "Help.", FIRST, fallback=["own/x"], tools=[look])
     providers.circuits.recovery_time = 0.0
     assert await agent.arun("?") == "Done."
     assert "seal" not in json.dumps(providers.first.requests[-1])
 
 
-async def test_a_model_that_has_begun_may_take_the_whole_time(providers: Providers) -> None:
+async def test_a_model_that_has_begun_may_take_the_whole_time(
+    providers: Providers,
+) -> None:
     """Half of the time is for the beginning of an answer: who reads it gets all of it, if it comes in time."""
     first = chunk(sse(delta(content="From the "), done=False))
     seen = asyncio.Event()
@@ -328,14 +363,22 @@ async def test_a_model_that_has_begun_may_take_the_whole_time(providers: Provide
         seen.set()
 
     providers.first.answers(
-        [STREAM, first, seen, chunk(sse(delta(content="first."), delta("stop"))), chunk(b"")]
+        [
+            STREAM,
+            first,
+            seen,
+            chunk(sse(delta(content="first."), delta("stop"))),
+            chunk(b""),
+        ]
     )
     assert (
         await providers.agent(timeout=10.0, on_token=on_token).arun("?", stream=True)
         == "From the first."
     )
     providers.first.answers([lambda: pass_time(7.0), "hang"])
-    assert await providers.agent(timeout=10.0).arun("?", stream=True) == "From the second."
+    assert (
+        await providers.agent(timeout=10.0).arun("?", stream=True) == "From the second."
+    )
 
 
 async def test_the_last_error_names_those_before(providers: Providers) -> None:
@@ -349,7 +392,9 @@ async def test_the_last_error_names_those_before(providers: Providers) -> None:
         await providers.agent().arun("?")
 
 
-async def test_a_model_that_was_passed_over_is_better_than_none(providers: Providers) -> None:
+async def test_a_model_that_was_passed_over_is_better_than_none(
+    providers: Providers,
+) -> None:
     """If the models with closed circuits fail, those with open ones are asked."""
     agent = providers.agent()
     providers.first.answers(refused(401))
@@ -360,9 +405,13 @@ async def test_a_model_that_was_passed_over_is_better_than_none(providers: Provi
 
 
 @pytest.mark.parametrize("ended", ["timeout", "wall_time", "cancelled"])
-async def test_what_is_cut_off_is_counted(ended: str, providers: Providers, recorder: Any) -> None:
+async def test_what_is_cut_off_is_counted(
+    ended: str, providers: Providers, recorder: Any
+) -> None:
     """A time limit and a caller that leaves cost tokens that nobody knows: counts that grow are those of a part."""
-    begun = sse({"choices": [{"delta": {"content": "Half"}}], "usage": USAGE}, done=False)
+    begun = sse(
+        {"choices": [{"delta": {"content": "Half"}}], "usage": USAGE}, done=False
+    )
     shown = asyncio.Event()
     providers.second.answers([STREAM, chunk(begun), "hang"])
     options: dict[str, Any] = {"timeout": 60.0} if ended == "timeout" else {}
@@ -395,12 +444,20 @@ async def test_what_is_cut_off_is_counted(ended: str, providers: Providers, reco
         assert (usage.cost, usage.uncounted_model_calls) == (None, 1)
 
 
-async def test_what_one_provider_said_is_not_sent_to_another(providers: Providers) -> None:
+async def test_what_one_provider_said_is_not_sent_to_another(
+    providers: Providers,
+) -> None:
     """Thoughts and ids of the first provider stay with it: the next gets the text, and ids that it accepts."""
     thought = {"reasoning_content": "Hm."}
-    made = {"id": "call_" + "x" * 300, "type": "function", "extra_content": {"signature": "s"}}
+    made = {
+        "id": "call_" + "x" * 300,
+        "type": "function",
+        "extra_content": {"signature": "s"},
+    }
     made["function"] = {"name": "look", "arguments": '{"word": "sea"}'}
-    providers.first.answers([reply(completion(None, tool_calls=[made], **thought))], refused(503))
+    providers.first.answers(
+        [reply(completion(None, tool_calls=[made], **thought))], refused(503)
+    )
 
     def look(word: str) -> str:
         """Look a word up."""
@@ -425,7 +482,9 @@ async def test_what_one_provider_said_is_not_sent_to_another(providers: Provider
     providers.first.answers([reply(completion("Ok."))])
     await providers.agent(tools=[look]).arun("?", messages=result.messages)
     assert [
-        m["tool_calls"] for m in providers.first.requests[0]["messages"] if m.get("tool_calls")
+        m["tool_calls"]
+        for m in providers.first.requests[0]["messages"]
+        if m.get("tool_calls")
     ] == [[made]]
 
 
@@ -448,7 +507,10 @@ async def test_a_recorded_fallback_is_replayed(providers: Providers) -> None:
     providers.first.answers(refused(503))
     result = await providers.agent().arun("?", trace=True)
     saved = ExecutionResult.from_dict(json.loads(json.dumps(result.to_dict())))
-    assert await Agent("guide", "Help.", ReplayModel(saved)).arun("?") == "From the second."
+    assert (
+        await Agent("guide", "Help.", ReplayModel(saved)).arun("?")
+        == "From the second."
+    )
 
 
 def test_a_model_object_has_no_fallback() -> None:
@@ -462,14 +524,18 @@ async def test_thoughts_are_streamed_beside_the_answer(recorder: Any) -> None:
     """Models for tests hand out thoughts; a model of one's own that only completes need not know of them."""
 
     class Plain(Model):
-        async def complete(self, request: ModelRequest, on_token: Any = None) -> ModelResponse:
+        async def complete(
+            self, request: ModelRequest, on_token: Any = None
+        ) -> ModelResponse:
             on_token("Yes.")
             return ModelResponse("Yes.")
 
     assert await Agent("a", "Help.", Plain()).arun("?", stream=True) == "Yes."
     model = ScriptedModel(ModelResponse("Yes.", reasoning="Hm. Well."))
     assert (
-        await Agent("a", "Help.", model, event_manager=recorder.manager).arun("?", stream=True)
+        await Agent("a", "Help.", model, event_manager=recorder.manager).arun(
+            "?", stream=True
+        )
         == "Yes."
     )
     assert [event.text for event in recorder.of("reasoning")] == ["Hm.", " Well."]

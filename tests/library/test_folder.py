@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 from tests.library.shapes import Json, agent_step, events, problems_of
 
-from podwright import Agent, BlueprintValidationError, ScriptedModel, Workflow, blueprints, load
+from podwright import (
+    Agent,
+    BlueprintValidationError,
+    ScriptedModel,
+    Workflow,
+    blueprints,
+    load,
+)
 from podwright.errors import ConfigurationError
 
 Write = Callable[[Mapping[str, Any]], Path]
@@ -20,7 +27,10 @@ PARAMETERS: Json = {
 }
 TOOL: Json = {
     "name": "look_up",
-    "schema": {"type": "function", "function": {"name": "look_up", "parameters": PARAMETERS}},
+    "schema": {
+        "type": "function",
+        "function": {"name": "look_up", "parameters": PARAMETERS},
+    },
 }
 FAILS = "raise RuntimeError('imported')"
 
@@ -52,9 +62,12 @@ def write(tmp_path: Path) -> Write:
         for name, content in files.items():
             file = tmp_path / name
             file.parent.mkdir(parents=True, exist_ok=True)
-            to_text = blueprints.to_json if file.suffix == ".json" else blueprints.to_yaml
+            to_text = (
+                blueprints.to_json if file.suffix == ".json" else blueprints.to_yaml
+            )
             file.write_text(
-                content if isinstance(content, str) else to_text(content), encoding="utf-8"
+                content if isinstance(content, str) else to_text(content),
+                encoding="utf-8",
             )
         return tmp_path
 
@@ -97,7 +110,10 @@ def test_each_folder_has_its_own_code(write: Write) -> None:
 CONDITION: Json = {
     "type": "condition_step",
     "name": "fork",
-    "condition": {"name": "not", "args": {"condition": {"name": "is_short", "args": {"limit": 3}}}},
+    "condition": {
+        "name": "not",
+        "args": {"condition": {"name": "is_short", "args": {"limit": 3}}},
+    },
     "then": [agent_step("write")],
 }
 
@@ -132,7 +148,12 @@ def test_agents_are_files_folders_and_neighbours(write: Write) -> None:
     })  # fmt: skip
     component = load(root / "flow")
     kinds = {name: member.kind for name, member in component.members().items()}
-    assert kinds == {"one": "agent", "two": "agent", "three": "agent", "four": "workflow"}
+    assert kinds == {
+        "one": "agent",
+        "two": "agent",
+        "three": "agent",
+        "four": "workflow",
+    }
     called = events(component.run("x", trace=True), "tool_call_finished")
     assert [event.output.rpartition(": ")[2] for event in called] == [
         "the flow",
@@ -141,12 +162,17 @@ def test_agents_are_files_folders_and_neighbours(write: Write) -> None:
     ]
 
 
-@pytest.mark.parametrize(("kind", "key"), [("Conductor", "skills"), ("Pipeline", "steps")])
+@pytest.mark.parametrize(
+    ("kind", "key"), [("Conductor", "skills"), ("Pipeline", "steps")]
+)
 def test_members_that_are_only_names_come_from_their_folders(
     write: Write, kind: str, key: str
 ) -> None:
     """A member that is only a name is loaded from its folder; others are as written, with the folder's tools."""
-    members = [{"type": "Agent", "name": "one"}, {"type": "Agent", **agent("two", TOOL)}]
+    members = [
+        {"type": "Agent", "name": "one"},
+        {"type": "Agent", **agent("two", TOOL)},
+    ]
     blueprint: Json = {
         "type": kind,
         "name": "team",
@@ -186,7 +212,11 @@ def test_what_the_caller_passes_replaces_what_the_folder_has(write: Write) -> No
         return f"{word}: given"
 
     writer = Agent("writer", "", ScriptedModel("given writer"))
-    options: Any = {"tools": [look_up], "agents": {"writer": writer}, "model": "offline/echo"}
+    options: Any = {
+        "tools": [look_up],
+        "agents": {"writer": writer},
+        "model": "offline/echo",
+    }
     result = load(
         root / "flow", **options, conditions={"is_short": lambda context, limit: False}
     ).run("x")
@@ -194,13 +224,16 @@ def test_what_the_caller_passes_replaces_what_the_folder_has(write: Write) -> No
     assert ": given" in result["reader_output"]
     for source in (root / "reader", root / "reader" / "blueprint.json", reader):
         assert (
-            load(source, tools=[look_up], model=ScriptedModel("by object")).run("x") == "by object"
+            load(source, tools=[look_up], model=ScriptedModel("by object")).run("x")
+            == "by object"
         )
 
 
 def test_circular_references_are_refused(write: Write) -> None:
     """Components that are agents of each other are a ConfigurationError that names one of them."""
-    root = write({"a/blueprint.json": flow("a", "b"), "b/blueprint.json": flow("b", "a")})
+    root = write(
+        {"a/blueprint.json": flow("a", "b"), "b/blueprint.json": flow("b", "a")}
+    )
     write({"self/blueprint.json": flow("self", "self")})
     assert "'a'" in refusal(root / "a").message
     assert "'self'" in refusal(root / "self").message
@@ -218,7 +251,13 @@ def test_the_name_of_an_agent_is_not_a_path(write: Write, name: str) -> None:
         "fleet/tools.py": FAILS,
         "fleet/flow/agents/one.json": agent("one"),
     })  # fmt: skip
-    write({"fleet/flow/blueprint.json": flow("flow", name.replace("/outside", f"{root}/outside"))})
+    write(
+        {
+            "fleet/flow/blueprint.json": flow(
+                "flow", name.replace("/outside", f"{root}/outside")
+            )
+        }
+    )
     assert "imported" not in str(problems_of(lambda: load(root / "fleet" / "flow")))
 
 
@@ -228,7 +267,11 @@ def test_the_name_of_an_agent_is_not_a_path(write: Write, name: str) -> None:
         ("raise RuntimeError('boom')", "RuntimeError: boom", "python tools.py"),
         ("def look_up(:", "SyntaxError", "python tools.py"),
         ("import sys\nsys.exit(3)", "SystemExit", "python tools.py"),
-        ("import no_such_module_anywhere", "ModuleNotFoundError", "'no_such_module_anywhere'"),
+        (
+            "import no_such_module_anywhere",
+            "ModuleNotFoundError",
+            "'no_such_module_anywhere'",
+        ),
     ],
 )
 def test_code_that_cannot_be_imported_is_reported(
@@ -255,8 +298,13 @@ def test_a_file_is_only_data(write: Write, suffix: str) -> None:
         "conditions.py": FAILS,
         f"agents/guide.{suffix}": agent("guide"),
     })  # fmt: skip
-    assert problems_of(lambda: load(root / f"blueprint.{suffix}"))[0].pointer == "/tools/0"
-    assert problems_of(lambda: load(root / f"flow.{suffix}"))[0].pointer == "/steps/0/agent"
+    assert (
+        problems_of(lambda: load(root / f"blueprint.{suffix}"))[0].pointer == "/tools/0"
+    )
+    assert (
+        problems_of(lambda: load(root / f"flow.{suffix}"))[0].pointer
+        == "/steps/0/agent"
+    )
 
 
 def test_a_missing_function_is_reported_with_the_most_similar_one(write: Write) -> None:
@@ -279,7 +327,8 @@ def test_a_missing_function_is_reported_with_the_most_similar_one(write: Write) 
         ("flow", "Did you mean 'dome'?"),
     ):
         assert [
-            problem.suggestion for problem in problems_of(lambda name=name: load(root / name))
+            problem.suggestion
+            for problem in problems_of(lambda name=name: load(root / name))
         ] == [suggestion]
 
 
@@ -313,15 +362,21 @@ def test_a_folder_must_have_exactly_one_blueprint(write: Write) -> None:
     assert "two" in refusal(root).suggestion
 
 
-@pytest.mark.parametrize("source", ["a\0.json", "a\0b", "x" * 5000, "x" * 5000 + ".json"])
+@pytest.mark.parametrize(
+    "source", ["a\0.json", "a\0b", "x" * 5000, "x" * 5000 + ".json"]
+)
 def test_a_source_that_is_not_a_path_is_refused(source: str) -> None:
     """Only possible paths are loaded; the message of the error stays short."""
     assert len(refusal(source).message) < 400
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"name": 1}'])
-@pytest.mark.parametrize("name", ["guide.json", "guide/blueprint.yaml", "flow/agents/guide.json"])
-def test_a_damaged_file_is_a_validation_error(write: Write, text: str, name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["guide.json", "guide/blueprint.yaml", "flow/agents/guide.json"]
+)
+def test_a_damaged_file_is_a_validation_error(
+    write: Write, text: str, name: str
+) -> None:
     """A file without a valid blueprint is a BlueprintValidationError, alone, in a folder and as an agent."""
     root = write({"flow/blueprint.json": flow("flow", "guide"), name: text})
     assert isinstance(

@@ -25,7 +25,10 @@ def test_limits_are_written_as_a_dictionary_of_structured_fields() -> None:
         format_budget(RunLimits(12.5, 3, 1000, 0.5))
         == 'wall_time=12.5, model_calls=3, tokens=1000, cost="0.5"'
     )
-    assert format_budget(RunLimits(wall_time=0.0019, cost=0)) == 'wall_time=0.001, cost="0"'
+    assert (
+        format_budget(RunLimits(wall_time=0.0019, cost=0))
+        == 'wall_time=0.001, cost="0"'
+    )
     assert format_budget(RunLimits()) == ""
     huge = parse_budget(format_budget(RunLimits(wall_time=1e300, tokens=10**30)))
     assert (huge.wall_time, huge.tokens) == (10**12 - 1, 10**15 - 1)
@@ -40,7 +43,9 @@ def test_limits_are_written_as_a_dictionary_of_structured_fields() -> None:
         ('cost="0.000000000001"', RunLimits(cost=1e-12)),
     ],
 )
-def test_unknown_members_and_parameters_are_ignored(header: str, limits: RunLimits) -> None:
+def test_unknown_members_and_parameters_are_ignored(
+    header: str, limits: RunLimits
+) -> None:
     """Members that a later release may add do not make the header invalid."""
     assert parse_budget(header) == limits
 
@@ -65,5 +70,8 @@ def test_usage_is_written_with_its_cost_if_it_is_known() -> None:
         format_usage(Usage(24, 8, cost=0.0000084))
         == 'input_tokens=24, output_tokens=8, cost="0.0000084"'
     )
-    assert format_usage(Usage(24, 8, cost=0.0)) == 'input_tokens=24, output_tokens=8, cost="0"'
+    assert (
+        format_usage(Usage(24, 8, cost=0.0))
+        == 'input_tokens=24, output_tokens=8, cost="0"'
+    )
     assert format_usage(Usage(24, 8, cost=None)) == "input_tokens=24, output_tokens=8"

@@ -14,7 +14,12 @@ from tests.library.upstream import Upstream, completion, reply, streamed
 
 from podwright import Agent, Conductor, ExecutionResult, Pipeline, Remote, Workflow
 from podwright.conversation import MAX_MESSAGES, parse_messages, to_data, turns
-from podwright.errors import ContextError, InputError, MessagesError, ReplayMismatchError
+from podwright.errors import (
+    ContextError,
+    InputError,
+    MessagesError,
+    ReplayMismatchError,
+)
 from podwright.messages import MAX_CHARACTERS, Message, ModelRequest
 from podwright.models import Connection
 from podwright.models.chat_completions import request_body
@@ -22,7 +27,13 @@ from podwright.models.offline import IMAGE_TOKENS, estimate_input
 from podwright.models.openai_compatible import ChatModel
 from podwright.models.providers import ANY
 from podwright.run import Task, execute
-from podwright.testing import FunctionModel, ModelResponse, ReplayModel, ScriptedModel, ToolCall
+from podwright.testing import (
+    FunctionModel,
+    ModelResponse,
+    ReplayModel,
+    ScriptedModel,
+    ToolCall,
+)
 
 Json = dict[str, Any]
 
@@ -30,14 +41,17 @@ TEXTS = st.text(min_size=1, max_size=30)
 JSON_VALUES = st.recursive(
     st.integers() | st.booleans() | st.text(max_size=10),
     lambda inner: (
-        st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=5), inner, max_size=2)
+        st.lists(inner, max_size=2)
+        | st.dictionaries(st.text(max_size=5), inner, max_size=2)
     ),
     max_leaves=4,
 ).filter(lambda value: value not in ([], {}))
 NAMES = st.sampled_from(["reasoning_content", "reasoning_details", "x", "Grüße"])
 FIELDS = st.dictionaries(NAMES, JSON_VALUES, max_size=2)
 """Further fields of a provider, which nobody here knows."""
-IDS = st.text(min_size=1, max_size=20) | st.integers(200, 1500).map(lambda length: "s" * length)
+IDS = st.text(min_size=1, max_size=20) | st.integers(200, 1500).map(
+    lambda length: "s" * length
+)
 
 
 def look(word: str) -> str:
@@ -55,7 +69,9 @@ def scripts(draw: st.DrawFn) -> list[tuple[str, list[ModelResponse]]]:
             words = draw(st.lists(TEXTS, min_size=1, max_size=3))
             calls = [
                 replace(
-                    ToolCall.of("look", id=f"{number}.{loop}.{i} {draw(IDS)}", word=word),
+                    ToolCall.of(
+                        "look", id=f"{number}.{loop}.{i} {draw(IDS)}", word=word
+                    ),
                     provider_fields=draw(FIELDS),
                 )
                 for i, word in enumerate(words)
@@ -63,7 +79,10 @@ def scripts(draw: st.DrawFn) -> list[tuple[str, list[ModelResponse]]]:
             text = draw(st.just("") | TEXTS)
             responses.append(
                 ModelResponse(
-                    text, tuple(calls), finish_reason="tool_calls", provider_fields=draw(FIELDS)
+                    text,
+                    tuple(calls),
+                    finish_reason="tool_calls",
+                    provider_fields=draw(FIELDS),
                 )
             )
         script.append(
@@ -71,7 +90,9 @@ def scripts(draw: st.DrawFn) -> list[tuple[str, list[ModelResponse]]]:
                 draw(TEXTS),
                 [
                     *responses,
-                    ModelResponse(draw(st.text(max_size=30)), provider_fields=draw(FIELDS)),
+                    ModelResponse(
+                        draw(st.text(max_size=30)), provider_fields=draw(FIELDS)
+                    ),
                 ],
             )
         )
@@ -79,7 +100,11 @@ def scripts(draw: st.DrawFn) -> list[tuple[str, list[ModelResponse]]]:
 
 
 LIMITS = st.fixed_dictionaries(
-    {}, optional={"max_history": st.integers(0, 4), "max_input_tokens": st.integers(1, 400)}
+    {},
+    optional={
+        "max_history": st.integers(0, 4),
+        "max_input_tokens": st.integers(1, 400),
+    },
 )
 
 
@@ -90,15 +115,27 @@ def written_out(script: list[tuple[str, list[ModelResponse]]]) -> list[Json]:
         messages.append({"role": "user", "content": text})
         for response in responses:
             function = [
-                {"name": call.name, "arguments": call.arguments} for call in response.tool_calls
+                {"name": call.name, "arguments": call.arguments}
+                for call in response.tool_calls
             ]
             calls = [
-                {"id": call.id, "type": "function", "function": function, **call.provider_fields}
+                {
+                    "id": call.id,
+                    "type": "function",
+                    "function": function,
+                    **call.provider_fields,
+                }
                 for call, function in zip(response.tool_calls, function, strict=True)
             ]
-            answer = {"role": "assistant", "content": response.text, **response.provider_fields}
+            answer = {
+                "role": "assistant",
+                "content": response.text,
+                **response.provider_fields,
+            }
             if calls:
-                messages.append({**answer, "content": response.text or None, "tool_calls": calls})
+                messages.append(
+                    {**answer, "content": response.text or None, "tool_calls": calls}
+                )
             elif response.text.strip():
                 messages.append(answer)
             messages += [
@@ -129,11 +166,15 @@ def test_any_split_into_runs_gives_the_same_requests(
     first = data.draw(st.integers(0, len(script) - 1), label="turns that are not run")
     messages = written_out(script[:first])
     for number in range(first, len(script)):
-        by_hand, expected = run_turn(script[number], written_out(script[:number]), limits)
+        by_hand, expected = run_turn(
+            script[number], written_out(script[:number]), limits
+        )
         result, requests = run_turn(script[number], messages, limits)
         assert requests == expected
         assert result.messages == by_hand.messages == written_out(script[: number + 1])
-        messages = ExecutionResult.from_dict(json.loads(json.dumps(result.to_dict()))).messages
+        messages = ExecutionResult.from_dict(
+            json.loads(json.dumps(result.to_dict()))
+        ).messages
 
 
 @given(scripts(), LIMITS)
@@ -154,19 +195,27 @@ def test_a_cut_history_is_whole_turns_within_the_limits(
         assert system == Message("system", "Help.")
         assert said[: len(turn)] == turn
         assert kept == earlier[left_out[-1] :]
-        assert to_data(parse_messages(to_data(kept))) == to_data(kept), "each call has its result"
+        assert to_data(parse_messages(to_data(kept))) == to_data(kept), (
+            "each call has its result"
+        )
         assert not kept or kept[0].role == "user"
         assert len(turns(kept)) <= limits.get("max_history", 99)
-        assert not kept or estimate_input(request) <= limits.get("max_input_tokens", 10**9)
+        assert not kept or estimate_input(request) <= limits.get(
+            "max_input_tokens", 10**9
+        )
         if left_out[-1]:
             one_more = (*turns(earlier[: left_out[-1]])[-1], *kept)
             longer = ModelRequest("", (system, *one_more, *turn), request.tools)
             too_many = len(turns(one_more)) > limits.get("max_history", 99)
-            assert too_many or estimate_input(longer) > limits.get("max_input_tokens", 10**9)
+            assert too_many or estimate_input(longer) > limits.get(
+                "max_input_tokens", 10**9
+            )
     changes = [after for number, after in pairwise([0, *left_out]) if after != number]
     cuts = events(result, "history_cut")
     assert [cut.messages for cut in cuts] == changes
-    assert [cut.turns for cut in cuts] == [len(turns(earlier[:number])) for number in changes]
+    assert [cut.turns for cut in cuts] == [
+        len(turns(earlier[:number])) for number in changes
+    ]
 
 
 def test_a_turn_that_grows_pushes_earlier_ones_out() -> None:
@@ -177,12 +226,19 @@ def test_a_turn_that_grows_pushes_earlier_ones_out() -> None:
         for n in range(3)
     ]
     result, requests = run_turn(
-        ("?", [*calls, ModelResponse("!")]), written_out(script), {"max_input_tokens": 320}
+        ("?", [*calls, ModelResponse("!")]),
+        written_out(script),
+        {"max_input_tokens": 320},
     )
     assert [request.history for request in requests] == [6, 6, 2, 0]
-    assert [(cut.turns, cut.messages) for cut in events(result, "history_cut")] == [(2, 4), (3, 6)]
+    assert [(cut.turns, cut.messages) for cut in events(result, "history_cut")] == [
+        (2, 4),
+        (3, 6),
+    ]
     first_cut = next(
-        number for number, event in enumerate(result.events) if event.type == "history_cut"
+        number
+        for number, event in enumerate(result.events)
+        if event.type == "history_cut"
     )
     assert result.events[first_cut + 1].type == "model_call_started"
     assert len(result.messages) == 6 + 8, "the result has the whole conversation"
@@ -196,7 +252,9 @@ def test_an_image_counts_for_the_limit_of_tokens() -> None:
     ]
     for limit, sent in ((IMAGE_TOKENS, 0), (IMAGE_TOKENS + 50, 2)):
         model = ScriptedModel("yes")
-        Agent("guide", "Help.", model, max_input_tokens=limit).run("Sure?", messages=history)
+        Agent("guide", "Help.", model, max_input_tokens=limit).run(
+            "Sure?", messages=history
+        )
         assert model.requests[0].history == sent
 
 
@@ -206,7 +264,9 @@ def test_the_echo_model_answers_the_current_turn() -> None:
     first = agent.run("sun", trace=True)
     second = agent.run("moon", trace=True, messages=first.messages)
     assert second.value == first.value.replace("sun", "moon")
-    assert "Echo: moon" in agent.run("moon", messages=[{"role": "user", "content": "sun"}])
+    assert "Echo: moon" in agent.run(
+        "moon", messages=[{"role": "user", "content": "sun"}]
+    )
 
 
 # --- what is refused
@@ -280,14 +340,19 @@ def test_all_that_is_wrong_is_reported_at_once(name: str) -> None:
     model = ScriptedModel("never")
     with pytest.raises(MessagesError) as caught:
         Agent("guide", "Help.", model).run("?", messages=messages)
-    assert sorted(problem.pointer for problem in caught.value.problems) == sorted(pointers)
+    assert sorted(problem.pointer for problem in caught.value.problems) == sorted(
+        pointers
+    )
     assert model.requests == []
 
 
 def test_the_longest_conversation_is_taken() -> None:
     """As many messages as are allowed are taken."""
     assert (
-        Agent("guide", "", ScriptedModel("yes")).run("?", messages=[user()] * MAX_MESSAGES) == "yes"
+        Agent("guide", "", ScriptedModel("yes")).run(
+            "?", messages=[user()] * MAX_MESSAGES
+        )
+        == "yes"
     )
 
 
@@ -308,10 +373,18 @@ def test_an_empty_answer_is_left_out(fields: Json) -> None:
     """
     model = ScriptedModel("yes", "")
     agent = Agent("guide", "", model)
-    result = agent.run("?", messages=[user(), {"role": "assistant", **fields}], trace=True)
+    result = agent.run(
+        "?", messages=[user(), {"role": "assistant", **fields}], trace=True
+    )
     assert [message.role for message in model.requests[0].messages] == ["user", "user"]
-    assert [message["role"] for message in result.messages] == ["user", "user", "assistant"]
-    assert [message["role"] for message in agent.run("?", trace=True).messages] == ["user"]
+    assert [message["role"] for message in result.messages] == [
+        "user",
+        "user",
+        "assistant",
+    ]
+    assert [message["role"] for message in agent.run("?", trace=True).messages] == [
+        "user"
+    ]
 
 
 def test_fields_of_a_provider_keep_their_origin() -> None:
@@ -323,16 +396,24 @@ def test_fields_of_a_provider_keep_their_origin() -> None:
         "podwright_provider": "acme",
     }
     (message,) = parse_messages([given])
-    assert (message.provider, message.provider_fields) == ("acme", {"thoughts": {"a": [1]}})
+    assert (message.provider, message.provider_fields) == (
+        "acme",
+        {"thoughts": {"a": [1]}},
+    )
     assert to_data([message]) == [given]
     function: Json = {"name": "look", "arguments": "{}"}
     deep: Json = {}
     for _ in range(3000):
         deep = {"x": deep}
     for wrong in (object(), {1}, deep):
-        for call in ({"function": {**function, "x": wrong}}, {"function": function, "x": wrong}):
+        for call in (
+            {"function": {**function, "x": wrong}},
+            {"function": function, "x": wrong},
+        ):
             with pytest.raises(MessagesError, match="JSON"):
-                parse_messages([{**given, "tool_calls": [{"id": "c", **call}]}, answer("c")])
+                parse_messages(
+                    [{**given, "tool_calls": [{"id": "c", **call}]}, answer("c")]
+                )
         with pytest.raises(MessagesError, match="JSON"):
             parse_messages([{**given, "thoughts": wrong}])
     changed = to_data([message])[0]
@@ -399,9 +480,15 @@ def test_a_conductor_with_a_plan_continues_a_conversation() -> None:
         return "found"
 
     steps = json.dumps({"steps": [{"skill": "search", "task": "find it"}]})
-    model = ScriptedModel(*[steps, ToolCall.of("search", task="find it"), "It shines."] * 2)
+    model = ScriptedModel(
+        *[steps, ToolCall.of("search", task="find it"), "It shines."] * 2
+    )
     desk = Conductor(
-        "desk", "Lead.", model, [Agent("search", "Search.", FunctionModel(skill))], planning=True
+        "desk",
+        "Lead.",
+        model,
+        [Agent("search", "Search.", FunctionModel(skill))],
+        planning=True,
     )
     first = desk.run("the moon", trace=True)
     assert [message["role"] for message in first.messages] == [
@@ -456,14 +543,20 @@ async def test_a_remote_gets_the_conversation(provider: Upstream) -> None:
     far = Agent("far", "Help.", ScriptedModel("It shines."))
     events_of_run = (await far.arun("x", trace=True)).events
     sent = "".join(
-        f"event: {event.type}\ndata: {json.dumps(event.to_dict())}\n\n" for event in events_of_run
+        f"event: {event.type}\ndata: {json.dumps(event.to_dict())}\n\n"
+        for event in events_of_run
     )
-    provider.answers(streamed(sent.encode(), b'event: result\ndata: {"output": "It shines."}\n\n'))
+    provider.answers(
+        streamed(sent.encode(), b'event: result\ndata: {"output": "It shines."}\n\n')
+    )
     remote = Remote("writer", f"http://127.0.0.1:{provider.port}")
     first = await remote.arun("the moon", trace=True)
     data: Any = [{"type": "text", "text": "this?"}, image(PIXEL)]
     second = await remote.arun(data, trace=True, messages=first.messages)
-    assert provider.requests == [{"input": "the moon"}, {"input": data, "messages": first.messages}]
+    assert provider.requests == [
+        {"input": "the moon"},
+        {"input": data, "messages": first.messages},
+    ]
     assert second.messages == [
         user("the moon"), {"role": "assistant", "content": "It shines."},
         user(data), {"role": "assistant", "content": "It shines."},
@@ -489,7 +582,8 @@ def test_a_trace_of_a_conversation_with_images_replays() -> None:
     replayed = ReplayModel(saved)
     again = Agent("guide", "Help.", replayed, tools=[look])
     assert (
-        again.run("And the moon?", trace=True, messages=first.messages).messages == saved.messages
+        again.run("And the moon?", trace=True, messages=first.messages).messages
+        == saved.messages
     )
     assert replayed.left == []
     with pytest.raises(ReplayMismatchError):
@@ -506,7 +600,9 @@ async def test_images_reach_the_provider_unchanged(provider: Upstream) -> None:
     data: Any = [*PICTURE, here]
     provider.answers([reply(completion("A pixel."))])
     agent = Agent(
-        "guide", "Help.", ChatModel("openai/gpt-4o-mini", Connection("key", provider.url))
+        "guide",
+        "Help.",
+        ChatModel("openai/gpt-4o-mini", Connection("key", provider.url)),
     )
     first = await agent.arun(data, trace=True)
     await agent.arun("Sure?", messages=first.messages)

@@ -36,7 +36,11 @@ LIMITS = Timeouts()
 
 
 async def send(
-    url: str, timeouts: Timeouts = LIMITS, *, first_byte: float = 30.0, max_bytes: int = 2**20
+    url: str,
+    timeouts: Timeouts = LIMITS,
+    *,
+    first_byte: float = 30.0,
+    max_bytes: int = 2**20,
 ) -> bytes:
     async with post(
         url, b"{}", {}, timeouts, first_byte=first_byte, max_bytes=max_bytes
@@ -69,17 +73,23 @@ async def test_connections_are_reused(provider: Upstream) -> None:
 async def test_after_its_last_event_a_stream_is_drained(provider: Upstream) -> None:
     """The end of a stream is read, so that its connection is used again."""
     provider.answers(streamed(b"data: x\n\n", b": the end\n\n"), OK)
-    async with post(provider.url, b"{}", {}, LIMITS, first_byte=30.0, max_bytes=100) as response:
+    async with post(
+        provider.url, b"{}", {}, LIMITS, first_byte=30.0, max_bytes=100
+    ) as response:
         await response.read_chunk()
         await response.drain()
     await send(provider.url)
     assert provider.connections == 1
 
 
-async def test_a_stream_that_stays_open_does_not_delay_the_caller(provider: Upstream) -> None:
+async def test_a_stream_that_stays_open_does_not_delay_the_caller(
+    provider: Upstream,
+) -> None:
     """The wait for the end of a stream is short; then its connection is closed, and nothing else is read from it."""
     provider.answers([STREAM, chunk(b"data: x\n\n"), "hang"], OK)
-    async with post(provider.url, b"{}", {}, LIMITS, first_byte=30.0, max_bytes=100) as response:
+    async with post(
+        provider.url, b"{}", {}, LIMITS, first_byte=30.0, max_bytes=100
+    ) as response:
         await response.read_chunk()
         asyncio.get_running_loop().call_soon(pass_time, 1.0)
         await response.drain()
@@ -89,17 +99,23 @@ async def test_a_stream_that_stays_open_does_not_delay_the_caller(provider: Upst
 
 async def test_no_redirect_is_followed_and_no_cookie_kept(provider: Upstream) -> None:
     """A redirect is returned as it is, and a cookie of one response is not sent with the next request."""
-    provider.answers([reply(b"", 307, Location="/elsewhere", Set_Cookie="tenant=a; Path=/")])
+    provider.answers(
+        [reply(b"", 307, Location="/elsewhere", Set_Cookie="tenant=a; Path=/")]
+    )
     for _ in range(2):
         await send(provider.url)
-    assert [headers[":line"] for headers in provider.headers] == ["POST /v1 HTTP/1.1"] * 2
+    assert [headers[":line"] for headers in provider.headers] == [
+        "POST /v1 HTTP/1.1"
+    ] * 2
     assert not any("cookie" in headers for headers in provider.headers)
 
 
 async def test_a_long_header_is_accepted(provider: Upstream) -> None:
     """Headers of up to 64 KiB are read, as content filters and gateways send."""
     provider.answers([reply({}, X_Filter="x" * 60_000)])
-    async with post(provider.url, b"{}", {}, LIMITS, first_byte=30.0, max_bytes=100) as response:
+    async with post(
+        provider.url, b"{}", {}, LIMITS, first_byte=30.0, max_bytes=100
+    ) as response:
         assert len(response.headers["x-filter"]) == 60_000
 
 
@@ -114,7 +130,9 @@ BOMB = b" " * 2**20
         ([STREAM, *[chunk(BOMB[:60_000])] * 3, "hang"], "too_large"),
     ],
 )
-async def test_faults_of_a_response(provider: Upstream, script: Script, fault: Fault) -> None:
+async def test_faults_of_a_response(
+    provider: Upstream, script: Script, fault: Fault
+) -> None:
     """A connection that is reset, and a body that is too large, decompressed or without an end, are errors."""
     provider.answers(script)
     assert await fault_of(provider.url, max_bytes=100_000) == fault
@@ -131,7 +149,9 @@ async def test_faults_of_a_connection() -> None:
 class Silent(Upstream):
     """A server that accepts a connection, and lets an hour pass in place of the TLS handshake."""
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         await reader.read(1)
         pass_time()
         await reader.read()
@@ -141,7 +161,9 @@ async def test_a_silent_handshake() -> None:
     """The time to connect includes the TLS handshake."""
     async with upstream(serving=Silent("https")) as silent:
         assert (
-            await fault_of(silent.url, timeouts=Timeouts(connect=HOUR / 2), first_byte=math.inf)
+            await fault_of(
+                silent.url, timeouts=Timeouts(connect=HOUR / 2), first_byte=math.inf
+            )
             == "connect_timeout"
         )
         await silent.quiet()
@@ -185,7 +207,11 @@ CERTIFICATES: dict[str, tuple[dict[str, Any], str, str]] = {
         "server.pem",
         "base_url",
     ),
-    "not valid for 'localhost'": ({"host": x509.DNSName("example.com")}, "server.pem", "base_url"),
+    "not valid for 'localhost'": (
+        {"host": x509.DNSName("example.com")},
+        "server.pem",
+        "base_url",
+    ),
     "missing.pem' (SSL_CERT_FILE): No such file": ({}, "missing.pem", "SSL_CERT_FILE"),
     "key.pem' (SSL_CERT_FILE)": ({}, "key.pem", "SSL_CERT_FILE"),
 }
@@ -199,7 +225,11 @@ async def test_faults_of_certificates(
     options, trusted, setting = CERTIFICATES[reason]
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / trusted) if trusted else "")
     async with upstream(server_context(tmp_path, **options)) as server:
-        url = server.url.replace("127.0.0.1", "localhost") if "localhost" in reason else server.url
+        url = (
+            server.url.replace("127.0.0.1", "localhost")
+            if "localhost" in reason
+            else server.url
+        )
         with pytest.raises(errors.ModelConnectionError) as caught:
             await Agent("a", "", "openai/m", api_key="key", base_url=url).arun("Hello?")
         with pytest.raises(errors.RemoteConnectionError) as remote:
@@ -216,18 +246,26 @@ async def test_faults_of_certificates(
 class Proxy(Upstream):
     """A proxy that keeps the requests, and connects CONNECT requests to their targets."""
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         line = (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n")[0].decode()
         self.headers.append({":line": line})
-        host, _, port = line.split(" ")[1].removeprefix("http://").split("/")[0].partition(":")
+        host, _, port = (
+            line.split(" ")[1].removeprefix("http://").split("/")[0].partition(":")
+        )
         inside, outside = await asyncio.open_connection(host, int(port))
         writer.write(b"HTTP/1.1 200 Connected\r\n\r\n")
         try:
-            await asyncio.gather(self._pump(reader, outside), self._pump(inside, writer))
+            await asyncio.gather(
+                self._pump(reader, outside), self._pump(inside, writer)
+            )
         finally:
             outside.transport.abort()
 
-    async def _pump(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+    async def _pump(
+        self, source: asyncio.StreamReader, target: asyncio.StreamWriter
+    ) -> None:
         while data := await source.read(65536):
             target.write(data)
         target.close()
@@ -252,7 +290,9 @@ async def test_proxies_of_the_environment(
         server.answers(OK)
         set_proxy(monkeypatch, f"http://127.0.0.1:{between.port}")
         assert await send(server.url) == b'{"ok": true}'
-        expected = [f"CONNECT 127.0.0.1:{server.port} HTTP/1.1"] if trusted == "true" else []
+        expected = (
+            [f"CONNECT 127.0.0.1:{server.port} HTTP/1.1"] if trusted == "true" else []
+        )
         assert [headers[":line"] for headers in between.headers] == expected
     async with upstream(tls) as server:
         server.answers(OK)
@@ -260,7 +300,9 @@ async def test_proxies_of_the_environment(
         assert await send(server.url) == b'{"ok": true}'
 
 
-async def test_a_proxy_that_refuses(provider: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_proxy_that_refuses(
+    provider: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A proxy that refuses to connect is a failed connection, not a response of the server."""
     provider.answers([reply(b"", 407)])
     monkeypatch.setenv("PODWRIGHT_TRUST_ENV", "true")
@@ -343,7 +385,9 @@ def test_a_forked_process_has_connections_of_its_own() -> None:
 
 def test_events_are_parsed_wherever_they_are_cut() -> None:
     """Comments, names, several data lines, CRLF, a byte order mark and a missing end are read as the standard says."""
-    text = b"\xef\xbb\xbf: hi\r\nevent: x\r\nid: 3\ndata:a\ndata: b\r\ndata:  c\r\n\r\n\n"
+    text = (
+        b"\xef\xbb\xbf: hi\r\nevent: x\r\nid: 3\ndata:a\ndata: b\r\ndata:  c\r\n\r\n\n"
+    )
     text += b": keep-alive\n\ndata\n\ndata: d"
     for size in range(1, len(text) + 1):
         parser = EventParser()

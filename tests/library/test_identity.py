@@ -77,7 +77,12 @@ writer = Agent(
     metadata={"a": 1},
 )
 researcher = Agent(
-    "researcher", "Find facts.", "offline/echo", tools=[search], max_loops=3, stop=["END"]
+    "researcher",
+    "Find facts.",
+    "offline/echo",
+    tools=[search],
+    max_loops=3,
+    stop=["END"],
 )
 COMPONENTS: dict[str, Any] = {
     "agent": researcher,
@@ -86,14 +91,18 @@ COMPONENTS: dict[str, Any] = {
         [
             researcher,
             ConditionStep(
-                is_urgent, then=[writer], else_=[AgentStep("writer", name="slow", output="draft")]
+                is_urgent,
+                then=[writer],
+                else_=[AgentStep("writer", name="slow", output="draft")],
             ),
             ConditionStep(
                 {"name": "contains", "args": {"value": "{input}", "text": "a"}},
                 then=[writer],
                 name="b",
             ),
-            ParallelStep([[writer], [AgentStep(researcher, name="again")]], name="both"),
+            ParallelStep(
+                [[writer], [AgentStep(researcher, name="again")]], name="both"
+            ),
             LoopStep(
                 [writer],
                 until={"name": "not", "args": {"condition": {"name": "is_late"}}},
@@ -107,7 +116,11 @@ COMPONENTS: dict[str, Any] = {
             ),
             WorkflowStep(
                 Workflow(
-                    "inner", [AgentStep(writer, input="{input}"), ApprovalStep("Fine?", name="ask")]
+                    "inner",
+                    [
+                        AgentStep(writer, input="{input}"),
+                        ApprovalStep("Fine?", name="ask"),
+                    ],
                 )
             ),
         ],
@@ -117,7 +130,9 @@ COMPONENTS: dict[str, Any] = {
     "conductor": Conductor(
         "desk", "Lead.", "offline/echo", [researcher, writer], planning=True, seed=1
     ),
-    "pipeline": Pipeline("line", [researcher, writer], "offline/echo", description="In a row."),
+    "pipeline": Pipeline(
+        "line", [researcher, writer], "offline/echo", description="In a row."
+    ),
 }
 
 
@@ -134,7 +149,9 @@ def test_a_component_with_tools_can_be_sent_to_another_process() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_changing_an_exported_blueprint_does_not_change_the_component(kind: str) -> None:
+def test_changing_an_exported_blueprint_does_not_change_the_component(
+    kind: str,
+) -> None:
     """The blueprints that a component is loaded from and exports are copies."""
     blueprint = COMPONENTS[kind].to_blueprint()
     rebuilt = load_generated(blueprint)
@@ -172,21 +189,33 @@ def test_another_process_does_the_same_from_the_files(tmp_path: Path) -> None:
     steps = [
         clerk,
         ConditionStep(
-            code["is_long"], then=[ParallelStep([[poet], [AgentStep(poet, output="second")]])]
+            code["is_long"],
+            then=[ParallelStep([[poet], [AgentStep(poet, output="second")]])],
         ),
         LoopStep([AgentStep(poet, input="{clerk_output}")], until=always),
     ]
     desk = Conductor("desk", "Lead.", "offline/echo", [clerk, poet], planning=True)
-    components: list[Any] = [clerk, Workflow("flow", steps), desk, Pipeline("line", [clerk, poet])]
+    components: list[Any] = [
+        clerk,
+        Workflow("flow", steps),
+        desk,
+        Pipeline("line", [clerk, poet]),
+    ]
     paths = [tmp_path / component.name for component in components]
     for folder, component in zip(paths, components, strict=True):
         (folder / "agents").mkdir(parents=True)
         (folder / "tools.py").write_text(CODE)
         (folder / "conditions.py").write_text(CODE)
-        (folder / "agents" / "poet.yaml").write_text(blueprints.to_yaml(poet.to_blueprint()))
-        (folder / "blueprint.json").write_text(blueprints.to_json(component.to_blueprint()))
+        (folder / "agents" / "poet.yaml").write_text(
+            blueprints.to_yaml(poet.to_blueprint())
+        )
+        (folder / "blueprint.json").write_text(
+            blueprints.to_json(component.to_blueprint())
+        )
     command = [sys.executable, "-W", "error", "-c", OTHER_PROCESS, *map(str, paths)]
-    output = subprocess.run(command, capture_output=True, text=True, check=True, cwd="/").stdout
+    output = subprocess.run(
+        command, capture_output=True, text=True, check=True, cwd="/"
+    ).stdout
     for line, component in zip(output.splitlines(), components, strict=True):
         result = component.run("the moon", trace=True)
         assert json.loads(line) == [

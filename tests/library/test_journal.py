@@ -76,15 +76,26 @@ async def respond(request: ModelRequest) -> Any:
         return ModelResponse(json.dumps({"steps": steps}), usage=USAGE)
     if last.role != "tool" and names:
         calls = {
-            "look": [ToolCall.of("look", "1", place="x"), ToolCall.of("look", "1", place="y")],
-            "pay": [ToolCall.of("pay", "1", amount="much"), ToolCall.of("pay", "2", amount=3)],
+            "look": [
+                ToolCall.of("look", "1", place="x"),
+                ToolCall.of("look", "1", place="y"),
+            ],
+            "pay": [
+                ToolCall.of("pay", "1", amount="much"),
+                ToolCall.of("pay", "2", amount=3),
+            ],
             "ask": [
                 ToolCall.of("ask", "1", question="why"),
                 ToolCall.of("ask", "2", question="how"),
             ],
-            "looker": [ToolCall.of("looker", "1", task="a"), ToolCall.of("payer", "2", task="b")],
+            "looker": [
+                ToolCall.of("looker", "1", task="a"),
+                ToolCall.of("payer", "2", task="b"),
+            ],
         }[names[0]]
-        return ModelResponse(tool_calls=tuple(calls), usage=USAGE, finish_reason="tool_calls")
+        return ModelResponse(
+            tool_calls=tuple(calls), usage=USAGE, finish_reason="tool_calls"
+        )
     return ModelResponse(f"{request.component}: {last.text[-20:]}", usage=USAGE)
 
 
@@ -126,18 +137,29 @@ COMPONENTS: list[Component] = [
         conditions={"odd": odd},
         steps=[
             ParallelStep(
-                [[AgentStep(looker, "left")], [AgentStep(payer, "middle"), writer], [asker]], "both"
+                [
+                    [AgentStep(looker, "left")],
+                    [AgentStep(payer, "middle"), writer],
+                    [asker],
+                ],
+                "both",
             ),
             LoopStep([AgentStep(writer, "again")], until="odd", max_iterations=3),
             LoopStep(
-                [AgentStep(writer, "often", input="{iteration}")], until=NEVER, max_iterations=2
+                [AgentStep(writer, "often", input="{iteration}")],
+                until=NEVER,
+                max_iterations=2,
             ),
             ConditionStep(
-                "odd", then=[AgentStep(looker, "then")], else_=[AgentStep(payer, "else")]
+                "odd",
+                then=[AgentStep(looker, "then")],
+                else_=[AgentStep(payer, "else")],
             ),
             MapStep("items", "item", [AgentStep(writer, "each")]),
             WorkflowStep(Workflow("inner", steps=[AgentStep(writer, "in")])),
-            AgentStep(Conductor("boss", "Lead.", model=MODEL, skills=[looker, payer]), "team"),
+            AgentStep(
+                Conductor("boss", "Lead.", model=MODEL, skills=[looker, payer]), "team"
+            ),
         ],
     ),
 ]
@@ -148,12 +170,21 @@ async def attempt(
 ) -> tuple[Any, list[Event]]:
     """The result of an attempt, or its error, and the events of it that are new."""
     new: list[Event] = []
-    task: Any = {"input": "go", "items": "1\n2"} if isinstance(component, Workflow) else "go"
+    task: Any = (
+        {"input": "go", "items": "1\n2"} if isinstance(component, Workflow) else "go"
+    )
     journal = Journal(stored(recorded), options.pop("approved", ()))
     try:
-        prepared = component.task(task) if isinstance(component, Workflow) else Task(task)
+        prepared = (
+            component.task(task) if isinstance(component, Workflow) else Task(task)
+        )
         result: Any = await execute(
-            component, prepared, subscribers=(new.append,), run_id=RUN, journal=journal, **options
+            component,
+            prepared,
+            subscribers=(new.append,),
+            run_id=RUN,
+            journal=journal,
+            **options,
         )
     except PodwrightError as error:
         result = error
@@ -163,7 +194,9 @@ async def attempt(
 def stored(recorded: Sequence[Event]) -> list[Event]:
     """What a journal keeps of events: no tokens, no requests, and all of it as JSON."""
     kept = (
-        event for event in recorded if not isinstance(event, events.Token | events.ModelCallStarted)
+        event
+        for event in recorded
+        if not isinstance(event, events.Token | events.ModelCallStarted)
     )
     return [adapter().validate_python(event.to_dict()) for event in kept]
 
@@ -175,7 +208,9 @@ def ended(recorded: Sequence[Event]) -> Counter[tuple[Any, ...]]:
         match event:
             case events.ModelCallFinished() | events.ToolCallFinished():
                 finished[event.type, event.run_id, event.call] += 1
-            case events.StepFinished(outcome="ok" | "exhausted") | events.LoopExhausted():
+            case (
+                events.StepFinished(outcome="ok" | "exhausted") | events.LoopExhausted()
+            ):
                 finished[event.type, event.run_id, event.path, event.step] += 1
             case events.RunFinished() | events.PlanMade() | events.ConditionChecked():
                 finished[event.type, event.run_id, event.path, event.component] += 1
@@ -185,7 +220,9 @@ def ended(recorded: Sequence[Event]) -> Counter[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("component", COMPONENTS, ids=lambda component: component.name)
-async def test_a_new_attempt_repeats_nothing_that_had_finished(component: Component) -> None:
+async def test_a_new_attempt_repeats_nothing_that_had_finished(
+    component: Component,
+) -> None:
     """After each prefix of its events, a run ends as it would have, and each call, step and run finishes once."""
     after([])
     whole, all_events = await attempt(component, [])
@@ -253,13 +290,21 @@ async def test_a_failed_run_goes_on_where_it_stood() -> None:
 async def test_an_answer_that_failed_a_run_is_asked_for_again() -> None:
     """A run whose last answer was the reason does not fail for the same answer again."""
     answers = iter(["not a number", "neither", '{"answer": 3}'])
-    agent = Agent("counter", "Count.", FunctionModel(lambda request: next(answers)), max_loops=2)
+    agent = Agent(
+        "counter", "Count.", FunctionModel(lambda request: next(answers)), max_loops=2
+    )
     recorded: list[Event] = []
     with pytest.raises(OutputError):
         await execute(
-            agent, Task("go", int), subscribers=(recorded.append,), run_id=RUN, journal=Journal()
+            agent,
+            Task("go", int),
+            subscribers=(recorded.append,),
+            run_id=RUN,
+            journal=Journal(),
         )
-    result = await execute(agent, Task("go", int), run_id=RUN, journal=Journal(stored(recorded)))
+    result = await execute(
+        agent, Task("go", int), run_id=RUN, journal=Journal(stored(recorded))
+    )
     assert result.value == 3
     assert result.usage.model_calls == 3, "the answer that is not used was paid too"
 
@@ -270,7 +315,10 @@ MISTAKES: dict[str, tuple[list[Any], bool]] = {
     # the answers of the model, and whether the run fails after the last one; two wrong calls in a row are reported
     "two in a row": ([[WRONG], [WRONG], [RIGHT], [WRONG], [WRONG], "done"], False),
     "three in a row": ([[WRONG], [RIGHT], [WRONG], [WRONG], [WRONG]], True),
-    "three in turns of several": ([[WRONG, RIGHT], [WRONG, WRONG], [WRONG], [WRONG]], True),
+    "three in turns of several": (
+        [[WRONG, RIGHT], [WRONG, WRONG], [WRONG], [WRONG]],
+        True,
+    ),
 }
 
 
@@ -282,7 +330,9 @@ async def test_mistakes_of_the_model_count_over_all_attempts(name: str) -> None:
     async def answer(request: ModelRequest) -> Any:
         return answers[sum(message.role == "assistant" for message in request.messages)]
 
-    agent = Agent("payer", "Pay.", FunctionModel(answer), tools=[pay], max_tool_retries=2)
+    agent = Agent(
+        "payer", "Pay.", FunctionModel(answer), tools=[pay], max_tool_retries=2
+    )
     whole, all_events = await attempt(agent, [])
     assert isinstance(whole, ToolArgumentsError) == fails
     before_the_end = next(
@@ -323,7 +373,11 @@ async def test_a_tool_that_failed_is_called_again() -> None:
         return [ToolCall.of("look", "1", place="z"), ToolCall.of("save", "2", text="x")]
 
     agent = Agent(
-        "saver", "Save.", FunctionModel(answer), tools=[look, save], event_manager=manager
+        "saver",
+        "Save.",
+        FunctionModel(answer),
+        tools=[look, save],
+        event_manager=manager,
     )
     error, recorded = await attempt(agent, [])
     assert isinstance(error, ToolError)
@@ -351,7 +405,12 @@ async def test_an_approved_run_goes_on() -> None:
     """Each approval step is passed once its position is approved, and nothing before it is repeated."""
     flow = Workflow(
         "flow",
-        steps=[writer, ApprovalStep("Publish?"), ApprovalStep("Sure?"), AgentStep(looker, "end")],
+        steps=[
+            writer,
+            ApprovalStep("Publish?"),
+            ApprovalStep("Sure?"),
+            AgentStep(looker, "end"),
+        ],
     )
     error, recorded = await attempt(flow, [])
     assert isinstance(error, ApprovalRequired)
@@ -361,7 +420,9 @@ async def test_an_approved_run_goes_on() -> None:
     assert isinstance(error, ApprovalRequired)
     assert error.resume_path == [2]
     assert not effects
-    result, _ = await attempt(flow, [*recorded, *new], approved={(RUN, (1,)), (RUN, (2,))})
+    result, _ = await attempt(
+        flow, [*recorded, *new], approved={(RUN, (1,)), (RUN, (2,))}
+    )
     assert result.value["looker_output"] == "looker: nothing in y"
 
 
@@ -441,14 +502,24 @@ async def test_what_failed_calls_used_is_not_forgotten() -> None:
     recorded: list[Event] = []
     with pytest.raises(ModelError):
         await execute(
-            agent, Task("go"), subscribers=(recorded.append,), run_id=RUN, journal=Journal()
+            agent,
+            Task("go"),
+            subscribers=(recorded.append,),
+            run_id=RUN,
+            journal=Journal(),
         )
     journal = Journal(stored(recorded))
     with pytest.raises(LimitExceededError):
         await execute(
-            agent, Task("go"), run_id=RUN, journal=journal, limits=RunLimits(model_calls=1)
+            agent,
+            Task("go"),
+            run_id=RUN,
+            journal=journal,
+            limits=RunLimits(model_calls=1),
         )
-    result = await execute(agent, Task("go"), run_id=RUN, journal=Journal(stored(recorded)))
+    result = await execute(
+        agent, Task("go"), run_id=RUN, journal=Journal(stored(recorded))
+    )
     assert result.value == "done"
     assert result.usage.known_cost == 0.25
     assert result.usage.input_tokens > 10

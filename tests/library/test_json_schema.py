@@ -67,7 +67,10 @@ FAN_OUTS: dict[str, Make] = {
         "additionalProperties": ref,
         "propertyNames": ref,
     },
-    "unevaluated properties": lambda ref: {"properties": {"a": ref}, "unevaluatedProperties": ref},
+    "unevaluated properties": lambda ref: {
+        "properties": {"a": ref},
+        "unevaluatedProperties": ref,
+    },
 }
 
 
@@ -141,8 +144,13 @@ CONDITIONAL = {
     "$defs": {"a": {"dependentSchemas": {"x": {"$ref": "#/$defs/a"}}}}, "$ref": "#/$defs/a", "type": "object",
 }  # fmt: skip
 """Leads back to itself for objects with `x` only."""
-NODE = obj(value={"type": "integer"}, children={"type": "array", "items": {"$ref": "#/$defs/Node"}})
-HERE = obj(value={"type": "integer"}, children={"type": "array", "items": {"$ref": "#"}})
+NODE = obj(
+    value={"type": "integer"},
+    children={"type": "array", "items": {"$ref": "#/$defs/Node"}},
+)
+HERE = obj(
+    value={"type": "integer"}, children={"type": "array", "items": {"$ref": "#"}}
+)
 TREE = {"value": 1, "children": [{"value": 2, "children": []}]}
 TAGGED = {"$defs": {"Node": {**NODE, "title": "Node", "description": "A node."}}}
 ROOTS: dict[str, tuple[Any, Any, Any, str]] = {
@@ -188,7 +196,9 @@ ROOTS: dict[str, tuple[Any, Any, Any, str]] = {
 def test_the_root_of_a_schema_is_one_that_providers_take(name: str) -> None:
     """The root is an object without a reference or a union; the value has the response model's own type."""
     response_model, answer, value, schema_name = ROOTS[name]
-    model = ScriptedModel('{"value": "no number", "after": 5, "inside": 5}', json.dumps(answer))
+    model = ScriptedModel(
+        '{"value": "no number", "after": 5, "inside": 5}', json.dumps(answer)
+    )
     result = Agent("a", "Help.", model).run("?", response_model=response_model)
     assert (result, type(result)) == (value, type(value))
     for request in model.requests:
@@ -215,7 +225,9 @@ def test_the_root_of_a_schema_is_one_that_providers_take(name: str) -> None:
 def test_an_echo_fits_such_a_schema(name: str) -> None:
     """The example of `offline/echo` fits at the first attempt, and ends."""
     agent = Agent("a", "Help.", "offline/echo", max_loops=1)
-    assert agent.run("?", response_model=ROOTS[name][0], trace=True).usage.model_calls == 1
+    assert (
+        agent.run("?", response_model=ROOTS[name][0], trace=True).usage.model_calls == 1
+    )
 
 
 DEEP = '{"a":' * 30 + '"x"' + "}" * 30

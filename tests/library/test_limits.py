@@ -51,7 +51,11 @@ class MeteredModel(FunctionModel):
         self.most = 0
 
     def cost(self, usage: Usage) -> float | None:
-        return (usage.input_tokens + 2 * usage.output_tokens) * PER_TOKEN if self.priced else None
+        return (
+            (usage.input_tokens + 2 * usage.output_tokens) * PER_TOKEN
+            if self.priced
+            else None
+        )
 
     async def answer(self, request: ModelRequest) -> ModelResponse:
         allowed = request.settings.get("max_tokens", 0)
@@ -65,13 +69,16 @@ class MeteredModel(FunctionModel):
         used = Usage(needed, output)
         cut = allowed < 100 and output == allowed
         usage = Usage(needed, output, cost=self.cost(used))
-        return ModelResponse("x", usage=usage, finish_reason="length" if cut else "stop")
+        return ModelResponse(
+            "x", usage=usage, finish_reason="length" if cut else "stop"
+        )
 
 
 def parallel(model: FunctionModel, limits: RunLimits, **options: Any) -> Workflow:
     """Eight parallel branches, each with an agent that asks for 100 output tokens."""
     branches = [
-        [Agent(f"agent{number}", "Work.", model, max_tokens=100)] for number in range(BRANCHES)
+        [Agent(f"agent{number}", "Work.", model, max_tokens=100)]
+        for number in range(BRANCHES)
     ]
     return Workflow("parallel", [ParallelStep(branches)], limits=limits, **options)
 
@@ -94,7 +101,9 @@ OVER_BRANCHES: dict[str, tuple[RunLimits, list[int]]] = {
 
 
 @pytest.mark.parametrize("name", OVER_BRANCHES)
-def test_a_limit_holds_over_branches(name: str, recorder: Any, assert_sound: Any) -> None:
+def test_a_limit_holds_over_branches(
+    name: str, recorder: Any, assert_sound: Any
+) -> None:
     """Of eight parallel branches as many calls begin as the limit allows, and use it up to the last token."""
     limits, allowed = OVER_BRANCHES[name]
     model = MeteredModel()
@@ -103,7 +112,11 @@ def test_a_limit_holds_over_branches(name: str, recorder: Any, assert_sound: Any
     assert model.allowed == allowed
     assert error.usage is not None
     assert error.usage.total_tokens == sum(INPUT + output for output in allowed)
-    assert error.usage.model_calls == len(recorder.of("model_call_started")) == len(allowed)
+    assert (
+        error.usage.model_calls
+        == len(recorder.of("model_call_started"))
+        == len(allowed)
+    )
     assert_sound(recorder.events)
 
 
@@ -117,12 +130,16 @@ def test_calls_take_turns_when_only_their_worst_cases_do_not_fit() -> None:
     assert model.most <= limit
 
 
-@pytest.mark.parametrize(("limit", "value"), [("tokens", INPUT), ("model_calls", 0), ("cost", 0)])
+@pytest.mark.parametrize(
+    ("limit", "value"), [("tokens", INPUT), ("model_calls", 0), ("cost", 0)]
+)
 def test_a_call_without_anything_left_does_not_begin(limit: str, value: int) -> None:
     """A call that cannot have even one output token is refused; with one token it begins."""
     model = MeteredModel()
     error = stopped(
-        Workflow("flow", [Agent("a", "Work.", model)], limits=RunLimits(**{limit: value}))
+        Workflow(
+            "flow", [Agent("a", "Work.", model)], limits=RunLimits(**{limit: value})
+        )
     )
     assert (error.limit, error.usage, model.allowed) == (limit, Usage(), [])
     stopped(Agent("a", "Work.", model, limits=RunLimits(tokens=INPUT + 1)))
@@ -132,11 +149,16 @@ def test_a_call_without_anything_left_does_not_begin(limit: str, value: int) -> 
 def test_a_limit_of_cost_needs_a_known_price() -> None:
     """A model of unknown price is refused with a limit of cost, a free one allowed; without it the cost is unknown."""
     model = MeteredModel(output=10, priced=False)
-    assert stopped(Agent("a", "Work.", model, limits=RunLimits(cost=100))).limit == "cost"
+    assert (
+        stopped(Agent("a", "Work.", model, limits=RunLimits(cost=100))).limit == "cost"
+    )
     assert model.allowed == []
     result = Agent("a", "Work.", model, max_tokens=100).run("?", trace=True)
     assert (result.usage.cost, result.usage.unpriced_model_calls) == (None, 1)
-    assert Agent("a", "Work.", ScriptedModel("yes"), limits=RunLimits(cost=0)).run("?") == "yes"
+    assert (
+        Agent("a", "Work.", ScriptedModel("yes"), limits=RunLimits(cost=0)).run("?")
+        == "yes"
+    )
 
 
 @pytest.mark.parametrize(("outer", "inner"), [(2, 9), (9, 2)])
@@ -148,7 +170,9 @@ def test_the_tighter_of_nested_limits_holds(outer: int, inner: int) -> None:
         return "pong"
 
     model = FunctionModel(lambda _: ToolCall.of("ping"))
-    agent = Agent("inner", "Work.", model, tools=[ping], limits=RunLimits(model_calls=inner))
+    agent = Agent(
+        "inner", "Work.", model, tools=[ping], limits=RunLimits(model_calls=inner)
+    )
     error = stopped(Workflow("outer", [agent], limits=RunLimits(model_calls=outer)))
     assert error.usage is not None
     assert error.usage.model_calls == 2
@@ -157,7 +181,9 @@ def test_the_tighter_of_nested_limits_holds(outer: int, inner: int) -> None:
 def test_each_run_of_a_component_has_its_own_limits() -> None:
     """A component's own limits begin anew with each of its runs, nested or not."""
     agent = Agent("a", "Work.", says("ok"), limits=RunLimits(model_calls=1))
-    flow = Workflow("flow", [AgentStep(agent, "one"), AgentStep(agent, "two", output="other")])
+    flow = Workflow(
+        "flow", [AgentStep(agent, "one"), AgentStep(agent, "two", output="other")]
+    )
     assert set(flow.run("?")) == {"input", "a_output", "other"}
     assert agent.run("?") == agent.run("?") == "ok"
 
@@ -167,17 +193,27 @@ def test_a_limit_of_wall_time_stops_a_nested_component(
 ) -> None:
     """A nested component that takes too long fails, and so does the run around it."""
     slow = Agent(
-        "slow", "Work.", FunctionModel(lambda _: outlast()), limits=RunLimits(wall_time=60)
+        "slow",
+        "Work.",
+        FunctionModel(lambda _: outlast()),
+        limits=RunLimits(wall_time=60),
     )
     error = stopped(
-        Workflow("flow", [slow], limits=RunLimits(wall_time=7200), event_manager=recorder.manager)
+        Workflow(
+            "flow",
+            [slow],
+            limits=RunLimits(wall_time=7200),
+            event_manager=recorder.manager,
+        )
     )
     assert (error.limit, error.component) == ("wall_time", "slow")
     assert_sound(recorder.events)
 
 
 @pytest.mark.parametrize(("calls", "enough"), [(4, True), (3, False)])
-def test_a_failed_call_counts_as_a_call_and_uses_no_tokens(calls: int, enough: bool) -> None:
+def test_a_failed_call_counts_as_a_call_and_uses_no_tokens(
+    calls: int, enough: bool
+) -> None:
     """A failed call counts towards the model calls; the tokens reserved for it are free again."""
     helper = Agent("helper", "Work.", ScriptedModel(ValueError("no"), "yes"))
 
@@ -189,14 +225,20 @@ def test_a_failed_call_counts_as_a_call_and_uses_no_tokens(calls: int, enough: b
 
     model = ScriptedModel(ToolCall.of("ask"), "end")
     agent = Agent(
-        "a", "Work.", model, tools=[ask], limits=RunLimits(model_calls=calls, tokens=4400)
+        "a",
+        "Work.",
+        model,
+        tools=[ask],
+        limits=RunLimits(model_calls=calls, tokens=4400),
     )
     assert agent.run("?") == "end" if enough else stopped(agent).limit == "model_calls"
 
 
 def test_a_call_that_inner_limits_refuse_does_not_count() -> None:
     """A call that was refused by the limits of a nested component was not made."""
-    helper = Agent("helper", "Work.", ScriptedModel("never"), limits=RunLimits(tokens=1))
+    helper = Agent(
+        "helper", "Work.", ScriptedModel("never"), limits=RunLimits(tokens=1)
+    )
 
     async def ask() -> str:
         """Ask, and ignore the limit."""
@@ -206,7 +248,10 @@ def test_a_call_that_inner_limits_refuse_does_not_count() -> None:
 
     model = ScriptedModel(ToolCall.of("ask"), "end")
     assert (
-        Agent("a", "Work.", model, tools=[ask], limits=RunLimits(model_calls=2)).run("?") == "end"
+        Agent("a", "Work.", model, tools=[ask], limits=RunLimits(model_calls=2)).run(
+            "?"
+        )
+        == "end"
     )
 
 
@@ -254,7 +299,9 @@ async def test_answers_that_are_rejected_count(
 ) -> None:
     """An answer that cannot be used is billed: it counts, and another attempt needs what is left for it."""
     provider.answers([reply(REJECTED)])
-    model = ChatModel("openai/gpt-4o", Connection("k", provider.url), ENDPOINTS["openai"])
+    model = ChatModel(
+        "openai/gpt-4o", Connection("k", provider.url), ENDPOINTS["openai"]
+    )
     model.retries = Retries(first_wait=0.001)
     model.load_prices()
     expected = LimitExceededError if limits else ModelResponseError
@@ -270,11 +317,16 @@ async def test_answers_that_are_rejected_count(
 async def test_a_rejected_answer_counts_once(provider: Upstream) -> None:
     """Of three calls, one is used up by an answer that was rejected."""
     provider.answers([reply(REJECTED)], [reply(completion("Ciao."))])
-    model = ChatModel("openai/gpt-4o", Connection("k", provider.url), ENDPOINTS["openai"])
+    model = ChatModel(
+        "openai/gpt-4o", Connection("k", provider.url), ENDPOINTS["openai"]
+    )
     model.retries = Retries(first_wait=0.001)
     agent = Agent("guide", "", model)
     workflow = Workflow(
-        "two", [agent, AgentStep("guide")], agents={"guide": agent}, limits=RunLimits(model_calls=2)
+        "two",
+        [agent, AgentStep("guide")],
+        agents={"guide": agent},
+        limits=RunLimits(model_calls=2),
     )
     with pytest.raises(LimitExceededError):
         await workflow.arun("Hello?")
@@ -292,7 +344,9 @@ async def test_what_was_never_counted_stays_reserved(
 ) -> None:
     """Nobody knows what an attempt has used whose connection was lost: the next ones have what is left for certain."""
     provider.answers(["reset"])
-    model = ChatModel("openai/gpt-4o", Connection("k", provider.url), ENDPOINTS["openai"])
+    model = ChatModel(
+        "openai/gpt-4o", Connection("k", provider.url), ENDPOINTS["openai"]
+    )
     model.retries = Retries(first_wait=0.001)
     agent = Agent("guide", "", model, limits=RunLimits(**limits))
     with pytest.raises((LimitExceededError, ModelConnectionError)):
@@ -327,7 +381,9 @@ async def test_thoughts_and_writes_are_reserved() -> None:
     assert reservation.cost == 50.0
 
 
-async def test_a_call_keeps_its_slot_for_the_next_model(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_call_keeps_its_slot_for_the_next_model(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Calls that a fallback goes on with do not make room for others meanwhile."""
     begun = 0
 
@@ -349,12 +405,20 @@ async def test_a_call_keeps_its_slot_for_the_next_model(monkeypatch: pytest.Monk
     }
     monkeypatch.setitem(registry._providers, "slots", lambda name, _: models[name])
     agents = [
-        Agent(f"a{number}", "Help.", "slots/first", fallback=["slots/second"], max_tokens=50)
+        Agent(
+            f"a{number}",
+            "Help.",
+            "slots/first",
+            fallback=["slots/second"],
+            max_tokens=50,
+        )
         for number in range(8)
     ]
     branches = [[AgentStep(agent)] for agent in agents]
     flow = Workflow(
-        "flow", [ParallelStep(branches, "all")], limits=RunLimits(model_calls=2, tokens=150)
+        "flow",
+        [ParallelStep(branches, "all")],
+        limits=RunLimits(model_calls=2, tokens=150),
     )
     with pytest.raises(LimitExceededError):
         await flow.arun("?")

@@ -29,7 +29,9 @@ def model_at(provider: Upstream, name: str) -> LiteLLMModel:
 
 def anthropic_stream(*events: dict[str, Any]) -> Script:
     """A whole stream of Anthropic's protocol."""
-    text = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events)
+    text = "".join(
+        f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events
+    )
     return streamed(text.encode())
 
 
@@ -45,7 +47,9 @@ async def test_a_missing_key_is_found_before_a_request(
         LiteLLMModel(ANTHROPIC, Connection()).check()
     assert "ANTHROPIC_API_KEY" in missing.value.suggestion
     with pytest.raises(errors.ModelAuthenticationError):
-        await LiteLLMModel(ANTHROPIC, Connection(None, provider.url)).complete(question(ANTHROPIC))
+        await LiteLLMModel(ANTHROPIC, Connection(None, provider.url)).complete(
+            question(ANTHROPIC)
+        )
     assert not provider.requests
 
 
@@ -54,7 +58,11 @@ async def test_a_missing_key_is_found_before_a_request(
     [
         *(
             (name, Connection())
-            for name in ("bedrock/anthropic.claude", "vertex_ai/gemini-pro", "azure/gpt")
+            for name in (
+                "bedrock/anthropic.claude",
+                "vertex_ai/gemini-pro",
+                "azure/gpt",
+            )
         ),
         *((name, Connection()) for name in ("ollama/llama3", "hosted_vllm/qwen")),
         (ANTHROPIC, Connection("key")),
@@ -89,8 +97,12 @@ async def test_a_lone_surrogate_is_replaced(provider: Upstream, name: str) -> No
     """A text that LiteLLM cannot encode is sent without the half of a character that makes it so."""
     provider.answers([reply(completion())])
     text = "half \ud83d and \U0001f30d"
-    await model_at(provider, name).complete(question(name, messages=(Message("user", text),)))
-    assert provider.requests[0]["messages"][0]["content"] == "half \ufffd and \U0001f30d"
+    await model_at(provider, name).complete(
+        question(name, messages=(Message("user", text),))
+    )
+    assert (
+        provider.requests[0]["messages"][0]["content"] == "half \ufffd and \U0001f30d"
+    )
 
 
 async def test_an_unknown_provider_is_named() -> None:
@@ -123,7 +135,9 @@ MESSAGE = {
 
 
 @pytest.mark.usefixtures("list_prices")
-async def test_a_provider_with_its_own_protocol(provider: Upstream, recorder: Any) -> None:
+async def test_a_provider_with_its_own_protocol(
+    provider: Upstream, recorder: Any
+) -> None:
     """A provider that does not offer Chat Completions is called too, at the same price as in a look-up."""
     provider.answers([reply(MESSAGE)])
     agent = Agent(
@@ -135,7 +149,11 @@ async def test_a_provider_with_its_own_protocol(provider: Upstream, recorder: An
     )
     assert await agent.arun("Hello?") == "Ciao."
     usage = recorder.of("model_call_finished")[0].response.usage
-    assert (usage.input_tokens, usage.cached_input_tokens, usage.output_tokens) == (40, 30, 6)
+    assert (usage.input_tokens, usage.cached_input_tokens, usage.output_tokens) == (
+        40,
+        30,
+        6,
+    )
     cost = lookup(ANTHROPIC, usage)
     assert cost
     assert usage.cost == cost.amount
@@ -152,7 +170,10 @@ CACHED = {
 }
 ONE_HOUR = {
     **CACHED,
-    "cache_creation": {"ephemeral_5m_input_tokens": 300, "ephemeral_1h_input_tokens": 0},
+    "cache_creation": {
+        "ephemeral_5m_input_tokens": 300,
+        "ephemeral_1h_input_tokens": 0,
+    },
 }
 
 
@@ -168,7 +189,11 @@ async def test_writing_to_the_cache_is_counted_and_priced(
             "type": "message_start",
             "message": {**MESSAGE, "content": [], "stop_reason": None, "usage": usage},
         },
-        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        {
+            "type": "content_block_start",
+            "index": 0,
+            "content_block": {"type": "text", "text": ""},
+        },
         {
             "type": "content_block_delta",
             "index": 0,
@@ -187,7 +212,9 @@ async def test_writing_to_the_cache_is_counted_and_priced(
     counted = (await agent.arun("Hello?", stream=streaming, trace=True)).usage
     assert (counted.input_tokens, counted.output_tokens) == (1000, 10)
     assert (counted.cached_input_tokens, counted.cache_write_tokens) == (200, 300)
-    assert counted.cost == pytest.approx((500 * 1 + 200 * 0.1 + 300 * 1.25 + 10 * 5) / 10**6)
+    assert counted.cost == pytest.approx(
+        (500 * 1 + 200 * 0.1 + 300 * 1.25 + 10 * 5) / 10**6
+    )
 
 
 async def test_a_stream_of_its_own_protocol(provider: Upstream) -> None:
@@ -195,8 +222,15 @@ async def test_a_stream_of_its_own_protocol(provider: Upstream) -> None:
     block = {"type": "content_block_delta", "index": 1}
     tool = {"type": "tool_use", "id": "t1", "name": "look_up", "input": {}}
     events = anthropic_stream(
-        {"type": "message_start", "message": {**MESSAGE, "content": [], "stop_reason": None}},
-        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        {
+            "type": "message_start",
+            "message": {**MESSAGE, "content": [], "stop_reason": None},
+        },
+        {
+            "type": "content_block_start",
+            "index": 0,
+            "content_block": {"type": "text", "text": ""},
+        },
         {
             "type": "content_block_delta",
             "index": 0,
@@ -239,27 +273,42 @@ PIXEL = "data:image/png;base64,iVBORw0KGgo="
 async def test_images_are_passed_on(provider: Upstream, name: str) -> None:
     """An image reaches the provider as the URL, or the data, that it is; nobody here fetches it."""
     url = f"https://127.0.0.1:{provider.port}/a.png"
-    parts: Any = [{"type": "image_url", "image_url": {"url": address}} for address in (url, PIXEL)]
+    parts: Any = [
+        {"type": "image_url", "image_url": {"url": address}} for address in (url, PIXEL)
+    ]
     provider.answers([reply(MESSAGE if name == ANTHROPIC else completion("Ciao."))])
     agent = Agent("guide", "Be short.", model_at(provider, name), max_tokens=9)
-    assert await agent.arun([{"type": "text", "text": "What is this?"}, *parts]) == "Ciao."
+    assert (
+        await agent.arun([{"type": "text", "text": "What is this?"}, *parts]) == "Ciao."
+    )
     sent = provider.requests[0]["messages"][-1]["content"][1:]
     if name == OPENAI:
         assert sent == parts
     else:
         assert [part["source"] for part in sent] == [
             {"type": "url", "url": url},
-            {"type": "base64", "media_type": "image/png", "data": PIXEL.partition(",")[2]},
+            {
+                "type": "base64",
+                "media_type": "image/png",
+                "data": PIXEL.partition(",")[2],
+            },
         ]
     assert [headers[":line"].split()[0] for headers in provider.headers] == ["POST"]
 
 
-async def test_images_are_not_fetched_for_providers_that_take_no_urls(provider: Upstream) -> None:
+async def test_images_are_not_fetched_for_providers_that_take_no_urls(
+    provider: Upstream,
+) -> None:
     """An image that LiteLLM would have to fetch is an error, which is not repeated, and nothing is sent."""
-    part: Any = {"type": "image_url", "image_url": {"url": f"https://127.0.0.1:{provider.port}/a"}}
+    part: Any = {
+        "type": "image_url",
+        "image_url": {"url": f"https://127.0.0.1:{provider.port}/a"},
+    }
     provider.answers([reply(completion("never"))])
     with pytest.raises(errors.ModelRequestError, match="data URL"):
-        await Agent("guide", "", model_at(provider, "gemini/gemini-2.5-flash")).arun([part])
+        await Agent("guide", "", model_at(provider, "gemini/gemini-2.5-flash")).arun(
+            [part]
+        )
     assert provider.connections == 0
 
 
@@ -291,7 +340,9 @@ assert threads[-1] is not threading.main_thread()
 
 def test_litellm_is_imported_in_a_thread() -> None:
     """LiteLLM is imported at the first call, away from the event loop, and prints nothing."""
-    process = subprocess.run([sys.executable, "-c", LOOP], capture_output=True, text=True)
+    process = subprocess.run(
+        [sys.executable, "-c", LOOP], capture_output=True, text=True
+    )
     assert (process.returncode, process.stderr) == (0, "")
     assert process.stdout == "model_unreachable\n"
 

@@ -20,7 +20,16 @@ from pydantic import BaseModel
 from tests.library.claude import events, framed, message
 from tests.library.claude import text as text_block
 from tests.library.model_clients import question
-from tests.library.upstream import STREAM, Part, Upstream, chunk, delta, reply, sse, streamed
+from tests.library.upstream import (
+    STREAM,
+    Part,
+    Upstream,
+    chunk,
+    delta,
+    reply,
+    sse,
+    streamed,
+)
 
 from podwright import Agent, errors
 from podwright.models import Connection
@@ -31,7 +40,9 @@ from podwright.models.retries import Retries
 # LiteLLM and what it imports warn about their own code
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-streaming_or_not = pytest.mark.parametrize("streaming", [False, True], ids=["plain", "streaming"])
+streaming_or_not = pytest.mark.parametrize(
+    "streaming", [False, True], ids=["plain", "streaming"]
+)
 
 ENDED = "Ciao."
 """The answer is a success."""
@@ -55,22 +66,32 @@ class Protocol:
     """That of a stream."""
 
     def model_at(self, provider: Upstream) -> LiteLLMModel:
-        model = LiteLLMModel(self.model, Connection("key", provider.url.removesuffix("/v1")))
+        model = LiteLLMModel(
+            self.model, Connection("key", provider.url.removesuffix("/v1"))
+        )
         model.retries = Retries(first_wait=0.001)
         return model
 
-    def script(self, reason: str, *, streaming: bool, pieces: int | None = None) -> list[Part]:
+    def script(
+        self, reason: str, *, streaming: bool, pieces: int | None = None
+    ) -> list[Part]:
         """A response; of a stream, perhaps only the first pieces."""
         if not streaming:
             return [reply(self.answer(reason))]
-        head = STREAM.replace(b"text/event-stream; charset=utf-8", self.content_type.encode())
+        head = STREAM.replace(
+            b"text/event-stream; charset=utf-8", self.content_type.encode()
+        )
         found = list(self.stream(reason))[:pieces]
         return [head, *streamed(*found)[1:]]
 
 
 def bedrock_frame(kind: str, payload: object) -> bytes:
     """A message of AWS's event stream: prelude, headers, payload and two checksums."""
-    fields = {":event-type": kind, ":content-type": "application/json", ":message-type": "event"}
+    fields = {
+        ":event-type": kind,
+        ":content-type": "application/json",
+        ":message-type": "event",
+    }
     headers = b"".join(
         bytes([len(name)])
         + name.encode()
@@ -88,7 +109,9 @@ def bedrock_frame(kind: str, payload: object) -> bytes:
 def bedrock_stream(reason: str) -> Iterator[bytes]:
     yield bedrock_frame("messageStart", {"role": "assistant"})
     for text in ("Ci", "ao."):
-        yield bedrock_frame("contentBlockDelta", {"contentBlockIndex": 0, "delta": {"text": text}})
+        yield bedrock_frame(
+            "contentBlockDelta", {"contentBlockIndex": 0, "delta": {"text": text}}
+        )
     yield bedrock_frame("contentBlockStop", {"contentBlockIndex": 0})
     yield bedrock_frame("messageStop", {"stopReason": reason})
     usage = {"inputTokens": 10, "outputTokens": 5, "totalTokens": 15}
@@ -108,7 +131,10 @@ def cohere_answer(reason: str) -> object:
     return {
         "id": "c1",
         "finish_reason": reason,
-        "message": {"role": "assistant", "content": [{"type": "text", "text": "Ciao."}]},
+        "message": {
+            "role": "assistant",
+            "content": [{"type": "text", "text": "Ciao."}],
+        },
         "usage": {
             "tokens": {"input_tokens": 10, "output_tokens": 5},
             "billed_units": {"input_tokens": 10},
@@ -247,11 +273,15 @@ async def test_a_stream_that_is_cut_off(provider: Upstream, protocol: Protocol) 
     """A stream that ends before its stop reason is no success, wherever it ends."""
     reason = next(iter(protocol.reasons))
     pieces = [*protocol.stream(reason)]
-    last = next(number for number, piece in enumerate(pieces) if reason.encode() in piece)
+    last = next(
+        number for number, piece in enumerate(pieces) if reason.encode() in piece
+    )
     for number in range(last):
         provider.answers(protocol.script(reason, streaming=True, pieces=number))
         with pytest.raises(errors.ModelError):
-            await Agent("guide", "Help.", protocol.model_at(provider)).arun("Hello?", stream=True)
+            await Agent("guide", "Help.", protocol.model_at(provider)).arun(
+                "Hello?", stream=True
+            )
 
 
 @by_protocol
@@ -262,13 +292,17 @@ async def test_a_stream_that_ends_in_the_middle_of_its_last_piece(
     reason = next(iter(protocol.reasons))
     script = protocol.script(reason, streaming=True)
     pieces = [*protocol.stream(reason)]
-    last = next(number for number, piece in enumerate(pieces) if reason.encode() in piece)
+    last = next(
+        number for number, piece in enumerate(pieces) if reason.encode() in piece
+    )
     half = pieces[last][: pieces[last].index(reason.encode())]
     provider.answers(
         [script[0], *(chunk(piece) for piece in pieces[:last]), chunk(half), chunk(b"")]
     )
     with pytest.raises(errors.ModelError):
-        await Agent("guide", "Help.", protocol.model_at(provider)).arun("Hello?", stream=True)
+        await Agent("guide", "Help.", protocol.model_at(provider)).arun(
+            "Hello?", stream=True
+        )
 
 
 ERRORS = [
@@ -298,7 +332,9 @@ async def test_errors(
     """An error has the status that the provider gave it, and is repeated only if that can help."""
     provider.answers([reply({"message": "Oh no"}, status)])
     with pytest.raises(errors.ModelError, match=f"answered {status}") as caught:
-        await Agent("guide", "Help.", protocol.model_at(provider)).arun("Hello?", stream=streaming)
+        await Agent("guide", "Help.", protocol.model_at(provider)).arun(
+            "Hello?", stream=streaming
+        )
     assert (type(caught.value), len(provider.requests)) == (expected, requests)
     assert "Oh no" in str(caught.value.provider_error)
 
@@ -322,15 +358,21 @@ async def test_a_long_wait_is_not_waited_for(
     """`Retry-After` counts."""
     provider.answers([reply({"message": "slow"}, 429, **{"Retry-After": "3600"})])  # type: ignore[arg-type]
     with pytest.raises(errors.ModelRateLimitError) as caught:
-        await Agent("guide", "Help.", protocol.model_at(provider)).arun("Hello?", stream=streaming)
+        await Agent("guide", "Help.", protocol.model_at(provider)).arun(
+            "Hello?", stream=streaming
+        )
     assert (caught.value.retry_after, len(provider.requests)) == (3600, 1)
 
 
 @by_protocol
-async def test_no_redirect_takes_the_key_along(provider: Upstream, protocol: Protocol) -> None:
+async def test_no_redirect_takes_the_key_along(
+    provider: Upstream, protocol: Protocol
+) -> None:
     """A redirect is an error, and nothing goes where it leads."""
     elsewhere = provider.url.replace("127.0.0.1", "localhost")
-    provider.answers([reply(b"", 307, Location=elsewhere)], [reply(protocol.answer("stop"))])
+    provider.answers(
+        [reply(b"", 307, Location=elsewhere)], [reply(protocol.answer("stop"))]
+    )
     with pytest.raises(errors.ModelResponseError, match="redirects are not followed"):
         await Agent("guide", "Help.", protocol.model_at(provider)).arun("Hello?")
     assert len(provider.requests) == 1
@@ -369,7 +411,9 @@ class City(BaseModel):
 
 
 @by_protocol
-async def test_a_response_model_with_a_map(provider: Upstream, protocol: Protocol) -> None:
+async def test_a_response_model_with_a_map(
+    provider: Upstream, protocol: Protocol
+) -> None:
     """Objects with open keys are asked for through a tool, and no tool is forced; JSON in text is read as well."""
     answer = {"name": "Rome", "people": {"2020": 3}}
     body = json.dumps(protocol.answer(next(iter(protocol.reasons))))
@@ -381,7 +425,8 @@ async def test_a_response_model_with_a_map(provider: Upstream, protocol: Protoco
     assert "final_answer" in sent
     # how Bedrock and Gemini are told to call a tool
     assert not any(
-        word in sent for word in ('"any": {}', '"tool": {"name"', '"mode": "ANY"', '"REQUIRED"')
+        word in sent
+        for word in ('"any": {}', '"tool": {"name"', '"mode": "ANY"', '"REQUIRED"')
     )
 
 
@@ -389,7 +434,9 @@ async def test_a_response_model_with_a_map(provider: Upstream, protocol: Protoco
 async def test_a_reason_that_stays_hidden(provider: Upstream, reason: str) -> None:
     """LiteLLM takes no client for Cohere, and its "stop" may be any reason: the response says so."""
     provider.answers([reply(cohere_answer(reason))])
-    model = LiteLLMModel("cohere_chat/command-a-03-2025", Connection("key", provider.url))
+    model = LiteLLMModel(
+        "cohere_chat/command-a-03-2025", Connection("key", provider.url)
+    )
     response = await model.complete(question(model.name))
     assert (response.text, response.finish_reason) == ("Ciao.", "unknown")
 
@@ -407,7 +454,11 @@ def invoke_stream() -> Iterator[bytes]:
     }
     events: list[dict[str, Any]] = [
         {"type": "message_start", "message": start},
-        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        {
+            "type": "content_block_start",
+            "index": 0,
+            "content_block": {"type": "text", "text": ""},
+        },
         {
             "type": "content_block_delta",
             "index": 0,
@@ -439,12 +490,16 @@ async def test_events_that_are_encoded(provider: Upstream) -> None:
 
 async def test_a_stream_that_never_says_why(provider: Upstream) -> None:
     """Some have no stop reason at all, or none that LiteLLM passes on: it is not known, and the text is an answer."""
-    pieces = [json.dumps({"generation": text, "stop_reason": None}) for text in ("Ci", "ao.")]
+    pieces = [
+        json.dumps({"generation": text, "stop_reason": None}) for text in ("Ci", "ao.")
+    ]
     frames = [
         bedrock_frame("chunk", {"bytes": base64.b64encode(piece.encode()).decode()})
         for piece in (
             *pieces,
-            json.dumps({"generation": "", "stop_reason": "stop", "prompt_token_count": 10}),
+            json.dumps(
+                {"generation": "", "stop_reason": "stop", "prompt_token_count": 10}
+            ),
         )
     ]
     head = PROTOCOLS["bedrock"].script("end_turn", streaming=True)[:1]
@@ -460,7 +515,8 @@ async def test_a_claude_that_is_cut_off_has_no_price(provider: Upstream) -> None
     begun = events(message(text_block("Once upon a time " * 20)))[:-3]
     provider.answers(streamed(*(framed(event) for event in begun)))
     model = LiteLLMModel(
-        "anthropic/claude-sonnet-4-5", Connection("key", provider.url.removesuffix("/v1"))
+        "anthropic/claude-sonnet-4-5",
+        Connection("key", provider.url.removesuffix("/v1")),
     )
     with pytest.raises(errors.ModelResponseError) as caught:
         await model.complete(question(model.name), print)
@@ -501,13 +557,18 @@ async def test_an_estimate_has_no_price(provider: Upstream) -> None:
     assert response.usage.unpriced_model_calls == 1
 
 
-async def test_the_loop_stays_free(provider: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_loop_stays_free(
+    provider: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A model whose name has `llama-3` is not a reason to ask another host for its tokenizer."""
     provider.answers(streamed(sse(delta(content="Hi"), delta("stop"))))
     asked: list[Any] = []
     monkeypatch.setattr(
-        "socket.getaddrinfo", lambda *args, **_: asked.append(args[0]) or pytest.fail("asked")
+        "socket.getaddrinfo",
+        lambda *args, **_: asked.append(args[0]) or pytest.fail("asked"),
     )
-    model = LiteLLMModel("azure_ai/Llama-3.3-70B-Instruct", Connection("key", provider.url))
+    model = LiteLLMModel(
+        "azure_ai/Llama-3.3-70B-Instruct", Connection("key", provider.url)
+    )
     assert await Agent("guide", "Help.", model).arun("Hello?", stream=True) == "Hi"
     assert not asked

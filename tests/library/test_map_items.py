@@ -81,7 +81,9 @@ OTHER_TEXTS: dict[str, list[Any]] = {
     '{"a": 1}\n{"a": 2}\n': [{"a": 1}, {"a": 2}],
     f'{FENCE}jsonl\n{{"a": 1}}\n{{"a": 2}}\n{FENCE}': [{"a": 1}, {"a": 2}],
     # https://github.com/langgenius/dify/issues/41958
-    '[{"code": "use ```print``` and [x] {y}"}]': [{"code": "use ```print``` and [x] {y}"}],
+    '[{"code": "use ```print``` and [x] {y}"}]': [
+        {"code": "use ```print``` and [x] {y}"}
+    ],
     'Use this:\n[\n  {"code": "```sh\\nls\\n```"}\n]': [{"code": "```sh\nls\n```"}],
     '["</think> is a tag", "<think>"]': ["</think> is a tag", "<think>"],
     "- Paris\n  - Louvre\n  Seine\n- Rome": ["Paris\n- Louvre\nSeine", "Rome"],
@@ -97,8 +99,15 @@ OTHER_TEXTS: dict[str, list[Any]] = {
     "[Verse 1]\nla": ["[Verse 1]", "la"],
     "[a](http://a), [b](http://b)": ["[a](http://a), [b](http://b)"],
     'd["key"] is new\nitems[0] is old': ['d["key"] is new', "items[0] is old"],
-    "Use {name}\nand ${HOME}\n\\frac{a}{b}": ["Use {name}", "and ${HOME}", "\\frac{a}{b}"],
-    "test('x', async ({ page }) => {});\nb": ["test('x', async ({ page }) => {});", "b"],
+    "Use {name}\nand ${HOME}\n\\frac{a}{b}": [
+        "Use {name}",
+        "and ${HOME}",
+        "\\frac{a}{b}",
+    ],
+    "test('x', async ({ page }) => {});\nb": [
+        "test('x', async ({ page }) => {});",
+        "b",
+    ],
 }
 UNREADABLE = {
     "cut off": '["Paris", "Ro',
@@ -134,7 +143,9 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize(
-    "text", [*JSON_TEXTS.values(), *MARKDOWN_TEXTS.values()], ids=[*JSON_TEXTS, *MARKDOWN_TEXTS]
+    "text",
+    [*JSON_TEXTS.values(), *MARKDOWN_TEXTS.values()],
+    ids=[*JSON_TEXTS, *MARKDOWN_TEXTS],
 )
 def test_a_list_is_read_from_what_models_write(text: str) -> None:
     """JSON is read by itself, in fences, between words and after thoughts; Markdown lists and lines without it."""
@@ -165,7 +176,9 @@ def test_data_is_read_as_the_same_json(subtests: Any) -> None:
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3)
+    ),
     max_leaves=5,
 )
 
@@ -176,7 +189,10 @@ def test_any_list_in_a_fence_arrives_unchanged(
 ) -> None:
     """No item can end the fence, the thoughts or the words around the list."""
     text = json.dumps(items, indent=indent, ensure_ascii=ascii_only)
-    assert read_items(f"<think>\n[1</think>\nHere:\n{FENCE}json\n{text}\n{FENCE}\nBye.") == items
+    assert (
+        read_items(f"<think>\n[1</think>\nHere:\n{FENCE}json\n{text}\n{FENCE}\nBye.")
+        == items
+    )
 
 
 @given(st.text(alphabet='[]{}",:`~ \n\\ab1-<>/think', max_size=60))

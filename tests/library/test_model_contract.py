@@ -33,7 +33,9 @@ from podwright import Agent, errors
 from podwright.messages import Message, ModelResponse, ToolCall
 from podwright.usage import Usage
 
-streaming_or_not = pytest.mark.parametrize("streaming", [False, True], ids=["plain", "streaming"])
+streaming_or_not = pytest.mark.parametrize(
+    "streaming", [False, True], ids=["plain", "streaming"]
+)
 SEA = '{"word": "sea"}'
 SKY = '{"word": "Köln"}'
 
@@ -65,9 +67,16 @@ async def test_a_request_and_its_response(client: Client, provider: Upstream) ->
         "m-1",
         "c1",
     )
-    assert response.usage == Usage(50, 9, cached_input_tokens=32, reasoning_tokens=5, cost=None)
-    messages = [{"role": "system", "content": "Help."}, {"role": "user", "content": "Hello?"}]
-    assert provider.requests == [{"model": client.name.partition("/")[2], "messages": messages}]
+    assert response.usage == Usage(
+        50, 9, cached_input_tokens=32, reasoning_tokens=5, cost=None
+    )
+    messages = [
+        {"role": "system", "content": "Help."},
+        {"role": "user", "content": "Hello?"},
+    ]
+    assert provider.requests == [
+        {"model": client.name.partition("/")[2], "messages": messages}
+    ]
     assert provider.headers[0][":line"] == "POST /v1/chat/completions HTTP/1.1"
     assert provider.headers[0]["authorization"] == f"Bearer {KEY}"
 
@@ -95,7 +104,9 @@ async def test_a_request_with_everything(client: Client, provider: Upstream) -> 
     _, called, result = sent["messages"]
     assert called["role"] == "assistant"
     assert called.get("content") is None
-    assert called["tool_calls"] == [{"id": "c9", "type": "function", "function": function}]
+    assert called["tool_calls"] == [
+        {"id": "c9", "type": "function", "function": function}
+    ]
     assert result == {"role": "tool", "content": "Salty.", "tool_call_id": "c9"}
 
 
@@ -103,7 +114,9 @@ async def test_a_request_with_everything(client: Client, provider: Upstream) -> 
 
 
 @pytest.mark.parametrize("size", [1, 7, 10_000])
-async def test_a_stream_in_pieces(client: Client, size: int, provider: Upstream) -> None:
+async def test_a_stream_in_pieces(
+    client: Client, size: int, provider: Upstream
+) -> None:
     """Wherever the network cuts a stream, even within a character, tokens, text and usage are the same."""
     provider.answers(
         streamed(*(STORY[start : start + size] for start in range(0, len(STORY), size)))
@@ -114,12 +127,19 @@ async def test_a_stream_in_pieces(client: Client, size: int, provider: Upstream)
     assert provider.requests[0]["stream_options"] == {"include_usage": True}
 
 
-async def test_tokens_reach_the_caller_as_they_arrive(client: Client, provider: Upstream) -> None:
+async def test_tokens_reach_the_caller_as_they_arrive(
+    client: Client, provider: Upstream
+) -> None:
     """The second token is sent only after the first one was handed out."""
     first = asyncio.Event()
-    pieces = [sse(delta(content="one"), done=False), sse(delta(content=" two"), delta("stop"))]
+    pieces = [
+        sse(delta(content="one"), done=False),
+        sse(delta(content=" two"), delta("stop")),
+    ]
     provider.answers([STREAM, chunk(pieces[0]), first, chunk(pieces[1]), chunk(b"")])
-    agent = Agent("a", "", client.model_at(provider.url), on_token=lambda _: first.set())
+    agent = Agent(
+        "a", "", client.model_at(provider.url), on_token=lambda _: first.set()
+    )
     async with asyncio.timeout(60):
         assert await agent.arun("Hello?", stream=True) == "one two"
 
@@ -128,7 +148,9 @@ async def test_tokens_reach_the_caller_as_they_arrive(client: Client, provider: 
 
 
 @streaming_or_not
-async def test_parallel_tool_calls(client: Client, streaming: bool, provider: Upstream) -> None:
+async def test_parallel_tool_calls(
+    client: Client, streaming: bool, provider: Upstream
+) -> None:
     """Two calls of one turn arrive with their ids and arguments, whole or in pieces that alternate."""
     calls = [
         call(id="a", type="function", name="f", arguments=SEA),
@@ -161,7 +183,9 @@ async def test_each_tool_call_has_an_id_of_its_own(
         call(index=1, id="a", type="function", name="f", arguments=SKY),
     ]
     chunks = sse(delta(tool_calls=calls), delta("stop"))
-    provider.answers(streamed(chunks) if streaming else [reply(completion(None, tool_calls=calls))])
+    provider.answers(
+        streamed(chunks) if streaming else [reply(completion(None, tool_calls=calls))]
+    )
     response = await answer(client, provider, streaming=streaming)
     assert [made.arguments for made in response.tool_calls] == [SEA, SKY]
     assert len({made.id for made in response.tool_calls} - {""}) == 2
@@ -172,13 +196,21 @@ async def test_a_legacy_function_call_is_a_tool_call(
     client: Client, streaming: bool, provider: Upstream
 ) -> None:
     """`function_call`, whole or in pieces, is a tool call with an id."""
-    parts = [{"name": "f", "arguments": ""}, {"arguments": SEA[:5]}, {"arguments": SEA[5:]}]
+    parts = [
+        {"name": "f", "arguments": ""},
+        {"arguments": SEA[:5]},
+        {"arguments": SEA[5:]},
+    ]
     chunks = sse(*(delta(function_call=part) for part in parts), delta("function_call"))
     whole = completion(None, function_call={"name": "f", "arguments": SEA})
     provider.answers(streamed(chunks) if streaming else [reply(whole)])
     response = await answer(client, provider, streaming=streaming)
     (made,) = response.tool_calls
-    assert (made.name, made.arguments, response.finish_reason) == ("f", SEA, "tool_calls")
+    assert (made.name, made.arguments, response.finish_reason) == (
+        "f",
+        SEA,
+        "tool_calls",
+    )
     assert made.id
 
 
@@ -221,9 +253,13 @@ async def test_structured_output_by_schema(
 ) -> None:
     """If the model has a mode for it, a response model is sent as a JSON Schema."""
     chunks = sse(delta(content=SEA_AS_JSON), delta("stop"))
-    provider.answers(streamed(chunks) if streaming else [reply(completion(SEA_AS_JSON))])
+    provider.answers(
+        streamed(chunks) if streaming else [reply(completion(SEA_AS_JSON))]
+    )
     agent = Agent("a", "", client.model_at(provider.url))
-    assert await agent.arun("The sea?", Place, stream=streaming) == Place(name="sea", depth=3)
+    assert await agent.arun("The sea?", Place, stream=streaming) == Place(
+        name="sea", depth=3
+    )
     sent = provider.requests[0]["response_format"]
     assert sent["type"] == "json_schema"
     assert sent["json_schema"]["schema"]["required"] == ["name", "depth"]
@@ -243,10 +279,16 @@ async def test_structured_output_by_tool(
     def turn(name: str, arguments: str) -> Script:
         made = call(index=0, id="a", type="function", name=name, arguments=arguments)
         chunks = sse(delta(tool_calls=[made]), delta("tool_calls"))
-        return streamed(chunks) if streaming else [reply(completion(None, tool_calls=[made]))]
+        return (
+            streamed(chunks)
+            if streaming
+            else [reply(completion(None, tool_calls=[made]))]
+        )
 
     provider.answers(turn("measure", "{}"), turn("final_answer", SEA_AS_JSON))
     agent = Agent("a", "", client.model_at(provider.url), tools=[measure])
-    assert await agent.arun("The sea?", Place, stream=streaming) == Place(name="sea", depth=3)
+    assert await agent.arun("The sea?", Place, stream=streaming) == Place(
+        name="sea", depth=3
+    )
     _, answer_tool = provider.requests[0]["tools"]
     assert answer_tool["function"]["parameters"]["required"] == ["name", "depth"]

@@ -64,14 +64,19 @@ async def test_variables_of_the_providers(
     provider.answers([reply(body)])
     for key, url in zip(endpoint.keys, endpoint.urls * 4, strict=False):
         monkeypatch.setenv(key, f"key-of-{name}\n")
-        monkeypatch.setenv(url, provider.url.removesuffix("/v1" if endpoint.suffix else "") + "/")
+        monkeypatch.setenv(
+            url, provider.url.removesuffix("/v1" if endpoint.suffix else "") + "/"
+        )
         model = unused(name)
         assert (await resolve(model).complete(ASK)).text == "Hi."
         sent = provider.headers[-1][endpoint.key_header.lower()]
         assert sent.removeprefix("Bearer ") == f"key-of-{name}"
         assert sent.startswith("Bearer ") == (endpoint.key_header == "Authorization")
         assert provider.headers[-1][":line"] == f"POST {path} HTTP/1.1"
-        assert provider.requests[-1]["model"] == endpoint.model_prefix + model.partition("/")[2]
+        assert (
+            provider.requests[-1]["model"]
+            == endpoint.model_prefix + model.partition("/")[2]
+        )
         monkeypatch.delenv(key)
 
 
@@ -101,7 +106,10 @@ async def test_one_endpoint_for_all_models(
     ids=["no key", "a key", "an empty key"],
 )
 async def test_the_shared_endpoint_has_a_key_of_its_own(
-    connection: Connection, sent: str | None, provider: Upstream, monkeypatch: pytest.MonkeyPatch
+    connection: Connection,
+    sent: str | None,
+    provider: Upstream,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """PODWRIGHT_MODEL_API_KEY is sent to that endpoint, unless the component has a key, which may be empty."""
     monkeypatch.setenv("PODWRIGHT_MODEL_BASE_URL", provider.url)
@@ -123,7 +131,10 @@ async def test_a_component_overrides_the_environment(
     assert await agent.arun("Hello?") == "Hi."
     assert provider.headers[-1]["authorization"] == "Bearer mine"
     assert agent.model.address() == ("127.0.0.1", provider.port)
-    assert ChatModel("openai/m", Connection("k"), ENDPOINTS["openai"]).address() == ("127.0.0.1", 9)
+    assert ChatModel("openai/m", Connection("k"), ENDPOINTS["openai"]).address() == (
+        "127.0.0.1",
+        9,
+    )
     assert ChatModel("mine/m", Connection("k")).address() is None
 
 
@@ -153,7 +164,9 @@ def test_the_shared_base_url_is_checked_before_the_first_call(
     """An invalid PODWRIGHT_MODEL_BASE_URL is refused when a model is resolved, without its secrets."""
     monkeypatch.setenv("PODWRIGHT_MODEL_CLIENT", client)
     monkeypatch.setenv("PODWRIGHT_MODEL_BASE_URL", "me:pass@vendor/v1")
-    with pytest.raises(errors.ConfigurationError, match="PODWRIGHT_MODEL_BASE_URL") as caught:
+    with pytest.raises(
+        errors.ConfigurationError, match="PODWRIGHT_MODEL_BASE_URL"
+    ) as caught:
         resolve(unused("openai"))
     assert "pass" not in str(caught.value)
     name = unused("openai")
@@ -168,7 +181,12 @@ def test_a_name_without_a_provider_has_no_client(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["https://api.anthropic.com", "https://api.anthropic.com/v1/", "https://gw.example/v1"]
+    "url",
+    [
+        "https://api.anthropic.com",
+        "https://api.anthropic.com/v1/",
+        "https://gw.example/v1",
+    ],
 )
 def test_list_prices_hold_at_the_vendor(url: str) -> None:
     """Also at a base URL that lacks the suffix; at another URL they do not."""
@@ -180,14 +198,26 @@ def test_list_prices_hold_at_the_vendor(url: str) -> None:
 @pytest.mark.parametrize(
     ("name", "url", "sent"),
     [
-        ("anthropic", "https://gw.example/v1/messages", "https://gw.example/v1/messages"),
+        (
+            "anthropic",
+            "https://gw.example/v1/messages",
+            "https://gw.example/v1/messages",
+        ),
         (
             "gemini",
             "https://gw.example/v1beta",
             "https://gw.example/v1beta/openai/chat/completions",
         ),
-        ("azure", "https://gw.example/openai/", "https://gw.example/openai/v1/chat/completions"),
-        ("azure", "https://gw.example/team", "https://gw.example/team/openai/v1/chat/completions"),
+        (
+            "azure",
+            "https://gw.example/openai/",
+            "https://gw.example/openai/v1/chat/completions",
+        ),
+        (
+            "azure",
+            "https://gw.example/team",
+            "https://gw.example/team/openai/v1/chat/completions",
+        ),
         (
             "openai",
             "https://gw.example/v1/chat/completions",
@@ -202,13 +232,19 @@ def test_what_a_base_url_lacks(name: str, url: str, sent: str) -> None:
     assert model.destination().url == sent
 
 
-async def test_invalid_urls_and_keys_are_refused_and_not_shown(provider: Upstream) -> None:
+async def test_invalid_urls_and_keys_are_refused_and_not_shown(
+    provider: Upstream,
+) -> None:
     """A base URL with a password and a key with a line break are never sent."""
     with pytest.raises(errors.ConfigurationError) as invalid_url:
-        await ChatModel("openai/m", Connection("key", "https://me:pass@host/v1")).complete(ASK)
+        await ChatModel(
+            "openai/m", Connection("key", "https://me:pass@host/v1")
+        ).complete(ASK)
     assert "pass" not in str(invalid_url.value)
     with pytest.raises(errors.ModelAuthenticationError) as invalid_key:
-        await ChatModel("openai/m", Connection("key\r\nX: y", provider.url)).complete(ASK)
+        await ChatModel("openai/m", Connection("key\r\nX: y", provider.url)).complete(
+            ASK
+        )
     assert "X: y" not in str(invalid_key.value)
     assert "key\r" not in repr(Connection("key\r\nX: y"))
 

@@ -32,7 +32,9 @@ from podwright import Agent, errors
 
 VENDOR = "VENDOR-WORDS"
 HALF_AN_HOUR = replace(NO_LIMITS, first_byte=HOUR / 2, idle=HOUR / 2)
-streaming_or_not = pytest.mark.parametrize("streaming", [False, True], ids=["plain", "streaming"])
+streaming_or_not = pytest.mark.parametrize(
+    "streaming", [False, True], ids=["plain", "streaming"]
+)
 
 
 def look_up(word: str) -> str:
@@ -51,7 +53,9 @@ def refused(status: int, code: str | int = "", **headers: str) -> Script:
     ]
 
 
-def assert_discreet(recorder: Any, error: errors.PodwrightError | None, logged: str = "") -> None:
+def assert_discreet(
+    recorder: Any, error: errors.PodwrightError | None, logged: str = ""
+) -> None:
     """Nothing shows the key, and only the text of the error in Python the provider's words."""
     text = json.dumps([event.to_dict() for event in recorder.events]) + logged
     if error is not None:
@@ -134,7 +138,9 @@ class Fault:
     repeated: bool = True
 
 
-def lasting(script: Script, error: type[errors.ModelError], *, repeated: bool = True) -> Fault:
+def lasting(
+    script: Script, error: type[errors.ModelError], *, repeated: bool = True
+) -> Fault:
     """A fault that is the same in a stream."""
     return Fault(script, script, error, repeated)
 
@@ -144,7 +150,9 @@ def invalid(body: Any, stream: Script) -> Fault:
     return Fault([reply(body)], stream, errors.ModelResponseError)
 
 
-HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 900\r\n\r\n"
+HEAD = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 900\r\n\r\n"
+)
 HALF = [HEAD, b'{"cho']
 NAMELESS = call(index=0, id="a", type="function", name="", arguments="{}")
 HALF_CALL = sse(
@@ -187,7 +195,9 @@ FAULTS = {
     ),
 }  # fmt: skip
 
-TOOL_CALL = call(id="call_1", type="function", name="look_up", arguments='{"word": "sea"}')
+TOOL_CALL = call(
+    id="call_1", type="function", name="look_up", arguments='{"word": "sea"}'
+)
 
 
 def good(streaming: bool) -> Script:
@@ -196,12 +206,21 @@ def good(streaming: bool) -> Script:
 
 def tool_turn(streaming: bool) -> Script:
     pieces = sse(delta(tool_calls=[{"index": 0, **TOOL_CALL}]), delta("tool_calls"))
-    return streamed(pieces) if streaming else [reply(completion(None, tool_calls=[TOOL_CALL]))]
+    return (
+        streamed(pieces)
+        if streaming
+        else [reply(completion(None, tool_calls=[TOOL_CALL]))]
+    )
 
 
 def agent_of(model: Any, recorder: Any, **options: Any) -> Agent:
     return Agent(
-        "guide", "Help.", model, tools=[look_up], event_manager=recorder.manager, **options
+        "guide",
+        "Help.",
+        model,
+        tools=[look_up],
+        event_manager=recorder.manager,
+        **options,
     )
 
 
@@ -225,14 +244,18 @@ async def test_a_lasting_fault_is_a_typed_error(
     tries = 3 if fault.repeated else 1
     assert type(caught.value) in client.errors_for(fault.error)
     assert len(provider.requests) == 1 + tries
-    assert [event.tries for event in recorder.of("model_call_retried")] == list(range(1, tries))
+    assert [event.tries for event in recorder.of("model_call_retried")] == list(
+        range(1, tries)
+    )
     assert len(recorder.of("model_call_failed")) == 1
     assert len(recorder.of("tool_call_finished")) == 1
     assert_discreet(recorder, caught.value, caplog.text)
 
 
 @streaming_or_not
-@pytest.mark.parametrize("name", [name for name, fault in FAULTS.items() if fault.repeated])
+@pytest.mark.parametrize(
+    "name", [name for name, fault in FAULTS.items() if fault.repeated]
+)
 async def test_a_passing_fault_is_survived(
     client: Client,
     name: str,
@@ -253,7 +276,9 @@ async def test_a_passing_fault_is_survived(
         assert "".join(event.text for event in recorder.of("token")) == result.value
     assert provider.requests[0] == provider.requests[1]
     (retried,) = recorder.of("model_call_retried")
-    assert retried.error["code"] in [error.code for error in client.errors_for(fault.error)]
+    assert retried.error["code"] in [
+        error.code for error in client.errors_for(fault.error)
+    ]
     assert result.usage.model_calls == 1
     assert_discreet(recorder, None, caplog.text)
 
@@ -266,7 +291,10 @@ BROKEN_OFF: dict[str, tuple[Script, type[errors.ModelError]]] = {
         [chunk(sse({"error": {"message": VENDOR}})), chunk(b"")],
         errors.ModelUnavailableError,
     ),
-    "no JSON": ([chunk(f"data: {VENDOR}\n\n".encode()), chunk(b"")], errors.ModelResponseError),
+    "no JSON": (
+        [chunk(f"data: {VENDOR}\n\n".encode()), chunk(b"")],
+        errors.ModelResponseError,
+    ),
 }
 
 
@@ -284,7 +312,8 @@ async def test_nothing_is_repeated_after_the_first_token(
         first_token.set()
 
     provider.answers(
-        [STREAM, chunk(sse(delta(content="Once "), done=False)), first_token, *rest], good(True)
+        [STREAM, chunk(sse(delta(content="Once "), done=False)), first_token, *rest],
+        good(True),
     )
     model = client.model_at(provider.url, replace(NO_LIMITS, idle=HOUR / 2))
     with pytest.raises(errors.ModelError) as caught:
@@ -295,7 +324,9 @@ async def test_nothing_is_repeated_after_the_first_token(
     assert_discreet(recorder, caught.value)
 
 
-async def test_no_connection_is_tried_three_times(client: Client, recorder: Any) -> None:
+async def test_no_connection_is_tried_three_times(
+    client: Client, recorder: Any
+) -> None:
     """A closed port is an unreachable model after three attempts."""
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
@@ -306,7 +337,9 @@ async def test_no_connection_is_tried_three_times(client: Client, recorder: Any)
     assert len(recorder.of("model_call_retried")) == 2
 
 
-async def test_an_invalid_certificate_is_not_tried_again(client: Client, tmp_path: Path) -> None:
+async def test_an_invalid_certificate_is_not_tried_again(
+    client: Client, tmp_path: Path
+) -> None:
     """A certificate that is not trusted is an error that names the setting, and is not repeated."""
     async with upstream(server_context(tmp_path)) as provider:
         with pytest.raises(errors.ModelConnectionError) as caught:
@@ -315,14 +348,18 @@ async def test_an_invalid_certificate_is_not_tried_again(client: Client, tmp_pat
     assert not caught.value.transient
 
 
-@pytest.mark.parametrize("begun", [[], [STREAM, chunk(sse(delta(content="Once "), done=False))]])
+@pytest.mark.parametrize(
+    "begun", [[], [STREAM, chunk(sse(delta(content="Once "), done=False))]]
+)
 async def test_cancelling_a_run_closes_the_connection(
     client: Client, begun: Script, provider: Upstream, recorder: Any
 ) -> None:
     """A caller who leaves ends the provider's work, whether it has begun to answer or not."""
     provider.answers([*begun, "hang"])
     token = asyncio.Event()
-    agent = agent_of(client.model_at(provider.url), recorder, on_token=lambda _: token.set())
+    agent = agent_of(
+        client.model_at(provider.url), recorder, on_token=lambda _: token.set()
+    )
     run = asyncio.create_task(agent.arun("Hello?", stream=True))
     async with asyncio.timeout(60):
         await (token if begun else provider.asked).wait()

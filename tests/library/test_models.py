@@ -43,10 +43,14 @@ from podwright.tools import to_tool
 
 
 def request(*texts: str, **fields: Any) -> ModelRequest:
-    return ModelRequest("offline/echo", tuple(Message("user", text) for text in texts), **fields)
+    return ModelRequest(
+        "offline/echo", tuple(Message("user", text) for text in texts), **fields
+    )
 
 
-async def stream(model: Model, request: ModelRequest) -> tuple[ModelResponse, list[str]]:
+async def stream(
+    model: Model, request: ModelRequest
+) -> tuple[ModelResponse, list[str]]:
     """The response, streamed, and its pieces."""
     pieces: list[str] = []
     return await model.complete(request, pieces.append), pieces
@@ -77,7 +81,9 @@ async def test_an_echo_streams_word_by_word() -> None:
 
 def test_echoes_of_echoes_do_not_grow() -> None:
     """A long question is shortened, so that a long row of agents stays readable."""
-    line = Pipeline("line", [Agent(f"a{number}", "", "offline/echo") for number in range(30)])
+    line = Pipeline(
+        "line", [Agent(f"a{number}", "", "offline/echo") for number in range(30)]
+    )
     assert len(line.run("the moon " * 50)) < 200
 
 
@@ -169,9 +175,15 @@ async def test_an_echo_calls_tools_with_valid_arguments(kind: Any) -> None:
     made = to_tool(tool)
     response = await EchoModel().complete(request("the moon", tools=(made.schema,)))
     (call,) = response.tool_calls
-    assert (call.name, response.finish_reason, response.text) == ("tool", "tool_calls", "")
+    assert (call.name, response.finish_reason, response.text) == (
+        "tool",
+        "tool_calls",
+        "",
+    )
     arguments = json.loads(call.arguments)
-    jsonschema.Draft202012Validator(made.schema["function"]["parameters"]).validate(arguments)
+    jsonschema.Draft202012Validator(made.schema["function"]["parameters"]).validate(
+        arguments
+    )
     made.arguments.validate_python(arguments)
 
 
@@ -200,22 +212,37 @@ async def test_examples_fit_foreign_schemas() -> None:
             "d": {"type": "number", "default": 2.5},
         },
     }
-    response = await EchoModel().complete(request("x", output=OutputSchema("answer", schema)))
+    response = await EchoModel().complete(
+        request("x", output=OutputSchema("answer", schema))
+    )
     assert json.loads(response.text) == {"a": 1, "b": "fixed", "c": True, "d": 2.5}
 
 
-def chain(length: int, link: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
+def chain(
+    length: int, link: Callable[[dict[str, Any]], dict[str, Any]]
+) -> dict[str, Any]:
     """Definitions that each refer to the next one."""
-    links = {f"d{number}": link({"$ref": f"#/$defs/d{number + 1}"}) for number in range(length)}
+    links = {
+        f"d{number}": link({"$ref": f"#/$defs/d{number + 1}"})
+        for number in range(length)
+    }
     return {"$ref": "#/$defs/d0", "$defs": {**links, f"d{length}": {"type": "integer"}}}
 
 
 ENDLESS: dict[str, dict[str, Any]] = {
     "a chain of references": chain(5_000, lambda inner: inner),
     "types in types": chain(
-        5_000, lambda inner: {"type": "object", "required": ["next"], "properties": {"next": inner}}
+        5_000,
+        lambda inner: {
+            "type": "object",
+            "required": ["next"],
+            "properties": {"next": inner},
+        },
     ),
-    "a definition of itself": {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}},
+    "a definition of itself": {
+        "$ref": "#/$defs/a",
+        "$defs": {"a": {"$ref": "#/$defs/a"}},
+    },
 }
 
 
@@ -236,7 +263,9 @@ UNBOUNDED: dict[str, dict[str, Any]] = {
 )
 async def test_an_example_is_bounded(schema: dict[str, Any]) -> None:
     """A type that contains itself ends after some levels; one that wants more than fits into memory is cut off."""
-    response = await EchoModel().complete(request("x", output=OutputSchema("answer", schema)))
+    response = await EchoModel().complete(
+        request("x", output=OutputSchema("answer", schema))
+    )
     assert len(response.text) < 100_000
 
 
@@ -249,14 +278,19 @@ def test_an_echo_calls_each_tool_once() -> None:
     def second(word: str) -> str:
         return f"second {word}"
 
-    result = Agent("guide", "", "offline/echo", tools=[first, second]).run("moon", trace=True)
+    result = Agent("guide", "", "offline/echo", tools=[first, second]).run(
+        "moon", trace=True
+    )
     assert result.value == "Echo: moon (found: first moon; second moon)"
     assert result.usage.tool_calls == 2
 
 
 async def test_an_echo_obeys_a_tool_choice() -> None:
     """A tool that the request insists on is called, even if it was called before."""
-    messages = (Message("user", "x"), Message("assistant", tool_calls=(ToolCall.of("takes_all"),)))
+    messages = (
+        Message("user", "x"),
+        Message("assistant", tool_calls=(ToolCall.of("takes_all"),)),
+    )
     tools = (to_tool(takes_all).schema,)
     response = await EchoModel().complete(
         ModelRequest("offline/echo", messages, tools, tool_choice="takes_all")
@@ -266,7 +300,10 @@ async def test_an_echo_obeys_a_tool_choice() -> None:
 
 def test_an_echo_plans() -> None:
     """The echo's plan names every skill once and is revised once, so a conductor can be shown without a provider."""
-    skills = [Agent(name, "Help.", "offline/echo") for name in ("researcher", "writer", "reviewer")]
+    skills = [
+        Agent(name, "Help.", "offline/echo")
+        for name in ("researcher", "writer", "reviewer")
+    ]
     result = Conductor("desk", "Lead.", "offline/echo", skills, planning=True).run(
         "the moon", trace=True
     )
@@ -285,12 +322,19 @@ async def test_a_script_is_followed() -> None:
     first = ToolCall.of("look", id="1", word="a")
     second = ToolCall.of("look", id="2", word="b")
     whole = ModelResponse(
-        "whole", usage=Usage(input_tokens=5, output_tokens=7, cost=0.5), model="vendor/model"
+        "whole",
+        usage=Usage(input_tokens=5, output_tokens=7, cost=0.5),
+        model="vendor/model",
     )
     model = ScriptedModel("text", whole, first, [first, second], name="offline/mine")
     responses = [await model.complete(request(str(number))) for number in range(4)]
     assert [response.text for response in responses] == ["text", "whole", "", ""]
-    assert [response.tool_calls for response in responses] == [(), (), (first,), (first, second)]
+    assert [response.tool_calls for response in responses] == [
+        (),
+        (),
+        (first,),
+        (first, second),
+    ]
     assert [response.finish_reason for response in responses] == [
         "stop",
         "stop",
@@ -299,7 +343,12 @@ async def test_a_script_is_followed() -> None:
     ]
     assert responses[1] is whole
     assert responses[0].model == "offline/mine"
-    assert [request.messages[0].text for request in model.requests] == ["0", "1", "2", "3"]
+    assert [request.messages[0].text for request in model.requests] == [
+        "0",
+        "1",
+        "2",
+        "3",
+    ]
     with pytest.raises(ModelError, match="'offline/mine' has no answer for call 5"):
         await model.complete(request("more"))
 
@@ -330,7 +379,9 @@ def test_a_function_answers(function: Callable[[ModelRequest], Any]) -> None:
         "the moon", trace=True
     )
     assert result.value == "guide: the moon"
-    assert result.usage.by_model["offline/mine"].output_tokens == estimate_tokens(result.value)
+    assert result.usage.by_model["offline/mine"].output_tokens == estimate_tokens(
+        result.value
+    )
     assert result.usage.cost == 0.0
 
 
@@ -380,7 +431,11 @@ def test_a_provider_must_return_models() -> None:
 
     class Nameless(Model):
         async def complete(self, request: ModelRequest, on_token: Any = None) -> Any:
-            return ModelResponse("yes") if request.messages[-1].text == "good" else "a text"
+            return (
+                ModelResponse("yes")
+                if request.messages[-1].text == "good"
+                else "a text"
+            )
 
     register_provider("mine", lambda name, connection: Nameless())
     agent = Agent("guide", "", "mine/a")
@@ -414,7 +469,9 @@ def test_an_unknown_model_is_an_error(name: str, message: str, suggestion: str) 
     assert suggestion in caught.value.suggestion
 
 
-def test_litellm_is_not_asked_for_a_misspelt_provider(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_litellm_is_not_asked_for_a_misspelt_provider(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A name that is nearly a known one is refused at once: LiteLLM takes seconds to refuse it."""
     monkeypatch.setenv("PODWRIGHT_MODEL_CLIENT", "auto")
     with pytest.raises(UnknownModelError):
@@ -447,7 +504,9 @@ async def test_one_model_in_place_of_all() -> None:
 
 def test_use_model_reaches_synchronous_runs() -> None:
     """`use_model` holds for runs on the background loop."""
-    line = Pipeline("line", [Agent("a", "", "nowhere/a"), Agent("b", "", ScriptedModel())])
+    line = Pipeline(
+        "line", [Agent("a", "", "nowhere/a"), Agent("b", "", ScriptedModel())]
+    )
     with use_model(FunctionModel(plain_answer)):
         assert line.run("x") == "b: a: x"
 
@@ -480,7 +539,9 @@ def test_events_can_be_asserted() -> None:
         "tool_call_finished output=4",
         "run_finished",
     )
-    assert_events(result.events, "model_call_finished call=0", "model_call_finished call=1")
+    assert_events(
+        result.events, "model_call_finished call=0", "model_call_finished call=1"
+    )
     assert_events(result)
     for wrong in (
         ["run_finished", "run_started"],

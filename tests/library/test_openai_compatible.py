@@ -31,7 +31,9 @@ from podwright.models.offline import estimate_input, estimate_tokens
 from podwright.models.retries import Timeouts
 from podwright.usage import Usage
 
-streaming_or_not = pytest.mark.parametrize("streaming", [False, True], ids=["plain", "streaming"])
+streaming_or_not = pytest.mark.parametrize(
+    "streaming", [False, True], ids=["plain", "streaming"]
+)
 ASK = question("openai/m")
 
 
@@ -75,7 +77,9 @@ async def test_any_text_can_be_sent(provider: Upstream) -> None:
     """A lone surrogate and a megabyte of text are sent as JSON."""
     provider.answers([reply(completion())])
     text = "\ud83d" + "x" * 2**20
-    await model_at(provider).complete(question("openai/m", messages=(Message("user", text),)))
+    await model_at(provider).complete(
+        question("openai/m", messages=(Message("user", text),))
+    )
     assert provider.requests[0]["messages"][0]["content"] == text
 
 
@@ -84,7 +88,8 @@ async def test_any_text_can_be_sent(provider: Upstream) -> None:
 
 def pieces(*groups: Any) -> list[Any]:
     return [
-        delta(tool_calls=list(group) if isinstance(group, tuple) else [group]) for group in groups
+        delta(tool_calls=list(group) if isinstance(group, tuple) else [group])
+        for group in groups
     ]
 
 
@@ -115,20 +120,37 @@ async def test_two_calls_with_one_id_in_pieces(name: str, provider: Upstream) ->
 
 BODIES = {
     "extra fields": (
-        {**completion("Hi."), "object": 1, "x": {"y": []}, "service_tier": None, "error": None},
+        {
+            **completion("Hi."),
+            "object": 1,
+            "x": {"y": []},
+            "service_tier": None,
+            "error": None,
+        },
         "Hi.",
     ),
     "content in parts": (
-        completion([{"type": "thinking", "thinking": []}, {"type": "text", "text": "Hi."}]),
+        completion(
+            [{"type": "thinking", "thinking": []}, {"type": "text", "text": "Hi."}]
+        ),
         "Hi.",
     ),
     "a refusal": (completion(None, refusal="No."), "No."),
-    "no reason": ({"choices": [{"message": {"content": "Hi."}}], "usage": USAGE}, "Hi."),
-    "its own reason": (
-        {"choices": [{"message": {"content": "Hi."}, "finish_reason": "eos"}], "usage": USAGE},
+    "no reason": (
+        {"choices": [{"message": {"content": "Hi."}}], "usage": USAGE},
         "Hi.",
     ),
-    "null tool calls": (completion("Hi.", tool_calls=None, function_call=None, audio=None), "Hi."),
+    "its own reason": (
+        {
+            "choices": [{"message": {"content": "Hi."}, "finish_reason": "eos"}],
+            "usage": USAGE,
+        },
+        "Hi.",
+    ),
+    "null tool calls": (
+        completion("Hi.", tool_calls=None, function_call=None, audio=None),
+        "Hi.",
+    ),
     "numbers for names": ({**completion("Hi."), "id": 7, "model": None}, "Hi."),
 }
 
@@ -159,8 +181,12 @@ SERVER_SENT = {
         delta(content="Hi."), {"choices": [{"message": {}, "finish_reason": "stop"}]}
     ),
     "reason with the text": sse(delta("stop", content="Hi.")),
-    "empty and null texts": sse(delta(content=""), delta(content="Hi."), delta(content=None), END),
-    "reasoning beside the text": sse(delta(reasoning_content="Hm."), delta(content="Hi."), END),
+    "empty and null texts": sse(
+        delta(content=""), delta(content="Hi."), delta(content=None), END
+    ),
+    "reasoning beside the text": sse(
+        delta(reasoning_content="Hm."), delta(content="Hi."), END
+    ),
     "after DONE": sse(delta(content="Hi."), END) + sse(delta(content="more")),
 }
 
@@ -180,7 +206,9 @@ BOMB = b'{"choices": "' + b" " * (MAX_RESPONSE + 1) + b'"}'
 
 
 @pytest.mark.parametrize("media_type", ["application/json", "text/event-stream"])
-async def test_the_size_of_a_response_is_limited(media_type: str, provider: Upstream) -> None:
+async def test_the_size_of_a_response_is_limited(
+    media_type: str, provider: Upstream
+) -> None:
     """A response of more than 16 MiB, decompressed, is an error that is not repeated."""
     provider.answers([reply(BOMB, 200, media_type, zipped=True)])
     with pytest.raises(errors.ModelResponseError) as caught:
@@ -233,11 +261,15 @@ async def test_an_answer_without_the_end_of_its_stream(provider: Upstream) -> No
 
 
 @pytest.mark.parametrize(
-    "white", [b"\n" * 15, b"\n" * 16, b"\r\n" * 40, b"\xef\xbb\xbf"], ids=["15", "16", "80", "BOM"]
+    "white",
+    [b"\n" * 15, b"\n" * 16, b"\r\n" * 40, b"\xef\xbb\xbf"],
+    ids=["15", "16", "80", "BOM"],
 )
 async def test_blank_lines_before_a_stream(white: bytes, provider: Upstream) -> None:
     """Gateways send blank lines while they wait for the first token."""
-    provider.answers([STREAM, chunk(white), chunk(sse(delta(content="Hi."), END)), chunk(b"")])
+    provider.answers(
+        [STREAM, chunk(white), chunk(sse(delta(content="Hi."), END)), chunk(b"")]
+    )
     response, _ = await stream(model_at(provider), ASK)
     assert response.text == "Hi."
 
@@ -254,7 +286,10 @@ async def test_a_tool_of_the_users_is_not_the_answer(provider: Upstream) -> None
         "type": "function",
         "function": {"name": "final_answer", "arguments": '{"x": 1}'},
     }
-    answered = {**made, "function": {"name": "final_answer_2", "arguments": '{"answer": 5}'}}
+    answered = {
+        **made,
+        "function": {"name": "final_answer_2", "arguments": '{"answer": 5}'},
+    }
     provider.answers(
         [reply(completion(None, tool_calls=[made]))],
         [reply(completion(None, tool_calls=[answered]))],
@@ -262,8 +297,13 @@ async def test_a_tool_of_the_users_is_not_the_answer(provider: Upstream) -> None
     agent = Agent("a", "Help.", model_at(provider, "deepseek/m"), tools=[final_answer])
     assert await agent.arun("?", response_model=int) == 5
     assert provider.requests[1]["messages"][-1]["content"] == "handed in 1"
-    provider.answers([reply(completion(None, tool_calls=[made]))], [reply(completion("Done."))])
-    assert await Agent("a", "", model_at(provider), tools=[final_answer]).arun("?") == "Done."
+    provider.answers(
+        [reply(completion(None, tool_calls=[made]))], [reply(completion("Done."))]
+    )
+    assert (
+        await Agent("a", "", model_at(provider), tools=[final_answer]).arun("?")
+        == "Done."
+    )
 
 
 async def test_an_answer_by_tool_that_was_stopped_is_none(provider: Upstream) -> None:
@@ -277,7 +317,9 @@ async def test_an_answer_by_tool_that_was_stopped_is_none(provider: Upstream) ->
     body["choices"][0]["finish_reason"] = "content_filter"
     provider.answers([reply(body)])
     with pytest.raises(errors.ContentFilterError):
-        await Agent("a", "", model_at(provider, "deepseek/m")).arun("?", response_model=int)
+        await Agent("a", "", model_at(provider, "deepseek/m")).arun(
+            "?", response_model=int
+        )
 
 
 # --- usage
@@ -290,19 +332,28 @@ async def test_missing_usage_is_estimated_and_has_no_price(
 ) -> None:
     """Without counts, tokens are estimated, and the cost is unknown even if the price is known."""
     text = "Hello, you!"
-    script = streamed(sse(delta(content=text), delta("stop"), {"choices": [], "usage": usage}))
+    script = streamed(
+        sse(delta(content=text), delta("stop"), {"choices": [], "usage": usage})
+    )
     provider.answers(script if streaming else [reply(completion(text, usage))])
     agent = Agent("a", "Help.", model_at(provider, "openai/gpt-4o"))
     result = await agent.arun("Hello?", stream=streaming, trace=True)
     sent = estimate_input(question("openai/gpt-4o"))
-    assert (result.usage.input_tokens, result.usage.output_tokens) == (sent, estimate_tokens(text))
+    assert (result.usage.input_tokens, result.usage.output_tokens) == (
+        sent,
+        estimate_tokens(text),
+    )
     assert (result.usage.cost, result.usage.unpriced_model_calls) == (None, 1)
 
 
 @pytest.mark.parametrize(
     ("name", "fields", "usage"),
     [
-        ("openai/m", {"prompt_tokens_details": {"cached_tokens": -8}}, Usage(20, 4, cost=None)),
+        (
+            "openai/m",
+            {"prompt_tokens_details": {"cached_tokens": -8}},
+            Usage(20, 4, cost=None),
+        ),
         (
             "openai/m",
             {"prompt_tokens_details": None, "completion_tokens_details": None},
@@ -316,7 +367,10 @@ async def test_missing_usage_is_estimated_and_has_no_price(
         (
             "litellm_proxy/m",
             {
-                "prompt_tokens_details": {"cached_tokens": 0, "cache_creation_tokens": 7},
+                "prompt_tokens_details": {
+                    "cached_tokens": 0,
+                    "cache_creation_tokens": 7,
+                },
                 "cache_creation_input_tokens": 7,
             },
             Usage(20, 4, cost=None, cache_write_tokens=7),
@@ -328,7 +382,12 @@ async def test_missing_usage_is_estimated_and_has_no_price(
         ),
         (
             "openrouter/m",
-            {"prompt_tokens_details": {"cached_tokens": 15, "cache_write_tokens": 10**9}},
+            {
+                "prompt_tokens_details": {
+                    "cached_tokens": 15,
+                    "cache_write_tokens": 10**9,
+                }
+            },
             Usage(20, 4, 15, cost=None, cache_write_tokens=5),
         ),
         (
@@ -336,8 +395,16 @@ async def test_missing_usage_is_estimated_and_has_no_price(
             {"prompt_tokens_details": {"cache_write_tokens": -7}},
             Usage(20, 4, cost=None),
         ),
-        ("openrouter/m", {"cost": 0.25}, Usage(20, 4, cost=0.25, cost_source="provider")),
-        ("openrouter/m", {"cost": "0.25"}, Usage(20, 4, cost=0.25, cost_source="provider")),
+        (
+            "openrouter/m",
+            {"cost": 0.25},
+            Usage(20, 4, cost=0.25, cost_source="provider"),
+        ),
+        (
+            "openrouter/m",
+            {"cost": "0.25"},
+            Usage(20, 4, cost=0.25, cost_source="provider"),
+        ),
         ("openrouter/m", {"cost": "free"}, Usage(20, 4, cost=None)),
         (
             "openrouter/m",
@@ -346,7 +413,11 @@ async def test_missing_usage_is_estimated_and_has_no_price(
         ),
         (
             "openrouter/m",
-            {"cost": 0.25, "is_byok": True, "cost_details": {"upstream_inference_cost": "0.5"}},
+            {
+                "cost": 0.25,
+                "is_byok": True,
+                "cost_details": {"upstream_inference_cost": "0.5"},
+            },
             Usage(20, 4, cost=0.75, cost_source="provider"),
         ),
         (
@@ -362,7 +433,9 @@ async def test_missing_usage_is_estimated_and_has_no_price(
         ("openai/m", {"cost": 0.25}, Usage(20, 4, cost=None)),
     ],
 )
-async def test_usage_fields_vary(name: str, fields: Any, usage: Usage, provider: Upstream) -> None:
+async def test_usage_fields_vary(
+    name: str, fields: Any, usage: Usage, provider: Upstream
+) -> None:
     """Cached, cache write and reasoning tokens are found wherever they are; a reported cost counts if it is in USD."""
     provider.answers([reply(completion(usage={**USAGE, **fields}))])
     assert (await model_at(provider, name).complete(ASK)).usage == usage
@@ -376,7 +449,9 @@ async def test_the_price_file_wins(
     monkeypatch.setenv("PODWRIGHT_PRICES", str(tmp_path / "prices.json"))
     provider.answers([reply(completion(usage={**USAGE, "cost": 0.25}))])
     costs = [
-        (await Agent("a", "", model_at(provider, name)).arun("Hello?", trace=True)).usage.cost
+        (
+            await Agent("a", "", model_at(provider, name)).arun("Hello?", trace=True)
+        ).usage.cost
         for name in ("openrouter/m", "openrouter/other")
     ]
     assert costs == [pytest.approx(28e-6), 0.25]

@@ -27,7 +27,10 @@ def imported(statement: str, packages: list[str]) -> list[str]:
     """Which of these packages a new process has imported after a statement."""
     code = f"import sys, json\n{statement}\nprint(json.dumps([name for name in {packages!r} if name in sys.modules]))"
     process = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True
+        [sys.executable, "-W", "error", "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return json.loads(process.stdout)
 
@@ -48,9 +51,13 @@ def test_importing_is_cheap(statement: str, expected: list[str]) -> None:
 def stub_names() -> dict[str, str]:
     """The names that the stub imports, each with the module it comes from."""
     names: dict[str, str] = {}
-    for node in ast.parse((Path(podwright.__file__).parent / "__init__.pyi").read_text()).body:
+    for node in ast.parse(
+        (Path(podwright.__file__).parent / "__init__.pyi").read_text()
+    ).body:
         if isinstance(node, ast.ImportFrom):
-            names |= {alias.asname or alias.name: node.module or "" for alias in node.names}
+            names |= {
+                alias.asname or alias.name: node.module or "" for alias in node.names
+            }
     return names
 
 
@@ -61,7 +68,9 @@ def test_the_names_of_the_package_are_those_of_the_stub() -> None:
     for name, module in names.items():
         value = getattr(podwright, name)
         if module:
-            assert value is getattr(importlib.import_module(f"podwright.{module}"), name)
+            assert value is getattr(
+                importlib.import_module(f"podwright.{module}"), name
+            )
         else:
             assert value is importlib.import_module(f"podwright.{name}")
 

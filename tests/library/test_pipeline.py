@@ -15,14 +15,20 @@ class Rating(BaseModel):
     stars: int
 
 
-shouts = Agent("shouts", "Work.", FunctionModel(lambda request: request.messages[-1].text + "!"))
+shouts = Agent(
+    "shouts", "Work.", FunctionModel(lambda request: request.messages[-1].text + "!")
+)
 
 
 def test_each_output_is_the_next_input() -> None:
     """Each agent gets the output of the one before; the last output is the pipeline's."""
     models = [ScriptedModel("draft"), ScriptedModel("better"), ScriptedModel("best")]
     line = Pipeline(
-        "line", [Agent(f"agent{number}", "Work.", model) for number, model in enumerate(models)]
+        "line",
+        [
+            Agent(f"agent{number}", "Work.", model)
+            for number, model in enumerate(models)
+        ],
     )
     result = line.run("the moon", trace=True)
     assert result.value == "best"
@@ -50,16 +56,25 @@ def test_only_the_last_agent_gets_the_response_model() -> None:
     """`response_model` is the type of the last answer."""
     first = ScriptedModel("text")
     last = ScriptedModel('{"stars": 5}')
-    line = Pipeline("line", [Agent("first", "Work.", first), Agent("last", "Rate.", last)])
+    line = Pipeline(
+        "line", [Agent("first", "Work.", first), Agent("last", "Rate.", last)]
+    )
     assert line.run("the moon", response_model=Rating) == Rating(stars=5)
-    assert (first.requests[0].output is None, last.requests[0].output is None) == (True, False)
+    assert (first.requests[0].output is None, last.requests[0].output is None) == (
+        True,
+        False,
+    )
 
 
 def test_named_inputs_reach_the_first_agent_only() -> None:
     """Named inputs fill the first agent's instructions; later agents get text."""
     models = [ScriptedModel("bonjour"), ScriptedModel("fin")]
     line = Pipeline(
-        "line", [Agent(f"agent{number}", "Speak {language}.", models[number]) for number in (0, 1)]
+        "line",
+        [
+            Agent(f"agent{number}", "Speak {language}.", models[number])
+            for number in (0, 1)
+        ],
     )
     line.run({"language": "French", "query": "hello"})
     assert models[0].requests[0].messages[0].text == "Speak French."
@@ -75,9 +90,9 @@ def test_any_kind_can_be_a_step_any_number_of_times() -> None:
     conductor = Conductor("desk", "Lead.", ScriptedModel("by the desk"), [shouts])
     last = ScriptedModel("end")
     inner = Pipeline("inner", [shouts, shouts])
-    result = Pipeline("line", [flow, inner, Agent("last", "Work.", last), conductor]).run(
-        "moon", trace=True
-    )
+    result = Pipeline(
+        "line", [flow, inner, Agent("last", "Work.", last), conductor]
+    ).run("moon", trace=True)
     assert result.value == "by the desk"
     assert last.requests[0].messages[-1].text == "by the flow!!"
     assert [(event.kind, event.path) for event in events(result, "run_started")] == [
@@ -98,7 +113,9 @@ def test_a_failing_agent_ends_the_pipeline(recorder: Any) -> None:
     assert caught.value.component == "fails"
     assert never.requests == []
     assert_events(
-        recorder.events, "step_finished step=fails outcome=failed", "run_failed component=line"
+        recorder.events,
+        "step_finished step=fails outcome=failed",
+        "run_failed component=line",
     )
 
 
@@ -112,5 +129,11 @@ def test_agents_without_a_model_use_that_of_the_pipeline() -> None:
         "steps": [first, second],
         "config": {"model": "offline/echo"},
     }
-    assert Pipeline.from_blueprint(blueprint).models() == ["offline/echo", "offline/other"]
-    assert Pipeline.from_blueprint(blueprint, model=EchoModel()).run("moon") == "Echo: Echo: moon"
+    assert Pipeline.from_blueprint(blueprint).models() == [
+        "offline/echo",
+        "offline/other",
+    ]
+    assert (
+        Pipeline.from_blueprint(blueprint, model=EchoModel()).run("moon")
+        == "Echo: Echo: moon"
+    )

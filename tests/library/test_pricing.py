@@ -41,7 +41,10 @@ BY_GENAI_PRICES = {
         "meta-llama/Llama-3.3-70B-Instruct-Turbo",
     ),
     FIREWORKS: ("fireworks", FIREWORKS.partition("/")[2]),
-    "openrouter/anthropic/claude-3.5-sonnet": ("openrouter", "anthropic/claude-3.5-sonnet"),
+    "openrouter/anthropic/claude-3.5-sonnet": (
+        "openrouter",
+        "anthropic/claude-3.5-sonnet",
+    ),
     "perplexity/sonar-deep-research": ("perplexity", "sonar-deep-research"),
     "cohere/command-r-plus": ("cohere", "command-r-plus"),
     "moonshot/kimi-k2-thinking": ("moonshotai", "kimi-k2-thinking"),
@@ -70,14 +73,18 @@ def genai(provider: str, name: str, usage: Usage) -> float:
         output_tokens=usage.output_tokens,
         output_reasoning_tokens=usage.reasoning_tokens,
     )
-    return float(genai_prices.calc_price(counts, name, provider_id=provider).total_price)
+    return float(
+        genai_prices.calc_price(counts, name, provider_id=provider).total_price
+    )
 
 
 @pytest.mark.parametrize("model", BY_GENAI_PRICES)
 def test_the_cost_is_that_of_genai_prices(model: str) -> None:
     """A model that genai-prices knows costs what it says, tiers and cached tokens included."""
     for usage in USAGES:
-        assert lookup(model, usage) == Cost(genai(*BY_GENAI_PRICES[model], usage), "genai-prices")
+        assert lookup(model, usage) == Cost(
+            genai(*BY_GENAI_PRICES[model], usage), "genai-prices"
+        )
 
 
 @pytest.mark.parametrize("model", BY_LITELLM)
@@ -108,7 +115,10 @@ def test_writing_to_the_cache_has_a_price(model: str, rates: tuple[float, ...]) 
     """Tokens written to the cache have a rate of their own, or that of other input if the vendor has none."""
     usage = Usage(10_000, 1_000, 2_000, cache_write_tokens=3_000)
     by_hand = (
-        sum(tokens * rate for tokens, rate in zip((5_000, 2_000, 3_000, 1_000), rates, strict=True))
+        sum(
+            tokens * rate
+            for tokens, rate in zip((5_000, 2_000, 3_000, 1_000), rates, strict=True)
+        )
         / 10**6
     )
     cost = lookup(model, usage)
@@ -118,10 +128,16 @@ def test_writing_to_the_cache_has_a_price(model: str, rates: tuple[float, ...]) 
 
 def test_litellm_is_asked_for_vendors_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """LiteLLM is never loaded for a model on a server of the operator's own, or one that genai-prices knows."""
-    monkeypatch.setattr(litellm_loader, "load", lambda: pytest.fail("LiteLLM was loaded"))
-    for provider in (name for name, endpoint in ENDPOINTS.items() if endpoint.self_hosted):
+    monkeypatch.setattr(
+        litellm_loader, "load", lambda: pytest.fail("LiteLLM was loaded")
+    )
+    for provider in (
+        name for name, endpoint in ENDPOINTS.items() if endpoint.self_hosted
+    ):
         ChatModel(
-            f"{provider}/ours", Connection("key", "https://gw.example/v1"), ENDPOINTS[provider]
+            f"{provider}/ours",
+            Connection("key", "https://gw.example/v1"),
+            ENDPOINTS[provider],
         ).load_prices()
     ChatModel("openai/gpt-4o", Connection("key"), ENDPOINTS["openai"]).load_prices()
     ChatModel(
@@ -169,8 +185,18 @@ def test_the_operators_file_comes_first(
 ) -> None:
     """A price in the file wins, 0 included; models that are not in it are looked up elsewhere."""
     entries = {
-        "openai/gpt-4o": {"input": 3, "output": 7.5, "cached_input": 0.1, "reasoning": 9},
-        "anthropic/ours": {"input": 3, "output": 7.5, "cached_input": 0.1, "cache_write": 4},
+        "openai/gpt-4o": {
+            "input": 3,
+            "output": 7.5,
+            "cached_input": 0.1,
+            "reasoning": 9,
+        },
+        "anthropic/ours": {
+            "input": 3,
+            "output": 7.5,
+            "cached_input": 0.1,
+            "cache_write": 4,
+        },
         "hosted_vllm/ours": {"input": 1e-6, "output": 2},
         "ollama/llama3": {"input": 0, "output": 0},
     }
@@ -181,7 +207,9 @@ def test_the_operators_file_comes_first(
     )
     assert lookup("hosted_vllm/ours", usage) == Cost(2.000001, "override")
     usage = replace(usage, cache_write_tokens=500_000)
-    assert lookup("anthropic/ours", usage) == Cost(0.1 * 3 + 0.4 * 0.1 + 0.5 * 4 + 7.5, "override")
+    assert lookup("anthropic/ours", usage) == Cost(
+        0.1 * 3 + 0.4 * 0.1 + 0.5 * 4 + 7.5, "override"
+    )
     assert lookup("openai/gpt-4o", usage) == Cost(
         0.6 * 3 + 0.4 * 0.1 + 0.9 * 7.5 + 0.1 * 9, "override"
     )
@@ -195,10 +223,14 @@ def test_the_file_is_read_every_minute(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A changed price is valid from the next minute of the clock."""
-    write_prices(tmp_path / "prices.json", '{"a/b": {"input": 1, "output": 1}}', monkeypatch)
+    write_prices(
+        tmp_path / "prices.json", '{"a/b": {"input": 1, "output": 1}}', monkeypatch
+    )
     monkeypatch.setattr(time, "time", lambda: 6_000.0)
     assert lookup("a/b", Usage(1_000_000)) == Cost(1.0, "override")
-    write_prices(tmp_path / "prices.json", '{"a/b": {"input": 2, "output": 1}}', monkeypatch)
+    write_prices(
+        tmp_path / "prices.json", '{"a/b": {"input": 2, "output": 1}}', monkeypatch
+    )
     assert lookup("a/b", Usage(1_000_000)) == Cost(1.0, "override")
     monkeypatch.setattr(time, "time", lambda: 6_060.0)
     assert lookup("a/b", Usage(1_000_000)) == Cost(2.0, "override")
@@ -244,7 +276,9 @@ def test_prices_depend_on_the_hour(monkeypatch: pytest.MonkeyPatch) -> None:
         for provider in get_snapshot().providers
         for model in provider.models
         if isinstance(model.prices, list)
-        and any(isinstance(price.constraint, TimeOfDateConstraint) for price in model.prices)
+        and any(
+            isinstance(price.constraint, TimeOfDateConstraint) for price in model.prices
+        )
         and provider.id in ("deepseek", "openrouter")
     ]
     real = time.time()
@@ -271,7 +305,11 @@ def test_what_each_list_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         "output": 2,
         "reasoning": 2,
     }
-    assert (listed.source, listed.rates["input"], listed.long_rates) == ("genai-prices", 2.5, {})
+    assert (listed.source, listed.rates["input"], listed.long_rates) == (
+        "genai-prices",
+        2.5,
+        {},
+    )
     claude = listed_prices("anthropic/claude-sonnet-4-5")[0]
     assert (claude.rates["cache_write"], claude.rates["cache_write_1h"]) == (3.75, 6)
     assert claude.long_rates["input"] == 6
@@ -313,10 +351,14 @@ def test_names_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         "mine/best": Cost(3.0, "override"),
         "openai/gpt-4o-mini": None,
     }
-    assert {model: lookup(model, million, at_vendor=False) for model in expected} == expected
+    assert {
+        model: lookup(model, million, at_vendor=False) for model in expected
+    } == expected
     assert lookup("openai/gpt-4o-mini", million) == Cost(0.15, "genai-prices")
     over_reported = ("hosted_vllm/a", "azure/prod", "gateway/gpt-4o", "openai/x")
-    costs = [pricing.own_price(model, million, PLAIN, time.time()) for model in over_reported]
+    costs = [
+        pricing.own_price(model, million, PLAIN, time.time()) for model in over_reported
+    ]
     assert [cost is not None for cost in costs] == [True, True, False, False], (
         "a pattern of aliases is no price"
     )
@@ -326,9 +368,15 @@ def test_tiers_and_further_rates_of_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Long requests, service tiers, audio and searches have their rates; what has none is not shown as known."""
-    further = {"input_audio": 5, "searches": 10, "service_tiers": {"flex": {"input": 0.5}}}
+    further = {
+        "input_audio": 5,
+        "searches": 10,
+        "service_tiers": {"flex": {"input": 0.5}},
+    }
     write_prices(
-        tmp_path / "prices.json", json.dumps({"a/b": TIERED | further, "a/c": TIERED}), monkeypatch
+        tmp_path / "prices.json",
+        json.dumps({"a/b": TIERED | further, "a/c": TIERED}),
+        monkeypatch,
     )
 
     def cost(model: str, tokens: int, **terms: Any) -> Cost | None:
@@ -342,8 +390,12 @@ def test_tiers_and_further_rates_of_the_file(
     assert cost("a/b", 10_000, input_audio=4_000) == Cost(0.026, "override")
     assert cost("a/b", 10_000, searches=2) == Cost(0.03, "override")
     assert cost("a/c", 10_000, searches=2) == Cost(0.01, "override", is_complete=False)
-    assert cost("a/c", 10_000, service_tier="flex") == Cost(0.01, "override", is_complete=False)
-    assert cost("a/c", 10_000, speed="fast") == Cost(0.01, "override", is_complete=False)
+    assert cost("a/c", 10_000, service_tier="flex") == Cost(
+        0.01, "override", is_complete=False
+    )
+    assert cost("a/c", 10_000, speed="fast") == Cost(
+        0.01, "override", is_complete=False
+    )
 
 
 def test_tiers_of_the_lists() -> None:
@@ -361,7 +413,9 @@ def test_tiers_of_the_lists() -> None:
     usual = at("", flash)
     assert usual
     assert at("priority", flash) == replace(usual, is_complete=False)
-    searched = lookup("anthropic/claude-sonnet-4-5", Usage(1_000_000), Terms(searches=1_000))
+    searched = lookup(
+        "anthropic/claude-sonnet-4-5", Usage(1_000_000), Terms(searches=1_000)
+    )
     assert searched == Cost(16.0, "genai-prices"), (
         "ten dollars for a thousand searches, six for a long request"
     )
@@ -386,10 +440,16 @@ def test_the_model_that_answered_sets_the_price(
     assert (cost and cost.amount) == usd
 
 
-def test_a_name_counts_more_than_a_pattern(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_counts_more_than_a_pattern(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The price of the model that was asked, before a pattern that fits the dated name of the one that answered."""
     entries: dict[str, Any] = {
-        "openai/gpt-4o": {"input": 2, "output": 8, "service_tiers": {"priority": {"input": 4}}},
+        "openai/gpt-4o": {
+            "input": 2,
+            "output": 8,
+            "service_tiers": {"priority": {"input": 4}},
+        },
         "openai/*": {"as": "openai/*"},
         "openai/gpt-4o-2024-05-13": {"input": 7, "output": 8},
     }
@@ -403,14 +463,18 @@ def test_a_name_counts_more_than_a_pattern(tmp_path: Path, monkeypatch: pytest.M
     )
     routed = Terms(model="my-router-pick", service_tier="priority")
     assert lookup("openai/gpt-4o", million, routed) == Cost(4.0, "override")
-    odd = lookup("openai/gpt-4o", million, Terms(model="my-router-pick", service_tier="odd"))
+    odd = lookup(
+        "openai/gpt-4o", million, Terms(model="my-router-pick", service_tier="odd")
+    )
     assert odd == Cost(2.0, "override", is_complete=False)
     assert lookup("openai/gpt-4.1", million, Terms(model="my-router-pick")) == Cost(
         2.0, "genai-prices"
     )
 
 
-def test_long_requests_of_a_service_tier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_requests_of_a_service_tier(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A service tier may have rates for long requests; without them their cost is not shown as known."""
     tiers = [{"above": 1000, "input": 20}]
     fast = {"input": 4, "tiers": [{"above": 1000, "input": 40}]}
@@ -436,13 +500,16 @@ def test_audio_without_a_rate_is_not_shown_as_known() -> None:
     text_only = lookup("openai/gpt-4o", Usage(1000, 1000), terms)
     assert text_only
     assert not text_only.is_complete
-    cached = lookup("vertex_ai/gemini-2.5-flash", Usage(1000, 10, 400), Terms(input_audio=100))
+    cached = lookup(
+        "vertex_ai/gemini-2.5-flash", Usage(1000, 10, 400), Terms(input_audio=100)
+    )
     assert cached
     assert not cached.is_complete
 
 
 @pytest.mark.parametrize(
-    "terms", [Terms(speed="standard"), Terms(region="global"), Terms(service_tier="standard")]
+    "terms",
+    [Terms(speed="standard"), Terms(region="global"), Terms(service_tier="standard")],
 )
 def test_what_is_usual(terms: Terms) -> None:
     """It changes no price, with either list."""
@@ -486,7 +553,9 @@ def test_whose_server_it_is(provider: str, url: str, expected: bool) -> None:
     assert is_vendors(provider, url) == expected
 
 
-def test_prices_of_no_model_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prices_of_no_model_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An entry that fits no model here may be misspelt."""
     entries = {
         "openai/gtp-4o": {"input": 1, "output": 1},
@@ -496,10 +565,15 @@ def test_prices_of_no_model_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyP
     }
     write_prices(tmp_path / "prices.json", json.dumps(entries), monkeypatch)
     problems = pricing.operators_file().unused(["openai/gpt-4o"])
-    assert [problem.pointer for problem in problems] == ["/a~1b", "/openai~1gtp-4o", "/x~1y"]
+    assert [problem.pointer for problem in problems] == [
+        "/a~1b",
+        "/openai~1gtp-4o",
+        "/x~1y",
+    ]
     assert "gpt-4o" in problems[1].suggestion
     assert [
-        problem.pointer for problem in pricing.operators_file().unused(["x/y", "openai/a"])
+        problem.pointer
+        for problem in pricing.operators_file().unused(["x/y", "openai/a"])
     ] == ["/openai~1gtp-4o"]
 
 

@@ -10,9 +10,7 @@ from podwright.models.error_body import ErrorBody, read_error
 from podwright.models.provider_error import provider_error
 
 KEY = "sk-0123456789-top-secret"
-PROMPT = (
-    'Dear "Zoë",\n\tmeet me at the old mill at midnight — 世界 and bring C:\\new\\maps with you.'
-)
+PROMPT = 'Dear "Zoë",\n\tmeet me at the old mill at midnight — 世界 and bring C:\\new\\maps with you.'
 CALL = ToolCall("c1", "look_up", '{"name": "Rumpelstiltskin the Second"}')
 IMAGE = "https://example.org/private/scan.png?signature=b2xkIG1pbGw"
 PICTURE = Message("user", ({"type": "image_url", "image_url": {"url": IMAGE}},))
@@ -23,7 +21,8 @@ MESSAGES = (
     Message("assistant", "", (CALL,)),
 )
 REQUEST = ModelRequest(
-    "m", (*MESSAGES, Message("tool", "a result that nobody may read", tool_call_id="c1"))
+    "m",
+    (*MESSAGES, Message("tool", "a result that nobody may read", tool_call_id="c1")),
 )
 UNSUPPORTED = {
     "message": "Unsupported parameter: 'seed'.",
@@ -64,13 +63,20 @@ QUOTED = {
 def test_keys_and_texts_of_the_request_are_cut_out(name: str) -> None:
     """What the provider quotes of the request, escaped or not, and what looks like a key, is not shown."""
     reason = (
-        provider_error(ErrorBody(message=f"Invalid value: <{QUOTED[name]}> of seed."), REQUEST, KEY)
+        provider_error(
+            ErrorBody(message=f"Invalid value: <{QUOTED[name]}> of seed."), REQUEST, KEY
+        )
         or ""
     )
     assert reason.startswith("Invalid value: ")
     assert reason.endswith(" of seed.")
     assert "[…]" in reason
-    words = [word for source in (QUOTED[name], PROMPT) for word in source.split() if len(word) > 2]
+    words = [
+        word
+        for source in (QUOTED[name], PROMPT)
+        for word in source.split()
+        if len(word) > 2
+    ]
     assert not [word for word in words if word in reason]
 
 
@@ -81,19 +87,27 @@ def test_keys_and_texts_of_the_request_are_cut_out(name: str) -> None:
         ("back\\slash\\key", "[…]"),
     ],
 )  # fmt: skip
-def test_secrets_are_cut_out(monkeypatch: pytest.MonkeyPatch, quoted: str, shown: str) -> None:
+def test_secrets_are_cut_out(
+    monkeypatch: pytest.MonkeyPatch, quoted: str, shown: str
+) -> None:
     """Secrets of the environment, in a header and in a URL are not shown, and not a key with a backslash."""
     monkeypatch.setenv("ACME_API_KEY", "team-gateway")
     assert (
-        provider_error(ErrorBody(message=f"Got {quoted} there"), REQUEST, "back\\slash\\key")
+        provider_error(
+            ErrorBody(message=f"Got {quoted} there"), REQUEST, "back\\slash\\key"
+        )
         == f"Got {shown} there"
     )
 
 
 @pytest.mark.parametrize(
-    "prompt", ["a" * 2**20, "Unsupported parameter: 'seed' is wrong. " * 2**15, "\\" * 2**20]
+    "prompt",
+    ["a" * 2**20, "Unsupported parameter: 'seed' is wrong. " * 2**15, "\\" * 2**20],
 )
 def test_long_prompts_take_linear_time(prompt: str) -> None:
     """A megabyte that is like the message in every place is compared with it, which quadratic work would never end."""
     request = ModelRequest("m", (Message("user", prompt),))
-    assert (provider_error(ErrorBody(message=prompt), request) or "…").strip("\\") in ("[…]", "…")
+    assert (provider_error(ErrorBody(message=prompt), request) or "…").strip("\\") in (
+        "[…]",
+        "…",
+    )

@@ -26,7 +26,15 @@ from tests.library.provider_shapes import (
     Shape,
     Thought,
 )
-from tests.library.upstream import Script, Upstream, completion, delta, reply, sse, streamed
+from tests.library.upstream import (
+    Script,
+    Upstream,
+    completion,
+    delta,
+    reply,
+    sse,
+    streamed,
+)
 
 from podwright import Agent, errors
 from podwright.messages import ModelResponse
@@ -112,7 +120,9 @@ def answers(shape: Thought, streaming: bool) -> list[Script]:
         first = dated(*(delta(**part) for part in shape.deltas), delta("tool_calls"))
         return [first, dated(delta(content="Done."), delta("stop"))]
     body = completion("")
-    body["choices"] = [{"index": 0, "message": shape.message, "finish_reason": "tool_calls"}]
+    body["choices"] = [
+        {"index": 0, "message": shape.message, "finish_reason": "tool_calls"}
+    ]
     return [[reply(body)], [reply(completion("Done."))]]
 
 
@@ -126,7 +136,10 @@ def answers(shape: Thought, streaming: bool) -> list[Script]:
             id=f"{name}-{shape.id}-{MODES[streaming]}",
             marks=CLIENTS[1].marks,
         )
-        for name, make in {"openai-compatible": openai_compatible, "litellm": LiteLLMModel}.items()
+        for name, make in {
+            "openai-compatible": openai_compatible,
+            "litellm": LiteLLMModel,
+        }.items()
         for shape in THOUGHTS
         for streaming in MODES
         if is_for(name, shape, streaming)
@@ -142,7 +155,9 @@ async def test_what_a_model_said_goes_back_as_it_came(
     """The second request has the message of the first answer as it came; no text of it is one of its thoughts."""
     provider.answers(*answers(shape, streaming))
     model = make(shape.model, Connection(KEY, provider.url))
-    agent = Agent("guide", "Help.", model, tools=[look_up], event_manager=recorder.manager)
+    agent = Agent(
+        "guide", "Help.", model, tools=[look_up], event_manager=recorder.manager
+    )
     assert await agent.arun("The sea?", stream=streaming) == "Done."
     _, _, said, result = provider.requests[1]["messages"]
     assert {"content": None, **said} == shape.message
@@ -152,17 +167,23 @@ async def test_what_a_model_said_goes_back_as_it_came(
         assert first.reasoning == shape.reasoning
         assert shape.reasoning not in first.text
     if shape.reasoning and streaming:
-        assert "".join(event.text for event in recorder.of("reasoning")) == shape.reasoning
+        assert (
+            "".join(event.text for event in recorder.of("reasoning")) == shape.reasoning
+        )
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("streaming", MODES, ids=MODES.values())
-@pytest.mark.parametrize("shape", NATIVE_THOUGHTS, ids=[shape.id for shape in NATIVE_THOUGHTS])
+@pytest.mark.parametrize(
+    "shape", NATIVE_THOUGHTS, ids=[shape.id for shape in NATIVE_THOUGHTS]
+)
 async def test_what_a_model_said_goes_back_in_its_own_protocol(
     shape: NativeThought, streaming: bool, provider: Upstream
 ) -> None:
     """The second request has each part of the first answer, with its signature."""
-    provider.answers(shape.stream if streaming else [reply(shape.body)], [reply({}, 400)])
+    provider.answers(
+        shape.stream if streaming else [reply(shape.body)], [reply({}, 400)]
+    )
     model = LiteLLMModel(shape.model, Connection(KEY, provider.url.removesuffix("/v1")))
     agent = Agent("guide", "Help.", model, tools=[look_up], reasoning_effort="low")
     with pytest.raises(errors.ModelRequestError):
@@ -174,7 +195,9 @@ async def test_what_a_model_said_goes_back_in_its_own_protocol(
 def named_alike(data: Any) -> Any:
     """JSON data with one of the two names that Google has for each key, and without the ids that LiteLLM gives."""
     text = (
-        json.dumps(data).replace("function_call", "functionCall").replace("thought_s", "thoughtS")
+        json.dumps(data)
+        .replace("function_call", "functionCall")
+        .replace("thought_s", "thoughtS")
     )
     return json.loads(re.sub(r', "id": "call_\w{9,}"', "", text))
 
@@ -203,7 +226,11 @@ async def test_the_end_of_an_answer(
         return word
 
     agent = Agent(
-        "a", "", client.model_at(provider.url), tools=[look_up], event_manager=recorder.manager
+        "a",
+        "",
+        client.model_at(provider.url),
+        tools=[look_up],
+        event_manager=recorder.manager,
     )
     if shape.error is None:
         assert await agent.arun("Hello?", stream=streaming) == "Hi."
@@ -229,7 +256,9 @@ async def test_an_error_is_read(
 ) -> None:
     """Kind, code, parameter, message and wait are found in whatever a provider writes."""
     headers = {name.replace("-", "_"): value for name, value in shape.headers.items()}
-    provider.answers([reply(shape.body, shape.status, shape.content_type, zipped=False, **headers)])
+    provider.answers(
+        [reply(shape.body, shape.status, shape.content_type, zipped=False, **headers)]
+    )
     with pytest.raises(errors.ModelError) as caught:
         await ask(client, provider, streaming=streaming)
     error = caught.value
@@ -238,7 +267,9 @@ async def test_an_error_is_read(
     if isinstance(error, errors.ModelToolCallError):
         assert error.failed_generation == shape.generation
     if not is_litellm(client):
-        assert [words for words in shape.words if words not in (error.provider_error or "")] == []
+        assert [
+            words for words in shape.words if words not in (error.provider_error or "")
+        ] == []
 
 
 # --- framings
@@ -290,7 +321,9 @@ async def test_tool_calls_are_put_together(
 ) -> None:
     """Whatever their pieces, the calls are those that the model wrote, each with an id of its own."""
     provider.answers(
-        shape.script if streaming else [reply(completion(None, tool_calls=whole_calls(shape)))]
+        shape.script
+        if streaming
+        else [reply(completion(None, tool_calls=whole_calls(shape)))]
     )
     response = await ask(client, provider, streaming=streaming)
     made = [(call.name, json.loads(call.arguments)) for call in response.tool_calls]
@@ -313,10 +346,21 @@ async def test_tokens_are_counted(
     """The largest count of each kind holds, a count that is missing is an estimate, and then the price is unknown."""
     *first, last = shape.chunks
     chunks = [{**delta(content=""), **part} for part in first]
-    stream = streamed(sse(delta(content="Hi."), *chunks, delta("stop"), {"choices": [], **last}))
-    provider.answers(stream if streaming else [reply({**completion("Hi.", None), **last})])
+    stream = streamed(
+        sse(delta(content="Hi."), *chunks, delta("stop"), {"choices": [], **last})
+    )
+    provider.answers(
+        stream if streaming else [reply({**completion("Hi.", None), **last})]
+    )
     usage = (await ask(client, provider, streaming=streaming)).usage
-    assert usage.input_tokens == shape.input or (shape.input is None and usage.input_tokens > 0)
-    assert usage.output_tokens == shape.output or (shape.output is None and usage.output_tokens > 0)
-    assert (usage.cached_input_tokens, usage.reasoning_tokens) == (shape.cached, shape.reasoning)
+    assert usage.input_tokens == shape.input or (
+        shape.input is None and usage.input_tokens > 0
+    )
+    assert usage.output_tokens == shape.output or (
+        shape.output is None and usage.output_tokens > 0
+    )
+    assert (usage.cached_input_tokens, usage.reasoning_tokens) == (
+        shape.cached,
+        shape.reasoning,
+    )
     assert usage.unpriced_model_calls == (0 if shape.priced else 1)

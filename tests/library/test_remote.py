@@ -37,7 +37,12 @@ from podwright import (
 from podwright.components import remote as remote_module
 from podwright.components import remote_stream
 from podwright.errors import ConfigurationError, PodwrightError
-from podwright.events import ModelCallFailed, ModelCallFinished, ModelCallStarted, RunStarted
+from podwright.events import (
+    ModelCallFailed,
+    ModelCallFinished,
+    ModelCallStarted,
+    RunStarted,
+)
 from podwright.messages import Message, ModelRequest
 from podwright.models.retries import Retries
 from podwright.testing import ModelResponse, ToolCall
@@ -55,7 +60,9 @@ def remote_events() -> list[Event]:
     """The events of a run of an agent that calls a model twice and a tool once."""
     model = ScriptedModel(
         ModelResponse(
-            tool_calls=(ToolCall.of("look", word="moon"),), usage=USED, finish_reason="tool_calls"
+            tool_calls=(ToolCall.of("look", word="moon"),),
+            usage=USED,
+            finish_reason="tool_calls",
         ),
         ModelResponse("It shines.", usage=USED),
     )
@@ -72,7 +79,9 @@ def sse(name: str, data: Any) -> bytes:
 
 
 def as_sse(events: list[Event]) -> bytes:
-    return b": ping\n\n" + b"".join(sse(event.type, event.to_dict()) for event in events)
+    return b": ping\n\n" + b"".join(
+        sse(event.type, event.to_dict()) for event in events
+    )
 
 
 def answered(events: list[Event], result: object) -> list[Part]:
@@ -124,7 +133,9 @@ def writer(server: Upstream, **options: Any) -> Remote:
 # --- runs
 
 
-async def test_its_events_are_in_the_callers_trace(server: Upstream, assert_sound: Any) -> None:
+async def test_its_events_are_in_the_callers_trace(
+    server: Upstream, assert_sound: Any
+) -> None:
     """The remote's events are numbered on, nested here, and marked with its name; its usage is added once."""
     flow = Workflow("flow", [Agent("first", "Begin.", "offline/echo"), writer(server)])
     result = await flow.arun("hello", trace=True)
@@ -138,7 +149,9 @@ async def test_its_events_are_in_the_callers_trace(server: Upstream, assert_soun
     assert [event.type for event in relayed] == [event.type for event in EVENTS]
     assert result.usage.tool_calls == 1
     assert result.usage.by_model["offline/scripted"].total_tokens == 200
-    assert server.requests[0] == {"inputs": {"input": "hello", "first_output": "Echo: hello"}}
+    assert server.requests[0] == {
+        "inputs": {"input": "hello", "first_output": "Echo: hello"}
+    }
 
 
 async def test_the_request(server: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +159,10 @@ async def test_the_request(server: Upstream, monkeypatch: pytest.MonkeyPatch) ->
     propagators = [lambda run: {"traceparent": f"00-{run.id}-1-01"}, lambda run: 1 / 0]
     monkeypatch.setattr(remote_module, "PROPAGATORS", propagators)
     limits = RunLimits(wall_time=10_000, model_calls=7, tokens=900, cost=0.5)
-    assert await writer(server, api_key="k-1", limits=limits).arun("the moon") == "It shines."
+    assert (
+        await writer(server, api_key="k-1", limits=limits).arun("the moon")
+        == "It shines."
+    )
     headers = server.headers[0]
     assert headers[":line"] == "POST /run/stream HTTP/1.1"
     assert headers["authorization"] == "Bearer k-1"
@@ -161,7 +177,10 @@ async def test_the_request(server: Upstream, monkeypatch: pytest.MonkeyPatch) ->
 async def test_tokens_are_relayed_to_streamed_runs(server: Upstream) -> None:
     """A streamed run has the remote's tokens; another one does not."""
     events = [
-        event async for event in Agent("far", "Help.", "offline/echo").astream("the full moon")
+        event
+        async for event in Agent("far", "Help.", "offline/echo").astream(
+            "the full moon"
+        )
     ]
     server.answers(answered(events, {"output": "x"}))
     tokens: list[str] = []
@@ -174,18 +193,25 @@ async def test_tokens_are_relayed_to_streamed_runs(server: Upstream) -> None:
 
 async def test_a_remote_workflow_in_every_kind(server: Upstream) -> None:
     """A remote workflow returns its context, and its last output as text to steps, skills and pipelines."""
-    inner = Workflow("far", [Agent("one", "Do.", ScriptedModel(ModelResponse("done", usage=USED)))])
+    inner = Workflow(
+        "far", [Agent("one", "Do.", ScriptedModel(ModelResponse("done", usage=USED)))]
+    )
     result = await inner.arun("go", trace=True)
     server.answers(answered(result.events, result.value))
     remote = writer(server, kind="workflow", description="Writes.")
     assert await remote.arun("go") == {"input": "go", "one_output": "done"}
     assert (await Workflow("flow", [remote]).arun("go"))["writer_output"] == "done"
     assert (
-        await Pipeline("line", [remote, Agent("end", "End.", "offline/echo")]).arun("go")
+        await Pipeline("line", [remote, Agent("end", "End.", "offline/echo")]).arun(
+            "go"
+        )
         == "Echo: done"
     )
     lead = Conductor(
-        "lead", "Lead.", ScriptedModel(ToolCall.of("writer", task="go"), "Well."), [remote]
+        "lead",
+        "Lead.",
+        ScriptedModel(ToolCall.of("writer", task="go"), "Well."),
+        [remote],
     )
     traced = await lead.arun("go", trace=True)
     assert traced.value == "Well."
@@ -244,7 +270,9 @@ async def test_limits_are_lent_and_come_back(server: Upstream) -> None:
     """What is left is lent to the remote run; what it did not use is there for the next one."""
     remote = writer(server)
     limits = RunLimits(model_calls=18, tokens=4000)
-    flow = Workflow("flow", [AgentStep(remote), AgentStep(remote, output="last")], limits=limits)
+    flow = Workflow(
+        "flow", [AgentStep(remote), AgentStep(remote, output="last")], limits=limits
+    )
     result = await flow.arun("x", trace=True)
     budgets = [headers["podwright-budget"] for headers in server.headers]
     assert budgets == ["model_calls=18, tokens=4000", "model_calls=16, tokens=3800"]
@@ -265,7 +293,9 @@ async def test_a_failed_run_is_settled_too(server: Upstream) -> None:
             return await remote.arun(word)
 
     model = ScriptedModel(ToolCall.of("careful", word="x"), "done")
-    lead = Agent("lead", "Lead.", model, tools=[careful], limits=RunLimits(model_calls=9))
+    lead = Agent(
+        "lead", "Lead.", model, tools=[careful], limits=RunLimits(model_calls=9)
+    )
     result = await lead.arun("x", trace=True)
     assert [headers["podwright-budget"] for headers in server.headers] == [
         "model_calls=8",
@@ -281,7 +311,11 @@ async def test_the_usage_is_the_remotes_own_report(server: Upstream) -> None:
         "usage": {"input_tokens": 7, "output_tokens": 3, "cost": 0.5},
     }
     server.answers(
-        streamed(as_sse(EVENTS[:-1]), sse("run_finished", reported), sse("result", {"output": "x"}))
+        streamed(
+            as_sse(EVENTS[:-1]),
+            sse("run_finished", reported),
+            sse("result", {"output": "x"}),
+        )
     )
     result = await writer(server).arun("x", trace=True)
     assert (result.usage.total_tokens, result.usage.cost) == (10, 0.5)
@@ -326,14 +360,18 @@ async def test_a_busy_remote_is_asked_again(server: Upstream) -> None:
 
 
 @pytest.mark.parametrize(
-    "lost", [["reset"], ["close"], [STREAM[:40], "close"]], ids=["reset", "closed", "half a head"]
+    "lost",
+    [["reset"], ["close"], [STREAM[:40], "close"]],
+    ids=["reset", "closed", "half a head"],
 )
 async def test_a_request_without_any_response_is_sent_again(
     server: Upstream, assert_sound: Any, recorder: Any, lost: Script
 ) -> None:
     """It is sent with the same key, so it runs once; the end of the lost attempt's run is waited for."""
     remote = writer(
-        server, limits=RunLimits(model_calls=5, tokens=500), event_manager=recorder.manager
+        server,
+        limits=RunLimits(model_calls=5, tokens=500),
+        event_manager=recorder.manager,
     )
     server.answers(WHOLE, lost, IN_PROGRESS, WHOLE)
     assert [await remote.arun("x") for _ in range(2)] == ["It shines."] * 2
@@ -348,7 +386,9 @@ async def test_a_request_without_any_response_is_sent_again(
     assert remote.last_usage.total_tokens == 200
 
 
-async def test_no_connection_is_tried_three_times(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_connection_is_tried_three_times(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A closed port is a typed error after three attempts."""
     tries: list[int] = []
 
@@ -371,7 +411,10 @@ async def test_no_connection_is_tried_three_times(monkeypatch: pytest.MonkeyPatc
 BEGUN = as_sse(EVENTS[:3])
 HTML = reply(b"<html>sk-canary</html>", 200, "text/html")
 FAULTS: dict[str, tuple[Script, type[PodwrightError]]] = {
-    "closed after an event": ([STREAM, chunk(BEGUN), "close"], errors.RemoteConnectionError),
+    "closed after an event": (
+        [STREAM, chunk(BEGUN), "close"],
+        errors.RemoteConnectionError,
+    ),
     "ended early": (streamed(BEGUN), errors.RemoteConnectionError),
     "401": (refused(401, "key_missing", "Send a key."), errors.RemoteRejectedError),
     "403": ([reply(b"sk-canary", 403, "text/plain")], errors.RemoteRejectedError),
@@ -379,15 +422,24 @@ FAULTS: dict[str, tuple[Script, type[PodwrightError]]] = {
     "422": (refused(422, "request_invalid", "No input."), errors.RemoteRejectedError),
     "500": ([reply(b"sk-canary", 500, "text/plain")], errors.RemoteUnavailableError),
     "503 without a time": ([reply(b"", 503)], errors.RemoteUnavailableError),
-    "a redirect": ([reply(b"", 307, Location="http://127.0.0.1:9/")], errors.RemoteResponseError),
+    "a redirect": (
+        [reply(b"", 307, Location="http://127.0.0.1:9/")],
+        errors.RemoteResponseError,
+    ),
     "html": ([HTML], errors.RemoteResponseError),
     "no HTTP": ([b"SSH-2.0-sk-canary\r\n\r\n", "close"], errors.RemoteResponseError),
-    "malformed JSON": (streamed(sse("run_started", "{sk-canary")), errors.RemoteResponseError),
+    "malformed JSON": (
+        streamed(sse("run_started", "{sk-canary")),
+        errors.RemoteResponseError,
+    ),
     "a wrong field": (
         streamed(sse("run_started", {**STARTED, "path": "sk-canary"})),
         errors.RemoteResponseError,
     ),
-    "an invalid result": (streamed(BEGUN, sse("result", "[]")), errors.RemoteResponseError),
+    "an invalid result": (
+        streamed(BEGUN, sse("result", "[]")),
+        errors.RemoteResponseError,
+    ),
     "a result that is no JSON": (
         streamed(BEGUN, sse("result", "{sk-canary")),
         errors.RemoteResponseError,
@@ -404,7 +456,9 @@ async def test_faults_are_typed_errors(
     """Each fault is a typed error that quotes problem documents only; none is repeated."""
     server.answers(script)
     with pytest.raises(errors.RemoteError) as caught:
-        await writer(server, api_key="sk-canary", event_manager=recorder.manager).arun("x")
+        await writer(server, api_key="sk-canary", event_manager=recorder.manager).arun(
+            "x"
+        )
     assert type(caught.value) is kind
     assert caught.value.remote == "writer"
     assert "sk-canary" not in json.dumps(caught.value.to_dict())
@@ -450,7 +504,9 @@ async def test_a_failed_remote_run_is_a_typed_error(
         assert (error.component, error.suggestion) == ("far", "Do it otherwise.")
 
 
-async def test_the_size_is_limited(server: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_size_is_limited(
+    server: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An event without an end, and a stream without one, are cut off."""
     monkeypatch.setattr(remote_stream, "MAX_EVENT", 10_000)
     server.answers([STREAM, *[chunk(b"data: " + b"x" * 4000)] * 10, "hang"])
@@ -462,12 +518,16 @@ async def test_the_size_is_limited(server: Upstream, monkeypatch: pytest.MonkeyP
         await writer(server).arun("x")
 
 
-async def test_cancelling_closes_the_connection(server: Upstream, recorder: Any) -> None:
+async def test_cancelling_closes_the_connection(
+    server: Upstream, recorder: Any
+) -> None:
     """A caller who cancels closes the connection at once, and what was used counts."""
     server.answers([STREAM, chunk(BEGUN), "hang"])
     begun = asyncio.Event()
     recorder.manager.subscribe(lambda _: begun.set(), "model_call_finished")
-    running = asyncio.create_task(writer(server, event_manager=recorder.manager).arun("x"))
+    running = asyncio.create_task(
+        writer(server, event_manager=recorder.manager).arun("x")
+    )
     async with asyncio.timeout(60):
         await begun.wait()
         running.cancel()
@@ -517,7 +577,10 @@ async def test_a_remote_that_breaks_off(server: Upstream) -> None:
         RunStarted(**own),
         ModelCallStarted(**own),
         ModelCallFinished(
-            **own, model="a/b", response=ModelResponse("x", usage=USED), failed_usage=failed
+            **own,
+            model="a/b",
+            response=ModelResponse("x", usage=USED),
+            failed_usage=failed,
         ),
         ModelCallStarted(**own, call=1),
         ModelCallFailed(**own, call=1, model="a/b", usage=failed),

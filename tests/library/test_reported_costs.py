@@ -24,7 +24,9 @@ COUNTS = {"prompt_tokens": 100, "completion_tokens": 10}
 
 
 def model_at(provider: Upstream, name: str) -> ChatModel:
-    model = ChatModel(name, Connection("key", provider.url), ENDPOINTS[name.partition("/")[0]])
+    model = ChatModel(
+        name, Connection("key", provider.url), ENDPOINTS[name.partition("/")[0]]
+    )
     model.retries = SOON
     return model
 
@@ -32,7 +34,10 @@ def model_at(provider: Upstream, name: str) -> ChatModel:
 @pytest.mark.parametrize(
     ("data", "terms"),
     [
-        ({"service_tier": "Priority", "usage": COUNTS}, Terms("m", service_tier="priority")),
+        (
+            {"service_tier": "Priority", "usage": COUNTS},
+            Terms("m", service_tier="priority"),
+        ),
         (
             {"service_tier": None, "usage": {**COUNTS, "service_tier": "batch"}},
             Terms("m", service_tier="batch"),
@@ -68,12 +73,15 @@ def test_terms(data: dict[str, Any], terms: Terms) -> None:
 
 
 @pytest.mark.parametrize("streaming", [False, True], ids=["plain", "streamed"])
-async def test_vercels_gateway_reports_the_cost(provider: Upstream, streaming: bool) -> None:
+async def test_vercels_gateway_reports_the_cost(
+    provider: Upstream, streaming: bool
+) -> None:
     """It stands in the metadata of the message, as a text."""
     metadata = {"gateway": {"cost": "0.0025", "generationId": "g"}}
     usage = {"prompt_tokens": 20, "completion_tokens": 4}
     events = sse(
-        delta("stop", content="Hi.", provider_metadata=metadata), {"choices": [], "usage": usage}
+        delta("stop", content="Hi.", provider_metadata=metadata),
+        {"choices": [], "usage": usage},
     )
     whole = reply(completion("Hi.", usage, provider_metadata=metadata))
     provider.answers(streamed(events) if streaming else [whole])
@@ -108,7 +116,9 @@ async def test_a_litellm_proxy_reports_the_cost(
         monkeypatch.setenv("PODWRIGHT_PRICES", str(tmp_path / "prices.json"))
     provider.answers([reply(completion(), x_litellm_response_cost=header)])
     used = (
-        await Agent("a", "", model_at(provider, "litellm_proxy/gpt-4o")).arun("?", trace=True)
+        await Agent("a", "", model_at(provider, "litellm_proxy/gpt-4o")).arun(
+            "?", trace=True
+        )
     ).usage
     assert (used.cost and pytest.approx(used.cost), used.cost_source) == expected
 
@@ -117,16 +127,24 @@ async def test_a_reported_cost_needs_no_count(provider: Upstream) -> None:
     """A cost of the provider is known, also if the tokens are estimates."""
     provider.answers([reply(completion(usage=None), x_litellm_response_cost="0.5")])
     used = (
-        await Agent("a", "", model_at(provider, "litellm_proxy/gpt-4o")).arun("?", trace=True)
+        await Agent("a", "", model_at(provider, "litellm_proxy/gpt-4o")).arun(
+            "?", trace=True
+        )
     ).usage
-    assert (used.cost, used.unpriced_model_calls, used.uncounted_model_calls) == (0.5, 0, 0)
+    assert (used.cost, used.unpriced_model_calls, used.uncounted_model_calls) == (
+        0.5,
+        0,
+        0,
+    )
 
 
 async def test_what_is_propagated_to_models(
     provider: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The headers of propagators are those of each request."""
-    monkeypatch.setattr(model_http, "PROPAGATORS", [lambda: {"traceparent": "00-a-b-01"}])
+    monkeypatch.setattr(
+        model_http, "PROPAGATORS", [lambda: {"traceparent": "00-a-b-01"}]
+    )
     provider.answers([reply(completion())])
     await model_at(provider, "openai/m").complete(question("openai/m"))
     assert provider.headers[0]["traceparent"] == "00-a-b-01"
@@ -170,10 +188,22 @@ async def test_impossible_amounts_and_names(provider: Upstream) -> None:
     """A provider's nonsense costs no answer: it is not kept, or cut."""
     usage = {"prompt_tokens": 20, "completion_tokens": 4, "cost": 1e300}
     provider.answers(
-        [reply({**completion("Hi.", usage), "model": "\ud800" + "m" * 10**5, "id": "i" * 10**5})]
+        [
+            reply(
+                {
+                    **completion("Hi.", usage),
+                    "model": "\ud800" + "m" * 10**5,
+                    "id": "i" * 10**5,
+                }
+            )
+        ]
     )
-    result = await Agent("a", "", model_at(provider, "openrouter/m")).arun("?", trace=True)
-    (finished,) = [event for event in result.events if event.type == "model_call_finished"]
+    result = await Agent("a", "", model_at(provider, "openrouter/m")).arun(
+        "?", trace=True
+    )
+    (finished,) = [
+        event for event in result.events if event.type == "model_call_finished"
+    ]
     assert (result.usage.cost, result.usage.input_tokens) == (None, 20)
     assert len(finished.response.model) <= 200
     finished.response.model.encode()
@@ -182,7 +212,9 @@ async def test_impossible_amounts_and_names(provider: Upstream) -> None:
 
 async def test_a_number_that_python_does_not_read(provider: Upstream) -> None:
     """It is an answer that cannot be read, which may be billed."""
-    body = json.dumps(completion()).replace('"prompt_tokens": 20', '"prompt_tokens": ' + "9" * 5000)
+    body = json.dumps(completion()).replace(
+        '"prompt_tokens": 20', '"prompt_tokens": ' + "9" * 5000
+    )
     provider.answers([reply(body.encode())])
     agent = Agent("a", "", model_at(provider, "openai/m"))
     with pytest.raises(ModelResponseError):
@@ -209,7 +241,9 @@ async def test_the_file_comes_before_a_reported_cost(
     assert sources == ["genai-prices" if "as" in price else "override", "provider"]
 
 
-async def test_a_cost_that_grows_with_an_answer_that_is_cut_off(provider: Upstream) -> None:
+async def test_a_cost_that_grows_with_an_answer_that_is_cut_off(
+    provider: Upstream,
+) -> None:
     """It is that of a part, and not shown as known."""
     usage = {"prompt_tokens": 20, "completion_tokens": 2, "cost": 0.5}
     begun = sse({**delta(content="Half"), "usage": usage}, done=False)

@@ -80,10 +80,14 @@ def everything(model: FunctionModel, **options: Any) -> Workflow:
         return AgentStep(Agent(name, "Work.", model), **keys)
 
     nested = Workflow(
-        "nested", [agent("n1"), ParallelStep([[agent("n2")], [agent("n3"), agent("n4")]])]
+        "nested",
+        [agent("n1"), ParallelStep([[agent("n2")], [agent("n3"), agent("n4")]])],
     )
     members = ParallelStep(
-        [[agent("t2")], [ApprovalStep("team member?"), agent("t3", input="{t1_output}")]]
+        [
+            [agent("t2")],
+            [ApprovalStep("team member?"), agent("t3", input="{t1_output}")],
+        ]
     )
     team = Workflow("team", [agent("t1"), ApprovalStep("team?"), members, agent("t4")])
     left = [
@@ -91,10 +95,17 @@ def everything(model: FunctionModel, **options: Any) -> Workflow:
         ApprovalStep("left?"),
         agent("left2", input="{left_output} of {start_output}"),
     ]
-    again = LoopStep([agent("again", output="right_output")], until=NEVER, max_iterations=2)
+    again = LoopStep(
+        [agent("again", output="right_output")], until=NEVER, max_iterations=2
+    )
     right = [agent("right"), ApprovalStep("right?"), again]
     third = [
-        MapStep("items", "one", [agent("each", input="{one}: {start_output}")], max_concurrency=2)
+        MapStep(
+            "items",
+            "one",
+            [agent("each", input="{one}: {start_output}")],
+            max_concurrency=2,
+        )
     ]
     drafts = [
         agent("draft"),
@@ -107,12 +118,20 @@ def everything(model: FunctionModel, **options: Any) -> Workflow:
             agent("start"),
             ParallelStep([left, right, third]),
             LoopStep(
-                drafts, until={"name": "equals", "args": {"value": "{draft_output}", "to": "ddd"}}
+                drafts,
+                until={
+                    "name": "equals",
+                    "args": {"value": "{draft_output}", "to": "ddd"},
+                },
             ),
             MapStep(
                 "items",
                 "item",
-                [agent("research", input="{item}"), ApprovalStep("{item}?"), agent("note")],
+                [
+                    agent("research", input="{item}"),
+                    ApprovalStep("{item}?"),
+                    agent("note"),
+                ],
             ),
             ConditionStep(
                 {"name": "contains", "args": {"value": "{draft_output}", "text": "d"}},
@@ -183,7 +202,11 @@ def test_every_approval_pauses_and_every_agent_runs() -> None:
         "research research research note note note yes n1 n2 n3 n4 after t1 t2 t3 t4 end".split()
     )
     outputs = "start left left2 right each draft polish research note yes n1 n2 n3 n4 after team end".split()
-    assert list(EXPECTED.context) == ["input", "items", *(f"{name}_output" for name in outputs)]
+    assert list(EXPECTED.context) == [
+        "input",
+        "items",
+        *(f"{name}_output" for name in outputs),
+    ]
 
 
 @pytest.mark.parametrize("how", ["fail", "cancel"])
@@ -194,13 +217,17 @@ def test_a_stop_at_any_agent_call_can_be_resumed(number: int, how: str) -> None:
     story = story_of(everything(model), model, INPUT)
     assert_same(story, model)
     stops = [error for error in story.errors if not isinstance(error, ApprovalRequired)]
-    assert [type(error) for error in stops] == [ModelError if how == "fail" else RunCancelledError]
+    assert [type(error) for error in stops] == [
+        ModelError if how == "fail" else RunCancelledError
+    ]
     assert stops[0].resume_path
 
 
 @given(
     st.dictionaries(
-        st.integers(0, UNSTOPPED.calls + 10), st.sampled_from(["fail", "cancel"]), max_size=8
+        st.integers(0, UNSTOPPED.calls + 10),
+        st.sampled_from(["fail", "cancel"]),
+        max_size=8,
     )
 )
 @example(dict.fromkeys(range(0, 120, 2), "fail"))
@@ -220,7 +247,9 @@ def test_a_workflow_rebuilt_from_its_blueprint_can_resume() -> None:
     other = Workflow.from_blueprint(
         json.loads(json.dumps(stopped.to_blueprint())), stopped.members()
     )
-    context, path = json.loads(json.dumps([caught.value.context, caught.value.resume_path]))
+    context, path = json.loads(
+        json.dumps([caught.value.context, caught.value.resume_path])
+    )
     assert_same(story_of(other, model, context, path), model)
 
 
@@ -228,8 +257,15 @@ def test_events_have_the_context_and_the_path_of_a_stop(recorder: Any) -> None:
     """The event that ends a stopped run has the same context and resume path as the error, as JSON."""
     model = StoppingModel({25: "fail", 30: "cancel"})
     story = story_of(everything(model, event_manager=recorder.manager), model, INPUT)
-    ends = [event.to_dict() for event in recorder.of("run_failed", "run_paused", "run_cancelled")]
-    own = [event.get("error", event) for event in ends if event["component"] == "everything"]
+    ends = [
+        event.to_dict()
+        for event in recorder.of("run_failed", "run_paused", "run_cancelled")
+    ]
+    own = [
+        event.get("error", event)
+        for event in ends
+        if event["component"] == "everything"
+    ]
     assert [(facts["context"], facts["resume_path"]) for facts in own] == [
         (error.context, error.resume_path) for error in story.errors
     ]
@@ -253,7 +289,11 @@ def test_an_approval_is_given_by_its_path_only() -> None:
     model = StoppingModel()
     flow = Workflow(
         "flow",
-        [Agent("a", "Work.", model), ApprovalStep("{a_output}?"), Agent("b", "Work.", model)],
+        [
+            Agent("a", "Work.", model),
+            ApprovalStep("{a_output}?"),
+            Agent("b", "Work.", model),
+        ],
     )
     with pytest.raises(ApprovalRequired) as first:
         flow.run("x")
@@ -262,7 +302,11 @@ def test_an_approval_is_given_by_its_path_only() -> None:
     with pytest.raises(ApprovalRequired) as second:
         flow.run(first.value.context, start_step=1)
     assert (first.value.resume_path, second.value.resume_path) == ([1], [1])
-    assert set(flow.run(second.value.context, resume_path=[1])) == {"input", "a_output", "b_output"}
+    assert set(flow.run(second.value.context, resume_path=[1])) == {
+        "input",
+        "a_output",
+        "b_output",
+    }
     assert model.names == ["a", "b"]
 
 
@@ -297,9 +341,13 @@ def test_a_condition_that_failed_is_evaluated_again() -> None:
         return True
 
     model = StoppingModel({0: "fail"})
-    chosen, done = ({"name": "mine", "args": {"name": name}} for name in ("chosen", "done"))
+    chosen, done = (
+        {"name": "mine", "args": {"name": name}} for name in ("chosen", "done")
+    )
     loop = LoopStep([Agent("a", "Work.", model)], done)
-    flow = Workflow("flow", [ConditionStep(chosen, [loop])], conditions={"mine": condition})
+    flow = Workflow(
+        "flow", [ConditionStep(chosen, [loop])], conditions={"mine": condition}
+    )
     story = story_of(flow, model, "x")
     paths = [(type(error), error.resume_path) for error in story.errors]
     assert paths == [
@@ -312,15 +360,24 @@ def test_a_condition_that_failed_is_evaluated_again() -> None:
 
 
 def context_with(*names: str) -> dict[str, Any]:
-    return {**INPUT, **{f"{name}_output": EXPECTED.context[f"{name}_output"] for name in names}}
+    return {
+        **INPUT,
+        **{f"{name}_output": EXPECTED.context[f"{name}_output"] for name in names},
+    }
 
 
 def test_start_step_skips_the_steps_before_it() -> None:
     """`start_step` starts at that step with the given context."""
     model = StoppingModel()
-    assert list(everything(model).run("the moon", start_step=6)) == ["input", "end_output"]
+    assert list(everything(model).run("the moon", start_step=6)) == [
+        "input",
+        "end_output",
+    ]
     assert model.names == ["end"]
-    assert everything(model).run(EXPECTED.context, start_step=6).keys() == EXPECTED.context.keys()
+    assert (
+        everything(model).run(EXPECTED.context, start_step=6).keys()
+        == EXPECTED.context.keys()
+    )
 
 
 def test_a_path_to_a_step_of_the_workflow_can_be_written_by_hand() -> None:
@@ -329,7 +386,9 @@ def test_a_path_to_a_step_of_the_workflow_can_be_written_by_hand() -> None:
     everything(model).run(context_with("start", "draft", "research"), resume_path=[6])
     assert model.names == ["end"]
     with pytest.raises(ResumePathError):
-        everything(model).run(context_with("start", "draft", "research"), resume_path=[5, 3])
+        everything(model).run(
+            context_with("start", "draft", "research"), resume_path=[5, 3]
+        )
 
 
 def test_saved_progress_is_used_for_its_own_path_only() -> None:

@@ -53,11 +53,18 @@ async def test_any_model_is_repeated_after_a_transient_error() -> None:
         await agent_of(model_of(errors.ModelError("Broken."), "Never.")).arun("Hello?")
 
 
-async def test_the_total_time_is_that_of_all_attempts(outlast: Callable[[], Any]) -> None:
+async def test_the_total_time_is_that_of_all_attempts(
+    outlast: Callable[[], Any],
+) -> None:
     """Attempts and waits together end at the total time-out; nothing is repeated after it."""
     policy = Retries(tries=9, first_wait=0.0)
     model = model_of(
-        busy(), busy(), outlast, "Never.", retries=policy, timeouts=Timeouts(total=300.0)
+        busy(),
+        busy(),
+        outlast,
+        "Never.",
+        retries=policy,
+        timeouts=Timeouts(total=300.0),
     )
     with pytest.raises(errors.ModelTimeoutError, match=r"300 s \(tries: 3\)") as caught:
         await agent_of(model).arun("Hello?")
@@ -136,7 +143,9 @@ async def test_a_timeout_of_an_attempt_is_its_own() -> None:
         ("Tue, 14 Nov 2023 22:12:50 GMT", 0.0),
     ],
 )
-def test_retry_after(value: str, seconds: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_retry_after(
+    value: str, seconds: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Only a finite number or a date counts; a date is as far away as the clock says, or now if it has passed."""
     with monkeypatch.context() as clock:
         clock.setattr(time, "time", lambda: 1_700_000_000.0)  # 22:13:20

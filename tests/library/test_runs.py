@@ -48,7 +48,9 @@ async def test_run_works_inside_a_running_loop() -> None:
     assert [event.type for event in agent.stream("?")][-1] == "run_finished"
 
 
-async def test_a_failed_run_waits_for_no_garbage_collection(request: pytest.FixtureRequest) -> None:
+async def test_a_failed_run_waits_for_no_garbage_collection(
+    request: pytest.FixtureRequest,
+) -> None:
     """What a run held, such as its messages, is freed with its error, although the collector runs rarely."""
     alive = weakref.WeakSet[Exception]()
 
@@ -94,7 +96,9 @@ async def test_concurrent_runs_of_one_component_are_separate(assert_sound: Any) 
         used = Usage(input_tokens=number + 1, output_tokens=1)
         if result.role == "tool":
             return ModelResponse(result.text, usage=used)
-        return ModelResponse(tool_calls=(ToolCall.of("double", number=number),), usage=used)
+        return ModelResponse(
+            tool_calls=(ToolCall.of("double", number=number),), usage=used
+        )
 
     async def double(number: int) -> int:
         """Double a number."""
@@ -108,7 +112,10 @@ async def test_concurrent_runs_of_one_component_are_separate(assert_sound: Any) 
         )
     assert len({result.events[0].run_id for result in results}) == 1000
     for number, result in enumerate(results):
-        assert (result.value, result.usage.input_tokens) == (str(2 * number), 2 * (number + 1))
+        assert (result.value, result.usage.input_tokens) == (
+            str(2 * number),
+            2 * (number + 1),
+        )
         assert [event.arguments for event in events(result, "tool_call_started")] == [
             {"number": number}
         ]
@@ -126,7 +133,10 @@ async def test_a_blocking_tool_delays_its_own_run_only() -> None:
 
     def agent(block: bool) -> Agent:
         return Agent(
-            "waits", "", ScriptedModel(ToolCall.of("wait", block=block), "ok"), tools=[wait]
+            "waits",
+            "",
+            ScriptedModel(ToolCall.of("wait", block=block), "ok"),
+            tools=[wait],
         )
 
     blocked = [asyncio.create_task(agent(block=True).arun("?")) for _ in range(50)]
@@ -167,7 +177,9 @@ def test_a_forked_child_can_run_components() -> None:
         "-c",
         textwrap.dedent(code),
     ]
-    process = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    process = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, check=False
+    )
     assert (process.stderr, process.stdout.split()) == ("", ["0", "0"])
 
 
@@ -184,7 +196,9 @@ def asking_tool(way: str, helper: Agent) -> Callable[..., Any]:
         return events(helper.stream(question), "run_finished")[-1].value
 
     async def astream(question: str) -> str:
-        return events([event async for event in helper.astream(question)], "run_finished")[-1].value
+        return events(
+            [event async for event in helper.astream(question)], "run_finished"
+        )[-1].value
 
     tool = {"run": run, "arun": arun, "stream": stream, "astream": astream}[way]
     tool.__name__ = "ask"
@@ -199,12 +213,16 @@ def asker(tool: Callable[..., Any], *answers: Any, **options: Any) -> Agent:
 
 @pytest.mark.parametrize("way", ["run", "arun", "stream", "astream"])
 @pytest.mark.parametrize("outer", ["run", "arun"])
-def test_an_agent_that_a_tool_runs_is_a_nested_run(way: str, outer: str, assert_sound: Any) -> None:
+def test_an_agent_that_a_tool_runs_is_a_nested_run(
+    way: str, outer: str, assert_sound: Any
+) -> None:
     """A run started by a tool is in the same trace, and its usage counts towards the outer run."""
     helper = Agent("helper", "Help.", says("42"))
     agent = asker(asking_tool(way, helper))
     result: Any = (
-        agent.run("?", trace=True) if outer == "run" else asyncio.run(agent.arun("?", trace=True))
+        agent.run("?", trace=True)
+        if outer == "run"
+        else asyncio.run(agent.arun("?", trace=True))
     )
     assert_sound(result.events)
     started = {event.component: event for event in events(result, "run_started")}
@@ -246,7 +264,9 @@ def test_a_synchronous_call_in_an_asynchronous_tool_is_refused(way: str) -> None
     assert "arun" in caught.value.suggestion
 
 
-async def test_a_run_that_starts_after_its_outer_run_stands_alone(assert_sound: Any) -> None:
+async def test_a_run_that_starts_after_its_outer_run_stands_alone(
+    assert_sound: Any,
+) -> None:
     """A run that a tool left in the background, and that starts when the outer run is over, has its own trace."""
     over = asyncio.Event()
     left = list[asyncio.Task[Any]]()
@@ -295,7 +315,10 @@ async def test_cancelling_a_run_cancels_those_in_threads_of_its_tools(
         await task
     assert isinstance(caught.value.__cause__, RunCancelledError)
     assert_sound(recorder.events)
-    assert [event.component for event in recorder.of("run_cancelled")] == ["helper", "asker"]
+    assert [event.component for event in recorder.of("run_cancelled")] == [
+        "helper",
+        "asker",
+    ]
     count = len(recorder.events)
     assert await asyncio.to_thread(ended.wait, 30)
     assert (len(in_tool), len(recorder.events)) == (2, count)
@@ -320,7 +343,9 @@ async def test_context_variables_do_not_cross_a_stream() -> None:
     assert seen == ["by the reader"]
 
 
-async def test_a_failing_branch_cancels_the_others(recorder: Any, assert_sound: Any) -> None:
+async def test_a_failing_branch_cancels_the_others(
+    recorder: Any, assert_sound: Any
+) -> None:
     """The first branch that fails cancels the others; what they used counts towards the run that failed."""
     used = asyncio.Event()
 
@@ -335,7 +360,10 @@ async def test_a_failing_branch_cancels_the_others(recorder: Any, assert_sound: 
 
     model = FunctionModel(answer)
     works = Agent(
-        "works", "Help.", model, tools=[asking_tool("run", Agent("helper", "", "offline/echo"))]
+        "works",
+        "Help.",
+        model,
+        tools=[asking_tool("run", Agent("helper", "", "offline/echo"))],
     )
     flow = Workflow(
         "flow",

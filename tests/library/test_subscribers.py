@@ -63,7 +63,9 @@ def test_an_async_subscriber_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="'subscriber'"):
         EventManager().subscribe(receive, "token")
     with pytest.raises(ConfigurationError, match="'subscriber'"):
-        Agent("a", "Help.", "offline/echo").run("?", trace=True).replay(subscriber=receive)
+        Agent("a", "Help.", "offline/echo").run("?", trace=True).replay(
+            subscriber=receive
+        )
 
 
 def test_an_unknown_event_type_is_refused_with_a_suggestion() -> None:

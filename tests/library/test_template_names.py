@@ -22,7 +22,10 @@ def flow(*steps: Json) -> Json:
 
 
 def loop(*steps: Json, value: str = "x") -> Json:
-    until = {"name": "not", "args": {"condition": {"name": "is_empty", "args": {"value": value}}}}
+    until = {
+        "name": "not",
+        "args": {"condition": {"name": "is_empty", "args": {"value": value}}},
+    }
     return {
         "type": "loop_step",
         "name": "loop",
@@ -43,7 +46,13 @@ def fork(value: str, then: list[Json], name: str = "equals") -> Json:
 
 
 def each(over: str, *steps: Json) -> Json:
-    return {"type": "map_step", "name": "each", "over": over, "as": "item", "steps": list(steps)}
+    return {
+        "type": "map_step",
+        "name": "each",
+        "over": over,
+        "as": "item",
+        "steps": list(steps),
+    }
 
 
 def ask(message: str) -> Json:
@@ -89,15 +98,22 @@ FINE = [
     flow(loop(fork("{input}", [step("b", input="{iteration}")]))),
     flow(fork("{input}", [WRITER]), step("b", input="{writer_output}")),
     flow(fork("{wrtier_output}", [WRITER], name="ours")),
-    flow(each("items", step("b", input="{item}")), step("c", input="{b_output} {item}")),
+    flow(
+        each("items", step("b", input="{item}")), step("c", input="{b_output} {item}")
+    ),
     flow(
         {"type": "workflow_step", "name": "w", "workflow": flow(WRITER)},
         step("b", input="{writer_output}"),
     ),
     # names that differ so from others may be inputs
-    flow(step("b", output="questions"), step("c", input="{question} {questions2} {inputs}")),
     flow(
-        step("en"), step("b", input="{es_output} {reviewer} {county}"), step("c", output="review")
+        step("b", output="questions"),
+        step("c", input="{question} {questions2} {inputs}"),
+    ),
+    flow(
+        step("en"),
+        step("b", input="{es_output} {reviewer} {county}"),
+        step("c", output="review"),
     ),
     EVERY_STEP,
     *BLUEPRINTS.values(),
@@ -110,7 +126,9 @@ def test_a_name_that_nothing_can_fill_is_a_problem(
 ) -> None:
     """A misspelt name, and one that comes too early, are found in every kind of template, with what to do."""
     found = check_names(blueprint)
-    assert [problem.pointer for problem in found.problems] == [pointer for pointer, _ in places]
+    assert [problem.pointer for problem in found.problems] == [
+        pointer for pointer, _ in places
+    ]
     assert all(
         hint in problem.suggestion
         for problem, (_, hint) in zip(found.problems, places, strict=True)
@@ -144,11 +162,21 @@ def test_names_that_stay_in_instructions_are_warnings() -> None:
     assert [warning.pointer for warning in check_names(pipeline).warnings] == [
         "/steps/1/instructions"
     ] * 2
-    assert check_names({"name": "a", **text, "config": {"model": "offline/echo"}}).warnings == []
+    assert (
+        check_names({"name": "a", **text, "config": {"model": "offline/echo"}}).warnings
+        == []
+    )
 
-    instructions = {"writer": "{tone} {input}", "b": "{tone} {wrtier_output}", "c": "{iteration}"}
+    instructions = {
+        "writer": "{tone} {input}",
+        "b": "{tone} {wrtier_output}",
+        "c": "{iteration}",
+    }
     steps = flow(
-        step("writer", input="{input}"), step("b"), loop(step("c", input="x")), step("c", input="x")
+        step("writer", input="{input}"),
+        step("b"),
+        loop(step("c", input="x")),
+        step("c", input="x"),
     )
     found = check_names(steps, instructions)
     assert found.problems == []

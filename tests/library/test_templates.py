@@ -34,12 +34,17 @@ CONTEXT: dict[str, Any] = {
         ("{number} {list} {none}", '1.5 ["x", 1] null'),
         ("{template}", "{input}"),
         ("{brace}input}", "{input}"),
-        ("{input.__class__} {list[0]} {input!r} {number:.3f} {0} {} { input } {1st}", None),
+        (
+            "{input.__class__} {list[0]} {input!r} {number:.3f} {0} {} { input } {1st}",
+            None,
+        ),
         ('{"input": 1} { } {unknown} {input {in\nput}', None),
         ("%(input)s $input ${input}", "%(input)s $input $the moon"),
     ],
 )
-def test_only_names_of_the_context_are_replaced(template: str, text: str | None) -> None:
+def test_only_names_of_the_context_are_replaced(
+    template: str, text: str | None
+) -> None:
     """Each `{name}` that the context has is replaced once; attributes, formats, code and JSON stay as they are."""
     assert fill(template, CONTEXT) == (template if text is None else text)
 

@@ -18,7 +18,9 @@ from podwright.models.openai_compatible import ChatModel
 from podwright.models.providers import ANY, ENDPOINTS
 from podwright.run import Task, execute
 
-streaming_or_not = pytest.mark.parametrize("streaming", [False, True], ids=["plain", "streaming"])
+streaming_or_not = pytest.mark.parametrize(
+    "streaming", [False, True], ids=["plain", "streaming"]
+)
 
 
 def look(word: str) -> str:
@@ -61,12 +63,16 @@ async def strict(request: pytest.FixtureRequest) -> AsyncGenerator[Strict]:
 def check(result: ExecutionResult, strict: Strict, number: int) -> None:
     """The answer has no thoughts; the conversation has all of them, in the books' words."""
     assert result.value == f"Answer {number}."
-    said = [dict(message) for message in result.messages if message["role"] == "assistant"]
+    said = [
+        dict(message) for message in result.messages if message["role"] == "assistant"
+    ]
     origins = {message.pop("podwright_provider", None) for message in said}
     assert origins <= {strict.provider.style.model.partition("/")[0], None}
     assert said[-4:] == strict.provider.books[number - 3 : number + 1]
     finished = [event for event in result.events if event.type == "model_call_finished"]
-    assert {event.response.reasoning for event in finished} == {strict.provider.style.reasoning}
+    assert {event.response.reasoning for event in finished} == {
+        strict.provider.style.reasoning
+    }
 
 
 @streaming_or_not
@@ -77,10 +83,14 @@ async def test_thoughts_go_back_as_they_came(
     agent = strict.agent(event_manager=recorder.manager)
     first = await agent.arun("?", stream=streaming, trace=True)
     check(first, strict, 3)
-    second = await agent.arun("?", stream=streaming, trace=True, messages=first.messages)
+    second = await agent.arun(
+        "?", stream=streaming, trace=True, messages=first.messages
+    )
     check(second, strict, 7)
     saved = ExecutionResult.from_dict(json.loads(json.dumps(second.to_dict())))
-    third = await strict.agent().arun("?", stream=streaming, trace=True, messages=saved.messages)
+    third = await strict.agent().arun(
+        "?", stream=streaming, trace=True, messages=saved.messages
+    )
     check(third, strict, 11)
     assert len(strict.requests) == len(strict.provider.books) == 12
     tokens = "".join(event.text for event in recorder.of("token"))

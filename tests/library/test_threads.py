@@ -20,7 +20,9 @@ class Blocking:
         self.released = threading.Event()
         self._asked = asyncio.Semaphore(0)
         self._manager = EventManager()
-        self._manager.subscribe(lambda event: self._asked.release(), "tool_call_started")
+        self._manager.subscribe(
+            lambda event: self._asked.release(), "tool_call_started"
+        )
 
     def wait(self) -> str:
         """Wait."""
@@ -32,7 +34,12 @@ class Blocking:
         model = ScriptedModel(ToolCall.of("wait"), "ok")
         limits = RunLimits(wall_time)
         return Agent(
-            "waits", "", model, tools=[self.wait], limits=limits, event_manager=self._manager
+            "waits",
+            "",
+            model,
+            tools=[self.wait],
+            limits=limits,
+            event_manager=self._manager,
         )
 
     async def start(self, number: int) -> list[asyncio.Task[str]]:
@@ -43,7 +50,9 @@ class Blocking:
         return tasks
 
 
-async def test_callers_who_leave_do_not_pile_up_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_callers_who_leave_do_not_pile_up_threads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A caller who leaves or has no time left frees its place in the queue; a thread counts until its tool returns."""
     monkeypatch.setenv("PODWRIGHT_TOOL_THREADS", "4")
     tool = Blocking()
@@ -73,12 +82,18 @@ def test_a_nested_run_does_not_wait_for_the_thread_of_its_caller(
 
     def ask() -> str:
         """Ask."""
-        return Agent("inner", "", ScriptedModel(ToolCall.of("look"), "seen"), tools=[look]).run("?")
+        return Agent(
+            "inner", "", ScriptedModel(ToolCall.of("look"), "seen"), tools=[look]
+        ).run("?")
 
     for run in (Agent.run, lambda agent, text: asyncio.run(agent.arun(text))) * 2:
         model = ScriptedModel(ToolCall.of("ask"), "ok")
         assert (
-            run(Agent("outer", "", model, tools=[ask], limits=RunLimits(wall_time=30)), "?") == "ok"
+            run(
+                Agent("outer", "", model, tools=[ask], limits=RunLimits(wall_time=30)),
+                "?",
+            )
+            == "ok"
         )
 
 

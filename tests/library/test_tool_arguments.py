@@ -108,7 +108,9 @@ def choose(
     return [minutes, size, flag]
 
 
-def enums(level: Level = Level.LOW, unit: Unit = Unit.celsius, levels: Sequence[Level] = ()) -> Any:
+def enums(
+    level: Level = Level.LOW, unit: Unit = Unit.celsius, levels: Sequence[Level] = ()
+) -> Any:
     return [level, unit, levels]
 
 
@@ -144,7 +146,9 @@ def wide(
     return [table, pair, tags, closed, folder, anything, items]
 
 
-def own_rule(cities: Annotated[list[str], BeforeValidator(by_commas)], limit: int = 1) -> Any:
+def own_rule(
+    cities: Annotated[list[str], BeforeValidator(by_commas)], limit: int = 1
+) -> Any:
     return [cities, limit]
 
 
@@ -273,7 +277,11 @@ REFUSED: dict[str, tuple[Callable[..., Any], Json, list[str]]] = {
     "a text of several elements": (texts, {"words": "a, b"}, ["/words", "'a, b'"]),
     "an empty text for a list": (texts, {"words": ""}, ["/words"]),
     "JSON that was cut off": (texts, {"words": '["a", '}, ["/words"]),
-    "a text that is an object for a list of texts": (texts, {"words": '{"a": 1}'}, ["/words"]),
+    "a text that is an object for a list of texts": (
+        texts,
+        {"words": '{"a": 1}'},
+        ["/words"],
+    ),
     "half a number": (sums, {"numbers": [1.5]}, ["/numbers/0"]),
     "not a number": (sums, {"numbers": ["many"]}, ["/numbers/0", "'many'"]),
     "several numbers": (sums, {"numbers": "1, 2"}, ["/numbers"]),
@@ -283,20 +291,32 @@ REFUSED: dict[str, tuple[Callable[..., Any], Json, list[str]]] = {
     "a boolean for a number": (choose, {"minutes": True}, ["/minutes"]),
     "a name that is not a member": (enums, {"level": "MEDIUM"}, ["/level", "'MEDIUM'"]),
     "a date with a time": (dates, {"day": "2026-11-25T10:00:00Z"}, ["/day"]),
-    "a key that restricts a call": (order, {"lines": [], "dry_run": True}, ["/dry_run"]),
+    "a key that restricts a call": (
+        order,
+        {"lines": [], "dry_run": True},
+        ["/dry_run"],
+    ),
     "a key that is misspelt": (
         sums,
         {"numbers": [], "scael": 2},
         ["/scael", "Did you mean 'scale'?"],
     ),
-    "a remark that is data": (sums, {"numbers": [], "reason": {"code": 5}}, ["/reason"]),
+    "a remark that is data": (
+        sums,
+        {"numbers": [], "reason": {"code": 5}},
+        ["/reason"],
+    ),
     "all in another key": (sums, {"query": {"numbers": [1]}}, ["/query"]),
     "two objects": (
         sums,
         {"arguments": {"numbers": [1]}, "parameters": {}},
         ["/arguments", "/parameters"],
     ),
-    "the call of another tool": (sums, {"name": "order", "arguments": {"numbers": [1]}}, ["/name"]),
+    "the call of another tool": (
+        sums,
+        {"name": "order", "arguments": {"numbers": [1]}},
+        ["/name"],
+    ),
     "all in one object that does not fit": (
         sums,
         {"arguments": {"numbers": "x"}},
@@ -342,7 +362,10 @@ async def test_arguments_that_may_mean_something_else_are_refused(name: str) -> 
 async def test_only_wrong_values_are_changed() -> None:
     """What a validator of the tool takes is left to it, also if other arguments are repaired."""
     assert await call(own_rule, {"cities": "a,b", "limit": None}) == [["a", "b"], 1]
-    assert await call(texts, {"words": "urgent", "note": "null"}) == [["urgent"], "null"]
+    assert await call(texts, {"words": "urgent", "note": "null"}) == [
+        ["urgent"],
+        "null",
+    ]
     taken = await call(wide, {"pair": '[1, "a"]', "anything": "[1]"})
     assert [taken[1], taken[5]] == [(1, "a"), "[1]"]
 
@@ -350,10 +373,12 @@ async def test_only_wrong_values_are_changed() -> None:
 def test_the_events_show_what_the_model_wrote() -> None:
     """A repair is no mistake of the model, and the trace keeps its arguments."""
     model = ScriptedModel(ToolCall.of("sums", numbers="[1, 2]"), "done")
-    trace = Agent("guide", "", model, tools=[sums], max_tool_retries=0).run("go", trace=True)
-    assert [event.arguments for event in trace.events if event.type == "tool_call_started"] == [
-        {"numbers": "[1, 2]"}
-    ]
+    trace = Agent("guide", "", model, tools=[sums], max_tool_retries=0).run(
+        "go", trace=True
+    )
+    assert [
+        event.arguments for event in trace.events if event.type == "tool_call_started"
+    ] == [{"numbers": "[1, 2]"}]
     assert model.requests[1].messages[-1].text == "[[1, 2], null]"
 
 
@@ -363,7 +388,9 @@ def test_the_events_show_what_the_model_wrote() -> None:
 def test_one_object_in_a_list_is_the_arguments(arguments: str) -> None:
     """Arguments are one object, so that a list with one holds them (NousResearch/hermes-agent#58057)."""
     model = ScriptedModel(ToolCall("c", "sums", arguments), "done")
-    assert Agent("guide", "", model, tools=[sums], max_tool_retries=0).run("go") == "done"
+    assert (
+        Agent("guide", "", model, tools=[sums], max_tool_retries=0).run("go") == "done"
+    )
     assert model.requests[1].messages[-1].text == "[[1], null]"
 
 
@@ -383,7 +410,11 @@ def test_json_text_in_json_text_has_an_end() -> None:
 
 FITTING: dict[Callable[..., Any], st.SearchStrategy[Json]] = {
     order: st.fixed_dictionaries(
-        {"lines": st.lists(st.fixed_dictionaries({"sku": st.text(), "count": st.integers()}))},
+        {
+            "lines": st.lists(
+                st.fixed_dictionaries({"sku": st.text(), "count": st.integers()})
+            )
+        },
         optional={"express": st.booleans() | st.sampled_from(["true", "no", 1])},
     ),
     sums: st.fixed_dictionaries(
@@ -394,21 +425,26 @@ FITTING: dict[Callable[..., Any], st.SearchStrategy[Json]] = {
         },
         optional={"scale": st.none() | st.floats(allow_nan=False) | st.integers()},
     ),
-    texts: st.fixed_dictionaries({"words": st.lists(st.text())}, optional={"note": st.text()}),
+    texts: st.fixed_dictionaries(
+        {"words": st.lists(st.text())}, optional={"note": st.text()}
+    ),
     wide: st.fixed_dictionaries({"anything": any_json, "items": st.lists(any_json)}),
 }
 
 
 @pytest.mark.parametrize("function", FITTING)
 @given(data=st.data())
-def test_what_fits_is_unchanged(function: Callable[..., Any], data: st.DataObject) -> None:
+def test_what_fits_is_unchanged(
+    function: Callable[..., Any], data: st.DataObject
+) -> None:
     """Arguments that pydantic takes are taken as it takes them; with a wrong one beside them as well."""
     tool = to_tool(function)
     arguments = data.draw(FITTING[function])
     expected = tool.arguments.validate_python(copy.deepcopy(arguments))
     assert validate_arguments(tool.arguments, arguments, tool.name) == expected
     assert (
-        validate_arguments(tool.arguments, {**arguments, "reason": "asked"}, tool.name) == expected
+        validate_arguments(tool.arguments, {**arguments, "reason": "asked"}, tool.name)
+        == expected
     )
 
 
@@ -416,13 +452,19 @@ def test_what_fits_is_unchanged(function: Callable[..., Any], data: st.DataObjec
 def test_a_text_is_never_converted(text: str) -> None:
     """The tool gets the text of a text parameter, whatever it looks like, also if other arguments are repaired."""
     tool = to_tool(texts)
-    assert validate_arguments(tool.arguments, {"words": "x", "note": text}, tool.name) == {
+    assert validate_arguments(
+        tool.arguments, {"words": "x", "note": text}, tool.name
+    ) == {
         "words": ["x"],
         "note": text,
     }
 
 
-@given(arguments=st.dictionaries(st.sampled_from(["root", "arguments", "reason"]), any_json))
+@given(
+    arguments=st.dictionaries(
+        st.sampled_from(["root", "arguments", "reason"]), any_json
+    )
+)
 def test_any_json_is_taken_or_refused(arguments: Json) -> None:
     """Whatever a model writes, the tool gets what its type allows, or the model is told what was wrong."""
     tool = to_tool(tree)

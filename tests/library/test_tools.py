@@ -94,7 +94,11 @@ SCHEMAS: list[tuple[Callable[..., Any], Json, list[str], str | None]] = [
         plain,
         {
             "city": {"type": "string", "description": "Where."},
-            "days": {"type": "integer", "default": 1, "description": "For how many days."},
+            "days": {
+                "type": "integer",
+                "default": 1,
+                "description": "For how many days.",
+            },
         },
         ["city"],
         "Say what the weather will be.\n\nIt is always fine.",
@@ -117,8 +121,18 @@ SCHEMAS: list[tuple[Callable[..., Any], Json, list[str], str | None]] = [
     (
         annotated,
         {
-            "count": {"type": "integer", "minimum": 1, "maximum": 5, "description": "How many."},
-            "word": {"type": "string", "minLength": 1, "default": "x", "description": "What."},
+            "count": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": 5,
+                "description": "How many.",
+            },
+            "word": {
+                "type": "string",
+                "minLength": 1,
+                "default": "x",
+                "description": "What.",
+            },
         },
         ["count"],
         "Count.",
@@ -134,7 +148,10 @@ SCHEMAS: list[tuple[Callable[..., Any], Json, list[str], str | None]] = [
     ids=[row[0].__name__ for row in SCHEMAS],
 )
 def test_a_signature_becomes_a_schema(
-    function: Callable[..., Any], properties: Json, required: list[str], description: str | None
+    function: Callable[..., Any],
+    properties: Json,
+    required: list[str],
+    description: str | None,
 ) -> None:
     """Names, types, defaults, bounds and docstrings of a function are shown to the model."""
     schema = to_tool(function).schema
@@ -144,7 +161,11 @@ def test_a_signature_becomes_a_schema(
     parameters = shown["parameters"]
     assert parameters["properties"] == properties
     assert parameters.get("required", []) == required
-    assert (parameters["type"], parameters["additionalProperties"], "title" in parameters) == (
+    assert (
+        parameters["type"],
+        parameters["additionalProperties"],
+        "title" in parameters,
+    ) == (
         "object",
         False,
         False,
@@ -196,7 +217,12 @@ CALLABLES: dict[str, tuple[Callable[..., Any], str, Json, str]] = {
     "object": (Counter(), "Counter", {"number": 7}, "1"),
     "async object": (AsyncCounter(), "AsyncCounter", {"number": 7}, "9"),
     "partial": (functools.partial(plain, days=3), "plain", {"city": "Rome"}, "Rome 3"),
-    "nested partial": (functools.partial(functools.partial(plain, "Oslo")), "plain", {}, "Oslo 1"),
+    "nested partial": (
+        functools.partial(functools.partial(plain, "Oslo")),
+        "plain",
+        {},
+        "Oslo 1",
+    ),
     "async partial": (functools.partial(later, city="Bonn"), "later", {}, "Bonn"),
     "decorated": (wrapped(plain), "plain", {"city": "Rome"}, "Rome 1"),
     "enum": (choice, "choice", {"size": "m", "unit": "F"}, "m fahrenheit"),
@@ -206,7 +232,12 @@ CALLABLES: dict[str, tuple[Callable[..., Any], str, Json, str]] = {
         {"place": {"city": "Rome"}, "more": [{"city": "Oslo"}]},
         "Rome FR 1",
     ),
-    "names of pydantic": (clashes, "clashes", dict(zip(CLASHES, "abcde", strict=True)), "abcdef"),
+    "names of pydantic": (
+        clashes,
+        "clashes",
+        dict(zip(CLASHES, "abcde", strict=True)),
+        "abcdef",
+    ),
     "alias": (annotated, "annotated", {"count": 2, "word": "ab"}, "abab"),
 }
 
@@ -239,7 +270,9 @@ def größe(ort: str) -> str:  # noqa: PLC2401
     return ""
 
 
-def look_up_the_current_exchange_rate_of_a_currency_pair_at_the_central_bank(pair: str) -> str:
+def look_up_the_current_exchange_rate_of_a_currency_pair_at_the_central_bank(
+    pair: str,
+) -> str:
     return ""
 
 
@@ -276,7 +309,9 @@ def test_a_callable_that_a_model_cannot_call_is_refused(tools: Any, word: str) -
 
 def test_a_repeated_function_is_one_tool() -> None:
     """A repeated function is not a second tool, and its schema is cached; what cannot be cached is a tool too."""
-    assert list(Agent("guide", "", "offline/echo", tools=[plain, plain]).tools) == ["plain"]
+    assert list(Agent("guide", "", "offline/echo", tools=[plain, plain]).tools) == [
+        "plain"
+    ]
     assert to_tool(plain).schema is to_tool(plain).schema
 
     @dataclasses.dataclass
@@ -299,7 +334,11 @@ async def call(tool: Any, arguments: Json) -> Any:
         (plain, {}, ["'city'", "Missing"]),
         (plain, {"city": 5, "days": "many"}, ["/city", "string", "/days", "integer"]),
         (plain, {"city": "x", "when": 1}, ["/when", "Unknown"]),
-        (choice, {"size": "xl", "unit": "K"}, ["/size", "'s' or 'm'", "/unit", "'C' or 'F'"]),
+        (
+            choice,
+            {"size": "xl", "unit": "K"},
+            ["/size", "'s' or 'm'", "/unit", "'C' or 'F'"],
+        ),
         (annotated, {"count": 6}, ["/count", "5"]),
         (nested, {"place": {}, "more": [{}]}, ["/place", "/more/0", "'city'"]),
     ],
@@ -311,7 +350,9 @@ async def test_wrong_arguments_are_all_reported(
     with pytest.raises(ToolArgumentsError) as caught:
         await call(tool, arguments)
     assert [
-        word for word in [f"'{tool.__name__}'", *words] if word not in caught.value.message
+        word
+        for word in [f"'{tool.__name__}'", *words]
+        if word not in caught.value.message
     ] == []
 
 
@@ -353,7 +394,9 @@ async def test_null_is_allowed_where_it_is_the_default() -> None:
     """A parameter whose default is None accepts null, whatever its type hint; for others, null is their default."""
     none: Any = None
 
-    def look(word: str = none, count: Annotated[int, Field(ge=1)] = none, days: int = 1) -> Any:
+    def look(
+        word: str = none, count: Annotated[int, Field(ge=1)] = none, days: int = 1
+    ) -> Any:
         return [word, count, days]
 
     assert to_tool(look).schema["function"]["parameters"]["properties"]["word"] == {
@@ -378,7 +421,12 @@ async def test_a_tool_that_cancels_itself_has_failed() -> None:
 
 
 def schema(properties: Json, *required: str, **more: Any) -> Json:
-    return {"type": "object", "properties": properties, "required": list(required), **more}
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        **more,
+    }
 
 
 STRING = {"type": "string"}
@@ -425,9 +473,13 @@ def test_a_function_that_no_longer_fits_is_reported() -> None:
 
     changed.__name__ = "plain"
     found = problems_of(lambda: Agent.from_blueprint(blueprint, [changed]))
-    assert [problem.pointer for problem in found] == ["/tools/0/schema/function/parameters"] * 2
+    assert [problem.pointer for problem in found] == [
+        "/tools/0/schema/function/parameters"
+    ] * 2
     assert ["'city'" in found[0].detail, "'country'" in found[1].detail] == [True, True]
-    assert list(Agent.from_blueprint(blueprint, [changed], validate=False).tools) == ["plain"]
+    assert list(Agent.from_blueprint(blueprint, [changed], validate=False).tools) == [
+        "plain"
+    ]
 
 
 def test_the_model_sees_the_descriptions_of_the_blueprint() -> None:
@@ -444,7 +496,11 @@ def test_the_model_sees_the_descriptions_of_the_blueprint() -> None:
     assert to_tool(plain).schema["function"].get("description") != "Edited by hand."
 
 
-PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+PARAMETERS = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}},
+    "required": ["city"],
+}
 STORED: dict[str, tuple[Json, Json | None]] = {
     # the stored parameters, and those that a model is shown; None if they are a problem
     "an object": (PARAMETERS, PARAMETERS),
@@ -472,7 +528,9 @@ def test_stored_parameters_are_shown_as_providers_take_them(name: str) -> None:
     }
     if shown is None:
         found = problems_of(lambda: Agent.from_blueprint(blueprint, [later]))
-        assert [problem.pointer for problem in found] == ["/tools/0/schema/function/parameters"]
+        assert [problem.pointer for problem in found] == [
+            "/tools/0/schema/function/parameters"
+        ]
         return
     model = ScriptedModel("done")
     agent = Agent.from_blueprint(blueprint, [later], model=model)
@@ -490,9 +548,17 @@ RETRIES: dict[str, tuple[Json, list[Any], int | None]] = {
     "three by default": ({}, [WRONG, WRONG, WRONG, "done"], None),
     "the fourth": ({}, [WRONG, WRONG, WRONG, WRONG, "done"], 4),
     "none": ({"max_tool_retries": 0}, [WRONG, "done"], 1),
-    "a right call is no mistake": ({"max_tool_retries": 0}, [RIGHT, RIGHT, "done"], None),
+    "a right call is no mistake": (
+        {"max_tool_retries": 0},
+        [RIGHT, RIGHT, "done"],
+        None,
+    ),
     "one": ({"max_tool_retries": 1}, [WRONG, WRONG, "done"], 2),
-    "in a row": ({"max_tool_retries": 1}, [WRONG, RIGHT, WRONG, RIGHT, WRONG, "done"], None),
+    "in a row": (
+        {"max_tool_retries": 1},
+        [WRONG, RIGHT, WRONG, RIGHT, WRONG, "done"],
+        None,
+    ),
     "calls of other tools do not count": (
         {"max_tool_retries": 1},
         [WRONG, OTHER, UNKNOWN, "done"],
@@ -503,8 +569,16 @@ RETRIES: dict[str, tuple[Json, list[Any], int | None]] = {
         [WRONG, OTHER, WRONG, "done"],
         3,
     ),
-    "calls of one turn": ({"max_tool_retries": 1}, [[WRONG, WRONG, WRONG], "done"], None),
-    "calls of two turns": ({"max_tool_retries": 1}, [[WRONG, WRONG], [WRONG], "done"], 2),
+    "calls of one turn": (
+        {"max_tool_retries": 1},
+        [[WRONG, WRONG, WRONG], "done"],
+        None,
+    ),
+    "calls of two turns": (
+        {"max_tool_retries": 1},
+        [[WRONG, WRONG], [WRONG], "done"],
+        2,
+    ),
     "a right call in the same turn": (
         {"max_tool_retries": 1},
         [[WRONG, RIGHT], [RIGHT, WRONG], WRONG, "done"],
@@ -538,7 +612,9 @@ def test_mistakes_of_the_model_are_reported_to_it(name: str) -> None:
     assert again.max_tool_retries == settings.get("max_tool_retries", 3)
 
 
-async def test_tool_calls_of_one_answer_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_tool_calls_of_one_answer_have_a_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """More than `PODWRIGHT_MAX_TOOL_CALLS` end the run before any is executed, without another model call."""
     monkeypatch.setenv("PODWRIGHT_MAX_TOOL_CALLS", "3")
     called: list[int] = []
@@ -549,7 +625,9 @@ async def test_tool_calls_of_one_answer_have_a_limit(monkeypatch: pytest.MonkeyP
         return "noted"
 
     def calls(count: int) -> list[ToolCall]:
-        return [ToolCall.of("note", f"c{number}", number=number) for number in range(count)]
+        return [
+            ToolCall.of("note", f"c{number}", number=number) for number in range(count)
+        ]
 
     model = ScriptedModel(calls(3), "done", calls(4), "never")
     agent = Agent("a", "Note.", model, tools=[note])
@@ -578,5 +656,7 @@ async def test_tool_calls_wait_for_each_other() -> None:
     model = ScriptedModel(asked, "done")
     assert await Agent("a", "Work.", model, tools=[work]).arun("?") == "done"
     assert most == PARALLEL_CALLS
-    results = [message.text for message in model.requests[1].messages if message.role == "tool"]
+    results = [
+        message.text for message in model.requests[1].messages if message.role == "tool"
+    ]
     assert results == [str(number) for number in range(100)]

@@ -70,7 +70,9 @@ class Verdict(BaseModel):
 
 def test_a_typed_value_is_saved_as_data() -> None:
     """A typed value is saved as JSON data; the request keeps its schema, and an event cannot be changed."""
-    agent = Agent("judge", "Judge.", ScriptedModel('{"good": true, "reasons": ["short"]}'))
+    agent = Agent(
+        "judge", "Judge.", ScriptedModel('{"good": true, "reasons": ["short"]}')
+    )
     result = agent.run("?", response_model=Verdict, trace=True)
     copy = through_json(result)
     assert copy.value == {"good": True, "reasons": ["short"]}
@@ -86,18 +88,31 @@ OBJECT = st.dictionaries(TEXT, any_json, max_size=3)
 COUNT = st.integers(0, 10**9)
 COST = st.none() | st.floats(0, 1e6)
 CALLS_USAGE = st.builds(
-    Usage, COUNT, COUNT, COUNT, COUNT, COUNT, COUNT, COST, COUNT, cache_write_tokens=COUNT
+    Usage,
+    COUNT,
+    COUNT,
+    COUNT,
+    COUNT,
+    COUNT,
+    COUNT,
+    COST,
+    COUNT,
+    cache_write_tokens=COUNT,
 )
 USAGE = st.builds(
-    dataclasses.replace, CALLS_USAGE, by_model=st.dictionaries(TEXT, CALLS_USAGE, max_size=2)
+    dataclasses.replace,
+    CALLS_USAGE,
+    by_model=st.dictionaries(TEXT, CALLS_USAGE, max_size=2),
 )
-TOOL_CALLS = st.lists(st.builds(ToolCall, TEXT, TEXT, TEXT, OBJECT), max_size=2).map(tuple)
+TOOL_CALLS = st.lists(st.builds(ToolCall, TEXT, TEXT, TEXT, OBJECT), max_size=2).map(
+    tuple
+)
 IMAGE = st.fixed_dictionaries(
     {"url": TEXT.map("https://{}".format)}, optional={"detail": st.just("low")}
 )
-PART = st.fixed_dictionaries({"type": st.just("text"), "text": TEXT}) | st.fixed_dictionaries(
-    {"type": st.just("image_url"), "image_url": IMAGE}
-)
+PART = st.fixed_dictionaries(
+    {"type": st.just("text"), "text": TEXT}
+) | st.fixed_dictionaries({"type": st.just("image_url"), "image_url": IMAGE})
 CONTENT = TEXT | st.lists(PART, max_size=3).map(tuple)
 ROLE = st.sampled_from(["system", "user", "assistant", "tool"])
 MESSAGE = st.builds(Message, ROLE, CONTENT, TOOL_CALLS, st.none() | TEXT, OBJECT, TEXT)
@@ -105,7 +120,9 @@ REQUEST = st.builds(
     ModelRequest,
     model=TEXT,
     messages=st.lists(MESSAGE, max_size=3).map(tuple),
-    tools=strategies.tool_lists.map(lambda tools: tuple(tool["schema"] for tool in tools)),
+    tools=strategies.tool_lists.map(
+        lambda tools: tuple(tool["schema"] for tool in tools)
+    ),
     settings=st.fixed_dictionaries({}, optional=strategies.settings),
     output=st.none() | st.builds(OutputSchema, TEXT, OBJECT),
     tool_choice=st.none() | TEXT,
@@ -129,12 +146,20 @@ FIELDS: dict[str, Any] = {
 EVENT_TYPES: tuple[type[RunEvent], ...] = get_args(get_args(Event)[0])
 
 
-@pytest.mark.parametrize("event_type", EVENT_TYPES, ids=lambda event_type: event_type.__name__)
+@pytest.mark.parametrize(
+    "event_type", EVENT_TYPES, ids=lambda event_type: event_type.__name__
+)
 @given(data=st.data())
-def test_every_event_survives_json(event_type: type[RunEvent], data: st.DataObject) -> None:
+def test_every_event_survives_json(
+    event_type: type[RunEvent], data: st.DataObject
+) -> None:
     """An event of any type with any content is the same after a round trip through JSON, and can be printed."""
-    names = [field.name for field in dataclasses.fields(event_type) if field.name != "type"]
-    event = data.draw(st.builds(event_type, **{name: FIELDS.get(name, ...) for name in names}))
+    names = [
+        field.name for field in dataclasses.fields(event_type) if field.name != "type"
+    ]
+    event = data.draw(
+        st.builds(event_type, **{name: FIELDS.get(name, ...) for name in names})
+    )
     copy = adapter().validate_python(json.loads(json.dumps(event.to_dict())))
     assert copy == event
     assert type(copy) is event_type
@@ -158,11 +183,18 @@ def component(kind: str, model: Any) -> Any:
         case "conductor":
             return Conductor("desk", "Lead.", model, [writer, other], planning=True)
         case _:
-            loop = LoopStep([other], {"name": "is_empty", "args": {"value": "{input}"}}, 2)
-            each = MapStep("input", "line", [AgentStep(writer, input="{line}")], max_concurrency=2)
+            loop = LoopStep(
+                [other], {"name": "is_empty", "args": {"value": "{input}"}}, 2
+            )
+            each = MapStep(
+                "input", "line", [AgentStep(writer, input="{line}")], max_concurrency=2
+            )
             return Workflow(
                 "flow",
-                [ParallelStep([[writer], [other], [loop], [each]]), Pipeline("line", [other])],
+                [
+                    ParallelStep([[writer], [other], [loop], [each]]),
+                    Pipeline("line", [other]),
+                ],
             )
 
 
@@ -175,7 +207,9 @@ SAVED = json.loads(
 def test_an_invalid_delay_is_refused(delay: Any) -> None:
     """A replay with a delay that is not a number of seconds emits nothing."""
     with pytest.raises(ConfigurationError):
-        ExecutionResult.from_dict(SAVED).replay(delay, lambda event: pytest.fail(event.type))
+        ExecutionResult.from_dict(SAVED).replay(
+            delay, lambda event: pytest.fail(event.type)
+        )
 
 
 @given(damaged(SAVED))
@@ -211,7 +245,9 @@ def test_an_invalid_trace_is_refused_with_the_place(pointer: str) -> None:
 def test_a_trace_without_the_start_of_a_call_cannot_be_replayed() -> None:
     """A trace that lacks the start of a model call is a TraceError."""
     trace = ExecutionResult.from_dict(SAVED)
-    trace.events = [event for event in trace.events if event.type != "model_call_started"]
+    trace.events = [
+        event for event in trace.events if event.type != "model_call_started"
+    ]
     with pytest.raises(TraceError):
         ReplayModel(trace)
 
@@ -234,13 +270,17 @@ def spread(result: ExecutionResult, seconds: float) -> ExecutionResult:
 
 
 @pytest.mark.parametrize(
-    ("delay", "pause"), [(0.0, None), (0.5, 0.5), (None, 0.25)], ids=["none", "given", "the run's"]
+    ("delay", "pause"),
+    [(0.0, None), (0.5, 0.5), (None, 0.25)],
+    ids=["none", "given", "the run's"],
 )
 def test_replay_emits_the_recorded_events(
     make_example: Any, pauses: list[float], delay: float | None, pause: float | None
 ) -> None:
     """Replay gives a subscriber the recorded events in order, with a delay between them, or with that of the run."""
-    result = through_json(spread(make_example("agent").component.run("hello", trace=True), 0.25))
+    result = through_json(
+        spread(make_example("agent").component.run("hello", trace=True), 0.25)
+    )
     seen: list[Event] = []
     result.replay(delay, subscriber=seen.append)
     assert seen == result.events
@@ -274,7 +314,9 @@ def test_a_component_replays_against_its_trace(kind: str) -> None:
     replayed = component(kind, model).run("moon\nsun\nstars", trace=True)
     assert replayed.value == recorded.value
     assert model.left == []
-    assert [event.type for event in replayed.events] == [event.type for event in recorded.events]
+    assert [event.type for event in replayed.events] == [
+        event.type for event in recorded.events
+    ]
     assert replayed.usage.total_tokens == recorded.usage.total_tokens
 
     def refuse(_: ModelRequest) -> str:
@@ -328,11 +370,15 @@ def test_a_recorded_failure_fails_again(recorder: Any) -> None:
 
     def flow(model: Any, **options: Any) -> Workflow:
         return Workflow(
-            "flow", [Agent("first", "Help.", model), Agent("second", "Help.", model)], **options
+            "flow",
+            [Agent("first", "Help.", model), Agent("second", "Help.", model)],
+            **options,
         )
 
     with pytest.raises(PodwrightError) as recorded:
-        flow(ScriptedModel("one", ValueError("no luck")), event_manager=recorder.manager).run("?")
+        flow(
+            ScriptedModel("one", ValueError("no luck")), event_manager=recorder.manager
+        ).run("?")
     model = ReplayModel(ExecutionResult(None, recorder.events, 0, Usage()))
     with pytest.raises(ModelError, match="ValueError") as replayed:
         flow(model).run("?")

@@ -68,7 +68,10 @@ def test_usage_survives_json(used: list[Usage]) -> None:
     usage = total([Usage(tool_calls=2), *used])
     data = usage.to_dict()
     assert (
-        TypeAdapter(Usage).validate_python(json.loads(json.dumps(data, allow_nan=False))) == usage
+        TypeAdapter(Usage).validate_python(
+            json.loads(json.dumps(data, allow_nan=False))
+        )
+        == usage
     )
     names = {field.name for field in dataclasses.fields(Usage)}
     assert data.keys() == (names if used else names - {"by_model"})

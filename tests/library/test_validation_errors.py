@@ -48,13 +48,20 @@ ONE_PROBLEM: list[tuple[Any, Any, str, str]] = [
     (Shape, {"type": "circle"}, "/type", "Unknown 'circle'"),
     (Shape, {}, "", "Missing 'type'"),
     (list[Shape], [{"type": "label", "lines": ["a", 1]}], "/0/lines/1", "string 1"),
-    (list[Shape], [{"type": "square", "size": 1, "lnes": []}], "/0/lnes", "Unknown 'lnes'"),
+    (
+        list[Shape],
+        [{"type": "square", "size": 1, "lnes": []}],
+        "/0/lnes",
+        "Unknown 'lnes'",
+    ),
     (dict[str, Shape], {"square": {"type": "square"}}, "/square", "Missing 'size'"),
 ]
 
 
 @pytest.mark.parametrize(("data_type", "data", "pointer", "words"), ONE_PROBLEM)
-def test_a_wrong_value_is_one_problem(data_type: Any, data: Any, pointer: str, words: str) -> None:
+def test_a_wrong_value_is_one_problem(
+    data_type: Any, data: Any, pointer: str, words: str
+) -> None:
     """A problem has the pointer of the value, what was expected and what it is; members of a union are merged."""
     (problem,) = problems(data_type, data)
     assert problem.pointer == pointer

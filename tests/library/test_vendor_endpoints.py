@@ -14,13 +14,24 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel
-from tests.library.upstream import USAGE, Upstream, call, completion, delta, reply, sse, streamed
+from tests.library.upstream import (
+    USAGE,
+    Upstream,
+    call,
+    completion,
+    delta,
+    reply,
+    sse,
+    streamed,
+)
 
 from podwright import Agent, RunLimits, errors
 from podwright.models import Connection, Model, resolve
 from podwright.models.retries import Retries
 
-streaming_or_not = pytest.mark.parametrize("streaming", [False, True], ids=["plain", "streaming"])
+streaming_or_not = pytest.mark.parametrize(
+    "streaming", [False, True], ids=["plain", "streaming"]
+)
 SIGNED = {"google": {"thought_signature": "EjQKMg=="}}
 UNSIGNED = {"google": {"thought_signature": "skip_thought_signature_validator"}}
 """What Google wants with calls that another model has made."""
@@ -52,7 +63,9 @@ class Vendor:
     """Further fields of a tool call."""
 
     def model_at(self, provider: Upstream) -> Model:
-        model = resolve(self.model, None, Connection("secret", provider.url.removesuffix("/v1")))
+        model = resolve(
+            self.model, None, Connection("secret", provider.url.removesuffix("/v1"))
+        )
         model.retries = Retries(first_wait=0.001)
         return model
 
@@ -64,7 +77,11 @@ class Vendor:
             path, (header, value) = provider.headers[-1][":line"].split()[1], self.key
             broken = [*self.broken_rules(body)]
             broken += [] if path == self.path else [f"no {path}"]
-            broken += [] if provider.headers[-1].get(header) == value else [f"no key in {header}"]
+            broken += (
+                []
+                if provider.headers[-1].get(header) == value
+                else [f"no key in {header}"]
+            )
             if broken:
                 return [reply(self.error("; ".join(broken)), 400)]
             message = messages[min(len(provider.requests), len(messages)) - 1]
@@ -72,7 +89,8 @@ class Vendor:
                 return [
                     reply(
                         completion(
-                            message.get("content"), **{**message, "content": message.get("content")}
+                            message.get("content"),
+                            **{**message, "content": message.get("content")},
                         )
                     )
                 ]
@@ -83,7 +101,9 @@ class Vendor:
             ]
             part = {**message, "tool_calls": calls} if calls else message
             counts = {"id": "c", "choices": [], "usage": USAGE}
-            return streamed(sse(delta(role="assistant"), delta(**part), delta(reason), counts))
+            return streamed(
+                sse(delta(role="assistant"), delta(**part), delta(reason), counts)
+            )
 
         provider.answers([respond])
 
@@ -115,7 +135,9 @@ VENDORS = {
         "/v1beta/openai/chat/completions",
         ("authorization", "Bearer secret"),
         _of_gemini,
-        lambda words: [{"error": {"code": 400, "message": words, "status": "INVALID_ARGUMENT"}}],
+        lambda words: [
+            {"error": {"code": 400, "message": words, "status": "INVALID_ARGUMENT"}}
+        ],
         {"extra_content": SIGNED},
     ),
     "azure": Vendor(
@@ -145,8 +167,12 @@ def vendor(request: pytest.FixtureRequest) -> Vendor:
 @streaming_or_not
 async def test_a_tool_loop(provider: Upstream, vendor: Vendor, streaming: bool) -> None:
     """A tool is called, with all that the vendor wants back, and the answer has its tokens."""
-    calls = [{**call(id="call_1", name="look", arguments='{"word": "Rome"}'), **vendor.extra}]
-    vendor.serve(provider, {"content": None, "tool_calls": calls}, {"content": "Found."})
+    calls = [
+        {**call(id="call_1", name="look", arguments='{"word": "Rome"}'), **vendor.extra}
+    ]
+    vendor.serve(
+        provider, {"content": None, "tool_calls": calls}, {"content": "Found."}
+    )
     agent = Agent("guide", "Help.", vendor.model_at(provider), tools=[look])
     result = await agent.arun("Where?", stream=streaming, trace=True)
     assert result.value == "Found."
@@ -164,20 +190,28 @@ async def test_a_response_model_beside_tools(
     else:
         written = call(id="call_2", name="final_answer", arguments=json.dumps(answer))
         final = {"content": None, "tool_calls": [written]}
-    calls = [{**call(id="call_1", name="look", arguments='{"word": "Rome"}'), **vendor.extra}]
+    calls = [
+        {**call(id="call_1", name="look", arguments='{"word": "Rome"}'), **vendor.extra}
+    ]
     vendor.serve(provider, {"content": None, "tool_calls": calls}, final)
     agent = Agent("guide", "Help.", vendor.model_at(provider), tools=[look])
-    assert await agent.arun("How many?", stream=streaming, response_model=City) == City(**answer)
+    assert await agent.arun("How many?", stream=streaming, response_model=City) == City(
+        **answer
+    )
 
 
 async def test_within_limits(provider: Upstream, vendor: Vendor) -> None:
     """A limit of tokens is one of the answer, in the words of the vendor."""
     vendor.serve(provider, {"content": "Ciao."})
-    agent = Agent("guide", "Help.", vendor.model_at(provider), limits=RunLimits(tokens=1000))
+    agent = Agent(
+        "guide", "Help.", vendor.model_at(provider), limits=RunLimits(tokens=1000)
+    )
     assert await agent.arun("Hello?") == "Ciao."
 
 
-async def test_the_loop_of_another_model_goes_on(provider: Upstream, vendor: Vendor) -> None:
+async def test_the_loop_of_another_model_goes_on(
+    provider: Upstream, vendor: Vendor
+) -> None:
     """Tool calls of another provider's model are taken, as after a fallback."""
     vendor.serve(provider, {"content": "Found."})
     history = [
@@ -185,7 +219,9 @@ async def test_the_loop_of_another_model_goes_on(provider: Upstream, vendor: Ven
         {
             "role": "assistant",
             "content": None,
-            "tool_calls": [call(id="call_1", type="function", name="look", arguments="{}")],
+            "tool_calls": [
+                call(id="call_1", type="function", name="look", arguments="{}")
+            ],
             "podwright_provider": "openai",
         },
         {"role": "tool", "tool_call_id": "call_1", "content": "x"},
@@ -196,7 +232,12 @@ async def test_the_loop_of_another_model_goes_on(provider: Upstream, vendor: Ven
 
 FILTERED = [
     sse(delta(content="When in the course of"), delta("content_filter: RECITATION")),
-    {"id": "c", "choices": [{"index": 0, "finish_reason": "content_filter: PROHIBITED_CONTENT"}]},
+    {
+        "id": "c",
+        "choices": [
+            {"index": 0, "finish_reason": "content_filter: PROHIBITED_CONTENT"}
+        ],
+    },
 ]
 
 
@@ -222,7 +263,10 @@ async def test_an_error(provider: Upstream, vendor: Vendor) -> None:
 
 async def test_a_wait_of_google(provider: Upstream) -> None:
     """Google says in the error how long to wait."""
-    detail = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "3600s"}
+    detail = {
+        "@type": "type.googleapis.com/google.rpc.RetryInfo",
+        "retryDelay": "3600s",
+    }
     error = {
         "code": 429,
         "message": "Quota exceeded",
@@ -231,7 +275,9 @@ async def test_a_wait_of_google(provider: Upstream) -> None:
     }
     provider.answers([reply([{"error": error}], 429)])
     with pytest.raises(errors.ModelRateLimitError) as caught:
-        await Agent("guide", "Help.", VENDORS["gemini"].model_at(provider)).arun("Hello?")
+        await Agent("guide", "Help.", VENDORS["gemini"].model_at(provider)).arun(
+            "Hello?"
+        )
     assert (caught.value.retry_after, len(provider.requests)) == (3600, 1)
 
 
@@ -259,19 +305,35 @@ async def test_the_content_filter_of_azure(provider: Upstream, streaming: bool) 
     stopped = sse(notes, delta(content="Once"), delta("content_filter"))
     whole = completion("Once")
     whole["choices"][0]["finish_reason"] = "content_filter"
-    for script in ([reply(refused, 400)], streamed(stopped) if streaming else [reply(whole)]):
+    for script in (
+        [reply(refused, 400)],
+        streamed(stopped) if streaming else [reply(whole)],
+    ):
         provider.answers(script)
         with pytest.raises(errors.ContentFilterError):
             await Agent("guide", "Help.", model).arun("Hello?", stream=streaming)
     fine = sse(
-        notes, delta(content="Ciao."), delta("stop"), {"id": "c", "choices": [], "usage": USAGE}
+        notes,
+        delta(content="Ciao."),
+        delta("stop"),
+        {"id": "c", "choices": [], "usage": USAGE},
     )
     provider.answers(
         streamed(fine)
         if streaming
-        else [reply({**completion("Ciao."), **notes, "choices": completion("Ciao.")["choices"]})]
+        else [
+            reply(
+                {
+                    **completion("Ciao."),
+                    **notes,
+                    "choices": completion("Ciao.")["choices"],
+                }
+            )
+        ]
     )
-    assert await Agent("guide", "Help.", model).arun("Hello?", stream=streaming) == "Ciao."
+    assert (
+        await Agent("guide", "Help.", model).arun("Hello?", stream=streaming) == "Ciao."
+    )
 
 
 @pytest.mark.parametrize("name", ["azure", "gemini"])
@@ -279,14 +341,21 @@ async def test_a_key_is_needed_at_every_url(
     name: str, provider: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No server of one's own speaks for these two: without a key nothing is sent, unless an empty one is given."""
-    for variable in ("AZURE_API_KEY", "AZURE_OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"):
+    for variable in (
+        "AZURE_API_KEY",
+        "AZURE_OPENAI_API_KEY",
+        "GEMINI_API_KEY",
+        "GOOGLE_API_KEY",
+    ):
         monkeypatch.delenv(variable, raising=False)
     with pytest.raises(errors.ModelAuthenticationError):
         await Agent("guide", "", f"{name}/m", base_url=provider.url).arun("Hello?")
     assert not provider.requests
     provider.answers([reply(completion())])
     assert (
-        await Agent("guide", "", f"{name}/m", base_url=provider.url, api_key="").arun("Hello?")
+        await Agent("guide", "", f"{name}/m", base_url=provider.url, api_key="").arun(
+            "Hello?"
+        )
         == "Hi."
     )
 
@@ -297,4 +366,7 @@ def test_an_identity_of_azure(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("AZURE_CLIENT_ID", "an-identity")
     assert type(resolve("azure/with-an-identity")).__name__ == "LiteLLMModel"
-    assert type(resolve("azure/with-a-key", None, Connection("key"))).__name__ == "ChatModel"
+    assert (
+        type(resolve("azure/with-a-key", None, Connection("key"))).__name__
+        == "ChatModel"
+    )

@@ -56,7 +56,9 @@ def notes() -> Notes:
 
 def test_each_step_reads_the_whole_context(notes: Notes) -> None:
     """The first agent gets the input; later ones the input and all outputs so far, with headings."""
-    flow = Workflow("flow", [notes.agent("one"), notes.agent("two"), notes.agent("three")])
+    flow = Workflow(
+        "flow", [notes.agent("one"), notes.agent("two"), notes.agent("three")]
+    )
     assert flow.run("the moon") == {
         "input": "the moon", "one_output": "one1", "two_output": "two1", "three_output": "three1",
     }  # fmt: skip
@@ -69,9 +71,12 @@ def test_each_step_reads_the_whole_context(notes: Notes) -> None:
 
 def test_the_input_of_a_step_is_a_template(notes: Notes) -> None:
     """A step's input is filled from the context in one pass; `output` names where the answer is stored."""
-    step = AgentStep(notes.agent("two"), input="{input} | {one_output} | {input.x}", output="draft")
+    step = AgentStep(
+        notes.agent("two"), input="{input} | {one_output} | {input.x}", output="draft"
+    )
     flow = Workflow(
-        "flow", [notes.agent("one"), step, AgentStep(notes.agent("three"), output="draft")]
+        "flow",
+        [notes.agent("one"), step, AgentStep(notes.agent("three"), output="draft")],
     )
     assert flow.run("{one_output}") == {
         "input": "{one_output}",
@@ -87,8 +92,13 @@ def test_named_inputs_fill_instructions_and_templates(notes: Notes) -> None:
     flow = Workflow(
         "flow", [speaker, AgentStep(notes.agent("asks"), input="{query} in {language}")]
     )
-    result = flow.run({"query": "moon?", "language": "French", "style": "dry"}, trace=True)
-    assert events(result, "model_call_started")[0].request.messages[0].text == "Speak French."
+    result = flow.run(
+        {"query": "moon?", "language": "French", "style": "dry"}, trace=True
+    )
+    assert (
+        events(result, "model_call_started")[0].request.messages[0].text
+        == "Speak French."
+    )
     assert notes.asked == [
         ("speaks", "## query\nmoon?\n\n## style\ndry"),
         ("asks", "moon? in French"),
@@ -98,7 +108,9 @@ def test_named_inputs_fill_instructions_and_templates(notes: Notes) -> None:
         "query": "moon?", "language": "French", "style": "dry",
         "speaks_output": "speaks1", "asks_output": "asks1",
     }  # fmt: skip
-    assert Workflow("flow", [notes.agent("a")]).run({"query": "moon?"})["input"] == "moon?"
+    assert (
+        Workflow("flow", [notes.agent("a")]).run({"query": "moon?"})["input"] == "moon?"
+    )
     assert notes.of("a") == ["moon?"], "a single input is shown once"
 
 
@@ -122,7 +134,9 @@ def test_an_argument_of_other_kinds_is_not_an_input(name: str, notes: Notes) -> 
 def test_all_values_of_the_result_are_strings(notes: Notes) -> None:
     """Values are returned as strings, structured ones as JSON; the caller's context is not changed."""
     context = {"input": "x", "data": {"ä": [1, None]}, "items": ["a"], "_secret": "s"}
-    result = Workflow("flow", [MapStep("items", "item", [notes.agent("a")])]).run(context)
+    result = Workflow("flow", [MapStep("items", "item", [notes.agent("a")])]).run(
+        context
+    )
     assert result == {
         "input": "x",
         "data": '{"ä": [1, null]}',
@@ -130,7 +144,12 @@ def test_all_values_of_the_result_are_strings(notes: Notes) -> None:
         "a_output": '["a1"]',
     }
     assert "_secret" not in notes.asked[0][1]
-    assert context == {"input": "x", "data": {"ä": [1, None]}, "items": ["a"], "_secret": "s"}
+    assert context == {
+        "input": "x",
+        "data": {"ä": [1, None]},
+        "items": ["a"],
+        "_secret": "s",
+    }
 
 
 def test_a_condition_step_runs_one_of_two_sequences(notes: Notes) -> None:
@@ -139,7 +158,9 @@ def test_a_condition_step_runs_one_of_two_sequences(notes: Notes) -> None:
     async def urgent(context: Mapping[str, Any]) -> bool:
         return "urgent" in context["input"]
 
-    triage = ConditionStep(urgent, [notes.agent("fast")], [notes.agent("slow")], name="triage")
+    triage = ConditionStep(
+        urgent, [notes.agent("fast")], [notes.agent("slow")], name="triage"
+    )
     flow = Workflow("flow", [triage, ConditionStep(urgent, [notes.agent("page")])])
     assert list(flow.run("urgent!")) == ["input", "fast_output", "page_output"]
     result = flow.run("calm", trace=True)
@@ -148,18 +169,28 @@ def test_a_condition_step_runs_one_of_two_sequences(notes: Notes) -> None:
         "step_started step=triage",
         "condition_checked step=triage condition=urgent result=false",
     ]
-    assert_events(result, *first, "step_started step=slow", "step_finished step=triage outcome=ok")
+    assert_events(
+        result, *first, "step_started step=slow", "step_finished step=triage outcome=ok"
+    )
     assert next(
-        event.path for event in events(result, "run_started") if event.component == "slow"
+        event.path
+        for event in events(result, "run_started")
+        if event.component == "slow"
     ) == (0, 1, 0)
 
 
 def test_a_loop_ends_by_its_condition_or_its_maximum(notes: Notes) -> None:
     """A loop checks its condition after each iteration, and runs at most `max_iterations` times."""
     until = {"name": "equals", "args": {"value": "{a_output}", "to": "a3"}}
-    result = Workflow("flow", [LoopStep([notes.agent("a")], until)]).run("x", trace=True)
+    result = Workflow("flow", [LoopStep([notes.agent("a")], until)]).run(
+        "x", trace=True
+    )
     assert result.value["a_output"] == "a3"
-    assert [event.result for event in events(result, "condition_checked")] == [False, False, True]
+    assert [event.result for event in events(result, "condition_checked")] == [
+        False,
+        False,
+        True,
+    ]
     assert [event.path for event in events(result, "run_started")] == [
         (),
         (0, 0, 0),
@@ -168,7 +199,8 @@ def test_a_loop_ends_by_its_condition_or_its_maximum(notes: Notes) -> None:
     ]
     assert events(result, "loop_exhausted") == []
     endless = Workflow(
-        "flow", [LoopStep([notes.agent("b")], NEVER, max_iterations=4), notes.agent("c")]
+        "flow",
+        [LoopStep([notes.agent("b")], NEVER, max_iterations=4), notes.agent("c")],
     )
     result = endless.run("x", trace=True)
     assert list(result.value) == ["input", "b_output", "c_output"]
@@ -186,13 +218,17 @@ def test_an_exhausted_loop_may_fail_and_be_resumed(notes: Notes, recorder: Any) 
 
     def flow(most: int) -> Workflow:
         until = {"name": "equals", "args": {"value": "{a_output}", "to": "a3"}}
-        loop = LoopStep([notes.agent("a")], until, max_iterations=most, on_exhausted="fail")
+        loop = LoopStep(
+            [notes.agent("a")], until, max_iterations=most, on_exhausted="fail"
+        )
         return Workflow("flow", [notes.agent("before"), loop, notes.agent("after")])
 
     with pytest.raises(LoopExhaustedError, match=r"'equals'.*'loop'.*2") as caught:
-        load(flow(2).to_blueprint(), agents=flow(2).members(), event_manager=recorder.manager).run(
-            "x"
-        )
+        load(
+            flow(2).to_blueprint(),
+            agents=flow(2).members(),
+            event_manager=recorder.manager,
+        ).run("x")
     assert caught.value.resume_path == [1, 1, 1]
     assert_events(
         recorder.events,
@@ -204,7 +240,8 @@ def test_an_exhausted_loop_may_fail_and_be_resumed(notes: Notes, recorder: Any) 
     with pytest.raises(LoopExhaustedError):
         flow(2).run(saved, resume_path=[1, 1, 1])
     assert (
-        flow(2).run({**saved, "a_output": "a3"}, resume_path=[1, 1, 1])["after_output"] == "after1"
+        flow(2).run({**saved, "a_output": "a3"}, resume_path=[1, 1, 1])["after_output"]
+        == "after1"
     )
     assert flow(3).run(saved, resume_path=[1, 1, 1])["a_output"] == "a3"
     assert len(notes.of("before")) == 1
@@ -227,18 +264,28 @@ def test_templates_in_a_loop_know_the_number_of_the_iteration(notes: Notes) -> N
     inner = LoopStep(
         [AgentStep(notes.agent("in"), input="in {iteration}")], NEVER, max_iterations=2
     )
-    each = MapStep("items", "item", [AgentStep(notes.agent("each"), input="{item}{iteration}")])
+    each = MapStep(
+        "items", "item", [AgentStep(notes.agent("each"), input="{item}{iteration}")]
+    )
     steps = [
         Agent("a", "Round {iteration}.", FunctionModel(answer)),
         ParallelStep([[inner], [each]]),
-        WorkflowStep(Workflow("nested", [AgentStep(notes.agent("n"), input="n {iteration}")])),
+        WorkflowStep(
+            Workflow("nested", [AgentStep(notes.agent("n"), input="n {iteration}")])
+        ),
         ConditionStep("seen", []),
     ]
     until = {
         "name": "any",
-        "args": {"conditions": [{"name": "equals", "args": {"value": "{iteration}", "to": 2}}]},
+        "args": {
+            "conditions": [
+                {"name": "equals", "args": {"value": "{iteration}", "to": 2}}
+            ]
+        },
     }
-    flow = Workflow("flow", [LoopStep(steps, until), notes.agent("end")], conditions={"seen": seen})
+    flow = Workflow(
+        "flow", [LoopStep(steps, until), notes.agent("end")], conditions={"seen": seen}
+    )
     result = flow.run({"input": "x", "items": ["i"]})
     assert systems == ["Round 1.", "Round 2."]
     assert notes.of("in") == ["in 1", "in 2"] * 2
@@ -262,13 +309,19 @@ def test_a_value_called_iteration_comes_first(notes: Notes) -> None:
     flow = Workflow("flow", [LoopStep([step], NEVER, max_iterations=2)])
     result = flow.run({"input": "x", "iteration": "mine"}, trace=True)
     assert notes.of("a") == ["mine", "mine"]
-    assert events(result, "model_call_started")[0].request.messages[0].text == "Round {iteration}."
+    assert (
+        events(result, "model_call_started")[0].request.messages[0].text
+        == "Round {iteration}."
+    )
     assert result.value["iteration"] == "mine"
 
 
 def test_an_approval_in_a_loop_resumes_in_its_iteration(notes: Notes) -> None:
     """The question and the steps after it have the number of the iteration, also in a resumed run."""
-    steps = [ApprovalStep("Round {iteration}?"), AgentStep(notes.agent("a"), input="{iteration}")]
+    steps = [
+        ApprovalStep("Round {iteration}?"),
+        AgentStep(notes.agent("a"), input="{iteration}"),
+    ]
     flow = Workflow("flow", [LoopStep(steps, NEVER, max_iterations=2)])
     context: Any = "x"
     path = None
@@ -304,7 +357,10 @@ async def test_branches_run_concurrently_on_copies_of_the_context() -> None:
     def step(name: str, output: str | None = None) -> AgentStep:
         return AgentStep(Agent(name, "", FunctionModel(answer)), output=output)
 
-    branches = [[step("left"), step("l2", "shared")], [step("right"), step("r2", "shared")]]
+    branches = [
+        [step("left"), step("l2", "shared")],
+        [step("right"), step("r2", "shared")],
+    ]
     context = await Workflow("flow", [ParallelStep(branches), step("last")]).arun("x")
     assert list(context.items()) == [
         ("input", "x"), ("left_output", "left"), ("right_output", "right"), ("shared", "r2"), ("last_output", "last"),
@@ -333,7 +389,8 @@ def test_a_map_runs_its_steps_for_each_item(items: Any, notes: Notes) -> None:
         AgentStep(notes.agent("second"), input="{first_output}"),
     ]
     flow = Workflow(
-        "flow", [MapStep("items", "item", steps, max_concurrency=1), notes.agent("last")]
+        "flow",
+        [MapStep("items", "item", steps, max_concurrency=1), notes.agent("last")],
     )
     context = flow.run({"input": "x", "items": items})
     assert notes.of("first") == ["a", "b"]
@@ -345,14 +402,17 @@ def test_a_map_runs_its_steps_for_each_item(items: Any, notes: Notes) -> None:
 def test_the_items_of_a_map_are_any_json(notes: Notes) -> None:
     """Items are shown as JSON text, no items give an empty array, and an item without output gives null."""
     flow = Workflow(
-        "flow", [MapStep("items", "item", [AgentStep(notes.agent("a"), input="{item}")])]
+        "flow",
+        [MapStep("items", "item", [AgentStep(notes.agent("a"), input="{item}")])],
     )
     flow.run({"input": "x", "items": [{"n": 1}, 2]})
     assert notes.of("a") == ['{"n": 1}', "2"]
     assert flow.run({"input": "x", "items": []})["a_output"] == "[]"
     assert flow.run({"input": "x", "items": " \n "})["a_output"] == "[]"
     only_b = ConditionStep(
-        {"name": "equals", "args": {"value": "{item}", "to": "b"}}, [notes.agent("c")], []
+        {"name": "equals", "args": {"value": "{item}", "to": "b"}},
+        [notes.agent("c")],
+        [],
     )
     flow = Workflow("flow", [MapStep("items", "item", [only_b])])
     assert flow.run({"input": "x", "items": ["a", "b"]})["c_output"] == '[null, "c1"]'
@@ -398,7 +458,9 @@ async def test_a_map_works_on_max_concurrency_items_at_once() -> None:
         running -= 1
         return "done"
 
-    step = MapStep("items", "item", [Agent("a", "", FunctionModel(answer))], max_concurrency=3)
+    step = MapStep(
+        "items", "item", [Agent("a", "", FunctionModel(answer))], max_concurrency=3
+    )
     async with asyncio.timeout(60):
         await Workflow("flow", [step]).arun({"input": "x", "items": list(range(9))})
     assert most == 3
@@ -407,9 +469,9 @@ async def test_a_map_works_on_max_concurrency_items_at_once() -> None:
 def test_a_nested_workflow_shares_the_context(notes: Notes) -> None:
     """A workflow step works on the same context; it is a run of its own in the trace."""
     inner = Workflow("inner", [notes.agent("b")])
-    result = Workflow("flow", [notes.agent("a"), WorkflowStep(inner), notes.agent("c")]).run(
-        "x", trace=True
-    )
+    result = Workflow(
+        "flow", [notes.agent("a"), WorkflowStep(inner), notes.agent("c")]
+    ).run("x", trace=True)
     assert list(result.value) == ["input", "a_output", "b_output", "c_output"]
     assert notes.of("b") == ["## input\nx\n\n## a_output\na1"]
     started = events(result, "run_started")
@@ -421,8 +483,12 @@ def test_a_nested_workflow_shares_the_context(notes: Notes) -> None:
 
 def test_a_nested_workflow_keeps_its_limits(notes: Notes) -> None:
     """The limits of a workflow given to a WorkflowStep hold for its part of the run, in each pass anew."""
-    inner = Workflow("inner", [notes.agent("a"), notes.agent("b")], limits=RunLimits(model_calls=1))
-    flow = Workflow("flow", [notes.agent("before"), WorkflowStep(inner), notes.agent("after")])
+    inner = Workflow(
+        "inner", [notes.agent("a"), notes.agent("b")], limits=RunLimits(model_calls=1)
+    )
+    flow = Workflow(
+        "flow", [notes.agent("before"), WorkflowStep(inner), notes.agent("after")]
+    )
     with pytest.raises(LimitExceededError) as caught:
         flow.run("x")
     assert (caught.value.limit, caught.value.component, caught.value.resume_path) == (
@@ -430,9 +496,13 @@ def test_a_nested_workflow_keeps_its_limits(notes: Notes) -> None:
         "b",
         [1, 1],
     )
-    assert flow.run(caught.value.context, resume_path=[1, 1])["after_output"] == "after1"
+    assert (
+        flow.run(caught.value.context, resume_path=[1, 1])["after_output"] == "after1"
+    )
     enough = Workflow("inner", [notes.agent("c")], limits=RunLimits(model_calls=1))
-    Workflow("flow", [LoopStep([WorkflowStep(enough)], NEVER, max_iterations=3)]).run("x")
+    Workflow("flow", [LoopStep([WorkflowStep(enough)], NEVER, max_iterations=3)]).run(
+        "x"
+    )
     assert len(notes.of("c")) == 3
 
 
@@ -440,15 +510,23 @@ def test_a_nested_workflow_keeps_its_event_manager_and_verbose(
     notes: Notes, recorder: Any, capsys: Any
 ) -> None:
     """They get the events of its part of the run, and each event once if the outer workflow has them too."""
-    inner = Workflow("inner", [notes.agent("b")], event_manager=recorder.manager, verbose=True)
+    inner = Workflow(
+        "inner", [notes.agent("b")], event_manager=recorder.manager, verbose=True
+    )
     Workflow("flow", [notes.agent("a"), WorkflowStep(inner), notes.agent("c")]).run("x")
     assert [event.component for event in recorder.of("run_started")] == ["inner", "b"]
     printed = capsys.readouterr().out
     assert "[b] thinking" in printed
     assert "[a]" not in printed
     recorder.events.clear()
-    Workflow("flow", [WorkflowStep(inner)], event_manager=recorder.manager, verbose=True).run("x")
-    assert [event.component for event in recorder.of("run_started")] == ["flow", "inner", "b"]
+    Workflow(
+        "flow", [WorkflowStep(inner)], event_manager=recorder.manager, verbose=True
+    ).run("x")
+    assert [event.component for event in recorder.of("run_started")] == [
+        "flow",
+        "inner",
+        "b",
+    ]
     assert capsys.readouterr().out.count("[b] thinking") == 1
 
 
@@ -456,9 +534,15 @@ def test_a_workflow_as_an_agent_has_its_own_context(notes: Notes) -> None:
     """A workflow in an agent step has a context of its own, and answers with its last output."""
     inner = Workflow("inner", [notes.agent("b"), notes.agent("c")])
     flow = Workflow(
-        "flow", [notes.agent("a"), AgentStep(inner, input="{a_output}"), notes.agent("d")]
+        "flow",
+        [notes.agent("a"), AgentStep(inner, input="{a_output}"), notes.agent("d")],
     )
-    assert flow.run("x") == {"input": "x", "a_output": "a1", "inner_output": "c1", "d_output": "d1"}
+    assert flow.run("x") == {
+        "input": "x",
+        "a_output": "a1",
+        "inner_output": "c1",
+        "d_output": "d1",
+    }
     assert notes.of("b") == ["a1"]
     assert notes.of("c") == ["## input\na1\n\n## b_output\nb1"]
 
@@ -468,10 +552,12 @@ def test_every_step_is_in_the_trace(notes: Notes) -> None:
     flow = Workflow.from_blueprint(EVERY_STEP, {"writer": notes.agent("writer")})
     result = flow.run("x", trace=True)
     started = {
-        (event.step, event.step_type, event.path) for event in events(result, "step_started")
+        (event.step, event.step_type, event.path)
+        for event in events(result, "step_started")
     }
     assert started == {
-        (event.step, event.step_type, event.path) for event in events(result, "step_finished")
+        (event.step, event.step_type, event.path)
+        for event in events(result, "step_finished")
     }
     assert started == {
         ("write", "agent_step", (0,)), ("check", "condition_step", (1,)), ("again", "agent_step", (1, 1, 0)),
@@ -490,7 +576,11 @@ def test_steps_may_name_agents_and_conditions(notes: Notes) -> None:
         agents={"writer": notes.agent("someone"), "editor": notes.agent("other")},
         conditions={"done": lambda context: True},
     )
-    assert flow.run("x") == {"input": "x", "writer_output": "someone1", "editor_output": "other1"}
+    assert flow.run("x") == {
+        "input": "x",
+        "writer_output": "someone1",
+        "editor_output": "other1",
+    }
 
 
 WRONG_STEPS: dict[str, Any] = {
@@ -533,14 +623,23 @@ def test_an_event_manager_given_to_from_blueprint_gets_all_events(
     notes: Notes, recorder: Any
 ) -> None:
     """The events of all steps, nested ones included, reach the event manager (spec §4.4)."""
-    flow = Workflow("flow", [notes.agent("a"), WorkflowStep(Workflow("inner", [notes.agent("b")]))])
+    flow = Workflow(
+        "flow", [notes.agent("a"), WorkflowStep(Workflow("inner", [notes.agent("b")]))]
+    )
     Workflow.from_blueprint(
         flow.to_blueprint(), flow.members(), event_manager=recorder.manager
     ).run("x")
-    assert [event.component for event in recorder.of("run_started")] == ["flow", "a", "inner", "b"]
+    assert [event.component for event in recorder.of("run_started")] == [
+        "flow",
+        "a",
+        "inner",
+        "b",
+    ]
 
 
-def test_a_run_has_a_maximum_of_steps(notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_has_a_maximum_of_steps(
+    notes: Notes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nested steps count together; beyond the maximum the run stops, and can be resumed."""
     monkeypatch.setattr("podwright.run.MAX_STEPS_PER_RUN", 20)
     inner = Workflow("inner", [LoopStep([notes.agent("a")], NEVER, 5)])

@@ -113,7 +113,9 @@ class ThinkingProvider:
 
     def answer(self, body: Json) -> tuple[int, Any]:
         """Status and body (JSON data, or the events of a stream) for a request."""
-        given = [message for message in body["messages"] if message["role"] == "assistant"]
+        given = [
+            message for message in body["messages"] if message["role"] == "assistant"
+        ]
         expected = self._known(given)
         if given != expected:
             error = {
@@ -123,10 +125,16 @@ class ThinkingProvider:
             return 400, {"error": error}
         made = 0
         for message in body["messages"]:
-            made = 0 if message["role"] == "user" else made + bool(message.get("tool_calls"))
+            made = (
+                0
+                if message["role"] == "user"
+                else made + bool(message.get("tool_calls"))
+            )
         message = self._message(len(self.books), asks=made < self.calls)
         self.books.append(message)
-        return 200, self._chunks(message) if body.get("stream") else self._completion(message)
+        return 200, self._chunks(message) if body.get("stream") else self._completion(
+            message
+        )
 
     def _known(self, given: list[Json]) -> list[Json]:
         """The messages in the books that a request should have: as many as it has, found by their texts or ids."""
@@ -180,10 +188,18 @@ class ThinkingProvider:
         for call in message.get("tool_calls", ()):
             function = call["function"]
             deltas.append(
-                {"tool_calls": [{**call, "index": 0, "function": {**function, "arguments": ""}}]}
+                {
+                    "tool_calls": [
+                        {**call, "index": 0, "function": {**function, "arguments": ""}}
+                    ]
+                }
             )
             deltas.append(
-                {"tool_calls": [{"index": 0, "function": {"arguments": function["arguments"]}}]}
+                {
+                    "tool_calls": [
+                        {"index": 0, "function": {"arguments": function["arguments"]}}
+                    ]
+                }
             )
         end = {
             "index": 0,
@@ -191,8 +207,15 @@ class ThinkingProvider:
             "finish_reason": "tool_calls" if message.get("tool_calls") else "stop",
         }
         chunks = [
-            {"id": "c", "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
+            {
+                "id": "c",
+                "choices": [{"index": 0, "delta": delta, "finish_reason": None}],
+            }
             for delta in deltas
         ]
         usage = {"prompt_tokens": 20, "completion_tokens": 4, "total_tokens": 24}
-        return [*chunks, {"id": "c", "choices": [end]}, {"id": "c", "choices": [], "usage": usage}]
+        return [
+            *chunks,
+            {"id": "c", "choices": [end]},
+            {"id": "c", "choices": [], "usage": usage},
+        ]

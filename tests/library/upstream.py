@@ -18,7 +18,11 @@ from typing import Any, Literal
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+)
 from cryptography.x509.oid import NameOID
 
 Part = (
@@ -75,7 +79,9 @@ class Upstream:
             while self._open:
                 await asyncio.wait(self._open)
 
-    def connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def connect(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         """Serve a new connection until it ends."""
         self.connections += 1
         task = asyncio.create_task(self.serve(reader, writer))
@@ -89,16 +95,23 @@ class Upstream:
             writer.transport.abort()
         await asyncio.gather(*self._open, return_exceptions=True)
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         """Answer the requests of a connection."""
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             while await self._answer(reader, writer):
                 pass
 
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    async def _answer(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> bool:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
         line, *lines = head.strip().split("\r\n")
-        headers = {name.lower(): value for name, value in (field.split(": ", 1) for field in lines)}
+        headers = {
+            name.lower(): value
+            for name, value in (field.split(": ", 1) for field in lines)
+        }
         body = await reader.readexactly(int(headers.get("content-length", 0)))
         self.headers.append({":line": line, **headers})
         self.requests.append(json.loads(body) if body else None)
@@ -185,9 +198,12 @@ def _self_signed(
         .not_valid_before(end - 2 * day)
         .not_valid_after(end)
         .add_extension(x509.SubjectAlternativeName([host]), critical=False)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
         .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(public_key), critical=False
+            x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False
+        )
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(public_key),
+            critical=False,
         )
         .sign(key, SHA256())
     )
@@ -231,12 +247,19 @@ def streamed(*pieces: bytes) -> list[Part]:
 USAGE = {"prompt_tokens": 20, "completion_tokens": 4, "total_tokens": 24}
 
 
-def completion(text: Any = "Hi.", usage: object = USAGE, **changes: Any) -> dict[str, Any]:
+def completion(
+    text: Any = "Hi.", usage: object = USAGE, **changes: Any
+) -> dict[str, Any]:
     """A chat completion; changes are of its message."""
     message = {"role": "assistant", "content": text, **changes}
     reason = "tool_calls" if changes.get("tool_calls") else "stop"
     choice = {"index": 0, "message": message, "finish_reason": reason}
-    return {"id": "c1", "model": "m-1", "choices": [choice], **({"usage": usage} if usage else {})}
+    return {
+        "id": "c1",
+        "model": "m-1",
+        "choices": [choice],
+        **({"usage": usage} if usage else {}),
+    }
 
 
 def delta(reason: str | None = None, **part: Any) -> dict[str, Any]:

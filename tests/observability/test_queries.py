@@ -75,19 +75,25 @@ class Query:
         if node.modifier is None:
             return frozenset()
         named = frozenset(node.modifier.labels)
-        assert named <= inner, f"unknown labels in by/without: {set(named - inner)}: {node}"
-        return named if node.modifier.type == promql.AggModifierType.By else inner - named
+        assert named <= inner, (
+            f"unknown labels in by/without: {set(named - inner)}: {node}"
+        )
+        return (
+            named if node.modifier.type == promql.AggModifierType.By else inner - named
+        )
 
     def _called(self, node: promql.Call) -> Labels | None:
-        (inner,) = {labels for labels in map(self._labels_of, node.args) if labels is not None}
+        (inner,) = {
+            labels for labels in map(self._labels_of, node.args) if labels is not None
+        }
         if node.func.name == "histogram_quantile":
             assert "le" in inner, f"histogram_quantile needs buckets: {node}"
             return inner - {"le"}
         if node.func.name in ("rate", "increase"):
             (counter,) = node.args
-            assert re.search(r"_(total|bucket|count|sum)$", counter.vector_selector.name), (
-                f"rate of a non-counter: {node}"
-            )
+            assert re.search(
+                r"_(total|bucket|count|sum)$", counter.vector_selector.name
+            ), f"rate of a non-counter: {node}"
         return inner
 
     def _joined(self, node: promql.BinaryExpr) -> Labels | None:
@@ -102,14 +108,18 @@ class Query:
             assert str(node.op) == "and", f"unsupported matching: {node}"
             assert set(on.labels) <= left & right, f"unknown labels in on: {node}"
             return left
-        assert left == right, f"operands with different labels: {set(left ^ right)}: {node}"
+        assert left == right, (
+            f"operands with different labels: {set(left ^ right)}: {node}"
+        )
         return left
 
 
 def recorded() -> dict[str, Labels]:
     """The series that recording rules produce, with their labels."""
     found = {
-        rule["record"]: Query(rule["expr"], EXPORTED).labels for rule in RULES if "record" in rule
+        rule["record"]: Query(rule["expr"], EXPORTED).labels
+        for rule in RULES
+        if "record" in rule
     }
     return {name: labels for name, labels in found.items() if labels is not None}
 
@@ -125,9 +135,13 @@ def test_a_panel_queries_exported_metrics(target: dict[str, Any]) -> None:
 def test_grafana_knows_every_key_of_the_dashboard() -> None:
     """Grafana's own types read the dashboard, and no key is unknown to them."""
     register_default_plugins()
-    known = json.loads(JSONEncoder().encode(Dashboard.from_json(copy.deepcopy(DASHBOARD))))
+    known = json.loads(
+        JSONEncoder().encode(Dashboard.from_json(copy.deepcopy(DASHBOARD)))
+    )
     # Grafana writes `definition` for its user interface; its types leave it out.
-    assert [place for place in unknown(DASHBOARD, known) if "/definition: " not in place] == []
+    assert [
+        place for place in unknown(DASHBOARD, known) if "/definition: " not in place
+    ] == []
 
 
 def unknown(written: Any, known: Any, place: str = "") -> list[str]:
@@ -152,7 +166,9 @@ def unknown(written: Any, known: Any, place: str = "") -> list[str]:
 def test_every_metric_is_in_a_panel() -> None:
     """The dashboard shows each exported metric."""
     shown = {
-        metric for target in TARGETS.values() for metric in Query(target["expr"], EXPORTED).metrics
+        metric
+        for target in TARGETS.values()
+        for metric in Query(target["expr"], EXPORTED).metrics
     }
     assert {re.sub("_(bucket|count|sum)$", "", name) for name in EXPORTED} == {
         re.sub("_(bucket|count|sum)$", "", name) for name in shown
@@ -164,24 +180,34 @@ def test_dashboard_variables_filter_every_panel() -> None:
     names = set[str]()
     for variable in DASHBOARD["templating"]["list"]:
         if variable["type"] == "query":
-            definition = re.fullmatch(r"label_values\((.*), (\w+)\)", variable["definition"])
+            definition = re.fullmatch(
+                r"label_values\((.*), (\w+)\)", variable["definition"]
+            )
             assert definition
             assert definition[2] in (Query(definition[1], EXPORTED).labels or ())
             assert variable["query"]["query"] == variable["definition"]
             names.add(variable["name"])
     for title, target in TARGETS.items():
         metrics = Query(target["expr"], EXPORTED).metrics
-        filtered = {name for name in names if all(name in EXPORTED[metric] for metric in metrics)}
+        filtered = {
+            name
+            for name in names
+            if all(name in EXPORTED[metric] for metric in metrics)
+        }
         assert filtered == set(re.findall(r'=~"\$(\w+)"', target["expr"])), title
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.get("alert") or rule["record"])
+@pytest.mark.parametrize(
+    "rule", RULES, ids=lambda rule: rule.get("alert") or rule["record"]
+)
 def test_a_rule_queries_exported_metrics(rule: dict[str, Any]) -> None:
     """Each rule uses existing series, grouped by job, and by component if they have it; its texts use their labels."""
     query = Query(rule["expr"], {**EXPORTED, **UP, **recorded()})
     assert query.labels is not None
     assert query.labels >= (
-        {"namespace", "job"} if "up" in query.metrics else {"namespace", "job", "component"}
+        {"namespace", "job"}
+        if "up" in query.metrics
+        else {"namespace", "job", "component"}
     )
     texts = " ".join(rule.get("annotations", {}).values())
     assert set(re.findall(r"\$labels\.(\w+)", texts)) <= query.labels
@@ -198,7 +224,13 @@ def test_prometheus_3_reads_a_scrape() -> None:
     """Prometheus 3 gets a complete OpenMetrics document with that media type."""
     content, media_type = counted().render(PROMETHEUS_3_ACCEPT)
     assert media_type.startswith("application/openmetrics-text; version=1.0.0")
-    families = {family.name: family for family in text_string_to_metric_families(content.decode())}
+    families = {
+        family.name: family
+        for family in text_string_to_metric_families(content.decode())
+    }
     sample, began = families["podwright_http_requests"].samples
     assert (sample.labels["route"], sample.value) == ("/run", 1)
-    assert (began.name, began.labels) == ("podwright_http_requests_created", sample.labels)
+    assert (began.name, began.labels) == (
+        "podwright_http_requests_created",
+        sample.labels,
+    )

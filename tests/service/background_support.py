@@ -15,7 +15,8 @@ from podwright_service.background.tables import runs
 
 ECHO = Agent("helper", "Help.", EchoModel())
 FLOW = Workflow(
-    "flow", steps=[ECHO, ApprovalStep("Publish {helper_output}?"), AgentStep(ECHO, "last")]
+    "flow",
+    steps=[ECHO, ApprovalStep("Publish {helper_output}?"), AgentStep(ECHO, "last")],
 )
 """A workflow that waits for approval between its two calls."""
 ENDED = ("succeeded", "failed", "cancelled", "interrupted")

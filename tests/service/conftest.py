@@ -50,7 +50,8 @@ def usual_signals() -> None:
 def _served(component: Component, **settings: Any) -> Iterator[httpx.Client]:
     options = Settings(**settings)
     config = uvicorn.Config(
-        create_app(options, component), **{**server_options(options), "log_level": "error"}
+        create_app(options, component),
+        **{**server_options(options), "log_level": "error"},
     )
     server = uvicorn.Server(config)
     with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -78,7 +79,9 @@ def served() -> Served:
 def serve() -> Iterator[Serve]:
     """Serves a component for one test: `serve(component, model=…)` returns a client."""
     with contextlib.ExitStack() as stack:
-        yield lambda component, **settings: stack.enter_context(_served(component, **settings))
+        yield lambda component, **settings: stack.enter_context(
+            _served(component, **settings)
+        )
 
 
 @pytest.fixture(scope="session")
@@ -109,7 +112,10 @@ def _commands() -> Iterator[Command]:
     processes: list[Process] = []
 
     def start(
-        *arguments: str, code: str | None = None, cwd: Path | None = None, **variables: str
+        *arguments: str,
+        code: str | None = None,
+        cwd: Path | None = None,
+        **variables: str,
     ) -> Process:
         variables = environment(COLUMNS="200", PYTHONUNBUFFERED="1", **variables)
         if code is None:
@@ -123,14 +129,17 @@ def _commands() -> Iterator[Command]:
                 "start_new_session": True,
             }
             processes.append(
-                subprocess.Popen(program, cwd=cwd, env=variables, pipesize=PIPE_SIZE, **options)
+                subprocess.Popen(
+                    program, cwd=cwd, env=variables, pipesize=PIPE_SIZE, **options
+                )
             )
         return processes[-1]
 
     yield start
     for process in processes:
         if _is_open(process.stdout):
-            with contextlib.suppress(ProcessLookupError):  # a fork that has no group yet
+            # a fork that has no group yet
+            with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
         process.kill()
         process.wait()
@@ -203,7 +212,9 @@ def shell(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Shell:
     """Runs `podwright` with arguments to its end, as a shell does; `stdin=` is its standard input."""
     streams = tmp_path_factory.mktemp("streams")
 
-    def run(*arguments: str, stdin: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
+    def run(
+        *arguments: str, stdin: str = "", **variables: str
+    ) -> subprocess.CompletedProcess[str]:
         return complete(arguments, tmp_path, environment(**variables), streams, stdin)
 
     return run

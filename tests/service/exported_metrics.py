@@ -44,7 +44,9 @@ def counted() -> Metrics:
     events: list[Event] = [
         RunStarted(**own),
         ModelCallFinished(model="a/b", response=answer, first_token_ms=1.0, **own),
-        ModelCallFinished(model="a/b", response=ModelResponse("x", usage=unpriced), **own),
+        ModelCallFinished(
+            model="a/b", response=ModelResponse("x", usage=unpriced), **own
+        ),
         ModelCallRetried(model="a/b", error={"code": "model_unavailable"}, **own),
         ModelCallFailed(model="a/b", error={"code": "model_unavailable"}, **own),
         ToolCallFinished(tool="look", **own),

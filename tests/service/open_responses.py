@@ -103,7 +103,10 @@ RESPONSE = data(
 SUMMARY_PLACE = {"item_id": TEXT, "output_index": WHOLE, "summary_index": WHOLE}
 PLACE = {"item_id": TEXT, "output_index": WHOLE, "content_index": WHOLE}
 EVENTS = {
-    **{f"response.{state}": {"response": RESPONSE} for state in ("created", "in_progress")},
+    **{
+        f"response.{state}": {"response": RESPONSE}
+        for state in ("created", "in_progress")
+    },
     **{
         f"response.{state}": {"response": RESPONSE}
         for state in ("completed", "incomplete", "failed")
@@ -130,11 +133,20 @@ def check_response(response: Any) -> None:
 def check_events(events: list[Any]) -> None:
     """Check that streamed events are as the specification says, in order, and numbered without a gap."""
     for number, event in enumerate(events):
-        schema = data(type=one_of(event["type"]), sequence_number=WHOLE, **EVENTS[event["type"]])
+        schema = data(
+            type=one_of(event["type"]), sequence_number=WHOLE, **EVENTS[event["type"]]
+        )
         Draft202012Validator(schema).validate(event)
         assert event["sequence_number"] == number
-    assert [event["type"] for event in events[:2]] == ["response.created", "response.in_progress"]
-    assert events[-1]["type"] in ("response.completed", "response.incomplete", "response.failed")
+    assert [event["type"] for event in events[:2]] == [
+        "response.created",
+        "response.in_progress",
+    ]
+    assert events[-1]["type"] in (
+        "response.completed",
+        "response.incomplete",
+        "response.failed",
+    )
     _check_items(events)
 
 

@@ -44,11 +44,15 @@ class Clerk:
         self.requests.append(request)
         question = texts(request)[-1]
         if request.output:
-            return ModelResponse('{"name": "Bern", "country": "Switzerland"}', usage=USED)
+            return ModelResponse(
+                '{"name": "Bern", "country": "Switzerland"}', usage=USED
+            )
         if request.settings.get("max_tokens", 100) < 20:
             return ModelResponse("The answer", usage=USED, finish_reason="length")
         if question == "search" and request.messages[-1].role == "user":
-            return ModelResponse("Let me look.", (ToolCall.of("search", query="moon"),), usage=USED)
+            return ModelResponse(
+                "Let me look.", (ToolCall.of("search", query="moon"),), usage=USED
+            )
         if question == "fail":
             raise ModelUnavailableError("The provider is down.")
         if question == "wait":
@@ -90,7 +94,9 @@ class Thinker(FunctionModel):
             )
         if request.messages[-1].text == "search":
             return ModelResponse(
-                "Let me look.", (ToolCall.of("search", query="moon"),), reasoning="I should look."
+                "Let me look.",
+                (ToolCall.of("search", query="moon"),),
+                reasoning="I should look.",
             )
         return ModelResponse(
             "Found.",
@@ -106,7 +112,9 @@ def user(text: Any) -> Any:
 
 def sdk(service: httpx.Client) -> openai.OpenAI:
     """OpenAI's client of a service without keys."""
-    return openai.OpenAI(base_url=f"{service.base_url}/v1", api_key="none", max_retries=0)
+    return openai.OpenAI(
+        base_url=f"{service.base_url}/v1", api_key="none", max_retries=0
+    )
 
 
 def events_of(response: httpx.Response) -> list[Any]:
@@ -119,10 +127,15 @@ def events_of(response: httpx.Response) -> list[Any]:
     return [json.loads(line) for line in lines if line != "[DONE]"]
 
 
-def post(service: httpx.Client, protocol: str, change: dict[str, Any]) -> httpx.Response:
+def post(
+    service: httpx.Client, protocol: str, change: dict[str, Any]
+) -> httpx.Response:
     """Send a request of a protocol, "chat" or "responses", with changes."""
     if protocol == "chat":
         return service.post(
-            "/v1/chat/completions", json={"model": "helper", "messages": [user("x")], **change}
+            "/v1/chat/completions",
+            json={"model": "helper", "messages": [user("x")], **change},
         )
-    return service.post("/v1/responses", json={"model": "helper", "input": "x", **change})
+    return service.post(
+        "/v1/responses", json={"model": "helper", "input": "x", **change}
+    )

@@ -30,7 +30,11 @@ LISTENING = re.compile(r"running on (http://[\d.]+:\d+)")
 """The log line of a service that listens."""
 INLINE = {
     "type": "agent",
-    "blueprint": {"name": "a", "instructions": "Do.", "config": {"model": "offline/echo"}},
+    "blueprint": {
+        "name": "a",
+        "instructions": "Do.",
+        "config": {"model": "offline/echo"},
+    },
 }
 """The body of a request that validates an inline blueprint; with an `input`, of one that runs it."""
 AGENT: dict[str, Any] = {
@@ -121,7 +125,9 @@ def connect(
     )
     length = [] if is_framed else [f"content-length: {len(body)}"]
     lines = ["host: x", "content-type: application/json", *length, *headers]
-    connection.sendall("\r\n".join([f"POST {path} HTTP/1.1", *lines, "", ""]).encode() + body)
+    connection.sendall(
+        "\r\n".join([f"POST {path} HTTP/1.1", *lines, "", ""]).encode() + body
+    )
     return connection
 
 

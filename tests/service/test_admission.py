@@ -174,7 +174,9 @@ async def test_no_run_slot_is_lost() -> None:
 
 def test_overload_is_refused() -> None:
     """At five times the capacity, each request is a run, or is rejected with `Retry-After`; the benchmark has times."""
-    done = subprocess.run([sys.executable, str(OVERLOAD), "3"], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, str(OVERLOAD), "3"], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     results = json.loads(done.stdout)
     assert results["other"] == 0

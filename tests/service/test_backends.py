@@ -21,7 +21,9 @@ from podwright import Agent, AgentStep, FunctionModel, ParallelStep, Usage, Work
 from podwright.testing import ModelRequest, ModelResponse, ToolCall
 from podwright_service.observability import span_content, tracing
 
-USED = Usage(1000, 100, 400, 20, cost=0.5, cache_write_tokens=300, cost_source="override")
+USED = Usage(
+    1000, 100, 400, 20, cost=0.5, cache_write_tokens=300, cost_source="override"
+)
 
 
 def look() -> str:
@@ -38,22 +40,33 @@ def model(request: ModelRequest) -> ModelResponse:
 
 
 @pytest.fixture
-def trace(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[ReadableSpan]]:
+def trace(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[list[ReadableSpan]]:
     """The spans of one request to a workflow with parallel branches, with content."""
     exporter = InMemorySpanExporter()
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     monkeypatch.setattr(tracing, "create_tracer_provider", lambda *_: provider)
-    monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "SPAN_ONLY")
-    agents = [Agent(name, "Help.", FunctionModel(model), tools=[look]) for name in ("one", "two")]
+    monkeypatch.setenv(
+        "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "SPAN_ONLY"
+    )
+    agents = [
+        Agent(name, "Help.", FunctionModel(model), tools=[look])
+        for name in ("one", "two")
+    ]
     branches = [[AgentStep("one")], [AgentStep("two")]]
     flow = Workflow(
-        "flow", [ParallelStep(branches, "both")], agents={agent.name: agent for agent in agents}
+        "flow",
+        [ParallelStep(branches, "both")],
+        agents={agent.name: agent for agent in agents},
     )
     client = serve(flow)
     body = {"input": "The question?", "user": "u1", "session": "s1"}
     assert client.post("/run", json=body).status_code == 200
-    until(lambda: any(span.name == "POST /run" for span in exporter.get_finished_spans()))
+    until(
+        lambda: any(span.name == "POST /run" for span in exporter.get_finished_spans())
+    )
     yield list(exporter.get_finished_spans())
     provider.shutdown()
 
@@ -65,9 +78,13 @@ def attributes_of(span: ReadableSpan) -> dict[str, Any]:
 def langfuse_usage(attributes: dict[str, Any]) -> dict[str, float]:
     """What Langfuse takes for counts of tokens: every number below `gen_ai.usage.` and `llm.token_count.`."""
     prefixes = ("gen_ai.usage.", "llm.token_count.")
-    counts = {key: value for key, value in attributes.items() if key.startswith(prefixes)}
+    counts = {
+        key: value for key, value in attributes.items() if key.startswith(prefixes)
+    }
     counts.pop("gen_ai.usage.cost", None)
-    return {key: float(value) for key, value in counts.items() if not isinstance(value, str)}
+    return {
+        key: float(value) for key, value in counts.items() if not isinstance(value, str)
+    }
 
 
 def test_langfuse_counts_each_token_once(trace: list[ReadableSpan]) -> None:
@@ -101,8 +118,13 @@ def test_lists_of_traces_are_not_blank(trace: list[ReadableSpan]) -> None:
     assert json.loads(root["output.value"])["one_output"] == "The answer."
     assert (root["user.id"], root["session.id"]) == ("u1", "s1")
     assert root["openinference.span.kind"] == "CHAIN"
-    kinds = {span.name: attributes_of(span).get("openinference.span.kind") for span in trace}
-    assert (kinds["invoke_workflow flow"], kinds["invoke_agent one"]) == ("CHAIN", "AGENT")
+    kinds = {
+        span.name: attributes_of(span).get("openinference.span.kind") for span in trace
+    }
+    assert (kinds["invoke_workflow flow"], kinds["invoke_agent one"]) == (
+        "CHAIN",
+        "AGENT",
+    )
 
 
 def test_phoenix_reads_the_messages(trace: list[ReadableSpan]) -> None:
@@ -121,7 +143,10 @@ def test_phoenix_reads_the_messages(trace: list[ReadableSpan]) -> None:
 def test_both_models_are_on_the_span(trace: list[ReadableSpan]) -> None:
     """The one that was asked, and the one that answered."""
     chats = [attributes_of(span) for span in trace if span.name == "chat function"]
-    models = {(chat["gen_ai.request.model"], chat.get("gen_ai.response.model")) for chat in chats}
+    models = {
+        (chat["gen_ai.request.model"], chat.get("gen_ai.response.model"))
+        for chat in chats
+    }
     assert ("function", "function-2026-01-01") in models
     assert {chat["gen_ai.usage.cost.source"] for chat in chats} == {"local"}
     assert {chat["podwright.model_call.price_list"] for chat in chats} == {"override"}
@@ -129,13 +154,17 @@ def test_both_models_are_on_the_span(trace: list[ReadableSpan]) -> None:
 
 MESSAGES = [
     {"role": "user", "parts": [{"type": "text", "content": "x" * 500}]},
-    {"role": "assistant", "parts": [{"type": "text", "content": 'a "quoted" \n text ' * 30}]},
+    {
+        "role": "assistant",
+        "parts": [{"type": "text", "content": 'a "quoted" \n text ' * 30}],
+    },
 ]
 
 
 @pytest.mark.parametrize("limit", [2000, 700, 300, 180, 90, 20, 2])
 @pytest.mark.parametrize(
-    "data", [MESSAGES, MESSAGES[:1], {"place": "y" * 999, "tags": ["z" * 99] * 9}, "w" * 999]
+    "data",
+    [MESSAGES, MESSAGES[:1], {"place": "y" * 999, "tags": ["z" * 99] * 9}, "w" * 999],
 )
 def test_content_is_cut_inside_its_texts(
     data: Any, limit: int, monkeypatch: pytest.MonkeyPatch

@@ -33,7 +33,10 @@ def test_a_run(serve: Serve, sqlite_database: str) -> None:
     client = serve(ECHO, runs_database=sqlite_database)
     response = client.post("/runs", json={"input": "hello"})
     assert response.status_code == 202
-    assert response.json() | {"status": "running", "attempt": 1, "decisions": []} == response.json()
+    assert (
+        response.json() | {"status": "running", "attempt": 1, "decisions": []}
+        == response.json()
+    )
     url = response.headers["location"]
     run = wait(client, url)
     assert (run["status"], run["attempt"], run["result"]) == (
@@ -62,7 +65,9 @@ def test_a_wrong_request_is_refused_at_once(serve: Serve, sqlite_database: str) 
     client = serve(FLOW, runs_database=sqlite_database)
     check_problem(client.post("/runs", json={}), 422, "request_invalid")
     check_problem(
-        client.post("/runs", json={"input": "x", "start_step": 9}), 422, "resume_path_invalid"
+        client.post("/runs", json={"input": "x", "start_step": 9}),
+        422,
+        "resume_path_invalid",
     )
     check_problem(
         client.post("/runs", json={"input": "x"}, headers={"podwright-budget": "?"}),
@@ -70,8 +75,15 @@ def test_a_wrong_request_is_refused_at_once(serve: Serve, sqlite_database: str) 
         "header_invalid",
     )
     assert client.get("/runs").json() == {"runs": [], "next": None}
-    for method, path in (("GET", ""), ("GET", "/events"), ("POST", "/cancel"), ("POST", "/resume")):
-        check_problem(client.request(method, f"/runs/{'0' * 32}{path}"), 404, "run_not_found")
+    for method, path in (
+        ("GET", ""),
+        ("GET", "/events"),
+        ("POST", "/cancel"),
+        ("POST", "/resume"),
+    ):
+        check_problem(
+            client.request(method, f"/runs/{'0' * 32}{path}"), 404, "run_not_found"
+        )
     check_problem(client.post("/runs/x/approve", json={}), 404, "run_not_found")
     url = begin(client)
     for number in ("-2", "x", str(2**80)):
@@ -79,14 +91,19 @@ def test_a_wrong_request_is_refused_at_once(serve: Serve, sqlite_database: str) 
         problem = check_problem(refused, 422, "request_invalid")
         assert f"Header 'last-event-id' is '{number}'" in problem["detail"]
     wrong_method = check_problem(client.delete("/runs"), 405, "method_not_allowed")
-    assert wrong_method["suggestion"] == f"Use {client.delete('/runs').headers['allow']} here."
+    assert (
+        wrong_method["suggestion"]
+        == f"Use {client.delete('/runs').headers['allow']} here."
+    )
     wrong_path = check_problem(client.post(f"{url}/aprove", json={}), 404, "not_found")
     assert wrong_path["suggestion"] == "Did you mean '/runs/{run_id}/approve'?"
 
 
 def test_without_a_database_there_are_no_routes(serve: Serve) -> None:
     """The problem says which setting is missing."""
-    problem = check_problem(serve(ECHO).post("/runs", json={"input": "x"}), 404, "not_found")
+    problem = check_problem(
+        serve(ECHO).post("/runs", json={"input": "x"}), 404, "not_found"
+    )
     assert "PODWRIGHT_RUNS_DATABASE" in problem["suggestion"]
 
 
@@ -96,7 +113,9 @@ def test_limits_are_those_of_the_request(serve: Serve, sqlite_database: str) -> 
     one_line = [("podwright-budget", "model_calls=1")]
     two_lines = [("podwright-budget", "tokens=1000"), *one_line]
     for headers in (one_line, two_lines):
-        url = client.post("/runs", json={"input": "x"}, headers=headers).headers["location"]
+        url = client.post("/runs", json={"input": "x"}, headers=headers).headers[
+            "location"
+        ]
         wait(client, url, "waiting_for_approval")
         client.post(f"{url}/approve", json={})
         run = wait(client, url)
@@ -115,14 +134,28 @@ def test_an_approval(serve: Serve, sqlite_database: str) -> None:
     client = serve(FLOW, runs_database=sqlite_database)
     url = begin(client)
     run = wait(client, url, "waiting_for_approval")
-    assert run["approval"] == {"message": "Publish Echo: x?", "run_id": run["id"], "path": [1]}
-    with_context = client.post(f"{url}/approve", json={"context": {"helper_output": "!"}})
+    assert run["approval"] == {
+        "message": "Publish Echo: x?",
+        "run_id": run["id"],
+        "path": [1],
+    }
+    with_context = client.post(
+        f"{url}/approve", json={"context": {"helper_output": "!"}}
+    )
     assert pointers(check_problem(with_context, 422, "request_invalid")) == ["/context"]
-    check_problem(client.post(f"{url}/approve", json={"attempt": 7}), 409, "run_state_conflict")
-    approved = client.post(f"{url}/approve", json={"comment": "Good.", "attempt": run["attempt"]})
+    check_problem(
+        client.post(f"{url}/approve", json={"attempt": 7}), 409, "run_state_conflict"
+    )
+    approved = client.post(
+        f"{url}/approve", json={"comment": "Good.", "attempt": run["attempt"]}
+    )
     assert approved.status_code == 202
     run = wait(client, url)
-    assert (run["status"], run["attempt"], run["usage"]["model_calls"]) == ("succeeded", 2, 2)
+    assert (run["status"], run["attempt"], run["usage"]["model_calls"]) == (
+        "succeeded",
+        2,
+        2,
+    )
     (decision,) = run["decisions"]
     assert decision | {"at": ""} == {
         "message": "Publish Echo: x?",
@@ -146,7 +179,9 @@ def test_a_rejection(serve: Serve, sqlite_database: str) -> None:
     check_problem(client.post(f"{url}/resume"), 409, "run_state_conflict")
 
 
-@pytest.mark.parametrize(("action", "other"), [("approve", "reject"), ("reject", "approve")])
+@pytest.mark.parametrize(
+    ("action", "other"), [("approve", "reject"), ("reject", "approve")]
+)
 def test_a_decision_whose_answer_was_lost(
     serve: Serve, sqlite_database: str, action: str, other: str
 ) -> None:
@@ -163,16 +198,27 @@ def test_a_decision_whose_answer_was_lost(
         assert again.status_code == 202
         assert len(again.json()["decisions"]) == 1
     ended = wait(client, url)
-    assert client.post(f"{url}/{action}", json=decision).json()["status"] == ended["status"]
-    check_problem(client.post(f"{url}/{action}", json={"comment": "?"}), 409, "run_state_conflict")
-    check_problem(client.post(f"{url}/{other}", json=decision), 409, "run_state_conflict")
+    assert (
+        client.post(f"{url}/{action}", json=decision).json()["status"]
+        == ended["status"]
+    )
+    check_problem(
+        client.post(f"{url}/{action}", json={"comment": "?"}), 409, "run_state_conflict"
+    )
+    check_problem(
+        client.post(f"{url}/{other}", json=decision), 409, "run_state_conflict"
+    )
     other_key = {"authorization": f"Bearer {'b' * 20}"}
     check_problem(
-        client.post(f"{url}/{action}", json=decision, headers=other_key), 409, "run_state_conflict"
+        client.post(f"{url}/{action}", json=decision, headers=other_key),
+        409,
+        "run_state_conflict",
     )
 
 
-@pytest.mark.parametrize(("action", "status"), [("approve", "succeeded"), ("reject", "cancelled")])
+@pytest.mark.parametrize(
+    ("action", "status"), [("approve", "succeeded"), ("reject", "cancelled")]
+)
 def test_the_examples_of_the_document_work(
     serve: Serve, sqlite_database: str, action: str, status: str
 ) -> None:
@@ -181,7 +227,9 @@ def test_the_examples_of_the_document_work(
     document = client.get("/openapi.json").json()
 
     def examples(path: str) -> list[Any]:
-        content = document["paths"][path]["post"]["requestBody"]["content"]["application/json"]
+        content = document["paths"][path]["post"]["requestBody"]["content"][
+            "application/json"
+        ]
         return [named["value"] for named in content["examples"].values()]
 
     (decision,) = examples(f"/runs/{{run_id}}/{action}")
@@ -212,10 +260,13 @@ def test_approval_has_a_scope_of_its_own(serve: Serve, sqlite_database: str) -> 
         name: whole[name]
         for name in ("id", "component", "status", "attempt", "created_at", "approval")
     }
-    assert client.get("/runs", headers=approver).json() == {"runs": [shown], "next": None}
-    assert client.get("/runs?status=waiting_for_approval", headers=approver).json()["runs"] == [
-        shown
-    ]
+    assert client.get("/runs", headers=approver).json() == {
+        "runs": [shown],
+        "next": None,
+    }
+    assert client.get("/runs?status=waiting_for_approval", headers=approver).json()[
+        "runs"
+    ] == [shown]
     for path in (
         f"{url}/events",
         ended,
@@ -225,7 +276,9 @@ def test_approval_has_a_scope_of_its_own(serve: Serve, sqlite_database: str) -> 
         check_problem(client.get(path, headers=approver), 403, "scope_missing")
     for path in ("/runs", f"{url}/cancel", f"{url}/resume"):
         check_problem(
-            client.post(path, json={"input": "x"}, headers=approver), 403, "scope_missing"
+            client.post(path, json={"input": "x"}, headers=approver),
+            403,
+            "scope_missing",
         )
     decided = client.post(f"{url}/approve", json={}, headers=approver)
     assert decided.status_code == 202
@@ -237,12 +290,16 @@ def test_approval_has_a_scope_of_its_own(serve: Serve, sqlite_database: str) -> 
 # --- Events -------------------------------------------------------------------------------------------------------
 
 
-def test_a_reader_that_connects_again_misses_nothing(serve: Serve, sqlite_database: str) -> None:
+def test_a_reader_that_connects_again_misses_nothing(
+    serve: Serve, sqlite_database: str
+) -> None:
     """Fifty readers after each other, on two services, see each event once while the run goes on."""
 
     def answer(request: ModelRequest) -> Any:
         turn = sum(message.role == "tool" for message in request.messages)
-        return ToolCall.of("look", f"c{turn}", place=f"p{turn}") if turn < 30 else "done"
+        return (
+            ToolCall.of("look", f"c{turn}", place=f"p{turn}") if turn < 30 else "done"
+        )
 
     def look(place: str) -> str:
         """Look."""
@@ -255,7 +312,9 @@ def test_a_reader_that_connects_again_misses_nothing(serve: Serve, sqlite_databa
     connections = 0
     while not seen or seen[-1] != -1:
         last = {"last-event-id": str(seen[-1])} if seen else {}
-        with clients[connections % 2].stream("GET", f"{url}/events", headers=last) as stream:
+        with clients[connections % 2].stream(
+            "GET", f"{url}/events", headers=last
+        ) as stream:
             for number, (_, name, data) in enumerate(sse_events(stream.iter_lines())):
                 seen.append(-1 if name == "result" else data["seq"])
                 if number == 1:
@@ -275,7 +334,10 @@ def test_a_reader_that_leaves_is_not_an_error(
     gate = Gate()
     never = {"name": "is_empty", "args": {"value": "x"}}
     loop = LoopStep(
-        [Agent("echo", "Help.", EchoModel())], until=never, max_iterations=40, name="loop"
+        [Agent("echo", "Help.", EchoModel())],
+        until=never,
+        max_iterations=40,
+        name="loop",
     )
     flow = Workflow("flow", steps=[loop, AgentStep(gate.agent(), "wait")])
     client = serve(flow, runs_database=sqlite_database, run_model_calls=100)
@@ -290,7 +352,9 @@ def test_a_reader_that_leaves_is_not_an_error(
                     break
     gate.opened.set()
     assert wait(client, url)["status"] == "succeeded"
-    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
+    assert [
+        record.getMessage() for record in caplog.records if record.levelname == "ERROR"
+    ] == []
 
 
 # --- Clients ------------------------------------------------------------------------------------------------------
@@ -312,7 +376,9 @@ def test_the_command_line(serve: Serve, shell: Shell, sqlite_database: str) -> N
     third = runs("start", "z")
     for run_id in (first, second, third):
         wait(client, f"/runs/{run_id}", "waiting_for_approval")
-    assert json.loads(runs("show", first))["approval"]["message"] == "Publish Echo: hello?"
+    assert (
+        json.loads(runs("show", first))["approval"]["message"] == "Publish Echo: hello?"
+    )
     listed = runs("list", "--status", "waiting_for_approval").splitlines()
     assert [line.split()[0] for line in listed] == [third, second, first]
     later = shell("runs", "approve", first, "--attempt", "2", *access)
@@ -331,9 +397,14 @@ def test_the_command_line(serve: Serve, shell: Shell, sqlite_database: str) -> N
     rejected = shell("runs", "follow", second, *access)
     assert (rejected.returncode, "rejected" in rejected.stderr) == (1, True)
     refused = shell("runs", "resume", second, *access)
-    assert (refused.returncode, "failed or was interrupted" in refused.stderr) == (1, True)
+    assert (refused.returncode, "failed or was interrupted" in refused.stderr) == (
+        1,
+        True,
+    )
     assert len(json.loads(runs("list", "--json"))) == 3
-    wrong_key = shell("runs", "list", "--url", str(client.base_url), "--api-key", "wrong")
+    wrong_key = shell(
+        "runs", "list", "--url", str(client.base_url), "--api-key", "wrong"
+    )
     assert (wrong_key.returncode, "Unknown API key" in wrong_key.stderr) == (1, True)
     away = shell("runs", "list", "--url", "http://127.0.0.1:1")
     assert (away.returncode, "cannot be reached" in away.stderr) == (1, True)
@@ -356,7 +427,11 @@ flow = Workflow("flow", steps=[Agent(f"a{number}", "Do.", FunctionModel(answer))
 
 
 def test_following_goes_on_when_the_connection_is_lost(
-    command: Command, address: Address, shell: Shell, tmp_path: Path, sqlite_database: str
+    command: Command,
+    address: Address,
+    shell: Shell,
+    tmp_path: Path,
+    sqlite_database: str,
 ) -> None:
     """`podwright runs follow` connects to the restarted service, and shows each step once."""
     (tmp_path / "component.py").write_text(WAITING_COMPONENT)
@@ -392,9 +467,14 @@ def test_the_testing_kit(tmp_path: Path, sqlite_database: str) -> None:
     env = {"PODWRIGHT_RUNS_DATABASE": sqlite_database, "PYTHONPATH": str(tmp_path)}
     with ComponentProcess("component:helper", env=env) as component:
         run = component.runs.start("x", headers={"idempotency-key": "k"})
-        assert component.runs.start("x", headers={"idempotency-key": "k"})["id"] == run["id"]
+        assert (
+            component.runs.start("x", headers={"idempotency-key": "k"})["id"]
+            == run["id"]
+        )
         assert component.runs.wait(run["id"])["result"]["output"] == "Echo: x"
-        assert [found["id"] for found in component.runs.list("succeeded")] == [run["id"]]
+        assert [found["id"] for found in component.runs.list("succeeded")] == [
+            run["id"]
+        ]
         seen = list(component.runs.events(run["id"]))
         assert [event.type for event in seen] == [
             "run_started",

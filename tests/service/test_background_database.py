@@ -17,7 +17,16 @@ import httpx
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import Engine, create_engine, event, insert, literal, select, text, update
+from sqlalchemy import (
+    Engine,
+    create_engine,
+    event,
+    insert,
+    literal,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.ext.asyncio import create_async_engine
 from tests.helpers import NEWSROOM, NO_AUTHORITIES, until
 from tests.postgresql import PostgreSQL
@@ -78,7 +87,9 @@ def test_the_migrations_make_the_tables(database: str) -> None:
         changes = compare_metadata(context, metadata)
     engine.dispose()
     changes = [
-        change for group in changes for change in (group if isinstance(group, list) else [group])
+        change
+        for group in changes
+        for change in (group if isinstance(group, list) else [group])
     ]
     # comments are for readers of the code
     assert [change for change in changes if change[0] != "modify_comment"] == []
@@ -91,10 +102,18 @@ def test_migrating_by_command(
     url = postgresql.database()
     variables = {"PODWRIGHT_RUNS_DATABASE": url, "PODWRIGHT_MODEL": "offline/echo"}
     process = command(
-        "serve", str(NEWSROOM / "writer"), "--host", "127.0.0.1", "--port", "0", **variables
+        "serve",
+        str(NEWSROOM / "writer"),
+        "--host",
+        "127.0.0.1",
+        "--port",
+        "0",
+        **variables,
     )
     with httpx.Client(verify=NO_AUTHORITIES, base_url=address(process)) as client:
-        problem = check_problem(client.post("/runs", json={"input": "x"}), 503, "runs_unavailable")
+        problem = check_problem(
+            client.post("/runs", json={"input": "x"}), 503, "runs_unavailable"
+        )
         assert "podwright runs migrate" in problem["suggestion"]
         for _ in range(2):
             done = shell("runs", "migrate", PODWRIGHT_RUNS_DATABASE=url)
@@ -110,7 +129,9 @@ def test_migrating_without_a_database(shell: Shell) -> None:
         in shell("runs", "migrate", PODWRIGHT_RUNS_DATABASE="mysql://x/y").stderr
     )
     away = shell(
-        "runs", "migrate", PODWRIGHT_RUNS_DATABASE="postgresql://user:secret@127.0.0.1:1/x"
+        "runs",
+        "migrate",
+        PODWRIGHT_RUNS_DATABASE="postgresql://user:secret@127.0.0.1:1/x",
     )
     assert away.returncode == 1
     assert "secret" not in away.stderr
@@ -127,8 +148,13 @@ def test_characters_that_databases_refuse(serve: Serve, database: str) -> None:
         requests.append(request)
         return "odd \x00 \ud800 text"
 
-    client = serve(Agent("helper", "Help.", FunctionModel(answer)), runs_database=database)
-    earlier = [{"role": "user", "content": "Hi \x00"}, {"role": "assistant", "content": "Hello"}]
+    client = serve(
+        Agent("helper", "Help.", FunctionModel(answer)), runs_database=database
+    )
+    earlier = [
+        {"role": "user", "content": "Hi \x00"},
+        {"role": "assistant", "content": "Hello"},
+    ]
     image = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
     body = {"input": [{"type": "text", "text": "Look"}, image], "messages": earlier}
     run = wait(client, client.post("/runs", json=body).headers["location"])
@@ -144,7 +170,9 @@ def test_characters_that_databases_refuse(serve: Serve, database: str) -> None:
     assert client.get("/runs/%00").status_code in (404, 422)
 
 
-def test_an_idempotency_key_lasts_as_long_as_the_run(serve: Serve, database: str) -> None:
+def test_an_idempotency_key_lasts_as_long_as_the_run(
+    serve: Serve, database: str
+) -> None:
     """The same request with the same key is the same run, in another process too; another request is refused."""
     first = serve(ECHO, runs_database=database)
     second = serve(ECHO, runs_database=database)
@@ -154,12 +182,18 @@ def test_an_idempotency_key_lasts_as_long_as_the_run(serve: Serve, database: str
     assert (again.status_code, again.headers["location"]) == (202, url)
     assert again.headers["idempotency-replayed"] == "true"
     check_problem(
-        second.post("/runs", json={"input": "y"}, headers=key), 422, "idempotency_key_reused"
+        second.post("/runs", json={"input": "y"}, headers=key),
+        422,
+        "idempotency_key_reused",
     )
     assert wait(second, url)["status"] == "succeeded"
-    assert second.post("/runs", json={"input": "x"}, headers=key).json()["status"] == "succeeded"
+    assert (
+        second.post("/runs", json={"input": "x"}, headers=key).json()["status"]
+        == "succeeded"
+    )
     assert len(first.get("/runs").json()["runs"]) == 1
-    begin(serve(FLOW, runs_database=database), "x", **key)  # another component has keys of its own
+    # another component has keys of its own
+    begin(serve(FLOW, runs_database=database), "x", **key)
     assert len(first.get("/runs").json()["runs"]) == 2
 
 
@@ -243,22 +277,29 @@ async def test_a_new_process_does_not_take_runs_over_at_once(
 async def test_cancelling_a_run_that_moves(postgresql_database: str) -> None:
     """A run that goes back to the queue while it is cancelled is cancelled."""
     engine = create_async_engine(database_url(postgresql_database))
-    waits_for_lock = text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+    waits_for_lock = text(
+        "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    )
     async with opened_stores(postgresql_database, 1) as (store,):
-        await store.add({"id": "r", "component": "c", "digest": "d", "request": {}}, "worker")
+        await store.add(
+            {"id": "r", "component": "c", "digest": "d", "request": {}}, "worker"
+        )
         async with engine.connect() as observer, engine.begin() as mover:
             await mover.execute(update(runs).values(status="queued"))
             cancelling = asyncio.create_task(store.cancel("r"))
             async with asyncio.timeout(60):
                 while not await observer.scalar(waits_for_lock):
-                    await observer.rollback()  # a transaction sees the activity of its first look
+                    # a transaction sees the activity of its first look
+                    await observer.rollback()
         changed = await cancelling
         assert changed is not None
         assert changed["status"] == "cancelled"
     await engine.dispose()
 
 
-def test_a_cancelled_run_does_not_wait_for_approval(serve: Serve, database: str) -> None:
+def test_a_cancelled_run_does_not_wait_for_approval(
+    serve: Serve, database: str
+) -> None:
     """If it pauses before its process sees that another one was asked to cancel it, it ends all the same."""
     gate = Gate()
     flow = Workflow("flow", steps=[gate.agent(), ApprovalStep("Sure?")])
@@ -297,7 +338,9 @@ def sqlite_connections() -> Iterator[list[SQLiteConnection]]:
         opened.append(connection)
         return connection
 
-    def set_factory(dialect: Any, _: object, arguments: object, options: dict[str, Any]) -> None:
+    def set_factory(
+        dialect: Any, _: object, arguments: object, options: dict[str, Any]
+    ) -> None:
         if dialect.name == "sqlite":
             options["factory"] = connect
 
@@ -332,7 +375,10 @@ async def cancel_at(
 
     def create_counted() -> asyncio.Future[Any]:
         future = create_future()
-        if asyncio.current_task() is not caller and number <= next(awaits) < number + times:
+        if (
+            asyncio.current_task() is not caller
+            and number <= next(awaits) < number + times
+        ):
             if moment == "done":
                 future.add_done_callback(lambda _: task.cancel())
             else:
@@ -355,7 +401,10 @@ async def cancel_at(
 @pytest.mark.parametrize("times", [1, 1000], ids=["once", "repeatedly"])
 @pytest.mark.parametrize("moment", ["waiting", "done"])
 async def test_a_cancelled_transaction(
-    database: str, sqlite_connections: list[SQLiteConnection], moment: Moment, times: int
+    database: str,
+    sqlite_connections: list[SQLiteConnection],
+    moment: Moment,
+    times: int,
 ) -> None:
     """Wherever it is cancelled, once or repeatedly as by anyio, no connection is lost, and it does all or nothing.
 
@@ -370,7 +419,9 @@ async def test_a_cancelled_transaction(
             async with opened.transaction() as transaction:
                 for name in ("first", "second"):
                     await transaction.execute(
-                        insert(workers).values(id=f"{number} {name}", lease_until=number)
+                        insert(workers).values(
+                            id=f"{number} {name}", lease_until=number
+                        )
                     )
         finally:
             await opened.close()
@@ -381,11 +432,15 @@ async def test_a_cancelled_transaction(
     assert number > 10
     reader = Database(url)
     async with reader.transaction() as transaction:
-        added = Counter((await transaction.execute(select(workers.c.lease_until))).scalars())
+        added = Counter(
+            (await transaction.execute(select(workers.c.lease_until))).scalars()
+        )
     await reader.close()
     assert set(added.values()) == {2}
     assert number in added
-    assert [connection for connection in sqlite_connections if not connection.is_closed] == []
+    assert [
+        connection for connection in sqlite_connections if not connection.is_closed
+    ] == []
     gc.collect()  # has those of PostgreSQL warn that were lost
 
 
@@ -410,7 +465,9 @@ async def test_closing_waits_for_transactions(
     may_end.set()
     await closing
     await querying
-    assert [connection for connection in sqlite_connections if not connection.is_closed] == []
+    assert [
+        connection for connection in sqlite_connections if not connection.is_closed
+    ] == []
     gc.collect()
 
 
@@ -451,7 +508,10 @@ def test_metrics(serve: Serve, database: str, monkeypatch: pytest.MonkeyPatch) -
         f'podwright_background_attempts_total{{{labels},outcome="waiting_for_approval"}} 1.0'
         in text
     )
-    assert Metrics(text).get("podwright_runs_total", component="flow", status="paused") == 1
+    assert (
+        Metrics(text).get("podwright_runs_total", component="flow", status="paused")
+        == 1
+    )
     assert f"podwright_background_database_up{{{labels}}} 1.0" in text
 
 
@@ -468,7 +528,8 @@ def test_metrics_without_the_database(
 
     def queue_age() -> float:
         found = re.search(
-            rf"podwright_background_queue_age_seconds{{{labels}}} (.*)", client.get("/metrics").text
+            rf"podwright_background_queue_age_seconds{{{labels}}} (.*)",
+            client.get("/metrics").text,
         )
         return float(found[1]) if found else 0.0
 
@@ -482,11 +543,15 @@ def test_metrics_without_the_database(
         patch.setattr(RunStore, "counts", fail)
         until(
             lambda: (
-                f"podwright_background_database_up{{{labels}}} 0.0" in client.get("/metrics").text
+                f"podwright_background_database_up{{{labels}}} 0.0"
+                in client.get("/metrics").text
             )
         )
     until(
-        lambda: f"podwright_background_database_up{{{labels}}} 1.0" in client.get("/metrics").text
+        lambda: (
+            f"podwright_background_database_up{{{labels}}} 1.0"
+            in client.get("/metrics").text
+        )
     )
     gate.opened.set()
 
@@ -497,7 +562,10 @@ def test_metrics_without_the_database(
     ids=["unavailable", "unexpected"],
 )
 def test_work_that_fails_is_repeated_at_intervals(
-    serve: Serve, sqlite_database: str, monkeypatch: pytest.MonkeyPatch, error: Exception
+    serve: Serve,
+    sqlite_database: str,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
 ) -> None:
     """A process that cannot look for runs tries it again, without taking the CPU, and goes on when it can."""
     monkeypatch.setattr(RETRY_INTERVAL, 0.25)

@@ -24,7 +24,13 @@ from aiohttp import web
 from tests.helpers import NO_AUTHORITIES, plain_http, until
 from tests.ports import free_port
 from tests.postgresql import serve_postgresql
-from tests.service.support import Address, Command, Process, check_problem, discard_output
+from tests.service.support import (
+    Address,
+    Command,
+    Process,
+    check_problem,
+    discard_output,
+)
 
 from podwright_service.background.database import database_url, migrate
 
@@ -108,16 +114,24 @@ class Provider:
         return response
 
 
-def completion(id: str, messages: list[dict[str, Any]], tools: list[Any] | None) -> dict[str, Any]:
+def completion(
+    id: str, messages: list[dict[str, Any]], tools: list[Any] | None
+) -> dict[str, Any]:
     """A call of the tool if there is one that was not called yet; else a text that names all that was asked."""
     digest = hashlib.sha256(json.dumps(messages).encode()).hexdigest()[:16]
-    message: dict[str, Any] = {"role": "assistant", "content": f"{messages[0]['content']} {digest}"}
+    message: dict[str, Any] = {
+        "role": "assistant",
+        "content": f"{messages[0]['content']} {digest}",
+    }
     if messages[0]["content"] == "again":
         message["content"] = (
             f"{messages[-1]['content'].rpartition('again_output')[2].count('again') * 'again '}again"
         )
     if tools and messages[-1]["role"] != "tool":
-        function = {"name": tools[0]["function"]["name"], "arguments": json.dumps({"text": digest})}
+        function = {
+            "name": tools[0]["function"]["name"],
+            "arguments": json.dumps({"text": digest}),
+        }
         message = {
             "role": "assistant",
             "tool_calls": [{"id": "c1", "type": "function", "function": function}],
@@ -213,7 +227,9 @@ class Fleet:
 
     def workers(self) -> list[int]:
         """The processes that perform runs."""
-        return [worker for process in self.processes for worker in self.workers_of(process)]
+        return [
+            worker for process in self.processes for worker in self.workers_of(process)
+        ]
 
     def workers_of(self, process: Process) -> list[int]:
         """The worker processes of a service."""
@@ -302,7 +318,9 @@ class Fleet:
         """
         ended = self.finish(len(ids))
         assert set(ended) == set(ids)
-        assert Counter(run["status"] for run in ended.values()) == {"succeeded": len(ids)}
+        assert Counter(run["status"] for run in ended.values()) == {
+            "succeeded": len(ids)
+        }
         journaled: dict[str, str] = {}
         for number, run_id in enumerate(ids):
             journaled |= dict.fromkeys(self._check_run(number, ended[run_id]), run_id)
@@ -324,14 +342,18 @@ class Fleet:
         assert run["result"]["again_output"] == "again again again"
         events = self.events(run["id"])
         answers = [
-            event["response"]["id"] for event in events if event["type"] == "model_call_finished"
+            event["response"]["id"]
+            for event in events
+            if event["type"] == "model_call_finished"
         ]
         assert len(answers) == run["usage"]["model_calls"] == CALLS
         assert run["usage"]["tool_calls"] == 2
         assert run["usage"]["input_tokens"] == 10 * len(answers)
         return answers
 
-    def _check_calls(self, journaled: dict[str, str], ended: dict[str, dict[str, Any]]) -> int:
+    def _check_calls(
+        self, journaled: dict[str, str], ended: dict[str, dict[str, Any]]
+    ) -> int:
         """Of each call, the last one is recorded, and one is lost for each lost attempt at most; returns how many."""
         by_key: dict[str, list[Call]] = defaultdict(list)
         for call in self.provider.books:
@@ -349,9 +371,11 @@ class Fleet:
     def events(self, run_id: str) -> list[dict[str, Any]]:
         """The events of an ended run, each of which has its number."""
         lines = self.request("GET", f"/runs/{run_id}/events").text.splitlines()
-        data = [json.loads(line.partition(": ")[2]) for line in lines if line.startswith("data: ")][
-            :-1
-        ]
+        data = [
+            json.loads(line.partition(": ")[2])
+            for line in lines
+            if line.startswith("data: ")
+        ][:-1]
         assert [event["seq"] for event in data] == list(range(len(data)))
         return data
 
@@ -368,7 +392,9 @@ def fleet(
     book = tmp_path / "book"
     client = httpx.Client(verify=NO_AUTHORITIES, timeout=30, trust_env=False)
 
-    def make(database: str, services: int, workers: int, lease: float | None = None) -> Fleet:
+    def make(
+        database: str, services: int, workers: int, lease: float | None = None
+    ) -> Fleet:
         variables = {
             "PODWRIGHT_RUNS_DATABASE": database,
             "PODWRIGHT_WORKERS": str(workers),
@@ -380,13 +406,22 @@ def fleet(
             variables["LEASE_SECONDS"] = str(lease)
 
         def start(port: int) -> Process:
-            arguments = ("serve", "component:flow", "--host", "127.0.0.1", "--port", str(port))
+            arguments = (
+                "serve",
+                "component:flow",
+                "--host",
+                "127.0.0.1",
+                "--port",
+                str(port),
+            )
             process = command(*arguments, cwd=tmp_path, **variables)
             address(process)
             discard_output(process)
             return process
 
-        fleet = Fleet(start, [free_port() for _ in range(services)], provider, book, client)
+        fleet = Fleet(
+            start, [free_port() for _ in range(services)], provider, book, client
+        )
         fleet.processes = [start(port) for port in fleet.ports]
         return fleet
 
@@ -412,9 +447,12 @@ class Kills:
     "form",
     [
         pytest.param(
-            Kills("postgresql", services=2, runs=40, between=60, lease=3), id="postgresql"
+            Kills("postgresql", services=2, runs=40, between=60, lease=3),
+            id="postgresql",
         ),
-        pytest.param(Kills("sqlite", services=1, runs=20, between=40, lease=3), id="sqlite"),
+        pytest.param(
+            Kills("sqlite", services=1, runs=20, between=40, lease=3), id="sqlite"
+        ),
         pytest.param(
             Kills("postgresql", services=2, runs=5000, between=400, lease=15),
             id="postgresql-long",
@@ -467,10 +505,14 @@ class Outage:
     "form",
     [
         pytest.param(Outage(seconds=3, runs=20, lease=2), id="short"),
-        pytest.param(Outage(seconds=20, runs=120, lease=15), id="long", marks=pytest.mark.proof),
+        pytest.param(
+            Outage(seconds=20, runs=120, lease=15), id="long", marks=pytest.mark.proof
+        ),
     ],
 )
-def test_nothing_is_lost_when_the_database_is_away(fleet: MakeFleet, form: Outage) -> None:
+def test_nothing_is_lost_when_the_database_is_away(
+    fleet: MakeFleet, form: Outage
+) -> None:
     """Its restart, and more time without it than a lease lasts, lose no run and repeat no call; `/run` goes on."""
     with serve_postgresql() as server:
         database = server.database()
@@ -486,16 +528,22 @@ def test_nothing_is_lost_when_the_database_is_away(fleet: MakeFleet, form: Outag
         refused = plain_http.post(f"{url}/runs", json={"input": "x"})
         check_problem(refused, 503, "runs_unavailable")
         assert int(refused.headers["retry-after"]) > 0
-        assert plain_http.post(f"{url}/run", json={"input": "beside"}).status_code == 200
+        assert (
+            plain_http.post(f"{url}/run", json={"input": "beside"}).status_code == 200
+        )
         assert plain_http.get(f"{url}/ready").status_code == 200
         time.sleep(max(0.0, away + form.seconds - time.monotonic()))
         server.start()
         found.finish(form.runs)
-        found.provider.books = [call for call in found.provider.books if "beside" not in call.key]
+        found.provider.books = [
+            call for call in found.provider.books if "beside" not in call.key
+        ]
         found.check(ids, beside=2)
 
 
-def test_a_rolling_restart_moves_runs(fleet: MakeFleet, postgresql_database: str) -> None:
+def test_a_rolling_restart_moves_runs(
+    fleet: MakeFleet, postgresql_database: str
+) -> None:
     """Both services are restarted while their runs call models: every run ends well, and no call is made twice."""
     found = fleet(postgresql_database, services=2, workers=1)
     ids: list[str] = []

@@ -43,7 +43,9 @@ from podwright_service.background.worker import BackgroundWorker
 from podwright_service.testing import ComponentProcess, SpanCollector
 
 
-def hold_end(monkeypatch: pytest.MonkeyPatch, released: threading.Event) -> threading.Event:
+def hold_end(
+    monkeypatch: pytest.MonkeyPatch, released: threading.Event
+) -> threading.Event:
     """Keep the success of a run from being stored until the event; returns one that tells that it is to be."""
     write = RunStore.write
     ending = threading.Event()
@@ -73,7 +75,9 @@ def test_a_failed_run_is_resumed(serve: Serve, sqlite_database: str) -> None:
         return "fine"
 
     model = FunctionModel(fail_once)
-    flow = Workflow("flow", steps=[Agent("first", "Do.", model), Agent("second", "Do.", model)])
+    flow = Workflow(
+        "flow", steps=[Agent("first", "Do.", model), Agent("second", "Do.", model)]
+    )
     client = serve(flow, runs_database=sqlite_database)
     url = begin(client)
     run = wait(client, url)
@@ -94,7 +98,9 @@ def test_a_failed_run_is_resumed(serve: Serve, sqlite_database: str) -> None:
     check_problem(client.post(f"{url}/resume"), 409, "run_state_conflict")
 
 
-def test_a_tool_that_went_on_after_a_failure(serve: Serve, sqlite_database: str) -> None:
+def test_a_tool_that_went_on_after_a_failure(
+    serve: Serve, sqlite_database: str
+) -> None:
     """A failed branch cancels the other, whose tool goes on in its thread: resuming asks a person first."""
     calls: list[str] = []
     called = threading.Event()
@@ -125,7 +131,9 @@ def test_a_tool_that_went_on_after_a_failure(serve: Serve, sqlite_database: str)
         [Agent("payer", "Pay.", FunctionModel(pay), tools=[charge])],
         [Agent("failing", "Fail.", FunctionModel(fail))],
     ]
-    client = serve(Workflow("flow", steps=[ParallelStep(branches)]), runs_database=sqlite_database)
+    client = serve(
+        Workflow("flow", steps=[ParallelStep(branches)]), runs_database=sqlite_database
+    )
     url = begin(client)
     assert wait(client, url)["status"] == "failed"
     done.set()
@@ -146,7 +154,9 @@ def test_a_model_that_cancels_itself(serve: Serve, sqlite_database: str) -> None
     async def cancel(request: ModelRequest) -> str:
         raise asyncio.CancelledError
 
-    client = serve(Agent("helper", "Help.", FunctionModel(cancel)), runs_database=sqlite_database)
+    client = serve(
+        Agent("helper", "Help.", FunctionModel(cancel)), runs_database=sqlite_database
+    )
     run = wait(client, begin(client))
     assert (run["status"], run["attempt"], run["problem"]["code"]) == (
         "failed",
@@ -199,7 +209,10 @@ def test_the_spans_of_attempts(tmp_path: Path, sqlite_database: str) -> None:
         attempts = [span for span in spans.spans if span.name == "invoke_workflow flow"]
         request = next(span for span in spans.spans if span.name == "POST /runs")
         assert [span.parent for span in attempts] == [request.id, request.id]
-        assert [[link for _, link in span.links] for span in attempts] == [[], [attempts[0].id]]
+        assert [[link for _, link in span.links] for span in attempts] == [
+            [],
+            [attempts[0].id],
+        ]
         assert {span.attributes["podwright.run.id"] for span in attempts} == {run["id"]}
         assert sum(span.name.startswith("chat") for span in spans.spans) == 2
         assert sum(span.name.startswith("step first") for span in spans.spans) == 1
@@ -207,7 +220,9 @@ def test_the_spans_of_attempts(tmp_path: Path, sqlite_database: str) -> None:
 
 # --- Approvals ----------------------------------------------------------------------------------------------------
 
-INSIDE = Workflow("inside", steps=[ECHO, ApprovalStep("Sure?"), AgentStep(ECHO, "last")])
+INSIDE = Workflow(
+    "inside", steps=[ECHO, ApprovalStep("Sure?"), AgentStep(ECHO, "last")]
+)
 
 
 async def run_inside(text: str) -> str:
@@ -218,7 +233,9 @@ async def run_inside(text: str) -> str:
 def ask_inside(request: ModelRequest) -> Any:
     """Call the tool once."""
     return (
-        "done" if request.messages[-1].role == "tool" else ToolCall.of("run_inside", "c1", text="x")
+        "done"
+        if request.messages[-1].role == "tool"
+        else ToolCall.of("run_inside", "c1", text="x")
     )
 
 
@@ -227,11 +244,15 @@ def ask_inside(request: ModelRequest) -> Any:
     [
         pytest.param(Pipeline("line", steps=[ECHO, INSIDE]), id="pipeline"),
         pytest.param(
-            Workflow("outer", steps=[AgentStep(Pipeline("line", steps=[ECHO, INSIDE]), "line")]),
+            Workflow(
+                "outer",
+                steps=[AgentStep(Pipeline("line", steps=[ECHO, INSIDE]), "line")],
+            ),
             id="pipeline in a workflow",
         ),
         pytest.param(
-            Agent("caller", "Call.", FunctionModel(ask_inside), tools=[run_inside]), id="tool"
+            Agent("caller", "Call.", FunctionModel(ask_inside), tools=[run_inside]),
+            id="tool",
         ),
     ],
 )
@@ -239,7 +260,9 @@ def test_an_approval_inside_other_components(
     serve: Serve, sqlite_database: str, component: Component
 ) -> None:
     """It is asked for once, wherever the workflow with the step is; a run that waits is cancelled at once."""
-    client = serve(component, runs_database=sqlite_database, unfinished_tool_calls="repeat")
+    client = serve(
+        component, runs_database=sqlite_database, unfinished_tool_calls="repeat"
+    )
     url = begin(client)
     other = begin(client)
     for each in (url, other):
@@ -252,7 +275,9 @@ def test_an_approval_inside_other_components(
 # --- Cancelling ---------------------------------------------------------------------------------------------------
 
 
-def test_cancelling(serve: Serve, sqlite_database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cancelling(
+    serve: Serve, sqlite_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A run is cancelled wherever it is performed, its model call included."""
     monkeypatch.setattr(RENEWAL_INTERVAL, 0.2)
     gate = Gate()
@@ -299,7 +324,12 @@ def test_a_cancelled_run_keeps_the_usage_of_the_attempts_before(
     until(gate.called.is_set)
     url = begin(client)
     monkeypatch.setattr(RunStore, "events", never)
-    change_run(sqlite_database, url, attempt=1, usage=Usage(7, 1).to_dict() | {"model_calls": 3})
+    change_run(
+        sqlite_database,
+        url,
+        attempt=1,
+        usage=Usage(7, 1).to_dict() | {"model_calls": 3},
+    )
     gate.opened.set()
     until(reading.is_set)
     assert client.post(f"{url}/cancel").status_code == 202
@@ -336,7 +366,11 @@ def test_no_more_runs_than_allowed(
     client = serve(gate.agent(), runs_database=sqlite_database, background_runs=1)
     until(looking.is_set)
     urls = [begin(client, str(number)) for number in range(3)]
-    assert [client.get(url).json()["status"] for url in urls] == ["running", "queued", "queued"]
+    assert [client.get(url).json()["status"] for url in urls] == [
+        "running",
+        "queued",
+        "queued",
+    ]
     gate.opened.set()
     for url in urls:
         run = wait(client, url)
@@ -356,7 +390,9 @@ def test_a_run_waits_for_its_blueprint(
     claim = RunStore.claim
     claims: list[str] = []
 
-    async def count(store: RunStore, worker: str, component: str, digest: str, most: int) -> Any:
+    async def count(
+        store: RunStore, worker: str, component: str, digest: str, most: int
+    ) -> Any:
         claims.append(digest)
         return await claim(store, worker, component, digest, most)
 
@@ -366,7 +402,10 @@ def test_a_run_waits_for_its_blueprint(
     until(lambda: claims.count(digest) >= 2)
     run = other.get(url).json()
     assert run["status"] == "queued"
-    assert f"a service with the blueprint {old.get('/info').json()['digest']}" in run["notice"]
+    assert (
+        f"a service with the blueprint {old.get('/info').json()['digest']}"
+        in run["notice"]
+    )
     gate.opened.set()
     assert wait(other, url)["status"] == wait(other, blocking)["status"] == "succeeded"
 
@@ -466,7 +505,10 @@ def draining(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
 
 
 def test_a_shutdown_while_the_end_is_stored(
-    served: Served, sqlite_database: str, monkeypatch: pytest.MonkeyPatch, draining: threading.Event
+    served: Served,
+    sqlite_database: str,
+    monkeypatch: pytest.MonkeyPatch,
+    draining: threading.Event,
 ) -> None:
     """A run that is at its end ends, instead of moving to a process that makes its calls again."""
     ending = hold_end(monkeypatch, draining)
@@ -479,7 +521,10 @@ def test_a_shutdown_while_the_end_is_stored(
 
 
 def test_a_shutdown_while_a_run_is_taken_up(
-    served: Served, sqlite_database: str, monkeypatch: pytest.MonkeyPatch, draining: threading.Event
+    served: Served,
+    sqlite_database: str,
+    monkeypatch: pytest.MonkeyPatch,
+    draining: threading.Event,
 ) -> None:
     """A process that has not begun a run yet gives it back, and does not wait for the shutdown time-out."""
     read = RunStore.events

@@ -138,10 +138,16 @@ async def is_long(context: Any) -> bool:
 
 
 CALLS: dict[str, list[ToolCall]] = {
-    "look": [ToolCall.of("look", "1", place="here"), ToolCall.of("look", "2", place="there")],
+    "look": [
+        ToolCall.of("look", "1", place="here"),
+        ToolCall.of("look", "2", place="there"),
+    ],
     "pay": [ToolCall.of("pay", "1", amount="much"), ToolCall.of("pay", "2", amount=3)],
     "charge": [ToolCall.of("charge", "1", amount=7)],
-    "ask": [ToolCall.of("ask", "1", question="why"), ToolCall.of("ask", "2", question="how")],
+    "ask": [
+        ToolCall.of("ask", "1", question="why"),
+        ToolCall.of("ask", "2", question="how"),
+    ],
     "looker": [
         ToolCall.of("looker", "1", task="find it"),
         ToolCall.of("payer", "2", task="pay it"),
@@ -164,7 +170,10 @@ async def respond(request: ModelRequest) -> ModelResponse:
     elif last.role != "tool" and names:
         await effect(text)
         return ModelResponse(
-            text, tool_calls=tuple(CALLS[names[0]]), usage=USAGE, finish_reason="tool_calls"
+            text,
+            tool_calls=tuple(CALLS[names[0]]),
+            usage=USAGE,
+            finish_reason="tool_calls",
         )
     await effect(text)
     return ModelResponse(text, usage=USAGE)
@@ -188,7 +197,10 @@ def components(served: Served) -> Iterator[dict[str, Component]]:
     with served(cashier) as near:
         front = Workflow(
             "front",
-            [AgentStep(Remote("cashier", str(near.base_url)), "pay"), AgentStep(writer, "note")],
+            [
+                AgentStep(Remote("cashier", str(near.base_url)), "pay"),
+                AgentStep(writer, "note"),
+            ],
         )
         with served(front) as far:
             yield {
@@ -201,7 +213,11 @@ def _components(cashier_url: str, front_url: str) -> list[Component]:
     remote = Remote("cashier", cashier_url)
     manager = EventManager()
     return [
-        Workflow("tools", [looker, payer, AgentStep(asker, "ask"), last], event_manager=manager),
+        Workflow(
+            "tools",
+            [looker, payer, AgentStep(asker, "ask"), last],
+            event_manager=manager,
+        ),
         Workflow("remote", [AgentStep(remote, "pay"), last], event_manager=manager),
         Workflow(
             "nested remote",
@@ -209,24 +225,42 @@ def _components(cashier_url: str, front_url: str) -> list[Component]:
             event_manager=manager,
         ),
         Conductor(
-            "planner", "Lead.", MODEL, skills=[looker, payer], planning=True, event_manager=manager
+            "planner",
+            "Lead.",
+            MODEL,
+            skills=[looker, payer],
+            planning=True,
+            event_manager=manager,
         ),
         Workflow(
             "steps",
             conditions={"again": again, "is_long": is_long},
             steps=[
                 ParallelStep(
-                    [[payer], [AgentStep(writer, "beside"), looker], [AgentStep(remote, "far")]],
+                    [
+                        [payer],
+                        [AgentStep(writer, "beside"), looker],
+                        [AgentStep(remote, "far")],
+                    ],
                     "both",
                 ),
-                ConditionStep("is_long", then=[last], else_=[AgentStep(writer, "short")]),
-                LoopStep([Agent("again", "Repeat.", MODEL)], until="again", max_iterations=4),
+                ConditionStep(
+                    "is_long", then=[last], else_=[AgentStep(writer, "short")]
+                ),
+                LoopStep(
+                    [Agent("again", "Repeat.", MODEL)], until="again", max_iterations=4
+                ),
                 MapStep(
-                    "items", "item", [AgentStep(writer, "each", input="{item}")], max_concurrency=2
+                    "items",
+                    "item",
+                    [AgentStep(writer, "each", input="{item}")],
+                    max_concurrency=2,
                 ),
                 ApprovalStep("Go on?"),
                 WorkflowStep(
-                    Workflow("inner", [AgentStep(writer, "in"), ApprovalStep("Sure?"), last])
+                    Workflow(
+                        "inner", [AgentStep(writer, "in"), ApprovalStep("Sure?"), last]
+                    )
                 ),
             ],
             event_manager=manager,
@@ -279,10 +313,14 @@ class Process:
         policy = inline_policy(self.component, settings)
         models = models_of(self.component)
         remotes = remotes_in(self.component)
-        self.observability = Observability(self.component, settings, policy, models, remotes)
+        self.observability = Observability(
+            self.component, settings, policy, models, remotes
+        )
         self.observability.subscribers = (self._before, *self.observability.subscribers)
         url = database_url(self.database)
-        self.worker = BackgroundWorker(url, self.component, settings, self.observability)
+        self.worker = BackgroundWorker(
+            url, self.component, settings, self.observability
+        )
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
@@ -365,7 +403,8 @@ def processes(monkeypatch: pytest.MonkeyPatch, stop: Stop) -> None:
     monkeypatch.setattr(Database, "transaction", refuse_dead)
     monkeypatch.setattr("podwright_service.background.store.LEASE_SECONDS", 0.0)
     monkeypatch.setattr(
-        "podwright_service.background.worker.RESPONSE_SECONDS", 0.0 if stop == "kill" else 60.0
+        "podwright_service.background.worker.RESPONSE_SECONDS",
+        0.0 if stop == "kill" else 60.0,
     )
 
 
@@ -397,7 +436,11 @@ class Teller:
         self._resumed = 0
 
     async def tell(
-        self, count: int, stop: Stop = "graceful", moment: Moment = "at", number: int = -1
+        self,
+        count: int,
+        stop: Stop = "graceful",
+        moment: Moment = "at",
+        number: int = -1,
     ) -> Story:
         """Perform some runs, of which the first process is stopped."""
         books.clear()
@@ -419,7 +462,9 @@ class Teller:
             async with processes[1].running():
                 await self._until_ended(ids, processes[1])
         runs = [run for run_id in ids if (run := await self._store.get(run_id))]
-        events = [[data for _, data in await self._store.events(run_id)] for run_id in ids]
+        events = [
+            [data for _, data in await self._store.events(run_id)] for run_id in ids
+        ]
         return Story(processes, runs, events, recorded, books.of(None), self._resumed)
 
     def _new_run(self, run_id: str, digest: str) -> dict[str, Any]:
@@ -435,7 +480,9 @@ class Teller:
 
     async def _until_ended(self, ids: list[str], process: Process) -> None:
         async with asyncio.timeout(60):
-            while not process.stopping.is_set() and not await self._have_ended(ids, process):  # noqa: ASYNC110 - a row
+            while not process.stopping.is_set():  # noqa: ASYNC110 - a row
+                if await self._have_ended(ids, process):
+                    return
                 await asyncio.sleep(0.02)
 
     async def _have_ended(self, ids: list[str], process: Process) -> bool:
@@ -444,14 +491,18 @@ class Teller:
             run = await self._store.get(run_id)
             assert run is not None
             if run["status"] == "waiting_for_approval":
-                await self._store.decide(run_id, run["attempt"], {"approved": True, "comment": ""})
+                await self._store.decide(
+                    run_id, run["attempt"], {"approved": True, "comment": ""}
+                )
                 process.worker.wake()
             elif run["status"] == "interrupted":
                 self._resumed += 1
                 await self._store.resume(run_id)
                 process.worker.wake()
             else:
-                assert run["status"] in ("queued", "running", "succeeded"), run["problem"]
+                assert run["status"] in ("queued", "running", "succeeded"), run[
+                    "problem"
+                ]
             ended &= run["status"] == "succeeded"
         return ended
 
@@ -491,13 +542,19 @@ def check(story: Story, reference: Story, stop: Stop) -> None:
             for name, count in REFERENCE_EFFECTS[story.runs[0]["component"]].items()
         }
     )
-    local = Counter({name: count for name, count in story.recorded.items() if name in wanted})
+    local = Counter(
+        {name: count for name, count in story.recorded.items() if name in wanted}
+    )
     assert not (made_later + local) - wanted, "what was recorded is made again"
     if stop != "kill":
         assert first + made_later == wanted, "an effect is lost, or made twice"
     if stop == "graceful":
-        expected = Counter({name: runs * count for name, count in reference.remote_effects.items()})
-        assert story.remote_effects == expected, "an effect of a remote is lost, or made twice"
+        expected = Counter(
+            {name: runs * count for name, count in reference.remote_effects.items()}
+        )
+        assert story.remote_effects == expected, (
+            "an effect of a remote is lost, or made twice"
+        )
         assert story.resumed == 0
     charged = story.remote_effects["charge 7"]
     assert charged <= runs * reference.remote_effects["charge 7"] + story.resumed, (
@@ -513,7 +570,9 @@ REFERENCE_EFFECTS: dict[str, Counter[str]] = {}
 """The effects of one run that is not stopped, by component."""
 
 
-def check_run(run: StoredRun, events: list[dict[str, Any]], reference: Story, stop: Stop) -> None:
+def check_run(
+    run: StoredRun, events: list[dict[str, Any]], reference: Story, stop: Stop
+) -> None:
     """The run has the result of the reference; its events are complete and in order, and add up to its usage."""
     (known,) = reference.runs
     assert run["status"] == "succeeded"
@@ -522,10 +581,14 @@ def check_run(run: StoredRun, events: list[dict[str, Any]], reference: Story, st
     assert events[-1]["type"] == "run_finished"
     assert events[-1]["run_id"] == run["id"]
     assert ends(events) == ends(reference.events[0])
-    last_of = {data["run_id"]: data["type"] for data in events if data["remote"] is None}
+    last_of = {
+        data["run_id"]: data["type"] for data in events if data["remote"] is None
+    }
     assert set(last_of.values()) == {"run_finished"}
     answers = [
-        data["response"]["usage"] for data in events if data["type"] == "model_call_finished"
+        data["response"]["usage"]
+        for data in events
+        if data["type"] == "model_call_finished"
     ]
     usage = run["usage"]
     assert usage["model_calls"] == len(answers)
@@ -537,7 +600,9 @@ def check_run(run: StoredRun, events: list[dict[str, Any]], reference: Story, st
 
 def check_counters(story: Story) -> None:
     """The metrics of all processes count each attempt, each call and its cost once."""
-    local = [data for events in story.events for data in events if data["remote"] is None]
+    local = [
+        data for events in story.events for data in events if data["remote"] is None
+    ]
     kinds = Counter(data["type"] for data in local)
 
     def counted(name: str, **labels: str) -> float:
@@ -546,8 +611,14 @@ def check_counters(story: Story) -> None:
     assert counted("podwright_background_attempts_total") == sum(
         run["attempt"] for run in story.runs
     )
-    assert counted("podwright_model_calls_total", status="ok") == kinds["model_call_finished"]
-    assert counted("podwright_tool_calls_total", status="ok") == kinds["tool_call_finished"]
+    assert (
+        counted("podwright_model_calls_total", status="ok")
+        == kinds["model_call_finished"]
+    )
+    assert (
+        counted("podwright_tool_calls_total", status="ok")
+        == kinds["tool_call_finished"]
+    )
     assert counted("podwright_cost_usd_total") == 0.25 * kinds["model_call_finished"]
 
 
@@ -558,7 +629,9 @@ class Form:
     database: str
     is_long: bool
 
-    def places(self, stop: Stop, runs: int, boundaries: int) -> Iterator[tuple[int, Moment]]:
+    def places(
+        self, stop: Stop, runs: int, boundaries: int
+    ) -> Iterator[tuple[int, Moment]]:
         """The events and moments of the stops to try.
 
         Short: graceful stops of one run at each event, with one of the moments; of all others a third.
@@ -573,8 +646,12 @@ class Form:
 
 FORMS = [
     pytest.param(Form("sqlite", is_long=False), id="short"),
-    pytest.param(Form("sqlite", is_long=True), id="long-sqlite", marks=pytest.mark.proof),
-    pytest.param(Form("postgresql", is_long=True), id="long-postgresql", marks=pytest.mark.proof),
+    pytest.param(
+        Form("sqlite", is_long=True), id="long-sqlite", marks=pytest.mark.proof
+    ),
+    pytest.param(
+        Form("postgresql", is_long=True), id="long-postgresql", marks=pytest.mark.proof
+    ),
 ]
 
 
@@ -620,7 +697,9 @@ async def test_a_stop_at_every_event(
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("stop", [pytest.param(stop, marks=pytest.mark.servers) for stop in STOPS])
+@pytest.mark.parametrize(
+    "stop", [pytest.param(stop, marks=pytest.mark.servers) for stop in STOPS]
+)
 async def test_a_stop_of_several_runs(
     components: dict[str, Component],
     database: str,
@@ -634,7 +713,12 @@ async def test_a_stop_of_several_runs(
 
 
 async def _try_all(
-    component: Component, database: str, store: RunStore, stop: Stop, form: Form, runs: int
+    component: Component,
+    database: str,
+    store: RunStore,
+    stop: Stop,
+    form: Form,
+    runs: int,
 ) -> None:
     reference = await tell_reference(component, database, store)
     teller = Teller(component, database, store)
@@ -645,7 +729,9 @@ async def _try_all(
             check(story, reference, stop)
         except AssertionError as error:
             events = "\n".join(str(data)[:200] for data in story.events[0])
-            raise AssertionError(f"{moment} event {number}: {error}\n{events}") from error
+            raise AssertionError(
+                f"{moment} event {number}: {error}\n{events}"
+            ) from error
         tried += 1
     print(
         f"{form.database}: {component.name}, {runs} runs, {stop}: stopped {tried} times, made twice 0, events missing 0"

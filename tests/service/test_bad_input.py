@@ -31,19 +31,28 @@ INVALID_JSON = {
 }
 
 
-@pytest.mark.parametrize("route", ["/run", "/run/stream", "/run-blueprint", "/validate-blueprint"])
+@pytest.mark.parametrize(
+    "route", ["/run", "/run/stream", "/run-blueprint", "/validate-blueprint"]
+)
 @pytest.mark.parametrize("body", INVALID_JSON.values(), ids=INVALID_JSON)
 def test_invalid_json_is_rejected(example: Example, route: str, body: bytes) -> None:
     """A body that is not valid JSON is a 400, on every route."""
-    check_problem(example("writer").post(route, content=body, headers=JSON), 400, "json_invalid")
+    check_problem(
+        example("writer").post(route, content=body, headers=JSON), 400, "json_invalid"
+    )
 
 
 @pytest.mark.parametrize("name", ["writer", "newsroom"])
 @pytest.mark.parametrize("levels", [100, 1000])
-def test_deep_json_is_not_a_server_error(example: Example, name: str, levels: int) -> None:
+def test_deep_json_is_not_a_server_error(
+    example: Example, name: str, levels: int
+) -> None:
     """Deeply nested JSON is either run or rejected."""
     body = b'{"inputs": {"input": ' + b"[" * levels + b"]" * levels + b"}}"
-    assert example(name).post("/run", content=body, headers=JSON).status_code in (200, 422)
+    assert example(name).post("/run", content=body, headers=JSON).status_code in (
+        200,
+        422,
+    )
 
 
 RUN_SHAPES: dict[str, tuple[Any, str]] = {
@@ -69,7 +78,10 @@ INLINE_SHAPES: dict[str, tuple[dict[str, Any], str]] = {
     "no blueprint": ({"type": "agent", "input": "a"}, ""),
     "no type": ({"blueprint": {}, "input": "a"}, ""),
     "a wrong type": ({"type": "robot", "blueprint": {}, "input": "a"}, "/type"),
-    "an array for a blueprint": ({"type": "agent", "blueprint": [], "input": "a"}, "/blueprint"),
+    "an array for a blueprint": (
+        {"type": "agent", "blueprint": [], "input": "a"},
+        "/blueprint",
+    ),
     "an array of agents": (
         {"type": "agent", "blueprint": {}, "agents": [], "input": "a"},
         "/agents",
@@ -80,7 +92,11 @@ INLINE_SHAPES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "no input": ({"type": "agent", "blueprint": {}}, ""),
 }
-SHAPES = {"/run": RUN_SHAPES, "/run/stream": RUN_SHAPES, "/run-blueprint": INLINE_SHAPES}
+SHAPES = {
+    "/run": RUN_SHAPES,
+    "/run/stream": RUN_SHAPES,
+    "/run-blueprint": INLINE_SHAPES,
+}
 
 
 @pytest.mark.parametrize(
@@ -91,7 +107,9 @@ SHAPES = {"/run": RUN_SHAPES, "/run/stream": RUN_SHAPES, "/run-blueprint": INLIN
         for name, shape in shapes.items()
     ],
 )
-def test_a_wrong_shape_is_rejected(example: Example, route: str, body: Any, pointer: str) -> None:
+def test_a_wrong_shape_is_rejected(
+    example: Example, route: str, body: Any, pointer: str
+) -> None:
     """A body of the wrong shape is a 422 with the JSON pointer."""
     response = example("writer").post(route, content=json.dumps(body), headers=JSON)
     assert pointer in pointers(check_problem(response, 422, "request_invalid"))
@@ -103,7 +121,10 @@ def test_misspelt_names_get_a_suggestion(example: Example) -> None:
     assert "'input'" in client.post("/run", json={"inptu": "x"}).json()["suggestion"]
     body = {"type": "agnet", "blueprint": {}, "input": "a"}
     assert "'agent'" in client.post("/run-blueprint", json=body).text
-    assert "'/health'" in check_problem(client.get("/heatlh"), 404, "not_found")["suggestion"]
+    assert (
+        "'/health'"
+        in check_problem(client.get("/heatlh"), 404, "not_found")["suggestion"]
+    )
 
 
 @pytest.mark.parametrize("body", [{"start_step": 9}, {"resume_path": [9, 9]}])
@@ -116,7 +137,9 @@ def test_an_unknown_step_is_rejected(example: Example, body: dict[str, Any]) -> 
 def test_an_invalid_query_parameter_is_rejected(example: Example) -> None:
     """`trace` is true or false."""
     check_problem(
-        example("writer").post("/run?trace=maybe", json={"input": "a"}), 422, "request_invalid"
+        example("writer").post("/run?trace=maybe", json={"input": "a"}),
+        422,
+        "request_invalid",
     )
 
 
@@ -126,8 +149,14 @@ MEDIA_TYPES = {
     "form": ([("content-type", "application/x-www-form-urlencoded")], 415),
     "empty": ([("content-type", "")], 415),
     "UTF-16": ([("content-type", "application/json; charset=utf-16")], 415),
-    "two types": ([("content-type", "application/json"), ("content-type", "text/plain")], 415),
-    "compressed": ([("content-type", "application/json"), ("content-encoding", "gzip")], 415),
+    "two types": (
+        [("content-type", "application/json"), ("content-type", "text/plain")],
+        415,
+    ),
+    "compressed": (
+        [("content-type", "application/json"), ("content-encoding", "gzip")],
+        415,
+    ),
 }
 
 
@@ -136,19 +165,29 @@ def test_the_headers_must_declare_json(
     example: Example, headers: list[tuple[str, str]], status: int
 ) -> None:
     """A body that is not declared as uncompressed JSON in UTF-8 is a 415."""
-    response = example("writer").post("/run", content=b'{"input": "a"}', headers=headers)
+    response = example("writer").post(
+        "/run", content=b'{"input": "a"}', headers=headers
+    )
     assert response.status_code == status
-    assert response.json().get("code") == (None if status == 200 else "media_type_unsupported")
+    assert response.json().get("code") == (
+        None if status == 200 else "media_type_unsupported"
+    )
 
 
 def test_a_large_body_is_rejected(example: Example) -> None:
     """A body over the limit is a 413, with or without a Content-Length, and the next request is served."""
     client = example("writer")
     body = json.dumps({"input": "x" * (1024 * 1024)}).encode()
-    check_problem(client.post("/run", content=body, headers=JSON), 413, "body_too_large")
+    check_problem(
+        client.post("/run", content=body, headers=JSON), 413, "body_too_large"
+    )
     pieces = (body[at : at + 65536] for at in range(0, len(body), 65536))
-    check_problem(client.post("/run", content=pieces, headers=JSON), 413, "body_too_large")
-    check_problem(client.request("PUT", "/run", content=body, headers=JSON), 413, "body_too_large")
+    check_problem(
+        client.post("/run", content=pieces, headers=JSON), 413, "body_too_large"
+    )
+    check_problem(
+        client.request("PUT", "/run", content=body, headers=JSON), 413, "body_too_large"
+    )
     assert client.post("/run", json={"input": "a"}).status_code == 200
 
 
@@ -156,7 +195,9 @@ def test_a_body_of_many_values_is_rejected(example: Example) -> None:
     """A body with more JSON values than are worth their time is a 413, however few bytes it has; a long text is not."""
     client = example("writer")
     many = b'{"inputs": {"a": [' + b",".join([b"[]"] * 60_000) + b"]}}"
-    check_problem(client.post("/run", content=many, headers=JSON), 413, "body_too_large")
+    check_problem(
+        client.post("/run", content=many, headers=JSON), 413, "body_too_large"
+    )
     text = b'{"input": "' + b"a, [b], {c}: " * 50_000 + b'"}'
     assert client.post("/run", content=text, headers=JSON).status_code == 200
 
@@ -166,7 +207,9 @@ def test_a_compressed_body_is_rejected(example: Example) -> None:
     client = example("writer")
     body = gzip.compress(b'{"input": "x"}')
     chunked = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
-    with connect(client, "/run", chunked, "transfer-encoding: gzip, chunked") as connection:
+    with connect(
+        client, "/run", chunked, "transfer-encoding: gzip, chunked"
+    ) as connection:
         answer = connection.recv(4096)
     assert answer.startswith(b"HTTP/1.1 400")
     assert b"header_invalid" in answer
@@ -201,7 +244,8 @@ def test_endless_headers_are_rejected(example: Example, name: str) -> None:
                 sent += len(more)
         assert sent < 64 * 2**20
         answer = b""
-        with contextlib.suppress(OSError):  # what was sent after the refusal resets the connection
+        # what was sent after the refusal resets the connection
+        with contextlib.suppress(OSError):
             answer = connection.recv(4096)
     assert answer[:12] in (b"", b"HTTP/1.1 431", b"HTTP/1.1 400")
     assert example("writer").post("/run", json={"input": "a"}).status_code == 200
@@ -211,10 +255,14 @@ def test_large_headers_are_rejected(example: Example) -> None:
     """A request with complete headers over the limit is a 431 with a problem; 60 KB of them are taken."""
     client = example("writer")
     assert (
-        client.post("/run", json={"input": "a"}, headers={"x-large": "y" * 60_000}).status_code
+        client.post(
+            "/run", json={"input": "a"}, headers={"x-large": "y" * 60_000}
+        ).status_code
         == 200
     )
-    refused = client.post("/run", json={"input": "a"}, headers={"x-large": "y" * 70_000})
+    refused = client.post(
+        "/run", json={"input": "a"}, headers={"x-large": "y" * 70_000}
+    )
     assert (refused.status_code, refused.json()["code"]) == (431, "headers_too_large")
     assert client.post("/run", json={"input": "a"}).status_code == 200
 
@@ -239,7 +287,9 @@ def test_another_method_is_rejected(example: Example) -> None:
     ],
     ids=["unknown keys", "unknown keys of a blueprint", "unknown keys of its config"],
 )
-def test_a_body_with_many_mistakes_has_a_short_answer(example: Example, body: bytes) -> None:
+def test_a_body_with_many_mistakes_has_a_short_answer(
+    example: Example, body: bytes
+) -> None:
     """The problem of a megabyte of small or invalid values is a few kilobytes long."""
     for route in ("/run", "/run-blueprint", "/validate-blueprint"):
         response = example("writer").post(route, content=body, headers=JSON)
@@ -258,7 +308,9 @@ def test_every_code_of_the_service_is_documented() -> None:
     }
     documented = set(
         re.findall(
-            r"^## (\w+)$", (folder.parents[2] / "docs" / "errors.md").read_text(), re.MULTILINE
+            r"^## (\w+)$",
+            (folder.parents[2] / "docs" / "errors.md").read_text(),
+            re.MULTILINE,
         )
     )
     assert codes <= documented

@@ -4,7 +4,16 @@ import copy
 from typing import Any
 
 import pytest
-from tests.library.shapes import AGENT, CONDUCTOR, EVERY_STEP, REMOVED, TOOL, WORKFLOW, Json, edited
+from tests.library.shapes import (
+    AGENT,
+    CONDUCTOR,
+    EVERY_STEP,
+    REMOVED,
+    TOOL,
+    WORKFLOW,
+    Json,
+    edited,
+)
 
 from podwright_service.blueprint_diff import blueprint_changes
 
@@ -19,8 +28,20 @@ CHANGES: list[tuple[Json, str, Any, str, bool]] = [
     (AGENT, "/version", "1", "", COMPATIBLE),
     (AGENT, "/config/max_loops", 5.0, "", COMPATIBLE),
     (AGENT, "/metadata", {"type": 1}, "/metadata", COMPATIBLE),
-    ({**AGENT, "metadata": {"type": 1}}, "/metadata/type", 2, "/metadata/type", COMPATIBLE),
-    ({**AGENT, "config": {"x": {"until": 1}}}, "/config/x/until", 2, "/config/x/until", COMPATIBLE),
+    (
+        {**AGENT, "metadata": {"type": 1}},
+        "/metadata/type",
+        2,
+        "/metadata/type",
+        COMPATIBLE,
+    ),
+    (
+        {**AGENT, "config": {"x": {"until": 1}}},
+        "/config/x/until",
+        2,
+        "/config/x/until",
+        COMPATIBLE,
+    ),
     (AGENT, "/tools", REMOVED, "/tools/forecast", COMPATIBLE),
     ({**AGENT, "tools": []}, "/tools", REMOVED, "", COMPATIBLE),
     (AGENT, "/tools/1", {**TOOL, "name": "title"}, "/tools/title", BREAKING),
@@ -45,16 +66,34 @@ CHANGES: list[tuple[Json, str, Any, str, bool]] = [
         PARAMETERS.replace("0", "forecast") + "/days/examples",
         COMPATIBLE,
     ),
-    (AGENT, f"{PARAMETERS}/title", {}, PARAMETERS.replace("0", "forecast") + "/title", BREAKING),
+    (
+        AGENT,
+        f"{PARAMETERS}/title",
+        {},
+        PARAMETERS.replace("0", "forecast") + "/title",
+        BREAKING,
+    ),
     (WORKFLOW, "/steps", [APPROVAL, *WORKFLOW["steps"]], "/steps/ask", BREAKING),
     (WORKFLOW, "/steps", WORKFLOW["steps"][::-1], "/steps", BREAKING),
     (WORKFLOW, "/steps/0/agent", "poet", "/steps/write/agent", BREAKING),
     (WORKFLOW, "/steps/0/input", "{input}", "/steps/write/input", COMPATIBLE),
     (WORKFLOW, "/steps/0/type", "approval_step", "/steps/write/type", BREAKING),
-    (EVERY_STEP, "/steps/1/condition/name", "x", "/steps/check/condition/name", BREAKING),
+    (
+        EVERY_STEP,
+        "/steps/1/condition/name",
+        "x",
+        "/steps/check/condition/name",
+        BREAKING,
+    ),
     (EVERY_STEP, "/steps/1/else", [], "/steps/check/else/again", BREAKING),
     (EVERY_STEP, "/steps/2/branches/1", [APPROVAL], "/steps/both/branches/1", BREAKING),
-    (EVERY_STEP, "/steps/3/max_iterations", 3, "/steps/loop/max_iterations", COMPATIBLE),
+    (
+        EVERY_STEP,
+        "/steps/3/max_iterations",
+        3,
+        "/steps/loop/max_iterations",
+        COMPATIBLE,
+    ),
     (EVERY_STEP, "/steps/3/on_exhausted", "fail", "/steps/loop/on_exhausted", BREAKING),
     (
         EVERY_STEP,
@@ -80,16 +119,20 @@ def test_a_change_is_breaking_or_compatible(
         [(pointer, breaking)] if pointer else []
     )
     reverse = {"added": "removed", "removed": "added", "changed": "changed"}
-    assert [(change.pointer, reverse[change.op]) for change in blueprint_changes(new, old)] == [
-        (change.pointer, change.op) for change in changes
-    ]
+    assert [
+        (change.pointer, reverse[change.op]) for change in blueprint_changes(new, old)
+    ] == [(change.pointer, change.op) for change in changes]
     assert (old, new) == before
 
 
 def test_a_change_has_both_values() -> None:
     """A change has the value before and after, and None where there is none."""
     (change,) = blueprint_changes(AGENT, edited(AGENT, "/config/model", "a/b"))
-    assert (change.op, change.old, change.new) == ("changed", "openai/gpt-4o-mini", "a/b")
+    assert (change.op, change.old, change.new) == (
+        "changed",
+        "openai/gpt-4o-mini",
+        "a/b",
+    )
     assert str(change) == "compatible: /config/model changed"
     (change,) = blueprint_changes(AGENT, edited(AGENT, "/description", "New."))
     assert (change.op, change.old, change.new) == ("added", None, "New.")

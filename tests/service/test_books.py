@@ -39,9 +39,13 @@ OUTPUT_PRICE = 8.0
 
 
 @pytest.fixture
-async def provider(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncGenerator[Upstream]:
+async def provider(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> AsyncGenerator[Upstream]:
     prices = tmp_path / "prices.json"
-    prices.write_text(json.dumps({MODEL: {"input": INPUT_PRICE, "output": OUTPUT_PRICE}}))
+    prices.write_text(
+        json.dumps({MODEL: {"input": INPUT_PRICE, "output": OUTPUT_PRICE}})
+    )
     monkeypatch.setenv("PODWRIGHT_PRICES", str(prices))
     monkeypatch.setattr(Model, "timeouts", NO_LIMITS)
     monkeypatch.setattr(Model, "retries", SOON)
@@ -56,11 +60,16 @@ async def ledgers(*, streaming: bool) -> tuple[Usage, Scrape, dict[str, Any]]:
     exporter = InMemorySpanExporter()
     tracing = TracerProvider(shutdown_on_exit=False)
     tracing.add_span_processor(SimpleSpanProcessor(exporter))
-    metrics = Metrics("guide", "agent", components=[Part("guide", "agent")], models={MODEL})
+    metrics = Metrics(
+        "guide", "agent", components=[Part("guide", "agent")], models={MODEL}
+    )
     subscribers = (metrics.subscriber(), RunSpans(tracing.get_tracer("test")))
     try:
         result = await execute(
-            Agent("guide", "Help.", MODEL), Task("?"), subscribers=subscribers, stream=streaming
+            Agent("guide", "Help.", MODEL),
+            Task("?"),
+            subscribers=subscribers,
+            stream=streaming,
         )
         usage = result.usage
     except PodwrightError as error:
@@ -73,11 +82,18 @@ def check(usage: Usage, scrape: Scrape, span: dict[str, Any]) -> None:
     """All three ledgers say the same, and the cost is known only if all counts are."""
     assert scrape.get("podwright_tokens_total", type="input") == usage.input_tokens
     assert scrape.get("podwright_tokens_total", type="output") == usage.output_tokens
-    assert scrape.get("podwright_tokens_total", type="reasoning") == usage.reasoning_tokens
-    assert scrape.get("podwright_tokens_total", type="cached_input") == usage.cached_input_tokens
+    assert (
+        scrape.get("podwright_tokens_total", type="reasoning") == usage.reasoning_tokens
+    )
+    assert (
+        scrape.get("podwright_tokens_total", type="cached_input")
+        == usage.cached_input_tokens
+    )
     assert span["gen_ai.usage.input_tokens"] == usage.input_tokens
     assert span["gen_ai.usage.output_tokens"] == usage.output_tokens
-    assert scrape.get("podwright_unpriced_model_calls_total") == usage.unpriced_model_calls
+    assert (
+        scrape.get("podwright_unpriced_model_calls_total") == usage.unpriced_model_calls
+    )
     assert span.get("gen_ai.usage.cost") == usage.cost
     if usage.cost is not None:
         priced = usage.input_tokens * INPUT_PRICE + usage.output_tokens * OUTPUT_PRICE
@@ -88,11 +104,15 @@ def check(usage: Usage, scrape: Scrape, span: dict[str, Any]) -> None:
 def stream_of(shape: Counts) -> Script:
     *first, last = shape.chunks
     chunks = [{**delta(content=""), **part} for part in first]
-    return streamed(sse(delta(content="Hi."), *chunks, delta("stop"), {"choices": [], **last}))
+    return streamed(
+        sse(delta(content="Hi."), *chunks, delta("stop"), {"choices": [], **last})
+    )
 
 
 @pytest.mark.parametrize("streaming", [False, True], ids=["plain", "streaming"])
-@pytest.mark.parametrize("shape", COUNTS, ids=lambda shape: f"{shape.provider}: {shape.what}")
+@pytest.mark.parametrize(
+    "shape", COUNTS, ids=lambda shape: f"{shape.provider}: {shape.what}"
+)
 async def test_the_ledgers_are_the_books(
     shape: Counts, streaming: bool, provider: Upstream
 ) -> None:
@@ -109,9 +129,15 @@ async def test_the_ledgers_are_the_books(
 
 
 USED = {"prompt_tokens": 20, "completion_tokens": 4, "total_tokens": 24}
-CUT = streamed(sse(delta(role="assistant", content=None), {"choices": [], "usage": USED}))
-ANSWER = streamed(sse(delta(content="Hi."), delta("stop"), {"choices": [], "usage": USED}))
-FAILED = streamed(sse({"choices": [], "usage": USED}, {"error": {"message": "Down.", "code": 503}}))
+CUT = streamed(
+    sse(delta(role="assistant", content=None), {"choices": [], "usage": USED})
+)
+ANSWER = streamed(
+    sse(delta(content="Hi."), delta("stop"), {"choices": [], "usage": USED})
+)
+FAILED = streamed(
+    sse({"choices": [], "usage": USED}, {"error": {"message": "Down.", "code": 503}})
+)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,10 @@ from podwright_service.variables import LIBRARY
 
 TOOL = {
     "name": "t",
-    "schema": {"type": "function", "function": {"name": "t", "parameters": {"type": "object"}}},
+    "schema": {
+        "type": "function",
+        "function": {"name": "t", "parameters": {"type": "object"}},
+    },
 }
 
 
@@ -32,9 +35,17 @@ def test_the_client_of_each_model(shell: Shell, newsroom: Path) -> None:
     """A valid blueprint says how its model is called, and why."""
     path = str(newsroom / "researcher" / "blueprint.json")
     for name, client, reason in (
-        ("anthropic/claude-sonnet-5-5", "anthropic", "anthropic speaks the Messages protocol"),
+        (
+            "anthropic/claude-sonnet-5-5",
+            "anthropic",
+            "anthropic speaks the Messages protocol",
+        ),
         ("azure/ours", "openai", "azure speaks Chat Completions"),
-        ("bedrock/amazon.nova-pro-v1:0", "litellm", "no other client knows its provider"),
+        (
+            "bedrock/amazon.nova-pro-v1:0",
+            "litellm",
+            "no other client knows its provider",
+        ),
     ):
         keys = {
             "ANTHROPIC_API_KEY": "k",
@@ -43,14 +54,16 @@ def test_the_client_of_each_model(shell: Shell, newsroom: Path) -> None:
         }
         done = shell("validate", path, PODWRIGHT_MODEL=name, **keys)
         assert (
-            done.stdout.splitlines()[-1] == f"{path}: {name}: client '{client}', because {reason}"
+            done.stdout.splitlines()[-1]
+            == f"{path}: {name}: client '{client}', because {reason}"
         ), done.stderr
 
 
 def test_valid_blueprints(shell: Shell, newsroom: Path) -> None:
     """Valid files and folders of all kinds have a line each with kind, name and digest, and exit code 0."""
     paths = [
-        str(newsroom / name) for name in ("newsroom", "desk", "press", "researcher/blueprint.json")
+        str(newsroom / name)
+        for name in ("newsroom", "desk", "press", "researcher/blueprint.json")
     ]
     done = shell("validate", *paths, PODWRIGHT_MODEL="offline/echo")
     assert (done.returncode, done.stderr) == (0, "")
@@ -60,7 +73,9 @@ def test_valid_blueprints(shell: Shell, newsroom: Path) -> None:
         assert line.startswith(f"{path}: valid {kind} '")
         assert "sha256:" in line
     assert (
-        json.loads(shell("validate", "--json", paths[0], OPENAI_API_KEY="k").stdout)[0]["kind"]
+        json.loads(shell("validate", "--json", paths[0], OPENAI_API_KEY="k").stdout)[0][
+            "kind"
+        ]
         == "workflow"
     )
 
@@ -70,15 +85,25 @@ def test_every_problem_of_every_blueprint(shell: Shell, tmp_path: Path) -> None:
     write(tmp_path / "bare" / "blueprint.json", {**AGENT, "tools": [TOOL]})
     until = {
         "name": "all",
-        "args": {"conditions": [{"name": "equals", "args": {"value": "a"}}, {"name": "ours"}]},
+        "args": {
+            "conditions": [{"name": "equals", "args": {"value": "a"}}, {"name": "ours"}]
+        },
     }
     step = {"type": "agent_step", "agent": "unknown", "name": "s"}
-    loop = {"type": "loop_step", "name": "l", "steps": [step], "until": until, "max_iterations": 2}
+    loop = {
+        "type": "loop_step",
+        "name": "l",
+        "steps": [step],
+        "until": until,
+        "max_iterations": 2,
+    }
     paths = [
         write(tmp_path / "wrong.json", {"name": "a", "instruction": 1}),
         write(tmp_path / "broken.json", "{"),
         "bare",
-        write(tmp_path / "flow.json", {"type": "Workflow", "name": "f", "steps": [loop]}),
+        write(
+            tmp_path / "flow.json", {"type": "Workflow", "name": "f", "steps": [loop]}
+        ),
         "nowhere.json",
         str(tmp_path),
     ]
@@ -87,7 +112,8 @@ def test_every_problem_of_every_blueprint(shell: Shell, tmp_path: Path) -> None:
     assert done.stdout.splitlines()[0].startswith(f"{paths[0]}:/")
     reports = json.loads(shell("validate", "--json", *paths).stdout)
     pointers = {
-        report["path"]: {problem["pointer"] for problem in report["problems"]} for report in reports
+        report["path"]: {problem["pointer"] for problem in report["problems"]}
+        for report in reports
     }
     assert pointers == {
         paths[0]: {"", "/instruction"},
@@ -108,7 +134,11 @@ def test_unknown_keys_of_config_are_warnings(shell: Shell, tmp_path: Path) -> No
     """A key of `config` that is not used is a warning, in the text and in the JSON, and the exit code is 0."""
     path = write(
         tmp_path / "a.json",
-        {**AGENT, "config": {"model": "offline/echo", "top_k": 5}, "metadata": {"a": 1}},
+        {
+            **AGENT,
+            "config": {"model": "offline/echo", "top_k": 5},
+            "metadata": {"a": 1},
+        },
     )
     done = shell("validate", path)
     assert (
@@ -116,7 +146,10 @@ def test_unknown_keys_of_config_are_warnings(shell: Shell, tmp_path: Path) -> No
         done.stdout.splitlines()[0].startswith(f"{path}:/config/top_k: warning: "),
     ) == (0, True)
     (report,) = json.loads(shell("validate", "--json", path).stdout)
-    assert (report["valid"], [warning["pointer"] for warning in report["warnings"]]) == (
+    assert (
+        report["valid"],
+        [warning["pointer"] for warning in report["warnings"]],
+    ) == (
         True,
         ["/config/top_k"],
     )
@@ -136,7 +169,10 @@ def test_names_that_nothing_fills(shell: Shell, tmp_path: Path) -> None:
         {"type": "agent_step", "agent": "writer", "name": name, "input": "{topic}"}
         for name in ("a", "b")
     ]
-    write(tmp_path / "blueprint.json", {"type": "Workflow", "name": "flow", "steps": steps})
+    write(
+        tmp_path / "blueprint.json",
+        {"type": "Workflow", "name": "flow", "steps": steps},
+    )
     done = shell("validate", ".")
     assert done.returncode == 0
     assert [line.split(" ", 1)[0] for line in done.stdout.splitlines()[:2]] == [
@@ -144,7 +180,10 @@ def test_names_that_nothing_fills(shell: Shell, tmp_path: Path) -> None:
         ".:/steps/1/agent:",
     ]
     steps[1]["input"] = "{wrtier_output}"
-    write(tmp_path / "blueprint.json", {"type": "Workflow", "name": "flow", "steps": steps})
+    write(
+        tmp_path / "blueprint.json",
+        {"type": "Workflow", "name": "flow", "steps": steps},
+    )
     done = shell("validate", ".")
     assert (done.returncode, done.stdout.splitlines()[0].partition(": ")[0]) == (
         1,
@@ -153,7 +192,9 @@ def test_names_that_nothing_fills(shell: Shell, tmp_path: Path) -> None:
     assert "'writer_output'" in done.stdout
 
 
-def test_invalid_settings_are_not_a_problem_of_a_blueprint(shell: Shell, tmp_path: Path) -> None:
+def test_invalid_settings_are_not_a_problem_of_a_blueprint(
+    shell: Shell, tmp_path: Path
+) -> None:
     """Invalid settings, and short API keys of the service, are an error of the command."""
     path = write(tmp_path / "good" / "blueprint.json", AGENT)
     for source, name, value in (
@@ -169,7 +210,11 @@ UNUSABLE: list[tuple[str, dict[str, str], str]] = [
     # the model, variables, and what is told
     ("openai/m", {}, "OPENAI_API_KEY"),
     ("hosted_vllm/m", {}, "HOSTED_VLLM_API_BASE"),
-    ("openai/m", {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "localhost:80"}, "base URL"),
+    (
+        "openai/m",
+        {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "localhost:80"},
+        "base URL",
+    ),
     ("openai/m", {"PODWRIGHT_MODEL_BASE_URL": "//host"}, "PODWRIGHT_MODEL_BASE_URL"),
     ("opneai/m", {}, "'opneai/m'"),
     ("offline/echo", {"PODWRIGHT_MODEL": "gpt-4o"}, "<provider>/gpt-4o"),
@@ -181,7 +226,9 @@ def test_models_that_cannot_be_called(
     shell: Shell, tmp_path: Path, model: str, variables: dict[str, str], text: str
 ) -> None:
     """`validate` of a file or a folder tells why each run would fail, and so does `settings --check`."""
-    path = write(tmp_path / "a" / "blueprint.json", {**AGENT, "config": {"model": model}})
+    path = write(
+        tmp_path / "a" / "blueprint.json", {**AGENT, "config": {"model": model}}
+    )
     done = shell("validate", path, "a", **variables)
     pointer = "/" if "PODWRIGHT_MODEL" in variables else "/config/model"
     for source, line in zip((path, "a"), done.stdout.splitlines(), strict=True):
@@ -194,7 +241,10 @@ def test_models_that_cannot_be_called(
 
 def test_models_that_can_be_called(shell: Shell, tmp_path: Path) -> None:
     """A key, an endpoint of one's own, or an offline model for all make the same blueprint valid."""
-    write(tmp_path / "a" / "blueprint.json", {**AGENT, "config": {"model": "openai/gpt-4o-mini"}})
+    write(
+        tmp_path / "a" / "blueprint.json",
+        {**AGENT, "config": {"model": "openai/gpt-4o-mini"}},
+    )
     for name, value in (
         ("OPENAI_API_KEY", "k"),
         ("OPENAI_BASE_URL", "http://x"),
@@ -224,7 +274,11 @@ def test_models_that_can_be_called(shell: Shell, tmp_path: Path) -> None:
 def test_settings_that_do_not_serve(shell: Shell, name: str, value: str) -> None:
     """`settings --check` tells what `settings` alone does not check."""
     done = shell("settings", "--check", **{name: value})
-    assert (done.returncode, "Suggestion" in done.stderr, "PODWRIGHT_PORT" in done.stdout) == (
+    assert (
+        done.returncode,
+        "Suggestion" in done.stderr,
+        "PODWRIGHT_PORT" in done.stdout,
+    ) == (
         1,
         True,
         True,
@@ -243,7 +297,10 @@ def test_differences(shell: Shell, tmp_path: Path) -> None:
         "compatible: /instructions changed: 'Write.' -> 'Write well.'\n",
     )
     done = shell("diff", old, tool, "--exit-code")
-    assert (done.returncode, done.stdout.startswith("breaking: /tools/t added: ")) == (1, True)
+    assert (done.returncode, done.stdout.startswith("breaking: /tools/t added: ")) == (
+        1,
+        True,
+    )
     done = shell("diff", old, tool, "--json")
     assert (done.returncode, json.loads(done.stdout)[0]["breaking"]) == (0, True)
     broken = write(tmp_path / "broken.json", "{")
@@ -255,7 +312,8 @@ def test_differences(shell: Shell, tmp_path: Path) -> None:
 def test_schemas(shell: Shell) -> None:
     """`schema` prints the JSON Schema of one kind, or of all; a misspelt kind has a suggestion."""
     assert (
-        json.loads(shell("schema", "Agent").stdout) == podwright.blueprints.json_schema()["agent"]
+        json.loads(shell("schema", "Agent").stdout)
+        == podwright.blueprints.json_schema()["agent"]
     )
     assert json.loads(shell("schema").stdout) == podwright.blueprints.json_schema()
     done = shell("schema", "agnet")
@@ -278,20 +336,30 @@ def test_a_new_component_works(shell: Shell, tmp_path: Path) -> None:
     assert "add_numbers" in run.stderr
     options = ["-q", "-p", "no:cacheprovider", "-k", "not container", str(folder)]
     command = [sys.executable, "-m", "pytest", *options]
-    tests = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment())
+    tests = subprocess.run(
+        command, capture_output=True, text=True, cwd=tmp_path, env=environment()
+    )
     assert "2 passed, 1 deselected" in tests.stdout, tests.stdout
     [command] = re.findall("^python (-c '.*')$", readme, re.MULTILINE)
     tools = subprocess.run(
-        [sys.executable, *shlex.split(command)], cwd=folder, capture_output=True, check=True
+        [sys.executable, *shlex.split(command)],
+        cwd=folder,
+        capture_output=True,
+        check=True,
     ).stdout
-    assert json.loads(tools) == json.loads((folder / "blueprint.json").read_text())["tools"]
+    assert (
+        json.loads(tools)
+        == json.loads((folder / "blueprint.json").read_text())["tools"]
+    )
     (folder / "tools.py").write_text("mine")
     assert shell("new", "some/my sums").returncode == 1
     assert (folder / "tools.py").read_text() == "mine"
 
 
 @pytest.mark.parametrize("name", ["", "{name}", "file/inside"])
-def test_folders_that_cannot_be_created(shell: Shell, tmp_path: Path, name: str) -> None:
+def test_folders_that_cannot_be_created(
+    shell: Shell, tmp_path: Path, name: str
+) -> None:
     """An invalid name is an error, and nothing is written."""
     (tmp_path / "file").write_text("")
     done = shell("new", name)
@@ -317,8 +385,14 @@ def test_the_settings(shell: Shell, tmp_path: Path) -> None:
     listed = shell("settings", "--port", "9000", "--json", **variables)
     rows = {row["variable"]: row for row in json.loads(listed.stdout)}
     assert list(rows) == list(lines)[1:]  # without the heading
-    assert (rows["PODWRIGHT_PORT"]["value"], rows["PODWRIGHT_HOST"]["source"]) == (9000, "default")
-    assert rows["PODWRIGHT_AGENT_KEYS"]["source"] == f"file {tmp_path / 'podwright_agent_keys'}"
+    assert (rows["PODWRIGHT_PORT"]["value"], rows["PODWRIGHT_HOST"]["source"]) == (
+        9000,
+        "default",
+    )
+    assert (
+        rows["PODWRIGHT_AGENT_KEYS"]["source"]
+        == f"file {tmp_path / 'podwright_agent_keys'}"
+    )
     assert rows["PODWRIGHT_AGENTS"]["source"] == "environment"
     assert "writer:8000" in rows["PODWRIGHT_AGENTS"]["value"]["writer"]
     assert all(row["description"] for row in rows.values())
@@ -328,19 +402,28 @@ def test_the_settings(shell: Shell, tmp_path: Path) -> None:
 def test_a_model_without_a_price(shell: Shell, newsroom: Path) -> None:
     """It is a warning, before the first bill: the blueprint is valid."""
     path = str(newsroom / "researcher" / "blueprint.json")
-    local = {"PODWRIGHT_MODEL": "hosted_vllm/ours", "HOSTED_VLLM_API_BASE": "http://127.0.0.1:1/v1"}
+    local = {
+        "PODWRIGHT_MODEL": "hosted_vllm/ours",
+        "HOSTED_VLLM_API_BASE": "http://127.0.0.1:1/v1",
+    }
     done = shell("validate", path, **local)
     assert done.returncode == 0
-    assert f"{path}:/: warning: The price of 'hosted_vllm/ours' is unknown" in done.stdout
+    assert (
+        f"{path}:/: warning: The price of 'hosted_vllm/ours' is unknown" in done.stdout
+    )
     assert (
         "price"
-        not in shell("validate", path, PODWRIGHT_MODEL="openai/gpt-4o", OPENAI_API_KEY="k").stdout
+        not in shell(
+            "validate", path, PODWRIGHT_MODEL="openai/gpt-4o", OPENAI_API_KEY="k"
+        ).stdout
     )
 
 
 def test_prices(shell: Shell, tmp_path: Path) -> None:
     """Each list has a row; the exit code tells whether all models have a price."""
-    (tmp_path / "prices.json").write_text('{"openai/gpt-4o": {"input": 1, "output": 10}}')
+    (tmp_path / "prices.json").write_text(
+        '{"openai/gpt-4o": {"input": 1, "output": 10}}'
+    )
     own = {"PODWRIGHT_PRICES": str(tmp_path / "prices.json")}
     done = shell("prices", "openai/gpt-4o", **own)
     assert done.returncode == 0

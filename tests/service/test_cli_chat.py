@@ -102,7 +102,9 @@ class Terminal:
         self._seen += match.end()
         return shown
 
-    def turn(self, line: str, pattern: str = r"conversation: .*USD|\n.*cost unknown") -> str:
+    def turn(
+        self, line: str, pattern: str = r"conversation: .*USD|\n.*cost unknown"
+    ) -> str:
         """Enter a line, and return what is shown up to a pattern, by default the last line of a turn."""
         self.type(f"{line}\n")
         shown = self.until(pattern)
@@ -153,7 +155,9 @@ def test_a_conversation(folder: Path, shell: Shell) -> None:
             "1000 input (300 cached), 20 output tokens, 0.25 USD; conversation: "
             in terminal.turn("price")
         )
-        assert "Did you mean '/save'?" in terminal.turn("/sav trace.json", "suggest|mean.*")
+        assert "Did you mean '/save'?" in terminal.turn(
+            "/sav trace.json", "suggest|mean.*"
+        )
         terminal.turn("/save /nowhere/trace.json", r"Cannot write")
         terminal.turn("/save trace.json", "Saved")
         terminal.turn("/reset", "forgotten")
@@ -165,7 +169,9 @@ def test_a_conversation(folder: Path, shell: Shell) -> None:
         assert terminal.process.wait(timeout=60) == 0
 
     saved = ExecutionResult.from_dict(json.loads((folder / "trace.json").read_text()))
-    asked = [message["content"] for message in saved.messages if message["role"] == "user"]
+    asked = [
+        message["content"] for message in saved.messages if message["role"] == "user"
+    ]
     assert asked == ["first", "second", "third", "add", "price"]
     assert saved.messages[-1] == {"role": "assistant", "content": "dear"}
     replayed = shell("replay", "trace.json")
@@ -194,22 +200,38 @@ def test_the_url_of_a_service(folder: Path, serve: Serve) -> None:
         terminal.process.send_signal(signal.SIGTERM)
         assert terminal.process.wait(timeout=60) == 143
     messages = json.loads((folder / "trace.json").read_text())["messages"]
-    assert [message["content"] for message in messages] == ["second", "done", "third", "done"]
+    assert [message["content"] for message in messages] == [
+        "second",
+        "done",
+        "third",
+        "done",
+    ]
 
 
 def test_keys_of_services(folder: Path, shell: Shell, serve: Serve) -> None:
     """`--api-key` is a key or a file; without it every turn is an error, and the chat goes on."""
     url = str(serve(Agent("echo", "Echo.", "offline/echo"), api_keys=KEY).base_url)
     (folder / "key").write_text(f"{KEY}\n")
-    assert shell("chat", url, "--api-key", "@key", stdin="one\n").stdout == "Echo: one\n"
+    assert (
+        shell("chat", url, "--api-key", "@key", stdin="one\n").stdout == "Echo: one\n"
+    )
     refused = shell("chat", url, stdin="one\ntwo\n")
-    assert (refused.returncode, refused.stdout, refused.stderr.count("answered 401")) == (0, "", 2)
+    assert (
+        refused.returncode,
+        refused.stdout,
+        refused.stderr.count("answered 401"),
+    ) == (0, "", 2)
 
 
 def test_piped_input(folder: Path, shell: Shell) -> None:
     """Without a terminal, each line of the input is a turn; only answers are on standard output, without colours."""
     done = shell(
-        "chat", "made:plain", "--model", "offline/echo", stdin="one\n\n/help\ntwo", FORCE_COLOR="1"
+        "chat",
+        "made:plain",
+        "--model",
+        "offline/echo",
+        stdin="one\n\n/help\ntwo",
+        FORCE_COLOR="1",
     )
     assert (done.returncode, done.stdout) == (0, "Echo: one\nEcho: two\n")
     assert "/save FILE" in done.stderr
@@ -226,7 +248,9 @@ def test_a_conductor(folder: Path, shell: Shell) -> None:
 
 def test_what_keeps_no_conversation(folder: Path, shell: Shell, serve: Serve) -> None:
     """A workflow is refused, here and in a service, and so are options that have no effect."""
-    url = str(serve(Workflow("flow", [Agent("echo", "Echo.", "offline/echo")])).base_url)
+    url = str(
+        serve(Workflow("flow", [Agent("echo", "Echo.", "offline/echo")])).base_url
+    )
     for arguments in (
         ["made:flow"],
         [url],
@@ -234,4 +258,8 @@ def test_what_keeps_no_conversation(folder: Path, shell: Shell, serve: Serve) ->
         ["made:agent", "--api-key", KEY],
     ):
         done = shell("chat", *arguments, stdin="one\n")
-        assert (done.returncode, done.stdout, "input_invalid" in done.stderr) == (1, "", True), done
+        assert (done.returncode, done.stdout, "input_invalid" in done.stderr) == (
+            1,
+            "",
+            True,
+        ), done

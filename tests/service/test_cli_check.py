@@ -23,7 +23,10 @@ def test_a_service_that_is_ready(shell: Shell, serve: Serve) -> None:
         "",
     )
     assert (
-        shell("check", f"{url.removeprefix('http://')}/health", "--timeout", "20").returncode == 0
+        shell(
+            "check", f"{url.removeprefix('http://')}/health", "--timeout", "20"
+        ).returncode
+        == 0
     )
     missing = shell("check", f"{url}/nowhere")
     assert (missing.returncode, missing.stdout) == (1, "")
@@ -35,7 +38,10 @@ def test_a_service_that_is_ready(shell: Shell, serve: Serve) -> None:
     ("variables", "url"),
     [
         ({}, "http://127.0.0.1:8000/ready"),
-        ({"PODWRIGHT_PORT": "9000", "PODWRIGHT_HOST": "::"}, "http://127.0.0.1:9000/ready"),
+        (
+            {"PODWRIGHT_PORT": "9000", "PODWRIGHT_HOST": "::"},
+            "http://127.0.0.1:9000/ready",
+        ),
         (
             {"PODWRIGHT_PORT": "tcp://10.0.0.7:80", "PODWRIGHT_HOST": "::1"},
             "http://[::1]:8000/ready",
@@ -51,7 +57,9 @@ def test_the_address_of_this_machine(
     assert default_url() == url
 
 
-@pytest.mark.parametrize("url", ["127.0.0.1:1", "ftp://x", "http://x:port", "http://a\nb"])
+@pytest.mark.parametrize(
+    "url", ["127.0.0.1:1", "ftp://x", "http://x:port", "http://a\nb"]
+)
 def test_no_response(shell: Shell, url: str) -> None:
     """No service, or an invalid address, is exit code 1 and one line."""
     done = shell("check", url)
@@ -61,7 +69,9 @@ def test_no_response(shell: Shell, url: str) -> None:
 def test_a_service_that_hangs(shell: Shell) -> None:
     """The check ends with the time-out."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        done = shell("check", f"127.0.0.1:{listening.getsockname()[1]}", "--timeout", "0.2")
+        done = shell(
+            "check", f"127.0.0.1:{listening.getsockname()[1]}", "--timeout", "0.2"
+        )
     assert (done.returncode, "0.2 s" in done.stderr) == (1, True), done
 
 
@@ -91,4 +101,7 @@ def test_help_and_version(shell: Shell) -> None:
     assert "serve" in commands
     assert "..." not in commands  # no summary is cut off
     options = shell("serve", "--help").stdout
-    assert all(option in options for option in ("--host", "--port", "--title", "--model", "PATH"))
+    assert all(
+        option in options
+        for option in ("--host", "--port", "--title", "--model", "PATH")
+    )

@@ -54,7 +54,9 @@ def test_render(shell: Shell, newsroom: Path, tmp_path: Path) -> None:
     assert (tmp_path / "fleet.yaml").read_text() == printed.stdout
 
 
-def test_render_onto_a_release(shell: Shell, newsroom: Path, running: str, tmp_path: Path) -> None:
+def test_render_onto_a_release(
+    shell: Shell, newsroom: Path, running: str, tmp_path: Path
+) -> None:
     """With `--onto`, a folder replaces its component's blueprint; all other values are kept."""
     folder = changed_copy(
         newsroom / "writer", tmp_path / "writer", "general newspaper", "local newspaper"
@@ -63,16 +65,23 @@ def test_render_onto_a_release(shell: Shell, newsroom: Path, running: str, tmp_p
     assert done.returncode == 0, done.stderr
     before = deploy.read_values(running)
     after = yaml.safe_load(done.stdout)
-    assert "local newspaper" in after["components"]["writer"]["blueprint"]["inline"]["instructions"]
+    assert (
+        "local newspaper"
+        in after["components"]["writer"]["blueprint"]["inline"]["instructions"]
+    )
     assert after["components"]["writer"]["replicas"] == 3
     assert after["defaults"] == before["defaults"]
     others = ("researcher", "reviewer", "newsroom")
-    assert all(after["components"][name] == before["components"][name] for name in others)
+    assert all(
+        after["components"][name] == before["components"][name] for name in others
+    )
 
 
 def test_render_fails(shell: Shell, newsroom: Path, tmp_path: Path) -> None:
     """A folder that the chart cannot deploy is an error, and nothing is written."""
-    done = shell("deploy", "render", str(newsroom / "newsroom"), "--output", "fleet.yaml")
+    done = shell(
+        "deploy", "render", str(newsroom / "newsroom"), "--output", "fleet.yaml"
+    )
     assert (done.returncode, "'researcher'" in done.stderr) == (1, True)
     assert not (tmp_path / "fleet.yaml").exists()
     assert shell("deploy", "render").returncode == 2
@@ -83,9 +92,14 @@ def test_render_several_releases(shell: Shell, newsroom: Path, tmp_path: Path) -
     folders = [str(newsroom / name) for name in NAMES]
     done = shell("deploy", "render", *folders, "--output", "fleet.yaml", "--split", "3")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "fleet-1.yaml: newsroom, researcher, reviewer\nfleet-2.yaml: writer\n"
+    assert (
+        done.stdout
+        == "fleet-1.yaml: newsroom, researcher, reviewer\nfleet-2.yaml: writer\n"
+    )
     releases = fleet_split.split(deploy.render(folders), "fleet", 3)
-    assert {f"{name}.yaml" for name in releases} == {path.name for path in tmp_path.glob("*.yaml")}
+    assert {f"{name}.yaml" for name in releases} == {
+        path.name for path in tmp_path.glob("*.yaml")
+    }
     for name, values in releases.items():
         assert yaml.safe_load((tmp_path / f"{name}.yaml").read_text()) == values
     assert shell("deploy", "render", *folders, "--split", "3").returncode == 1
@@ -106,7 +120,9 @@ def test_a_release_that_is_too_large(shell: Shell, tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "fleet.yaml: first, second\n")
     assert done.stderr.startswith("fleet.yaml: ")
     assert str(fleet_split.MAX_RELEASE_BYTES) in done.stderr
-    split = shell("deploy", "render", *folders, "--output", "fleet.yaml", "--split", "1")
+    split = shell(
+        "deploy", "render", *folders, "--output", "fleet.yaml", "--split", "1"
+    )
     assert (split.returncode, split.stderr) == (0, "")
 
 
@@ -115,10 +131,19 @@ def test_the_difference_of_a_folder(
 ) -> None:
     """A folder is compared with its component in the release; a breaking change is exit code 1 with `--exit-code`."""
     compatible = changed_copy(
-        newsroom / "newsroom", tmp_path / "newsroom", '"max_iterations": 3', '"max_iterations": 2'
+        newsroom / "newsroom",
+        tmp_path / "newsroom",
+        '"max_iterations": 3',
+        '"max_iterations": 2',
     )
     done = shell(
-        "deploy", "diff", "-", compatible, str(newsroom / "reviewer"), "--exit-code", stdin=running
+        "deploy",
+        "diff",
+        "-",
+        compatible,
+        str(newsroom / "reviewer"),
+        "--exit-code",
+        stdin=running,
     )
     assert (done.returncode, done.stderr) == (0, "")
     [line] = done.stdout.splitlines()
@@ -130,7 +155,9 @@ def test_the_difference_of_a_folder(
     done = shell("deploy", "diff", "running.yaml", breaking, "--exit-code")
     assert (done.returncode, done.stderr) == (1, "")
     assert done.stdout.startswith("researcher: breaking: /tools/search_archive/")
-    [change] = json.loads(shell("deploy", "diff", "running.yaml", breaking, "--json").stdout)
+    [change] = json.loads(
+        shell("deploy", "diff", "running.yaml", breaking, "--json").stdout
+    )
     assert (change["component"], change["what"], change["breaking"]) == (
         "researcher",
         "changed",
@@ -144,7 +171,10 @@ def test_a_file_of_values(shell: Shell, running: str, tmp_path: Path) -> None:
     values = deploy.read_values(running)
     values["defaults"]["model"] = "openai/gpt-4o"
     values["components"]["fresh"] = values["components"].pop("newsroom")
-    values["components"]["writer"] |= {"replicas": 4, "resources": {"limits": {"cpu": 2}}}
+    values["components"]["writer"] |= {
+        "replicas": 4,
+        "resources": {"limits": {"cpu": 2}},
+    }
     (tmp_path / "new.json").write_text(json.dumps(values))
     done = shell("deploy", "diff", "-", "new.json", "--exit-code", stdin=running)
     assert done.returncode == 1
@@ -160,7 +190,11 @@ def test_a_file_of_values(shell: Shell, running: str, tmp_path: Path) -> None:
 def test_a_release_without_values(shell: Shell, newsroom: Path) -> None:
     """Helm prints null for a release without values; other data are an error."""
     done = shell(
-        "deploy", "diff", "-", str(newsroom / "writer"), stdin="USER-SUPPLIED VALUES:\nnull\n"
+        "deploy",
+        "diff",
+        "-",
+        str(newsroom / "writer"),
+        stdin="USER-SUPPLIED VALUES:\nnull\n",
     )
     assert (done.returncode, done.stdout) == (0, "compatible: writer added\n")
     done = shell("deploy", "diff", "-", str(newsroom / "writer"), stdin="[1]")

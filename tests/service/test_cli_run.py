@@ -51,7 +51,9 @@ def test_only_the_output_is_on_standard_output(shell: Shell, folder: Path) -> No
 
 
 @pytest.mark.parametrize("arguments", [[], ["-"]])
-def test_the_input_from_a_pipe(shell: Shell, folder: Path, arguments: list[str]) -> None:
+def test_the_input_from_a_pipe(
+    shell: Shell, folder: Path, arguments: list[str]
+) -> None:
     """Without INPUT, or with `-`, the input is standard input."""
     assert (
         shell("run", "made:first", *arguments, "-q", stdin="from a pipe\n").stdout
@@ -62,7 +64,15 @@ def test_the_input_from_a_pipe(shell: Shell, folder: Path, arguments: list[str])
 def test_named_inputs(shell: Shell, folder: Path) -> None:
     """`--inputs` is an object or a file, next to INPUT; the context of a workflow is printed as JSON."""
     context = json.loads(
-        shell("run", "made:gated", "--inputs", '{"input": "a"}', "--resume-path", "2", "-q").stdout
+        shell(
+            "run",
+            "made:gated",
+            "--inputs",
+            '{"input": "a"}',
+            "--resume-path",
+            "2",
+            "-q",
+        ).stdout
     )
     assert context["last_output"] == "Echo: a"
     (folder / "inputs.json").write_text('{"style": "dry"}')
@@ -72,7 +82,10 @@ def test_named_inputs(shell: Shell, folder: Path) -> None:
 
 def test_a_trace_is_written_and_replayed(shell: Shell, folder: Path) -> None:
     """`--trace` writes what `replay` prints and the library reads."""
-    assert shell("run", "made:first", "the moon", "--trace", "t.json", "-q").returncode == 0
+    assert (
+        shell("run", "made:first", "the moon", "--trace", "t.json", "-q").returncode
+        == 0
+    )
     trace = (folder / "t.json").read_text()
     result = ExecutionResult.from_dict(json.loads(trace))
     assert result.value == "Echo: the moon"
@@ -86,7 +99,9 @@ def test_a_trace_is_written_and_replayed(shell: Shell, folder: Path) -> None:
 
 def test_a_failed_run(shell: Shell, folder: Path) -> None:
     """A failed run has exit code 1, a trace with the failure, and the context to resume it."""
-    done = shell("run", "made:failing", "x", "--trace", "t.json", "--context", "c.json", "-q")
+    done = shell(
+        "run", "made:failing", "x", "--trace", "t.json", "--context", "c.json", "-q"
+    )
     assert (done.returncode, done.stdout, "Traceback" in done.stderr) == (1, "", False)
     assert "ZeroDivisionError" in done.stderr
     assert_events(
@@ -94,13 +109,17 @@ def test_a_failed_run(shell: Shell, folder: Path) -> None:
         "run_started",
         "run_failed",
     )
-    assert "podwright run made:failing --inputs @c.json --resume-path 1\n" in done.stderr
+    assert (
+        "podwright run made:failing --inputs @c.json --resume-path 1\n" in done.stderr
+    )
     assert json.loads((folder / "c.json").read_text())["first_output"] == "Echo: x"
 
 
 def test_a_run_that_does_not_stop_writes_no_context(shell: Shell, folder: Path) -> None:
     """A complete run does not write the file of `--context`."""
-    done = shell("run", "made:gated", "x", "--resume-path", "2", "--context", "c.json", "-q")
+    done = shell(
+        "run", "made:gated", "x", "--resume-path", "2", "--context", "c.json", "-q"
+    )
     assert done.returncode == 0, done.stderr
     assert not (folder / "c.json").exists()
 
@@ -112,12 +131,16 @@ def test_a_workflow_that_waits_for_approval_resumes(shell: Shell, folder: Path) 
     [line] = [line for line in done.stderr.splitlines() if ": podwright run" in line]
     resumed = shell(*shlex.split(line.partition(": podwright ")[2]))
     assert resumed.returncode == 0, resumed.stderr
-    assert json.loads(resumed.stdout)["last_output"].endswith("first_output Echo: the moon")
+    assert json.loads(resumed.stdout)["last_output"].endswith(
+        "first_output Echo: the moon"
+    )
     assert "[first]" not in resumed.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_cancels_the_run(command: Command, folder: Path, number: signal.Signals) -> None:
+def test_a_signal_cancels_the_run(
+    command: Command, folder: Path, number: signal.Signals
+) -> None:
     """An interrupted run has exit code 130 and can resume."""
     process = command("run", "made:waiting", "x", "--context", "c.json", cwd=folder)
     wait_for_line(process, "called")
@@ -126,12 +149,16 @@ def test_a_signal_cancels_the_run(command: Command, folder: Path, number: signal
     assert json.loads((folder / "c.json").read_text())["first_output"] == "Echo: x"
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
+)
 def test_a_signal_before_the_run(
     command: Command, tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
     """A signal while the component is loaded ends the command with the usual exit code, without a traceback."""
-    (tmp_path / "slow.py").write_text("import time\nprint('loading', flush=True)\ntime.sleep(30)\n")
+    (tmp_path / "slow.py").write_text(
+        "import time\nprint('loading', flush=True)\ntime.sleep(30)\n"
+    )
     process = command("run", "slow:agent", "x", cwd=tmp_path)
     wait_for_line(process, "loading")
     process.send_signal(number)
@@ -154,7 +181,10 @@ def test_the_limits_of_the_settings(shell: Shell, folder: Path) -> None:
         (["run", "made:first", "x", "--inputs", '{"input": "y"}'], "input_invalid"),
         (["run", "made:first", "x", "--resume-path", "1"], "input_invalid"),
         (["run", "made:gated", "x", "--resume-path", "9"], "resume_path_invalid"),
-        (["run", "made:first", "x", "--trace", "no/where.json"], "configuration_invalid"),
+        (
+            ["run", "made:first", "x", "--trace", "no/where.json"],
+            "configuration_invalid",
+        ),
         (["run", "made:first", "x", "--model", "offline/ecco"], "model_unknown"),
         (["replay", "made.py"], "trace_invalid"),
         (["replay", "nowhere.json"], "configuration_invalid"),
@@ -181,7 +211,10 @@ def on_terminal(folder: Path, *arguments: str, **variables: str) -> str:
     screen_file, terminal = pty.openpty()
     name = os.ttyname(terminal)
     output = b""
-    with os.fdopen(screen_file, "rb", buffering=0) as screen, ThreadPoolExecutor() as pool:
+    with (
+        os.fdopen(screen_file, "rb", buffering=0) as screen,
+        ThreadPoolExecutor() as pool,
+    ):
         done = pool.submit(
             run_forked, arguments, folder, environment(**variables), (name, name, name)
         )
@@ -204,7 +237,9 @@ ON_TERMINAL: dict[str, tuple[list[str], dict[str, str]]] = {
 }
 
 
-@pytest.mark.parametrize(("arguments", "variables"), ON_TERMINAL.values(), ids=ON_TERMINAL)
+@pytest.mark.parametrize(
+    ("arguments", "variables"), ON_TERMINAL.values(), ids=ON_TERMINAL
+)
 def test_control_characters_are_replaced_on_a_terminal(
     tmp_path: Path, arguments: list[str], variables: dict[str, str]
 ) -> None:
@@ -218,4 +253,6 @@ def test_control_characters_are_replaced_on_a_terminal(
         (tmp_path / f"{name}.json").write_text(json.dumps(blueprint))
     output = on_terminal(tmp_path, *arguments, **variables)
     assert output
-    assert not [code for code in ("\x1b]", "\x07", "\x1b[2J", "\x9b") if code in output], output
+    assert not [
+        code for code in ("\x1b]", "\x07", "\x1b[2J", "\x9b") if code in output
+    ], output

@@ -31,7 +31,11 @@ COMMANDS = {
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    for name, data in (("a", AGENT), ("b", {**AGENT, "name": "other"}), ("v", {"components": {}})):
+    for name, data in (
+        ("a", AGENT),
+        ("b", {**AGENT, "name": "other"}),
+        ("v", {"components": {}}),
+    ):
         (tmp_path / f"{name}.json").write_text(json.dumps(data))
     (tmp_path / "t.json").write_text(
         json.dumps(load(tmp_path / "a.json").run("x", trace=True).to_dict())
@@ -46,7 +50,11 @@ def redirected(command: str, redirection: str, folder: Path) -> tuple[int, str]:
     line = f"exec </dev/null 2>&1; set -o pipefail; {COMMAND} {command} {redirection}"
     variables = environment(PODWRIGHT_PORT="1", LC_ALL="C")
     done = subprocess.run(
-        ["bash", "-c", line], cwd=folder, env=variables, stdout=subprocess.PIPE, text=True
+        ["bash", "-c", line],
+        cwd=folder,
+        env=variables,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert "Traceback" not in done.stdout
     return done.returncode, done.stdout
@@ -56,7 +64,9 @@ def forked(command: str, folder: Path, *files: str | None) -> tuple[int, str]:
     """The same of a fork, with the files of its standard streams; None is a closed one."""
     variables = environment(PODWRIGHT_PORT="1", LC_ALL="C")
     stdin, stdout, stderr = files
-    code = run_forked(tuple(shlex.split(command)), folder, variables, (stdin, stdout, stderr))
+    code = run_forked(
+        tuple(shlex.split(command)), folder, variables, (stdin, stdout, stderr)
+    )
     output = (folder / "output").read_text()
     assert "Traceback" not in output
     return code, output
@@ -67,14 +77,22 @@ def test_closed_streams(folder: Path, command: str) -> None:
     """With a closed input the exit code is the usual one, and 1 if the output cannot be written either."""
     output_file = str(folder / "output")
     assert forked(command, folder, None, output_file, None)[0] == COMMANDS[command]
-    code, output = forked(command.replace("new made", "new other"), folder, None, None, output_file)
-    assert (code, "Cannot write the output" in output) == (1, COMMANDS[command] == 0), output
+    code, output = forked(
+        command.replace("new made", "new other"), folder, None, None, output_file
+    )
+    assert (code, "Cannot write the output" in output) == (1, COMMANDS[command] == 0), (
+        output
+    )
 
 
-@pytest.mark.parametrize("command", ["--version", "schema", "run made:loud x", "replay t.json"])
+@pytest.mark.parametrize(
+    "command", ["--version", "schema", "run made:loud x", "replay t.json"]
+)
 def test_a_full_disk(folder: Path, command: str) -> None:
     """An output that cannot be written is an error."""
-    code, output = forked(command, folder, "/dev/null", "/dev/full", str(folder / "output"))
+    code, output = forked(
+        command, folder, "/dev/null", "/dev/full", str(folder / "output")
+    )
     assert (code, "Cannot write the output" in output) == (1, True), output
 
 
@@ -87,31 +105,41 @@ def test_a_full_disk(folder: Path, command: str) -> None:
         ("schema", "| head -0", 1),  # which does not fit into a buffer
     ],
 )
-def test_redirections_of_a_shell(folder: Path, command: str, redirection: str, code: int) -> None:
+def test_redirections_of_a_shell(
+    folder: Path, command: str, redirection: str, code: int
+) -> None:
     """A command that starts with a closed stream fails like above; a pipe whose reader has left is no error."""
     exit_code, output = redirected(command, redirection, folder)
-    assert (exit_code, "Cannot write the output" in output) == (code, redirection == "<&- >&-"), (
-        output
-    )
+    assert (exit_code, "Cannot write the output" in output) == (
+        code,
+        redirection == "<&- >&-",
+    ), output
 
 
 def test_every_command_is_tested() -> None:
     """The table has all commands."""
     names = [
-        info.name or getattr(info.callback, "__name__", "") for info in app.registered_commands
+        info.name or getattr(info.callback, "__name__", "")
+        for info in app.registered_commands
     ]
     names += [f"deploy {info.name}" for info in deploy_commands.registered_commands]
     assert [
-        name for name in names if not any(command.startswith(name) for command in COMMANDS)
+        name
+        for name in names
+        if not any(command.startswith(name) for command in COMMANDS)
     ] == []
 
 
 @pytest.mark.parametrize("redirection", [">&-", ">/dev/full", "<&- 2>&-"])
-def test_a_service_that_cannot_log(command: Command, folder: Path, redirection: str) -> None:
+def test_a_service_that_cannot_log(
+    command: Command, folder: Path, redirection: str
+) -> None:
     """A service serves although its log cannot be written."""
     address = f"127.0.0.1:{(port := free_port())}"
     script = f"exec {COMMAND} serve a.json --port {port} {redirection}"
-    process = command(code=f"import os; os.execlp('sh', 'sh', '-c', {script!r})", cwd=folder)
+    process = command(
+        code=f"import os; os.execlp('sh', 'sh', '-c', {script!r})", cwd=folder
+    )
     until(lambda: check(address, 2.0) == 0, pause=0.1)
     assert plain_http.post(f"http://{address}/run", json={"input": "x"}).json() == {
         "output": "Echo: x"
@@ -120,12 +148,20 @@ def test_a_service_that_cannot_log(command: Command, folder: Path, redirection: 
     assert "Traceback" not in process.communicate(timeout=60)[0]
 
 
-@pytest.mark.parametrize("command", ["run a.json", "run a.json \udcff", "run a.json --inputs @i"])
+@pytest.mark.parametrize(
+    "command", ["run a.json", "run a.json \udcff", "run a.json --inputs @i"]
+)
 def test_input_that_is_not_utf_8(folder: Path, command: str) -> None:
     """The error of an input that is not UTF-8 names the encoding, also in its suggestion."""
     (folder / "i").write_bytes(b"\xff")
-    code, output = forked(command, folder, str(folder / "i"), "/dev/null", str(folder / "output"))
-    assert (code, "utf-8" in output, "UTF-8" in output.partition("Suggestion: ")[2]) == (
+    code, output = forked(
+        command, folder, str(folder / "i"), "/dev/null", str(folder / "output")
+    )
+    assert (
+        code,
+        "utf-8" in output,
+        "UTF-8" in output.partition("Suggestion: ")[2],
+    ) == (
         1,
         True,
         True,

@@ -27,13 +27,17 @@ def test_a_folder_is_served_until_a_signal(
 ) -> None:
     """`podwright serve` serves a folder with the model of the environment, and ends on SIGTERM with exit code 0."""
     arguments = ("serve", str(newsroom / "newsroom"), "--port", "0", "--title", "News")
-    code = "from podwright_service.cli import main; main()"  # with Python's own start and exit
+    # with Python's own start and exit
+    code = "from podwright_service.cli import main; main()"
     process = command(
         *arguments, code=code, PODWRIGHT_MODEL="offline/echo", PODWRIGHT_WORKERS=workers
     )
     url = address(process)
     assert plain_http.get(f"{url}/info").json()["title"] == "News"
-    assert plain_http.post(f"{url}/run", json={"input": "the moon"}).json()["input"] == "the moon"
+    assert (
+        plain_http.post(f"{url}/run", json={"input": "the moon"}).json()["input"]
+        == "the moon"
+    )
     process.send_signal(signal.SIGTERM)
     check_end(process)
 
@@ -51,7 +55,9 @@ def test_the_class_serves_and_blocks(
     process = command(code=code)
     url = address(process)
     assert plain_http.get(f"{url}/info").json()["title"] == "T"
-    assert plain_http.post(f"{url}/run", json={"input": "x"}).json() == {"output": "Echo: x"}
+    assert plain_http.post(f"{url}/run", json={"input": "x"}).json() == {
+        "output": "Echo: x"
+    }
     process.send_signal(number)
     assert check_end(process).endswith("returned\n")
 
@@ -78,7 +84,10 @@ def module(at: Path, code: str) -> str:
 
 TOOL = {
     "name": "t",
-    "schema": {"type": "function", "function": {"name": "t", "parameters": {"type": "object"}}},
+    "schema": {
+        "type": "function",
+        "function": {"name": "t", "parameters": {"type": "object"}},
+    },
 }
 
 WRONG: dict[str, tuple[Callable[[Path], list[str]], dict[str, str], list[str]]] = {
@@ -109,7 +118,10 @@ WRONG: dict[str, tuple[Callable[[Path], list[str]], dict[str, str], list[str]]] 
     "a missing module": (lambda at: ["nowhere:agent"], {}, ["'nowhere'"]),
     "a misspelt attribute": (
         lambda at: [
-            module(at, "from podwright import Agent\nagents = Agent('a', 'Do.', 'offline/echo')\n")
+            module(
+                at,
+                "from podwright import Agent\nagents = Agent('a', 'Do.', 'offline/echo')\n",
+            )
         ],
         {},
         ["'made'", "'agent'", "'agents'"],
@@ -185,9 +197,9 @@ def test_what_models_lack_is_logged(
         for name in ("openai/m", "groq/m")
     ]
     logged = [record.getMessage() for record in caplog.records]
-    assert [text.startswith(begin) for text, begin in zip(logged, expected, strict=True)] == [
-        True
-    ] * 4
+    assert [
+        text.startswith(begin) for text, begin in zip(logged, expected, strict=True)
+    ] == [True] * 4
     create_app(read_settings(model="offline/echo"), line)
     assert len(caplog.records) == 4
 
@@ -208,7 +220,10 @@ INVALID_FILES: dict[str, Callable[[Path], object]] = {
 )
 @pytest.mark.parametrize("make", INVALID_FILES.values(), ids=INVALID_FILES)
 def test_invalid_files_of_settings(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, make: Callable[[Path], object]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    variable: str,
+    make: Callable[[Path], object],
 ) -> None:
     """A setting that names an invalid file, or something else, is an error that names it."""
     make(path := tmp_path / "given.json")
@@ -217,5 +232,8 @@ def test_invalid_files_of_settings(
     with pytest.raises(ConfigurationError, match=r"given\.json"):
         create_app(
             settings,
-            Pipeline("p", [Agent("a", "Do.", "openai/gpt-4o"), *remotes_of(settings).values()]),
+            Pipeline(
+                "p",
+                [Agent("a", "Do.", "openai/gpt-4o"), *remotes_of(settings).values()],
+            ),
         )

@@ -24,7 +24,9 @@ class Listener(Model):
     def __init__(self) -> None:
         self.requests: list[ModelRequest] = []
 
-    async def complete(self, request: ModelRequest, on_token: Any = None) -> ModelResponse:
+    async def complete(
+        self, request: ModelRequest, on_token: Any = None
+    ) -> ModelResponse:
         self.requests.append(request)
         return ModelResponse("Yes.")
 
@@ -71,7 +73,9 @@ def test_a_returned_conversation_is_taken(
         assert "event: problem" not in response.text
         sent.append(MODEL.requests[-1].messages)
     assert sent[0] == sent[1]
-    assert [message.text for message in sent[2]] == [message.text for message in sent[0]]
+    assert [message.text for message in sent[2]] == [
+        message.text for message in sent[0]
+    ]
     assert [message.tool_calls for message in sent[2]] == [
         message.tool_calls for message in sent[0]
     ]

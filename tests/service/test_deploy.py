@@ -28,7 +28,8 @@ def folder(path: Path, blueprint: dict[str, Any] = AGENT, **files: str) -> Path:
 def test_a_fleet_of_folders() -> None:
     """Folders become components with their blueprints, their files, and each other as agents."""
     folders = [
-        NEWSROOM / name for name in ("writer", "newsroom", "researcher", "reviewer", "press")
+        NEWSROOM / name
+        for name in ("writer", "newsroom", "researcher", "reviewer", "press")
     ]
     components = deploy.render(folders)["components"]
     assert list(components) == ["newsroom", "press", "researcher", "reviewer", "writer"]
@@ -36,11 +37,14 @@ def test_a_fleet_of_folders() -> None:
     assert components["press"]["agents"] == ["researcher", "writer"]
     assert "agents" not in components["writer"]
     assert components["researcher"]["files"] == {
-        name: (NEWSROOM / "researcher" / name).read_text() for name in ("archive.txt", "tools.py")
+        name: (NEWSROOM / "researcher" / name).read_text()
+        for name in ("archive.txt", "tools.py")
     }
     for path in folders:
         (file,) = path.glob("blueprint.*")
-        assert components[path.name]["blueprint"] == {"inline": blueprints.read_file(file)}
+        assert components[path.name]["blueprint"] == {
+            "inline": blueprints.read_file(file)
+        }
     assert yaml.safe_load(yaml.safe_dump(components)) == components
 
 
@@ -69,7 +73,11 @@ def test_agents_inside_and_outside_of_a_folder(tmp_path: Path) -> None:
 def test_files_that_are_left_out(tmp_path: Path) -> None:
     """Tests, virtual environments and a lock without dependencies are not files of a component."""
     path = folder(
-        tmp_path / "writer", tools_py="", test_writer_py="", conftest_py="", blueprint_py=""
+        tmp_path / "writer",
+        tools_py="",
+        test_writer_py="",
+        conftest_py="",
+        blueprint_py="",
     )
     (path / "env").mkdir()
     for name in ("env/pyvenv.cfg", "env/notes.txt", "requirements.lock"):
@@ -109,7 +117,9 @@ def test_folders_that_the_chart_cannot_deploy(tmp_path: Path) -> None:
 
 def test_changes_between_values() -> None:
     """Components are added and removed, their blueprints change, breaking or not, and their other values."""
-    running = deploy.render([NEWSROOM / name for name in ("writer", "researcher", "reviewer")])
+    running = deploy.render(
+        [NEWSROOM / name for name in ("writer", "researcher", "reviewer")]
+    )
     running["components"]["old"] = {"blueprint": {"inline": AGENT}}
     new = copy.deepcopy(running)
     del new["components"]["old"]
@@ -120,7 +130,9 @@ def test_changes_between_values() -> None:
     tool = {"name": "extra", "schema": {"type": "function", "function": function}}
     new["components"]["researcher"]["blueprint"]["inline"]["tools"].append(tool)
     changes = {change.component: change for change in deploy.diff(running, new)}
-    assert {name: (change.what, change.breaking) for name, change in changes.items()} == {
+    assert {
+        name: (change.what, change.breaking) for name, change in changes.items()
+    } == {
         "fresh": ("added", False),
         "old": ("removed", True),
         "writer": ("changed", False),
@@ -137,12 +149,19 @@ def test_blueprints_as_text_are_compared_as_data() -> None:
     """A blueprint as text equals one as data; without an inline blueprint, its source is compared."""
     to_text = {
         "components": {
-            "x": {"blueprint": {"inline": blueprints.to_yaml(AGENT), "file": "blueprint.yaml"}}
+            "x": {
+                "blueprint": {
+                    "inline": blueprints.to_yaml(AGENT),
+                    "file": "blueprint.yaml",
+                }
+            }
         }
     }
     as_data = {"components": {"x": {"blueprint": {"inline": AGENT}}}}
     assert deploy.diff(to_text, as_data) == []
-    (change,) = deploy.diff(as_data, {"components": {"x": {"blueprint": {"configMap": "mine"}}}})
+    (change,) = deploy.diff(
+        as_data, {"components": {"x": {"blueprint": {"configMap": "mine"}}}}
+    )
     assert change.values == ["blueprint"]
     assert deploy.diff({}, {}) == []
     with pytest.raises(ConfigurationError, match=r"components\.x\.blueprint\.inline"):

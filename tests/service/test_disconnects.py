@@ -20,7 +20,9 @@ DEADLINE = 60
 """Seconds until a test fails whose event does not happen."""
 CONCURRENT = 4
 
-FIRST = json.dumps({"choices": [{"index": 0, "delta": {"role": "assistant", "content": "Hi"}}]})
+FIRST = json.dumps(
+    {"choices": [{"index": 0, "delta": {"role": "assistant", "content": "Hi"}}]}
+)
 STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
@@ -34,7 +36,9 @@ class Provider:
         default_factory=dict[str, "asyncio.Future[float]"]
     )
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
         length = int(head.partition("content-length: ")[2].partition("\r\n")[0])
         request = json.loads(await reader.readexactly(length))
@@ -86,14 +90,20 @@ async def disconnect_often(
         async with limit:
             return await disconnect(url, path, str(number), provider)
 
-    return sorted(await asyncio.gather(*(disconnect_once(number) for number in range(count))))
+    return sorted(
+        await asyncio.gather(*(disconnect_once(number) for number in range(count)))
+    )
 
 
 @pytest.mark.parametrize("path", ["/run", "/run/stream"])
-async def test_a_disconnect_closes_the_upstream_connection(serve: Serve, path: str) -> None:
+async def test_a_disconnect_closes_the_upstream_connection(
+    serve: Serve, path: str
+) -> None:
     """Each disconnect of a client closes the connection to the provider."""
     async with serve_provider() as provider:
-        client = serve(Agent("helper", "Help.", "openai/m", api_key="k", base_url=provider.url))
+        client = serve(
+            Agent("helper", "Help.", "openai/m", api_key="k", base_url=provider.url)
+        )
         await disconnect_often(client.base_url, path, provider, 20)
 
 

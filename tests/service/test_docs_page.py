@@ -45,10 +45,13 @@ def test_every_example_works_in_the_page(serve: Serve, page: Page) -> None:
         for index in range(max(1, choice.locator("option").count())):
             if choice.is_visible():
                 choice.select_option(index=index)
-            with page.expect_response(lambda response: "/docs" not in response.url) as response:
+            with page.expect_response(
+                lambda response: "/docs" not in response.url
+            ) as response:
                 block.get_by_role("button", name="Execute").click()
             assert response.value.status == 200, (name, index)
-        block.locator(".opblock-summary-control").click()  # an open one slows the page down
+        # an open one slows the page down
+        block.locator(".opblock-summary-control").click()
 
 
 def test_the_page_authorizes(serve: Serve, page: Page) -> None:

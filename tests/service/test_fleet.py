@@ -85,11 +85,15 @@ class Vendor:
     def answer(self, request: ModelRequest) -> ModelResponse:
         """Have a conductor call both of its skills, and give anyone else as much text as is allowed."""
         usage = Usage(4, min(60, request.settings.get("max_tokens", 60)))
-        run = re.findall(r"run-(\w+)", " ".join(message.text for message in request.messages))[0]
+        run = re.findall(
+            r"run-(\w+)", " ".join(message.text for message in request.messages)
+        )[0]
         with self._lock:
             self.tokens[run] += usage.total_tokens
             self.calls[run] += 1
-        if request.tools and not any(message.role == "tool" for message in request.messages):
+        if request.tools and not any(
+            message.role == "tool" for message in request.messages
+        ):
             skills = [tool["function"]["name"] for tool in request.tools]
             calls = [
                 ToolCall.of(skill, id=f"c{number}", task=f"go, run-{run}")
@@ -103,7 +107,11 @@ class Fleet:
     """A vendor, a collector, two agents, and the callers that are asked for."""
 
     def __init__(
-        self, folder: Path, start: Callable[..., str], spans: SpanCollector, vendor: Vendor
+        self,
+        folder: Path,
+        start: Callable[..., str],
+        spans: SpanCollector,
+        vendor: Vendor,
     ) -> None:
         self.vendor = vendor
         self.spans = spans
@@ -117,7 +125,9 @@ class Fleet:
 
     def _serve(self, blueprint: dict[str, Any], **variables: str) -> str:
         file = self._folder / f"{blueprint['name']}.json"
-        file.write_text(json.dumps({"version": podwright.blueprints.VERSION, **blueprint}))
+        file.write_text(
+            json.dumps({"version": podwright.blueprints.VERSION, **blueprint})
+        )
         return self._start("serve", str(file), "--port", "0", **variables)
 
     def caller(self, kind: str, workers: str) -> str:
@@ -179,7 +189,9 @@ def test_a_resumed_run_is_linked(fleet: Fleet) -> None:
     """A run that goes on after an approval has a trace of its own, with its remote, and a link to the stopped one."""
     url = fleet.caller("flow", "1")
     body = {"type": "workflow", "blueprint": PAUSING}
-    paused = plain_http.post(f"{url}/run-blueprint", json={**body, "input": "run-paused"})
+    paused = plain_http.post(
+        f"{url}/run-blueprint", json={**body, "input": "run-paused"}
+    )
     problem = paused.json()
     assert problem["code"] == "approval_required", problem
     rest = {**body, "inputs": problem["context"], "resume_path": problem["resume_path"]}
@@ -200,7 +212,9 @@ def test_a_resumed_run_is_linked(fleet: Fleet) -> None:
     assert fleet.vendor.calls["paused"] == 2
 
 
-@pytest.mark.parametrize(("kind", "workers"), [("line", "1"), ("lead", "1"), ("flow", "2")])
+@pytest.mark.parametrize(
+    ("kind", "workers"), [("line", "1"), ("lead", "1"), ("flow", "2")]
+)
 def test_limits_hold_under_load(fleet: Fleet, kind: str, workers: str) -> None:
     """Of 100 runs at once, the vendor gives none more tokens or calls than it may have, and complete ones are exact."""
     url = fleet.caller(kind, workers)
@@ -221,7 +235,9 @@ def test_limits_hold_under_load(fleet: Fleet, kind: str, workers: str) -> None:
                 tokens, calls = limits(number)
                 budget = {"Podwright-Budget": f"tokens={tokens}, model_calls={calls}"}
                 return await client.post(
-                    "/run?trace=true", json={"input": f"run-{name(number)}"}, headers=budget
+                    "/run?trace=true",
+                    json={"input": f"run-{name(number)}"},
+                    headers=budget,
                 )
 
             return await asyncio.gather(*(run(number) for number in range(RUNS)))

@@ -12,7 +12,10 @@ from podwright_service import fleet_split
 def fleet(**components: Any) -> dict[str, Any]:
     """Values in which each component has the given agents, or the given values."""
     return {
-        "defaults": {"replicas": 2, "networkPolicy": {"from": [{"namespaceSelector": {}}]}},
+        "defaults": {
+            "replicas": 2,
+            "networkPolicy": {"from": [{"namespaceSelector": {}}]},
+        },
         "components": {
             name: {"agents": values} if isinstance(values, list) else values
             for name, values in components.items()
@@ -27,15 +30,27 @@ def names(releases: dict[str, dict[str, Any]]) -> dict[str, list[str]]:
 def test_components_that_use_each_other_stay_together() -> None:
     """A release has at most the given number of components; those that use each other are unchanged in one release."""
     values = fleet(
-        a=["x"], b=["y", {"name": "zed", "component": "z"}], c=["x"], w={}, x={}, y={}, z={}
+        a=["x"],
+        b=["y", {"name": "zed", "component": "z"}],
+        c=["x"],
+        w={},
+        x={},
+        y={},
+        z={},
     )
     objects = [{"kind": "ConfigMap"}]
     releases = fleet_split.split({**values, "extraObjects": objects}, "big", 4)
-    assert [release.get("extraObjects") for release in releases.values()] == [objects, None]
+    assert [release.get("extraObjects") for release in releases.values()] == [
+        objects,
+        None,
+    ]
     assert names(releases) == {"big-1": ["a", "c", "w", "x"], "big-2": ["b", "y", "z"]}
     for release in releases.values():
         assert release["defaults"] == values["defaults"]
-        assert all(values["components"][name] == own for name, own in release["components"].items())
+        assert all(
+            values["components"][name] == own
+            for name, own in release["components"].items()
+        )
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
@@ -44,7 +59,9 @@ def test_more_components_than_a_release_may_have(size: int) -> None:
     outside = {"name": "far", "url": "https://far.example"}
     agent = {"service": {"port": 80}}
     policy = {"networkPolicy": {"enabled": True, "from": []}}
-    values = fleet(a=["b", {"name": "sea", "component": "c"}, outside], b=agent, c=policy, d=["b"])
+    values = fleet(
+        a=["b", {"name": "sea", "component": "c"}, outside], b=agent, c=policy, d=["b"]
+    )
     releases = fleet_split.split(values, "big", size)
     assert sorted(name for each in names(releases).values() for name in each) == [
         "a",
@@ -53,9 +70,13 @@ def test_more_components_than_a_release_may_have(size: int) -> None:
         "d",
     ]
     assert max(map(len, names(releases).values())) == size
-    release_of = {name: release for release, each in names(releases).items() for name in each}
+    release_of = {
+        name: release for release, each in names(releases).items() for name in each
+    }
     components = {
-        name: own for values in releases.values() for name, own in values["components"].items()
+        name: own
+        for values in releases.values()
+        for name, own in values["components"].items()
     }
     b, c, far = components["a"]["agents"]
     assert far == outside
@@ -67,7 +88,10 @@ def test_more_components_than_a_release_may_have(size: int) -> None:
         "component": "c",
         **({} if together else {"release": release_of["c"]}),
     }
-    for agent, callers, shared in (("b", "ad", [{"namespaceSelector": {}}]), ("c", "a", [])):
+    for agent, callers, shared in (
+        ("b", "ad", [{"namespaceSelector": {}}]),
+        ("c", "a", []),
+    ):
         peers = [
             {"podSelector": {"matchLabels": {
                 "app.kubernetes.io/name": "podwright", "app.kubernetes.io/instance": release_of[caller],

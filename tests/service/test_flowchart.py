@@ -57,7 +57,8 @@ def test_a_loop_that_may_fail_says_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "expected"), [("agent", AGENT), ("conductor", CONDUCTOR), ("pipeline", PIPELINE)]
+    ("kind", "expected"),
+    [("agent", AGENT), ("conductor", CONDUCTOR), ("pipeline", PIPELINE)],
 )
 def test_agents_and_teams_are_drawn_with_their_parts(kind: str, expected: str) -> None:
     """Agents point to their tools, conductors to their skills; the steps of a pipeline are a line."""
@@ -66,9 +67,18 @@ def test_agents_and_teams_are_drawn_with_their_parts(kind: str, expected: str) -
 
 def workflow(name: str) -> Json:
     step = {"type": "agent_step", "agent": name, "name": name}
-    loop: dict[str, Any] = {"type": "loop_step", "name": name, "steps": [step], "max_iterations": 1}
+    loop: dict[str, Any] = {
+        "type": "loop_step",
+        "name": name,
+        "steps": [step],
+        "max_iterations": 1,
+    }
     loop["until"] = {"name": name, "args": {name: name}}
-    approval = {"type": "approval_step", "name": name, "message": name + "\n%% x\n" + name}
+    approval = {
+        "type": "approval_step",
+        "name": name,
+        "message": name + "\n%% x\n" + name,
+    }
     return {"type": "Workflow", "name": name, "steps": [loop, approval]}
 
 

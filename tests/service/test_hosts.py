@@ -23,7 +23,12 @@ CASES: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "in a container": ({}, "/info", NAMES, EVIL),
     "on loopback": ({"host": "127.0.0.1"}, "/info", NAMES, EVIL),
     "with a key": (WITH_KEY, "/docs", f"{NAMES} {EVIL}", ""),
-    "with a key, listed": ({**WITH_KEY, **LISTED}, "/docs", f"{NAMES} api.example.com", EVIL),
+    "with a key, listed": (
+        {**WITH_KEY, **LISTED},
+        "/docs",
+        f"{NAMES} api.example.com",
+        EVIL,
+    ),
     "listed": (
         LISTED,
         "/info",
@@ -36,7 +41,9 @@ CASES: dict[str, tuple[dict[str, Any], str, str, str]] = {
 }
 
 
-@pytest.mark.parametrize(("settings", "path", "allowed", "refused"), CASES.values(), ids=CASES)
+@pytest.mark.parametrize(
+    ("settings", "path", "allowed", "refused"), CASES.values(), ids=CASES
+)
 def test_hosts(
     serve: Serve, settings: dict[str, Any], path: str, allowed: str, refused: str
 ) -> None:
@@ -47,28 +54,44 @@ def test_hosts(
     for host in refused.split():
         assert (
             host
-            in check_problem(client.get(path, headers={"host": host}), 400, "host_invalid")[
-                "detail"
-            ]
+            in check_problem(
+                client.get(path, headers={"host": host}), 400, "host_invalid"
+            )["detail"]
         )
 
 
 def test_exactly_one_host(serve: Serve) -> None:
     """A request without `Host`, or with two, is a 400; only HTTP/1.0 does not need it."""
     url = serve(ECHO).base_url
-    for lines, status in (("1.1", "400"), ("1.1\r\nhost: a\r\nhost: a", "400"), ("1.0", "200")):
-        with socket.create_connection((url.host, url.port or 80), timeout=60) as connection:
-            connection.sendall(f"GET /health HTTP/{lines}\r\nconnection: close\r\n\r\n".encode())
+    for lines, status in (
+        ("1.1", "400"),
+        ("1.1\r\nhost: a\r\nhost: a", "400"),
+        ("1.0", "200"),
+    ):
+        with socket.create_connection(
+            (url.host, url.port or 80), timeout=60
+        ) as connection:
+            connection.sendall(
+                f"GET /health HTTP/{lines}\r\nconnection: close\r\n\r\n".encode()
+            )
             assert connection.makefile().readline().split()[1] == status
 
 
 def test_pages_of_an_allowed_origin(serve: Serve) -> None:
     """A preflight request needs no key, and a page may read the headers of responses, and problems."""
-    client = serve(FaultyAgent("a", "Do.", "offline/echo"), api_keys=KEY, cors_origins=ORIGIN)
+    client = serve(
+        FaultyAgent("a", "Do.", "offline/echo"), api_keys=KEY, cors_origins=ORIGIN
+    )
     names = "authorization, content-type, idempotency-key, podwright-budget, podwright-hops, traceparent"
-    asked = {"access-control-request-method": "POST", "access-control-request-headers": names}
+    asked = {
+        "access-control-request-method": "POST",
+        "access-control-request-headers": names,
+    }
     preflight = client.options("/run", headers={"origin": ORIGIN, **asked})
-    assert (preflight.status_code, preflight.headers["access-control-allow-headers"]) == (
+    assert (
+        preflight.status_code,
+        preflight.headers["access-control-allow-headers"],
+    ) == (
         200,
         names,
     )
@@ -76,7 +99,9 @@ def test_pages_of_an_allowed_origin(serve: Serve) -> None:
         ({}, 401, "key_required"),
         ({"authorization": f"Bearer {KEY}"}, 500, "internal_error"),
     ):
-        response = client.post("/run", json={"input": "x"}, headers={"origin": ORIGIN, **headers})
+        response = client.post(
+            "/run", json={"input": "x"}, headers={"origin": ORIGIN, **headers}
+        )
         check_problem(response, status, code)
         assert response.headers["access-control-allow-origin"] == ORIGIN
         assert (
@@ -110,7 +135,9 @@ def test_a_page_cannot_cancel_a_run(serve: Serve, sqlite_database: str) -> None:
     ):
         for action in ("cancel", "resume"):
             response = client.post(f"{url}/{action}", headers=headers)
-            check_problem(response, status, {403: "origin_refused", 404: "run_not_found"}[status])
+            check_problem(
+                response, status, {403: "origin_refused", 404: "run_not_found"}[status]
+            )
     assert (
         client.post(
             f"{url}/approve", content="{}", headers={"content-type": "text/plain"}

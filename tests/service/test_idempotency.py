@@ -26,10 +26,16 @@ BODIES: dict[str, dict[str, Any]] = {
 
 
 def post(
-    client: httpx.Client, key: str = "k-1", path: str = "/run", body: Any = None, **more: str
+    client: httpx.Client,
+    key: str = "k-1",
+    path: str = "/run",
+    body: Any = None,
+    **more: str,
 ) -> httpx.Response:
     return client.post(
-        path, json=body or BODIES[path.partition("?")[0]], headers={"Idempotency-Key": key, **more}
+        path,
+        json=body or BODIES[path.partition("?")[0]],
+        headers={"Idempotency-Key": key, **more},
     )
 
 
@@ -68,7 +74,10 @@ def test_a_pause_is_replayed(serve: Serve, path: str) -> None:
     """A workflow that waits for approval is not run twice."""
     first = Agent("one", "Help.", ScriptedModel("once"))
     client = serve(
-        Workflow("flow", [first, ApprovalStep("Go on?"), Agent("two", "Help.", "offline/echo")])
+        Workflow(
+            "flow",
+            [first, ApprovalStep("Go on?"), Agent("two", "Help.", "offline/echo")],
+        )
     )
     assert post(client, path=path).content == post(client, path=path).content
 
@@ -88,7 +97,11 @@ def test_another_request_with_the_key_is_rejected(serve: Serve) -> None:
     component, runs = counting()
     client = serve(component)
     post(client)
-    for path, body in (("/run", {"input": "y"}), ("/run?trace=true", None), ("/run/stream", None)):
+    for path, body in (
+        ("/run", {"input": "y"}),
+        ("/run?trace=true", None),
+        ("/run/stream", None),
+    ):
         check_problem(post(client, path=path, body=body), 422, "idempotency_key_reused")
     assert len(runs) == 1
 
@@ -146,15 +159,24 @@ def test_a_run_that_had_called_a_tool_is_not_repeated(serve: Serve, path: str) -
     """If the client left during the run, nobody knows what the tool did: the same request says so until told twice."""
     agent, gate, book = paying(idempotent=False)
     client = serve(agent)
-    body = {"model": "payer", "messages": [{"role": "user", "content": "x"}], "stream": True}
+    body = {
+        "model": "payer",
+        "messages": [{"role": "user", "content": "x"}],
+        "stream": True,
+    }
     body = body if path.startswith("/v1") else {"input": "x"}
     with connect(
-        client, path, json.dumps(body, separators=(",", ":")).encode(), "idempotency-key: k-1"
+        client,
+        path,
+        json.dumps(body, separators=(",", ":")).encode(),
+        "idempotency-key: k-1",
     ):
         until(gate.called.is_set)
     until(gate.cancelled.is_set)
     gate.opened.set()
-    until(lambda: "idempotency_in_progress" not in post(client, path=path, body=body).text)
+    until(
+        lambda: "idempotency_in_progress" not in post(client, path=path, body=body).text
+    )
     refused = post(client, path=path, body=body)
     assert refused.status_code == 409
     assert "run_interrupted" in refused.text
@@ -183,7 +205,9 @@ def test_a_request_that_only_asks_for_the_stored_response(serve: Serve) -> None:
     component, runs = counting()
     client = serve(component)
     asked = {"Podwright-Unfinished-Calls": "interrupt"}
-    check_problem(post(client, **{"Podwright-Unfinished-Calls": "maybe"}), 400, "header_invalid")
+    check_problem(
+        post(client, **{"Podwright-Unfinished-Calls": "maybe"}), 400, "header_invalid"
+    )
     check_problem(post(client, **asked), 409, "run_interrupted")
     assert runs == []
     assert post(client).text == post(client, **asked).text
@@ -193,19 +217,28 @@ def test_a_stream_whose_client_left_at_its_end_is_stored(serve: Serve) -> None:
     """A run that had ended when its client left has a response, although nobody has read all of it."""
     model = ScriptedModel("x" * 4_000_000, "again")
     client = serve(
-        Agent("helper", "Help.", model), idempotency_bytes=2**30, stream_buffer_bytes=2**30
+        Agent("helper", "Help.", model),
+        idempotency_bytes=2**30,
+        stream_buffer_bytes=2**30,
     )
     with connect(
-        client, "/run/stream", b'{"input":"x"}', "idempotency-key: k-1", receive_buffer=4096
+        client,
+        "/run/stream",
+        b'{"input":"x"}',
+        "idempotency-key: k-1",
+        receive_buffer=4096,
     ) as connection:
         assert b"200 OK" in connection.recv(100)
         until(
             lambda: (
-                "podwright_runs_total" in client.get("/metrics").text and len(model.requests) == 1
+                "podwright_runs_total" in client.get("/metrics").text
+                and len(model.requests) == 1
             )
         )
         until(lambda: 'status="ok"} 1.0' in client.get("/metrics").text)
-    until(lambda: "idempotency_in_progress" not in post(client, path="/run/stream").text)
+    until(
+        lambda: "idempotency_in_progress" not in post(client, path="/run/stream").text
+    )
     stored = post(client, path="/run/stream")
     assert stored.headers["idempotency-replayed"] == "true"
     assert "event: result" in stored.text
@@ -222,7 +255,15 @@ def test_a_rejected_request_leaves_its_key_free(serve: Serve) -> None:
 
 @pytest.mark.parametrize(
     "keys",
-    [[""], ['""'], ["x" * 256], ["tab\there"], ['half"quoted'], [b"gr\xfc\xdfe"], ["a", "b"]],
+    [
+        [""],
+        ['""'],
+        ["x" * 256],
+        ["tab\there"],
+        ['half"quoted'],
+        [b"gr\xfc\xdfe"],
+        ["a", "b"],
+    ],
 )
 def test_an_invalid_key_is_rejected(serve: Serve, keys: list[Any]) -> None:
     """A key that is empty, too long, repeated, or not printable ASCII is 400."""
@@ -240,12 +281,16 @@ def test_callers_do_not_share_keys(serve: Serve) -> None:
     """The same key of callers with different API keys names different requests."""
     component, _ = counting()
     client = serve(component)
-    first, second = (post(client, Authorization=f"Bearer {name}").text for name in ("one", "two"))
+    first, second = (
+        post(client, Authorization=f"Bearer {name}").text for name in ("one", "two")
+    )
     assert (first, second) == ('{"output":"run 1"}', '{"output":"run 2"}')
 
 
 @pytest.mark.parametrize("path", ["/run", "/run/stream"])
-def test_a_response_too_large_to_store_is_not_run_twice(serve: Serve, path: str) -> None:
+def test_a_response_too_large_to_store_is_not_run_twice(
+    serve: Serve, path: str
+) -> None:
     """The key of a response that is too large to store is a conflict that names the first run."""
     model = ScriptedModel("x" * 2000, "again")
     client = serve(Agent("helper", "Help.", model), idempotency_bytes=16_000)
@@ -262,7 +307,9 @@ def test_a_response_too_large_to_store_is_not_run_twice(serve: Serve, path: str)
 def test_the_memory_store_is_bounded() -> None:
     """Responses are dropped when they are too many, too large together, or too old; the oldest first."""
     now = [0.0]
-    settings = Settings(idempotency_entries=3, idempotency_bytes=1000, idempotency_ttl=60)
+    settings = Settings(
+        idempotency_entries=3, idempotency_bytes=1000, idempotency_ttl=60
+    )
     store = IdempotencyStore(settings, lambda: now[0])
 
     def keep(key: str, size: int) -> None:

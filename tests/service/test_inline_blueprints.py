@@ -80,11 +80,18 @@ def config(**changes: Any) -> dict[str, Any]:
 
 
 def tool(name: str, **parameters: Any) -> dict[str, Any]:
-    schema = {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]}
+    schema = {
+        "type": "object",
+        "properties": {"word": {"type": "string"}},
+        "required": ["word"],
+    }
     schema |= {"additionalProperties": False, **parameters}
     return {
         "name": name,
-        "schema": {"type": "function", "function": {"name": name, "parameters": schema}},
+        "schema": {
+            "type": "function",
+            "function": {"name": name, "parameters": schema},
+        },
     }
 
 
@@ -118,7 +125,12 @@ def line(*members: dict[str, Any], **changes: Any) -> dict[str, Any]:
 
 
 def team(*skills: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    whole = {"type": "Conductor", "name": "c", "instructions": "Lead.", "skills": list(skills)}
+    whole = {
+        "type": "Conductor",
+        "name": "c",
+        "instructions": "Lead.",
+        "skills": list(skills),
+    }
     return {**whole, "config": {"model": MODEL, **changes}}
 
 
@@ -137,9 +149,15 @@ HOSTILE: dict[str, tuple[dict[str, Any], list[str]]] = {
     "a module": (agent(module="os"), ["/module"]),
     "a class": (agent(**{"class": "subprocess.Popen"}), ["/class"]),
     "a type-reviving marker": (agent(**{"py/object": "os.system"}), ["/py~1object"]),
-    "a tool's code": (agent(tools=[{**tool("look_up"), "code": "import os"}]), ["/tools/0/code"]),
+    "a tool's code": (
+        agent(tools=[{**tool("look_up"), "code": "import os"}]),
+        ["/tools/0/code"],
+    ),
     "a tool's import path": (agent(tools=[tool("os.system")]), ["/tools/0"]),
-    "a tool that is not allowed": (agent(tools=[tool("look_up"), tool("shell")]), ["/tools/1"]),
+    "a tool that is not allowed": (
+        agent(tools=[tool("look_up"), tool("shell")]),
+        ["/tools/1"],
+    ),
     "a remote schema": (
         agent(tools=[tool("look_up", properties={"word": {"$ref": "http://evil/x"}})]),
         ["/tools/0/schema/function"],
@@ -147,13 +165,18 @@ HOSTILE: dict[str, tuple[dict[str, Any], list[str]]] = {
     "a long sample": (
         agent(
             tools=[
-                tool("look_up", properties={"word": {"type": "string", "minLength": 3_000_000_000}})
+                tool(
+                    "look_up",
+                    properties={"word": {"type": "string", "minLength": 3_000_000_000}},
+                )
             ]
         ),
         ["/tools/0/schema/function"],
     ),
     "nothing to choose from": (
-        agent(tools=[tool("look_up", properties={"word": {"type": "string", "enum": []}})]),
+        agent(
+            tools=[tool("look_up", properties={"word": {"type": "string", "enum": []}})]
+        ),
         ["/tools/0/schema/function"],
     ),
     "a description that is none": (
@@ -170,7 +193,10 @@ HOSTILE: dict[str, tuple[dict[str, Any], list[str]]] = {
     "api_base in config": (config(api_base="http://evil"), ["/config/api_base"]),
     "api_key in config": (config(api_key="os.environ/KEY"), ["/config/api_key"]),
     "headers in config": (config(extra_headers={"a": "b"}), ["/config/extra_headers"]),
-    "extra_body in config": (config(extra_body={"api_base": "x"}), ["/config/extra_body"]),
+    "extra_body in config": (
+        config(extra_body={"api_base": "x"}),
+        ["/config/extra_body"],
+    ),
     "base_url far inside": (
         config(x=[{"y": {"base_url": "http://evil"}}]),
         ["/config/x/0/y/base_url"],
@@ -194,7 +220,10 @@ HOSTILE: dict[str, tuple[dict[str, Any], list[str]]] = {
     # what is not on a list
     "a model": (config(model="openai/gpt-4o"), ["/config/model"]),
     "a model that looks alike": (config(model=MODEL + " "), ["/config/model"]),
-    "a fallback model": (config(fallback=[MODEL, "openai/gpt-4o"]), ["/config/fallback/1"]),
+    "a fallback model": (
+        config(fallback=[MODEL, "openai/gpt-4o"]),
+        ["/config/fallback/1"],
+    ),
     "a fallback model of a skill": (
         team({**MEMBER, "config": {"model": MODEL, "fallback": ["openai/gpt-4o"]}}),
         ["/skills/0/config/fallback/0"],
@@ -203,7 +232,10 @@ HOSTILE: dict[str, tuple[dict[str, Any], list[str]]] = {
         team(MEMBER, {**MEMBER, "name": "b", "config": {"model": "offline/echo"}}),
         ["/skills/1/config/model"],
     ),
-    "a model of a pipeline": (line(MEMBER, config={"model": "offline/echo"}), ["/config/model"]),
+    "a model of a pipeline": (
+        line(MEMBER, config={"model": "offline/echo"}),
+        ["/config/model"],
+    ),
     "a model of its step": (
         line({**MEMBER, "config": {"model": "offline/echo"}}),
         ["/steps/0/config/model"],
@@ -228,12 +260,18 @@ HOSTILE: dict[str, tuple[dict[str, Any], list[str]]] = {
     "65 tools": (agent(tools=[tool(f"t{n}") for n in range(65)]), ["/tools"]),
     "65 skills": (team(*[{**MEMBER, "name": f"a{n}"} for n in range(65)]), ["/skills"]),
     "65 steps, nested": (flow({**nested(2), "steps": [step()] * 64}), ["/steps"]),
-    "5 levels of steps": (flow(nested(5)), ["/steps/0/steps/0/steps/0/steps/0/steps/0"]),
+    "5 levels of steps": (
+        flow(nested(5)),
+        ["/steps/0/steps/0/steps/0/steps/0/steps/0"],
+    ),
     "9 branches": (
         flow({"type": "parallel_step", "name": "p", "branches": [[step()]] * 9}),
         ["/steps/0/branches"],
     ),
-    "11 iterations": (flow({**nested(2), "max_iterations": 11}), ["/steps/0/max_iterations"]),
+    "11 iterations": (
+        flow({**nested(2), "max_iterations": 11}),
+        ["/steps/0/max_iterations"],
+    ),
     "9 at once": (
         flow(
             {
@@ -287,14 +325,22 @@ def test_a_hostile_blueprint_is_refused(
     No model and no tool is called, and no connection is made to an address that it names.
     """
     blueprint = json.loads(
-        json.dumps(blueprint).replace("//evil", f"//127.0.0.1:{canary.getsockname()[1]}")
+        json.dumps(blueprint).replace(
+            "//evil", f"//127.0.0.1:{canary.getsockname()[1]}"
+        )
     )
-    kind = {"Workflow": "workflow", "Pipeline": "pipeline", "Conductor": "conductor"}.get(
-        blueprint.get("type", "")
-    )
+    kind = {
+        "Workflow": "workflow",
+        "Pipeline": "pipeline",
+        "Conductor": "conductor",
+    }.get(blueprint.get("type", ""))
     body = {"type": kind or "agent", "blueprint": blueprint, "input": "x"}
-    problem = check_problem(client.post("/run-blueprint", json=body), 422, "blueprint_invalid")
-    assert {f"/blueprint{pointer}" for pointer in places} <= set(pointers(problem)), problem
+    problem = check_problem(
+        client.post("/run-blueprint", json=body), 422, "blueprint_invalid"
+    )
+    assert {f"/blueprint{pointer}" for pointer in places} <= set(pointers(problem)), (
+        problem
+    )
     report = client.post("/validate-blueprint", json={"blueprint": blueprint}).json()
     assert (report["valid"], report["errors"]) == (False, problem["errors"])
 
@@ -304,9 +350,13 @@ def test_a_hostile_blueprint_is_refused(
         "agents": {"in/ner": blueprint},
     }
     problem = check_problem(
-        client.post("/run-blueprint", json={**outer, "input": "x"}), 422, "blueprint_invalid"
+        client.post("/run-blueprint", json={**outer, "input": "x"}),
+        422,
+        "blueprint_invalid",
     )
-    assert {f"/agents/in~1ner{pointer}" for pointer in places} <= set(pointers(problem)), problem
+    assert {f"/agents/in~1ner{pointer}" for pointer in places} <= set(
+        pointers(problem)
+    ), problem
     assert model.calls == 0
     assert not LOOKED_UP
     with pytest.raises(BlockingIOError):
@@ -348,16 +398,24 @@ def test_the_kind_must_be_that_of_the_blueprint(
         "conductor",
     ],
 )
-def test_an_allowed_blueprint_is_valid(client: httpx.Client, blueprint: dict[str, Any]) -> None:
+def test_an_allowed_blueprint_is_valid(
+    client: httpx.Client, blueprint: dict[str, Any]
+) -> None:
     """What names only the served component's own models, tools, agents and conditions is valid."""
-    assert client.post("/validate-blueprint", json={"blueprint": blueprint}).json() == VALID
+    assert (
+        client.post("/validate-blueprint", json={"blueprint": blueprint}).json()
+        == VALID
+    )
 
 
 def flows(*sizes: int) -> dict[str, Any]:
     """Workflows that each use the one before as often as its number says."""
     return {
         f"w{n}": flow(
-            *[step(agent=f"w{n - 1}" if n else "helper", name=f"s{i}") for i in range(size)]
+            *[
+                step(agent=f"w{n - 1}" if n else "helper", name=f"s{i}")
+                for i in range(size)
+            ]
         )
         for n, size in enumerate(sizes)
     }
@@ -382,22 +440,30 @@ def member(name: str) -> dict[str, Any]:
          "5 levels"],
 )  # fmt: skip
 def test_blueprints_name_each_other_in_any_order_but_not_in_a_circle(
-    client: httpx.Client, blueprint: dict[str, Any], agents: dict[str, Any], reasons: list[str]
+    client: httpx.Client,
+    blueprint: dict[str, Any],
+    agents: dict[str, Any],
+    reasons: list[str],
 ) -> None:
     """Inline agents are built before those that name them; a circle, and too many levels, are the only problem."""
     errors = client.post(
         "/validate-blueprint", json={"blueprint": blueprint, "agents": agents}
     ).json()["errors"]
-    assert [reason in error["detail"] for error, reason in zip(errors, reasons, strict=True)] == [
-        True
-    ] * len(reasons)
+    assert [
+        reason in error["detail"] for error, reason in zip(errors, reasons, strict=True)
+    ] == [True] * len(reasons)
 
 
 def test_the_operator_sets_the_lists(serve: Serve) -> None:
     """The operator's lists take the place of the component's own."""
     served = Agent("helper", "Help.", Counted(), tools=[look_up])
-    client = serve(served, allowed_models="offline/echo, offline/other", allowed_tools="")
-    assert client.get("/info").json()["accepts"]["models"] == ["offline/echo", "offline/other"]
+    client = serve(
+        served, allowed_models="offline/echo, offline/other", allowed_tools=""
+    )
+    assert client.get("/info").json()["accepts"]["models"] == [
+        "offline/echo",
+        "offline/other",
+    ]
     body = {"type": "agent", "blueprint": config(model="offline/echo"), "input": "x"}
     assert client.post("/run-blueprint", json=body).json() == {"output": "Echo: x"}
     found = client.post(
@@ -426,7 +492,11 @@ def test_unknown_keys_of_config_are_warnings(serve: Serve) -> None:
         },
         metadata=notes,
     )
-    body = {"type": "workflow", "blueprint": flow(step(agent="free")), "agents": {"free": free}}
+    body = {
+        "type": "workflow",
+        "blueprint": flow(step(agent="free")),
+        "agents": {"free": free},
+    }
     assert client.post("/run-blueprint", json={**body, "input": "x"}).json() == {
         "input": "x",
         "free_output": "Echo: x",
@@ -441,7 +511,9 @@ def test_unknown_keys_of_config_are_warnings(serve: Serve) -> None:
         f"a{n}": config(model="offline/echo", **{f"note{key}": 1 for key in range(80)})
         for n in range(64)
     }
-    report = client.post("/validate-blueprint", json={"blueprint": free, "agents": agents}).json()
+    report = client.post(
+        "/validate-blueprint", json={"blueprint": free, "agents": agents}
+    ).json()
     assert (report["valid"], len(report["warnings"])) == (True, 100)
 
 
@@ -449,20 +521,30 @@ def test_names_that_nothing_fills(serve: Serve) -> None:
     """They are found in the steps and in the instructions of inline agents; the blueprint can be run nevertheless."""
     client = serve(Agent("helper", "Help.", "offline/echo"))
     writer = agent(instructions="Be {tone}.", config={"model": "offline/echo"})
-    misspelt = flow(step(agent="w", input="{input}"), step(agent="w", input="{w_ouptut}"))
+    misspelt = flow(
+        step(agent="w", input="{input}"), step(agent="w", input="{w_ouptut}")
+    )
     body = {"type": "workflow", "blueprint": misspelt, "agents": {"w": writer}}
     report = client.post("/validate-blueprint", json=body).json()
     assert (report["valid"], pointers(report)) == (False, ["/blueprint/steps/1/input"])
     body["blueprint"] = flow(step(agent="w", input="{topic} {{w_ouptut}}"))
     report = client.post("/validate-blueprint", json=body).json()
     assert (report["valid"], report["errors"]) == (True, [])
-    assert [entry["pointer"] for entry in report["warnings"]] == ["/blueprint/steps/0/agent"]
+    assert [entry["pointer"] for entry in report["warnings"]] == [
+        "/blueprint/steps/0/agent"
+    ]
 
 
 def test_the_operators_model_replaces_others(serve: Serve) -> None:
     """With `model` set, a posted blueprint runs on it, whatever allowed model it names."""
-    client = serve(Agent("helper", "Help.", ScriptedModel("never")), model="offline/echo")
-    body = {"type": "agent", "blueprint": config(model="offline/scripted"), "input": "x"}
+    client = serve(
+        Agent("helper", "Help.", ScriptedModel("never")), model="offline/echo"
+    )
+    body = {
+        "type": "agent",
+        "blueprint": config(model="offline/scripted"),
+        "input": "x",
+    }
     assert client.post("/run-blueprint", json=body).json() == {"output": "Echo: x"}
 
 
@@ -480,7 +562,9 @@ def doubling(levels: int) -> dict[str, Any]:
 
 def chain(links: int) -> dict[str, Any]:
     """A schema in which each definition is the next one."""
-    definitions: dict[str, Any] = {f"d{n}": {"$ref": f"#/$defs/d{n + 1}"} for n in range(links)}
+    definitions: dict[str, Any] = {
+        f"d{n}": {"$ref": f"#/$defs/d{n + 1}"} for n in range(links)
+    }
     return {
         "properties": {"word": {"$ref": "#/$defs/d0"}},
         "$defs": definitions | {f"d{links}": {"type": "string"}},
@@ -491,25 +575,35 @@ LARGE = {
     "unknown keys": {f"instruction{n}": "{x}" for n in range(10_500)},
     "tools": agent(tools=[{"name": f"look_up{n}"} for n in range(9_000)]),
     "steps": flow(*[{"agent": "x"}] * 15_000),
-    "conditions": flow(condition(name="all", args={"conditions": [{"name": "equal"}] * 14_000})),
+    "conditions": flow(
+        condition(name="all", args={"conditions": [{"name": "equal"}] * 14_000})
+    ),
     "a doubling schema": agent(tools=[tool("look_up", **doubling(40))]),
     "a chain of definitions": agent(tools=[tool("look_up", **chain(3_000))]),
 }
 
 
 @pytest.mark.parametrize("blueprint", LARGE.values(), ids=LARGE)
-def test_many_mistakes_are_found_quickly(client: httpx.Client, blueprint: dict[str, Any]) -> None:
+def test_many_mistakes_are_found_quickly(
+    client: httpx.Client, blueprint: dict[str, Any]
+) -> None:
     """What is made to take long to check is refused before the client gives up."""
     assert len(json.dumps(blueprint, separators=(",", ":"))) <= 256 * 1024
     assert (
-        client.post("/validate-blueprint", json={"blueprint": blueprint}).json()["valid"] is False
+        client.post("/validate-blueprint", json={"blueprint": blueprint}).json()[
+            "valid"
+        ]
+        is False
     )
 
 
 MANY_AGENTS: dict[str, tuple[dict[str, Any], str]] = {
     "many agents": ({f"a{n}": {} for n in range(20_000)}, "/agents"),
     "many workflows": ({f"a{n}": flow(step()) for n in range(64)}, "/agents"),
-    "much text": ({f"a{n}": agent(instructions="x" * 50_000) for n in range(6)}, "/blueprint"),
+    "much text": (
+        {f"a{n}": agent(instructions="x" * 50_000) for n in range(6)},
+        "/blueprint",
+    ),
     "deep": (flows(1, 1, 1, 1, 1), "/agents/w4"),
     "a long name": ({"n" * 101: agent()}, f"/agents/{'n' * 101}"),
 }
@@ -528,9 +622,9 @@ def test_sizes_include_the_agents(
     }
     response = client.post("/run-blueprint", json=body)
     assert response.status_code == 422, response.text
-    assert any(error["pointer"].startswith(pointer) for error in response.json()["errors"]), (
-        response.text
-    )
+    assert any(
+        error["pointer"].startswith(pointer) for error in response.json()["errors"]
+    ), response.text
     assert model.calls == 0
 
 
@@ -559,8 +653,16 @@ def test_a_mangled_blueprint_is_no_server_error(
     client: httpx.Client, number: int, changes: list[tuple[int, Any]]
 ) -> None:
     """Whatever stands in the place of any part of a blueprint, the answer is a 200 with what was found."""
-    deep = flow(nested(3), condition(name="not", args={"condition": {"name": "is_late"}}))
-    whole = [agent(tools=[tool("look_up")]), flow(step()), deep, line(MEMBER), team(MEMBER)][number]
+    deep = flow(
+        nested(3), condition(name="not", args={"condition": {"name": "is_late"}})
+    )
+    whole = [
+        agent(tools=[tool("look_up")]),
+        flow(step()),
+        deep,
+        line(MEMBER),
+        team(MEMBER),
+    ][number]
     mangled = json.loads(json.dumps(whole))
     for place, junk in changes:
         if found := all_places(mangled):
@@ -575,7 +677,12 @@ def test_large_comparisons_do_not_outlast_the_time_limit(serve: Serve) -> None:
     comparison = {"name": "contains", "args": {"value": "{big}", "text": "{big}b"}}
     condition = {"name": "any", "args": {"conditions": [comparison] * 1000}}
     pause = {"type": "approval_step", "name": "p", "message": "?"}
-    step = {"type": "condition_step", "name": "c", "condition": condition, "then": [pause]}
+    step = {
+        "type": "condition_step",
+        "name": "c",
+        "condition": condition,
+        "then": [pause],
+    }
     body = {
         "type": "workflow",
         "blueprint": {"name": "w", "steps": [step]},
@@ -591,11 +698,23 @@ def test_a_run_fills_templates_within_a_limit(serve: Serve) -> None:
     check = {"type": "condition_step", "name": "c", "condition": comparison, "then": [
         {"type": "approval_step", "name": "p", "message": "?"}
     ]}  # fmt: skip
-    step = {"type": "map_step", "name": "m", "over": "items", "as": "item", "steps": [check]}
+    step = {
+        "type": "map_step",
+        "name": "m",
+        "over": "items",
+        "as": "item",
+        "steps": [check],
+    }
     inputs = {"items": "\n".join(["x"] * 1000), "long": "a" * 900_000}
-    body = {"type": "workflow", "blueprint": {"name": "w", "steps": [step]}, "inputs": inputs}
+    body = {
+        "type": "workflow",
+        "blueprint": {"name": "w", "steps": [step]},
+        "inputs": inputs,
+    }
     problem = check_problem(
-        serve(Agent("helper", "Help.", "offline/echo")).post("/run-blueprint", json=body),
+        serve(Agent("helper", "Help.", "offline/echo")).post(
+            "/run-blueprint", json=body
+        ),
         422,
         "limit_exceeded",
     )

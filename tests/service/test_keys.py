@@ -12,7 +12,15 @@ from typing import Any
 import httpx
 import pytest
 from tests.helpers import NO_AUTHORITIES, until
-from tests.service.support import INLINE, Address, Command, Serve, check_end, check_problem, connect
+from tests.service.support import (
+    INLINE,
+    Address,
+    Command,
+    Serve,
+    check_end,
+    check_problem,
+    connect,
+)
 
 from podwright import Agent
 from podwright.errors import ConfigurationError
@@ -50,15 +58,22 @@ def bearer(key: str) -> dict[str, str]:
     return {"authorization": f"Bearer {key}"}
 
 
-def check_denied(response: httpx.Response, status: int, code: str, challenge: str) -> None:
+def check_denied(
+    response: httpx.Response, status: int, code: str, challenge: str
+) -> None:
     if response.url.path.startswith("/v1/"):
-        assert (response.status_code, response.json()["error"]["code"]) == (status, code)
+        assert (response.status_code, response.json()["error"]["code"]) == (
+            status,
+            code,
+        )
     else:
         check_problem(response, status, code)
     header = response.headers["www-authenticate"]
     assert header.startswith('Bearer realm="podwright"')
     assert challenge in header
-    assert not any(key in response.text + str(response.headers) for key in (ALL, RUN, READ))
+    assert not any(
+        key in response.text + str(response.headers) for key in (ALL, RUN, READ)
+    )
 
 
 @pytest.mark.parametrize(("path", "route"), ROUTES.items(), ids=ROUTES)
@@ -70,11 +85,17 @@ def test_each_route_needs_a_key_for_its_scope(
     client = serve(echo(), api_keys=KEYS)
 
     def request(headers: dict[str, str]) -> httpx.Response:
-        return client.request(method, path.format(model="a"), json=body, headers=headers)
+        return client.request(
+            method, path.format(model="a"), json=body, headers=headers
+        )
 
     check_denied(request({}), 401, "key_required", "")
-    check_denied(request(bearer(ALL[:-1])), 401, "key_required", 'error="invalid_token"')
-    check_denied(request(bearer(ALL + "a")), 401, "key_required", 'error="invalid_token"')
+    check_denied(
+        request(bearer(ALL[:-1])), 401, "key_required", 'error="invalid_token"'
+    )
+    check_denied(
+        request(bearer(ALL + "a")), 401, "key_required", 'error="invalid_token"'
+    )
     assert request(bearer(ALL)).status_code == 200
     for key, scopes in ((RUN, {"run"}), (READ, {"read", "blueprint"})):
         if scope in scopes:
@@ -88,7 +109,10 @@ SENT: dict[str, tuple[list[tuple[str, Any]], int]] = {
     "no scheme": ([("authorization", ALL)], 401),
     "another scheme": ([("authorization", f"Basic {ALL}")], 401),
     "nothing": ([("authorization", "Bearer")], 401),
-    "two": ([("authorization", f"Bearer {ALL}"), ("authorization", f"Bearer {ALL}")], 401),
+    "two": (
+        [("authorization", f"Bearer {ALL}"), ("authorization", f"Bearer {ALL}")],
+        401,
+    ),
     "another header": ([("x-api-key", ALL)], 401),
     "no ASCII": ([("authorization", b"Bearer \xff\xfe")], 401),
 }
@@ -129,7 +153,10 @@ def test_a_host_header_does_not_change_the_path(serve: Serve) -> None:
     client = serve(echo(), api_keys=KEYS)
     for host in ("x/health?", "x/docs#", "[", ""):
         assert client.get("/info", headers={"host": host}).status_code == 401
-        assert client.get("/info", headers={"host": host, **bearer(ALL)}).status_code == 200
+        assert (
+            client.get("/info", headers={"host": host, **bearer(ALL)}).status_code
+            == 200
+        )
 
 
 def replace(path: Path, text: str) -> None:
@@ -167,7 +194,11 @@ def test_keys_are_rotated_without_a_restart(
         until(
             lambda: (
                 status(second) == 200
-                and [record for record in caplog.records if record.levelno == logging.ERROR]
+                and [
+                    record
+                    for record in caplog.records
+                    if record.levelno == logging.ERROR
+                ]
             )
         )
     replace(path, f"{first}\n")
@@ -191,19 +222,34 @@ INVALID: dict[str, tuple[Callable[[Path], dict[str, str]], str]] = {
         lambda at: {"api_keys": f"{ALL},rum:{SECRET}"},
         "Entry 2 of PODWRIGHT_API_KEYS",
     ),
-    "no scope": (lambda at: {"api_keys": f":{SECRET}"}, "Entry 1 of PODWRIGHT_API_KEYS"),
+    "no scope": (
+        lambda at: {"api_keys": f":{SECRET}"},
+        "Entry 1 of PODWRIGHT_API_KEYS",
+    ),
     "a key with a colon": (
         lambda at: {"api_keys": f"{SECRET}:{SECRET}"},
         "Entry 1 of PODWRIGHT_API_KEYS",
     ),
     "a short key": (lambda at: {"api_keys": "s3cret-part"}, "shorter than 16"),
-    "a space": (lambda at: {"api_keys": f"{SECRET} {SECRET}"}, "Entry 1 of PODWRIGHT_API_KEYS"),
-    "no ASCII": (lambda at: {"api_keys": SECRET + "é"}, "Entry 1 of PODWRIGHT_API_KEYS"),
+    "a space": (
+        lambda at: {"api_keys": f"{SECRET} {SECRET}"},
+        "Entry 1 of PODWRIGHT_API_KEYS",
+    ),
+    "no ASCII": (
+        lambda at: {"api_keys": SECRET + "é"},
+        "Entry 1 of PODWRIGHT_API_KEYS",
+    ),
     "only commas": (lambda at: {"api_keys": " , ,"}, "at least one key"),
     "a missing file": (lambda at: {"api_keys_file": str(at / "nowhere")}, "nowhere"),
     "a pipe": (lambda at: {"api_keys_file": fifo(at / "pipe")}, "pipe"),
-    "an empty file": (lambda at: {"api_keys_file": write(at / "keys", b"# none\n")}, "has no keys"),
-    "no UTF-8": (lambda at: {"api_keys_file": write(at / "keys", b"\xff" * 20)}, "not UTF-8"),
+    "an empty file": (
+        lambda at: {"api_keys_file": write(at / "keys", b"# none\n")},
+        "has no keys",
+    ),
+    "no UTF-8": (
+        lambda at: {"api_keys_file": write(at / "keys", b"\xff" * 20)},
+        "not UTF-8",
+    ),
     "a line": (
         lambda at: {"api_keys_file": write(at / "keys", f"{ALL}\n\nx y\n".encode())},
         "Line 3 of",
@@ -237,13 +283,20 @@ def test_the_openapi_document_has_the_scopes(serve: Serve) -> None:
             else:
                 assert "security" not in operation
                 assert not {"401", "403"} & set(operation["responses"])
-    assert "securitySchemes" not in serve(echo()).get("/openapi.json").json()["components"]
     assert (
-        "401" not in serve(echo()).get("/openapi.json").json()["paths"]["/run"]["post"]["responses"]
+        "securitySchemes" not in serve(echo()).get("/openapi.json").json()["components"]
+    )
+    assert (
+        "401"
+        not in serve(echo())
+        .get("/openapi.json")
+        .json()["paths"]["/run"]["post"]["responses"]
     )
 
 
-def test_keys_are_never_shown(command: Command, address: Address, newsroom: Path) -> None:
+def test_keys_are_never_shown(
+    command: Command, address: Address, newsroom: Path
+) -> None:
     """No response and no log line has a key, valid or not."""
     process = command(
         "serve",
@@ -258,7 +311,9 @@ def test_keys_are_never_shown(command: Command, address: Address, newsroom: Path
     with httpx.Client(verify=NO_AUTHORITIES, base_url=address(process)) as client:
         for key in (ALL, RUN, READ, invalid):
             for path, (method, body, _) in ROUTES.items():
-                responses += client.request(method, path, json=body, headers=bearer(key)).text
+                responses += client.request(
+                    method, path, json=body, headers=bearer(key)
+                ).text
     process.send_signal(signal.SIGTERM)
     output = check_end(process)
     assert "No API keys" not in output

@@ -17,7 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import ClientConnectionError, ClientPayloadError, ClientSession, ClientTimeout, web
+from aiohttp import (
+    ClientConnectionError,
+    ClientPayloadError,
+    ClientSession,
+    ClientTimeout,
+    web,
+)
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -47,7 +53,10 @@ from podwright_service.testing import SpanCollector
 CONCURRENT_RUNS = 24
 MODEL = "openai/gpt-4o-mini"
 WAYS = ("input", "output")
-OTHER_ATTRIBUTES = {"cached_input": "cache_read.input", "cache_write": "cache_creation.input"}
+OTHER_ATTRIBUTES = {
+    "cached_input": "cache_read.input",
+    "cache_write": "cache_creation.input",
+}
 """The names of other token types in spans."""
 
 
@@ -76,11 +85,15 @@ class UnreliableModel(FunctionModel):
             name = request.tools[0]["function"]["name"]
             arguments = {"place": "x"} if name == "look" else {"task": "look"}
             return ModelResponse(
-                tool_calls=(ToolCall.of(name, **arguments),), usage=Usage(number, 1, cost=0.001)
+                tool_calls=(ToolCall.of(name, **arguments),),
+                usage=Usage(number, 1, cost=0.001),
             )
         cost = None if number % 7 == 0 else 0.002
         return ModelResponse(
-            "done", usage=Usage(number, 2, number // 3, cost=cost, cache_write_tokens=number // 2)
+            "done",
+            usage=Usage(
+                number, 2, number // 3, cost=cost, cache_write_tokens=number // 2
+            ),
         )
 
 
@@ -89,7 +102,9 @@ def look(place: str) -> str:
     return f"nothing in {place}"
 
 
-async def usage_of_run(component: Any, model: UnreliableModel, **options: Any) -> tuple[str, Usage]:
+async def usage_of_run(
+    component: Any, model: UnreliableModel, **options: Any
+) -> tuple[str, Usage]:
     """Status and usage of a run, which is cancelled when the model hangs."""
     model.hanging.clear()
     run = asyncio.create_task(execute(component, Task("go"), **options))
@@ -110,13 +125,18 @@ async def usage_of_run(component: Any, model: UnreliableModel, **options: Any) -
 async def test_usage_metrics_and_spans_agree() -> None:
     """Over runs of all kinds that succeed, fail, are limited or are cancelled, no token differs."""
     model = UnreliableModel()
-    looker, other = Agent("looker", "Look.", model, tools=[look]), Agent("other", "Help.", model)
+    looker, other = (
+        Agent("looker", "Look.", model, tools=[look]),
+        Agent("other", "Help.", model),
+    )
     branches = [[AgentStep(looker, "left")], [AgentStep(other, "right")]]
     components = [
         looker,
         Pipeline("line", steps=[looker, other]),
         Conductor("boss", "Lead.", model=model, skills=[looker, other]),
-        Workflow("forked", steps=[ParallelStep(branches, "both"), AgentStep(other, "last")]),
+        Workflow(
+            "forked", steps=[ParallelStep(branches, "both"), AgentStep(other, "last")]
+        ),
     ]
     exporter = InMemorySpanExporter()
     provider = TracerProvider(shutdown_on_exit=False)
@@ -158,12 +178,22 @@ async def test_usage_metrics_and_spans_agree() -> None:
     )
     for way, tokens in zip((*WAYS, *OTHER_ATTRIBUTES), counts, strict=True):
         recorded: list[Any] = [
-            chat.get(f"gen_ai.usage.{OTHER_ATTRIBUTES.get(way, way)}_tokens", 0) for chat in chats
+            chat.get(f"gen_ai.usage.{OTHER_ATTRIBUTES.get(way, way)}_tokens", 0)
+            for chat in chats
         ]
-        assert sum(recorded) == scrape.get("podwright_tokens_total", type=way) == tokens > 0
+        assert (
+            sum(recorded)
+            == scrape.get("podwright_tokens_total", type=way)
+            == tokens
+            > 0
+        )
     assert scrape.get("podwright_model_calls_total", status="ok") == total.model_calls
     assert scrape.get("podwright_model_calls_total") == len(chats)
-    assert scrape.get("podwright_unpriced_model_calls_total") == total.unpriced_model_calls > 0
+    assert (
+        scrape.get("podwright_unpriced_model_calls_total")
+        == total.unpriced_model_calls
+        > 0
+    )
     assert {
         status: scrape.get("podwright_runs_total", status=status) for status in statuses
     } == statuses
@@ -182,7 +212,9 @@ class Provider:
     The tag decides what happens to the run: "retry", "leave", "fail" or "ok".
     """
 
-    calls: dict[str, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
+    calls: dict[str, list[tuple[int, int]]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
     attempts: Counter[str] = field(default_factory=Counter[str])
     gate: asyncio.Event = field(default_factory=asyncio.Event)
     """While it is not set, calls wait."""
@@ -205,7 +237,10 @@ class Provider:
 
     def tokens_of(self, tags: Any) -> list[int]:
         """Input and output tokens of the responses to some runs."""
-        return [sum(call[way] for tag in list(tags) for call in self.calls[tag]) for way in (0, 1)]
+        return [
+            sum(call[way] for tag in list(tags) for call in self.calls[tag])
+            for way in (0, 1)
+        ]
 
     async def respond(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
@@ -213,7 +248,9 @@ class Provider:
         self.attempts[tag] += 1
         if tag.endswith("retry") and self.attempts[tag] == 1:
             return web.json_response(
-                {"error": {"message": "Slow down."}}, status=429, headers={"Retry-After": "0"}
+                {"error": {"message": "Slow down."}},
+                status=429,
+                headers={"Retry-After": "0"},
             )
         if tag.endswith("fail") and len(self.calls[tag]) == 1:
             return web.json_response({"error": {"message": "No."}}, status=400)
@@ -235,13 +272,19 @@ class Provider:
             self.waiting[tag] -= stays
 
 
-def completion(body: dict[str, Any], tag: str, tokens: tuple[int, int]) -> dict[str, Any]:
+def completion(
+    body: dict[str, Any], tag: str, tokens: tuple[int, int]
+) -> dict[str, Any]:
     """A chat completion: the first call of each tool that is offered, then text."""
     message: dict[str, Any] = {"role": "assistant", "content": f"Response to {tag}."}
     finish_reason = "stop"
-    if body.get("tools") and not any(message["role"] == "tool" for message in body["messages"]):
+    if body.get("tools") and not any(
+        message["role"] == "tool" for message in body["messages"]
+    ):
         tool = body["tools"][0]["function"]
-        arguments = json.dumps(dict.fromkeys(tool["parameters"]["properties"], f"Do {tag}."))
+        arguments = json.dumps(
+            dict.fromkeys(tool["parameters"]["properties"], f"Do {tag}.")
+        )
         call = {
             "id": "c1",
             "type": "function",
@@ -361,13 +404,16 @@ def planned_runs(count: int) -> list[PlannedRun]:
         kind = dice.choice(["served", "served", *INLINE])
         fate = dice.choices(["ok", "retry", "leave", "fail"], [80, 6, 6, 8])[0]
         if fate == "fail" and kind in ("agent", "conductor"):
-            kind = "workflow"  # it makes a second model call, which is the one that fails
+            # it makes a second model call, which is the one that fails
+            kind = "workflow"
         tag = f"run-{number}-{fate}"
         if kind == "served":
             path, body = dice.choice(SERVED)
             runs.append(PlannedRun(tag, path, body(tag)))
         else:
-            runs.append(PlannedRun(tag, "/run-blueprint", {**INLINE[kind], "input": tag}))
+            runs.append(
+                PlannedRun(tag, "/run-blueprint", {**INLINE[kind], "input": tag})
+            )
     return runs
 
 
@@ -389,7 +435,9 @@ class Responses:
         """Send one run and add its usage."""
         timeout = ClientTimeout(total=0.3 if run.leaves else 60)
         try:
-            async with session.post(f"{url}{run.path}", json=run.body, timeout=timeout) as response:
+            async with session.post(
+                f"{url}{run.path}", json=run.body, timeout=timeout
+            ) as response:
                 content = await response.read()
                 self.statuses[response.status] += 1
                 header = response.headers.get("Podwright-Usage")
@@ -406,7 +454,11 @@ class Responses:
 def usage_in_header(header: str) -> tuple[int, int, float]:
     """Input tokens, output tokens and USD in the header of a response."""
     usage = dict(part.split("=") for part in header.split(", "))
-    return int(usage["input_tokens"]), int(usage["output_tokens"]), float(usage["cost"].strip('"'))
+    return (
+        int(usage["input_tokens"]),
+        int(usage["output_tokens"]),
+        float(usage["cost"].strip('"')),
+    )
 
 
 def usage_in_content(content: bytes) -> tuple[int, int, float]:
@@ -418,7 +470,9 @@ def usage_in_content(content: bytes) -> tuple[int, int, float]:
     ]
     data = json.loads(last)
     usage = (data.get("error") or data.get("response") or data)["usage"]
-    names = ("prompt", "completion") if "prompt_tokens" in usage else ("input", "output")
+    names = (
+        ("prompt", "completion") if "prompt_tokens" in usage else ("input", "output")
+    )
     return usage[f"{names[0]}_tokens"], usage[f"{names[1]}_tokens"], usage["cost"]
 
 
@@ -433,15 +487,24 @@ class Ledger:
     def traced_tokens(self) -> list[int]:
         """Input and output tokens of all model call spans that have arrived."""
         chats = [
-            span.attributes for span in list(self.spans.spans) if span.name.startswith("chat ")
+            span.attributes
+            for span in list(self.spans.spans)
+            if span.name.startswith("chat ")
         ]
-        return [sum(chat.get(f"gen_ai.usage.{way}_tokens", 0) for chat in chats) for way in WAYS]
+        return [
+            sum(chat.get(f"gen_ai.usage.{way}_tokens", 0) for chat in chats)
+            for way in WAYS
+        ]
 
     def counted(self) -> tuple[list[int], float]:
         """Input and output tokens and USD in the metrics of both services."""
         scrapes = [Scrape(plain_http.get(f"{url}/metrics").text) for url in self.urls]
         tokens = [
-            int(sum(scrape.get("podwright_tokens_total", type=way) for scrape in scrapes))
+            int(
+                sum(
+                    scrape.get("podwright_tokens_total", type=way) for scrape in scrapes
+                )
+            )
             for way in WAYS
         ]
         return tokens, sum(scrape.get("podwright_cost_usd_total") for scrape in scrapes)
@@ -481,7 +544,11 @@ class Ledger:
         os.kill(worker, signal.SIGKILL)
         await eventually(lambda: not Path(f"/proc/{worker}").exists())
         await eventually(
-            lambda: {run.tag for run in responses.lost} == set(+self.provider.dropped) != set()
+            lambda: (
+                {run.tag for run in responses.lost}
+                == set(+self.provider.dropped)
+                != set()
+            )
         )
 
 
@@ -492,8 +559,13 @@ async def eventually(condition: Callable[[], object]) -> None:
 
 def busiest_child(pid: int) -> int:
     """The child process with the most open files: it has active runs."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
-    return max(map(int, children), key=lambda child: len(list(Path(f"/proc/{child}/fd").iterdir())))
+    children = (
+        Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
+    )
+    return max(
+        map(int, children),
+        key=lambda child: len(list(Path(f"/proc/{child}/fd").iterdir())),
+    )
 
 
 @pytest.fixture
@@ -502,21 +574,35 @@ def ledger(
 ) -> Iterator[Ledger]:
     for name, blueprint in {
         "writer": agent("writer"),
-        "flow": {"type": "Workflow", "name": "flow", "steps": [step("helper"), step("writer")]},
+        "flow": {
+            "type": "Workflow",
+            "name": "flow",
+            "steps": [step("helper"), step("writer")],
+        },
     }.items():
         (tmp_path / name).mkdir()
         (tmp_path / name / "blueprint.json").write_text(json.dumps(blueprint))
     (tmp_path / "flow" / "agents").mkdir()
-    (tmp_path / "flow" / "agents" / "helper.json").write_text(json.dumps(agent("helper")))
+    (tmp_path / "flow" / "agents" / "helper.json").write_text(
+        json.dumps(agent("helper"))
+    )
     with SpanCollector() as spans:
         prices = tmp_path / "prices.json"
         prices.write_text('{"openai/*": {"as": "openai/*"}}')
-        variables = {"PODWRIGHT_MODEL_BASE_URL": provider.url, "PODWRIGHT_PRICES": str(prices)}
+        variables = {
+            "PODWRIGHT_MODEL_BASE_URL": provider.url,
+            "PODWRIGHT_PRICES": str(prices),
+        }
         variables |= spans.variables(spans.url)
         processes, urls = [], []
         for name, workers in (("writer", "1"), ("flow", "4")):
             process = command(
-                "serve", str(tmp_path / name), "--port", "0", WEB_CONCURRENCY=workers, **variables
+                "serve",
+                str(tmp_path / name),
+                "--port",
+                "0",
+                WEB_CONCURRENCY=workers,
+                **variables,
             )
             urls.insert(0, address(process))
             discard_output(process)
@@ -532,7 +618,11 @@ def price(tokens: list[int]) -> float:
 
 
 @pytest.mark.parametrize(
-    "count", [pytest.param(300, id="short"), pytest.param(2000, id="long", marks=pytest.mark.proof)]
+    "count",
+    [
+        pytest.param(300, id="short"),
+        pytest.param(2000, id="long", marks=pytest.mark.proof),
+    ],
 )
 async def test_responses_metrics_and_spans_agree_over_several_processes(
     ledger: Ledger, count: int
@@ -545,7 +635,8 @@ async def test_responses_metrics_and_spans_agree_over_several_processes(
     assert responses.statuses[502] > count // 50
     assert 0 < len(responses.lost) <= CONCURRENT_RUNS
     assert [
-        received + lost for received, lost in zip(responses.tokens, unanswered, strict=True)
+        received + lost
+        for received, lost in zip(responses.tokens, unanswered, strict=True)
     ] == tokens
     counted, cost = ledger.counted()
     uncounted = ledger.uncounted_calls()

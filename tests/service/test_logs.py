@@ -20,7 +20,8 @@ from podwright import Agent
 SECRET = "canary-7d1f"
 TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 ODD_HEADERS = {
-    "baggage": f"{SECRET} {SECRET}," + ",".join(f"{SECRET}{number}=1" for number in range(500)),
+    "baggage": f"{SECRET} {SECRET},"
+    + ",".join(f"{SECRET}{number}=1" for number in range(500)),
     "traceparent": TRACEPARENT,
     "tracestate": f"{SECRET}=,{SECRET},a=b,a=b",
 }
@@ -28,7 +29,9 @@ ODD_HEADERS = {
 
 
 @pytest.fixture
-def lines_of(command: Command, address: Address, newsroom: Path) -> Callable[..., list[str]]:
+def lines_of(
+    command: Command, address: Address, newsroom: Path
+) -> Callable[..., list[str]]:
     """Serves one run with a secret input, and returns the lines of the log."""
 
     def serve(**variables: str) -> list[str]:
@@ -36,9 +39,14 @@ def lines_of(command: Command, address: Address, newsroom: Path) -> Callable[...
             "serve", str(newsroom / "writer"), "--host", "127.0.0.1", "--port", "0",
             PODWRIGHT_MODEL="offline/echo", **variables,
         )  # fmt: skip
-        with httpx.Client(verify=NO_AUTHORITIES, base_url=address(process), timeout=60) as client:
+        with httpx.Client(
+            verify=NO_AUTHORITIES, base_url=address(process), timeout=60
+        ) as client:
             assert (
-                client.post("/run", json={"input": SECRET}, headers=ODD_HEADERS).status_code == 200
+                client.post(
+                    "/run", json={"input": SECRET}, headers=ODD_HEADERS
+                ).status_code
+                == 200
             )
             client.get("/health")
         process.send_signal(signal.SIGTERM)
@@ -81,7 +89,9 @@ def test_lines_inside_a_span_name_it(lines_of: Callable[..., list[str]]) -> None
     assert SECRET not in json.dumps(lines)
 
 
-def test_requests_and_content_are_logged_on_request(lines_of: Callable[..., list[str]]) -> None:
+def test_requests_and_content_are_logged_on_request(
+    lines_of: Callable[..., list[str]],
+) -> None:
     """`log_level=debug` adds a line for each request, `log_content` the input and the output of a run."""
     lines = [
         json.loads(line)
@@ -93,13 +103,22 @@ def test_requests_and_content_are_logged_on_request(lines_of: Callable[..., list
         if line["event"] == "request"
     ]
     assert requests == [("POST", "/run", 200), ("GET", "/health", 200)]
-    assert [line["input"] for line in lines if line["event"] == "run started"] == [SECRET]
-    assert [SECRET in line["value"] for line in lines if line["event"] == "run"] == [True]
+    assert [line["input"] for line in lines if line["event"] == "run started"] == [
+        SECRET
+    ]
+    assert [SECRET in line["value"] for line in lines if line["event"] == "run"] == [
+        True
+    ]
 
 
-def test_an_image_is_not_logged(serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_image_is_not_logged(
+    serve: Serve, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Of an image in a data URL, only the beginning is logged."""
-    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 1000}}
+    image = {
+        "type": "image_url",
+        "image_url": {"url": "data:image/png;base64," + "A" * 1000},
+    }
     client = serve(Agent("helper", "", "offline/echo"), log_content=True)
     assert client.post("/run", json={"input": [image]}).status_code == 200
     output = capsys.readouterr().out
@@ -130,11 +149,21 @@ def test_a_failing_tool_leaves_a_traceback_in_the_log_only(
     command: Command, address: Address
 ) -> None:
     """The line has the tool, the run and the trace, at the level of the run's line; callers get none of it."""
-    process = command(code=BROKEN_TOOL, OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:9")
-    with httpx.Client(verify=NO_AUTHORITIES, base_url=address(process), timeout=60) as client:
+    process = command(
+        code=BROKEN_TOOL, OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:9"
+    )
+    with httpx.Client(
+        verify=NO_AUTHORITIES, base_url=address(process), timeout=60
+    ) as client:
         paths = ("/run", "/run?trace=true", "/run/stream")
-        plain, traced, streamed = (client.post(path, json={"input": "x"}) for path in paths)
-    assert (plain.status_code, plain.json()["code"], "tool_call_failed" in streamed.text) == (
+        plain, traced, streamed = (
+            client.post(path, json={"input": "x"}) for path in paths
+        )
+    assert (
+        plain.status_code,
+        plain.json()["code"],
+        "tool_call_failed" in streamed.text,
+    ) == (
         502,
         "tool_failed",
         True,
@@ -145,7 +174,9 @@ def test_a_failing_tool_leaves_a_traceback_in_the_log_only(
         if SECRET in text or "Traceback" in text
     ]
     process.send_signal(signal.SIGTERM)
-    lines = [json.loads(line) for line in process.communicate(timeout=60)[0].splitlines()]
+    lines = [
+        json.loads(line) for line in process.communicate(timeout=60)[0].splitlines()
+    ]
     failures = [line for line in lines if line["event"] == "tool failed"]
     runs = [line for line in lines if line["event"] == "run"]
     for failure, run in zip(failures, runs, strict=True):
@@ -211,7 +242,9 @@ def test_control_characters_cannot_control_a_terminal() -> None:
     assert "ZeroDivisionError" in text
 
 
-def test_every_worker_logs_its_runs(command: Command, address: Address, newsroom: Path) -> None:
+def test_every_worker_logs_its_runs(
+    command: Command, address: Address, newsroom: Path
+) -> None:
     """With several processes, each run is one line."""
     process = command(
         "serve", str(newsroom / "writer"), "--host", "127.0.0.1", "--port", "0",
@@ -219,12 +252,16 @@ def test_every_worker_logs_its_runs(command: Command, address: Address, newsroom
     )  # fmt: skip
     url = address(process)
     run_ids = [
-        plain_http.post(f"{url}/run", json={"input": SECRET}).headers["Podwright-Run-Id"]
+        plain_http.post(f"{url}/run", json={"input": SECRET}).headers[
+            "Podwright-Run-Id"
+        ]
         for _ in range(30)
     ]
     process.send_signal(signal.SIGTERM)
     output = check_end(process)
     runs = [
-        line["run_id"] for line in map(json.loads, output.splitlines()) if line["event"] == "run"
+        line["run_id"]
+        for line in map(json.loads, output.splitlines())
+        if line["event"] == "run"
     ]
     assert sorted(runs) == sorted(run_ids)

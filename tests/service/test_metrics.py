@@ -50,20 +50,32 @@ def test_a_run_its_calls_and_its_request_are_counted(serve: Serve) -> None:
     client = serve(looker(ToolCall.of("look", place="cellar"), "done"))
     response = client.post("/run", json={"input": "where?"})
     input_tokens, output_tokens = (
-        int(part.split("=")[1]) for part in response.headers["podwright-usage"].split(", ")[:2]
+        int(part.split("=")[1])
+        for part in response.headers["podwright-usage"].split(", ")[:2]
     )
     metrics = scrape(client)
     assert metrics.get("podwright_runs_total", **LOOKER, status="ok") == 1
     assert metrics.get("podwright_runs_in_progress", **LOOKER) == 0
     assert metrics.get("podwright_tokens_total", **LOOKER, type="input") == input_tokens
-    assert metrics.get("podwright_tokens_total", **LOOKER, type="output") == output_tokens
-    assert metrics.get("podwright_model_calls_total", **LOOKER, status="ok") == 2
-    assert metrics.get("podwright_tool_calls_total", **LOOKER, tool="look", status="ok") == 1
     assert (
-        metrics.get("podwright_http_requests_total", method="POST", route="/run", status="200") == 1
+        metrics.get("podwright_tokens_total", **LOOKER, type="output") == output_tokens
+    )
+    assert metrics.get("podwright_model_calls_total", **LOOKER, status="ok") == 2
+    assert (
+        metrics.get("podwright_tool_calls_total", **LOOKER, tool="look", status="ok")
+        == 1
+    )
+    assert (
+        metrics.get(
+            "podwright_http_requests_total", method="POST", route="/run", status="200"
+        )
+        == 1
     )
     assert metrics.get("podwright_run_duration_seconds_count", **LOOKER) == 1
-    assert metrics.get("podwright_component_info", **LOOKER, version=podwright.__version__) == 1
+    assert (
+        metrics.get("podwright_component_info", **LOOKER, version=podwright.__version__)
+        == 1
+    )
 
 
 def test_the_documented_metrics_are_the_exported_ones() -> None:
@@ -75,10 +87,12 @@ def test_the_documented_metrics_are_the_exported_ones() -> None:
     ]
     documented = {row[1].strip(" `"): set(re.findall(r"\w+", row[2])) for row in rows}
     series = {
-        re.sub("_(bucket|count|sum)$", "", name): labels for name, labels in exported().items()
+        re.sub("_(bucket|count|sum)$", "", name): labels
+        for name, labels in exported().items()
     }
     assert {
-        name: set(labels) - {"component", "kind", "le"} for name, labels in series.items()
+        name: set(labels) - {"component", "kind", "le"}
+        for name, labels in series.items()
     } == documented
     assert all({"component", "kind"} <= labels for labels in series.values())
 
@@ -101,7 +115,9 @@ def test_names_from_outside_are_not_labels(serve: Serve) -> None:
     assert metrics.get("podwright_tool_calls_total", tool=UNKNOWN, status="failed") == 1
     assert metrics.get("podwright_http_requests_total", route=UNKNOWN) == 1
     assert metrics.get("podwright_http_requests_total", method=UNKNOWN) == 1
-    assert scrape(inline).get("podwright_runs_total", component=INLINE, kind="agent") == 1
+    assert (
+        scrape(inline).get("podwright_runs_total", component=INLINE, kind="agent") == 1
+    )
     assert scrape(inline).get("podwright_tokens_total", component=INLINE) > 0
     for text in (client.get("/metrics").text, inline.get("/metrics").text):
         assert not [name for name in ("canary", "invented", "PROPFIND") if name in text]
@@ -119,7 +135,10 @@ def test_a_budget_stop_names_the_limit(serve: Serve) -> None:
 def test_a_model_that_another_one_stands_in_for_is_counted() -> None:
     """The call is that of the model that answered; the one that could not is counted with a status of its own."""
     metrics = Exported(
-        "guide", "agent", components=[Part("guide", "agent")], models={"openai/a", "groq/b"}
+        "guide",
+        "agent",
+        components=[Part("guide", "agent")],
+        models={"openai/a", "groq/b"},
     )
     count = metrics.subscriber()
     count(
@@ -137,7 +156,10 @@ def test_a_model_that_another_one_stands_in_for_is_counted() -> None:
         )
     )
     shown = Metrics(metrics.render("")[0].decode())
-    assert shown.get("podwright_model_calls_total", model="openai/a", status="fell_back") == 1
+    assert (
+        shown.get("podwright_model_calls_total", model="openai/a", status="fell_back")
+        == 1
+    )
     assert shown.get("podwright_model_calls_total", model="groq/b", status="ok") == 1
     assert shown.get("podwright_model_calls_total") == 2
     assert shown.get("podwright_tokens_total", model="openai/a", type="input") == 14
@@ -150,13 +172,20 @@ def test_exhausted_loops_are_counted(serve: Serve) -> None:
     """A loop that ends by its maximum is counted, whether the run goes on or fails."""
     never = {"name": "is_empty", "args": {"value": "x"}}
     agent = Agent("again", "Repeat.", "offline/echo")
-    ends: list[tuple[Literal["continue", "fail"], int]] = [("continue", 200), ("fail", 422)]
+    ends: list[tuple[Literal["continue", "fail"], int]] = [
+        ("continue", 200),
+        ("fail", 422),
+    ]
     for on_exhausted, status in ends:
-        loop = LoopStep([agent], until=never, max_iterations=2, on_exhausted=on_exhausted)
+        loop = LoopStep(
+            [agent], until=never, max_iterations=2, on_exhausted=on_exhausted
+        )
         client = serve(Workflow("flow", [loop]))
         assert client.post("/run", json={"input": "x"}).status_code == status
         assert (
-            scrape(client).get("podwright_loops_exhausted_total", component="flow", kind="workflow")
+            scrape(client).get(
+                "podwright_loops_exhausted_total", component="flow", kind="workflow"
+            )
             == 1
         )
 
@@ -166,7 +195,10 @@ def test_admission_is_counted(serve: Serve) -> None:
     gate = Gate()
     client = serve(gate.agent(), max_runs=1, max_waiting=1, max_wait=60)
     assert 'reason="waited"' in client.get("/metrics").text
-    with connect(client, "/run", b'{"input": "x"}'), connect(client, "/run", b'{"input": "y"}'):
+    with (
+        connect(client, "/run", b'{"input": "x"}'),
+        connect(client, "/run", b'{"input": "y"}'),
+    ):
         until(lambda: scrape(client).get("podwright_runs_waiting") == 1)
         assert client.post("/run", json={"input": "z"}).status_code == 503
         metrics = scrape(client)
@@ -183,7 +215,10 @@ def test_an_invalid_accept_header(serve: Serve) -> None:
     client = serve(looker("done"))
     headers = {"accept": "application/openmetrics-text; version=abc"}
     assert (
-        Metrics(client.get("/metrics", headers=headers).text).get("podwright_component_info") == 1
+        Metrics(client.get("/metrics", headers=headers).text).get(
+            "podwright_component_info"
+        )
+        == 1
     )
 
 
@@ -194,8 +229,12 @@ def test_series_begin_with_0(serve: Serve) -> None:
         """Look."""
         return ""
 
-    guide = Agent("guide", "Help.", "offline/echo", tools=[look], fallback=["openai/gpt-4o"])
-    client = serve(Workflow("flow", [guide, Agent("other", "Help.", "anthropic/claude-haiku-4-5")]))
+    guide = Agent(
+        "guide", "Help.", "offline/echo", tools=[look], fallback=["openai/gpt-4o"]
+    )
+    client = serve(
+        Workflow("flow", [guide, Agent("other", "Help.", "anthropic/claude-haiku-4-5")])
+    )
     text = client.get("/metrics").text
     metrics = Metrics(text)
     for component, kind, model in (
@@ -212,9 +251,16 @@ def test_series_begin_with_0(serve: Serve) -> None:
         assert f"podwright_cost_usd_total{{{own}}} 0.0\n" in text
         for reason in ("price", "count", "incomplete"):
             assert (
-                f'podwright_unpriced_model_calls_total{{{series},reason="{reason}"}} 0.0\n' in text
+                f'podwright_unpriced_model_calls_total{{{series},reason="{reason}"}} 0.0\n'
+                in text
             )
-        for token_type in ("input", "output", "cached_input", "cache_write", "reasoning"):
+        for token_type in (
+            "input",
+            "output",
+            "cached_input",
+            "cache_write",
+            "reasoning",
+        ):
             assert f'podwright_tokens_total{{{own},type="{token_type}"}} 0.0\n' in text
         for status in ("ok", "failed", "cancelled", "fell_back"):
             provider = model.partition("/")[0]
@@ -244,26 +290,41 @@ def test_when_series_began(serve: Serve) -> None:
 
 def test_failures_are_counted_by_their_code() -> None:
     """Retries, failed calls and failed runs have the code of the error; one that is not known is bounded."""
-    metrics = Exported("guide", "agent", components=[Part("guide", "agent")], models={"openai/a"})
+    metrics = Exported(
+        "guide", "agent", components=[Part("guide", "agent")], models={"openai/a"}
+    )
     count = metrics.subscriber()
     failed = {"code": "model_unavailable"}
     count(events.RunStarted(component="guide"))
     count(events.ModelCallRetried(component="guide", model="openai/a", error=failed))
     count(events.ModelCallFailed(component="guide", model="openai/a", error=failed))
     count(
-        events.RunFailed(component="guide", error={"code": "made up"}, usage=Usage(30, 4, cost=0.5))
+        events.RunFailed(
+            component="guide", error={"code": "made up"}, usage=Usage(30, 4, cost=0.5)
+        )
     )
     shown = Metrics(metrics.render("")[0].decode())
     assert (
-        shown.get("podwright_model_call_retries_total", model="openai/a", code="model_unavailable")
+        shown.get(
+            "podwright_model_call_retries_total",
+            model="openai/a",
+            code="model_unavailable",
+        )
         == 1
     )
     assert (
-        shown.get("podwright_model_call_failures_total", model="openai/a", code="model_unavailable")
+        shown.get(
+            "podwright_model_call_failures_total",
+            model="openai/a",
+            code="model_unavailable",
+        )
         == 1
     )
     assert shown.get("podwright_run_failures_total", code=UNKNOWN) == 1
-    assert (shown.get("podwright_run_tokens_sum"), shown.get("podwright_run_cost_usd_sum")) == (
+    assert (
+        shown.get("podwright_run_tokens_sum"),
+        shown.get("podwright_run_cost_usd_sum"),
+    ) == (
         34,
         0.5,
     )
@@ -271,7 +332,9 @@ def test_failures_are_counted_by_their_code() -> None:
 
 def test_the_time_per_output_token() -> None:
     """It is that of the tokens after the first one, of streamed calls only."""
-    metrics = Exported("guide", "agent", components=[Part("guide", "agent")], models={"openai/a"})
+    metrics = Exported(
+        "guide", "agent", components=[Part("guide", "agent")], models={"openai/a"}
+    )
     count = metrics.subscriber()
     response = ModelResponse("Hi.", usage=Usage(20, 5, cost=0.5))
     for first in (None, 200.0):
@@ -285,7 +348,9 @@ def test_the_time_per_output_token() -> None:
         count(finished)
     shown = Metrics(metrics.render("")[0].decode())
     assert shown.get("podwright_time_per_output_token_seconds_count") == 1
-    assert shown.get("podwright_time_per_output_token_seconds_sum") == pytest.approx(0.2)
+    assert shown.get("podwright_time_per_output_token_seconds_sum") == pytest.approx(
+        0.2
+    )
 
 
 def test_a_stream_that_fails_is_a_failure(serve: Serve) -> None:
@@ -293,16 +358,32 @@ def test_a_stream_that_fails_is_a_failure(serve: Serve) -> None:
     client = serve(Agent("helper", "Help.", ScriptedModel(ModelError("down"), "done")))
     for path in ("/run/stream", "/run/stream"):
         assert client.post(path, json={"input": "x"}).status_code == 200
-    until(lambda: scrape(client).get("podwright_http_requests_total", route="/run/stream") == 2)
+    until(
+        lambda: (
+            scrape(client).get("podwright_http_requests_total", route="/run/stream")
+            == 2
+        )
+    )
     metrics = scrape(client)
-    assert metrics.get("podwright_http_requests_total", route="/run/stream", status="502") == 1
-    assert metrics.get("podwright_http_requests_total", route="/run/stream", status="200") == 1
+    assert (
+        metrics.get("podwright_http_requests_total", route="/run/stream", status="502")
+        == 1
+    )
+    assert (
+        metrics.get("podwright_http_requests_total", route="/run/stream", status="200")
+        == 1
+    )
 
 
 def test_the_limits_of_runs(serve: Serve) -> None:
     """They are there to be compared with what runs use; no limit is infinite."""
     metrics = scrape(
-        serve(Agent("a", "Do.", "offline/echo"), run_tokens=1000, run_cost=0.5, run_wall_time=None)
+        serve(
+            Agent("a", "Do.", "offline/echo"),
+            run_tokens=1000,
+            run_cost=0.5,
+            run_wall_time=None,
+        )
     )
     assert metrics.get("podwright_runs_limit", limit="tokens") == 1000
     assert metrics.get("podwright_runs_limit", limit="cost") == 0.5
@@ -333,19 +414,28 @@ def test_a_cost_limit_needs_prices(
     with pytest.raises(ConfigurationError, match="hosted_vllm/ours"):
         serve(unpriced, run_cost=1.0)
     limited = Agent(
-        "a", "Do.", "hosted_vllm/ours", base_url="http://127.0.0.1:9/v1", limits=RunLimits(cost=1.0)
+        "a",
+        "Do.",
+        "hosted_vllm/ours",
+        base_url="http://127.0.0.1:9/v1",
+        limits=RunLimits(cost=1.0),
     )
     with pytest.raises(ConfigurationError, match="PODWRIGHT_PRICES"):
         serve(Workflow("flow", [limited]))
     serve(unpriced)
     serve(unpriced, run_cost=1.0, allow_unpriced_models=True)
-    (tmp_path / "prices.json").write_text('{"hosted_vllm/*": {"input": 0, "output": 0}}')
+    (tmp_path / "prices.json").write_text(
+        '{"hosted_vllm/*": {"input": 0, "output": 0}}'
+    )
     monkeypatch.setenv("PODWRIGHT_PRICES", str(tmp_path / "prices.json"))
     serve(unpriced, run_cost=1.0)
 
 
 def test_prices_of_other_models_are_warned_of(
-    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    serve: Serve,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A service says at its start which entries of the price file fit none of its models."""
     prices = {
@@ -354,43 +444,62 @@ def test_prices_of_other_models_are_warned_of(
     }
     (tmp_path / "prices.json").write_text(json.dumps(prices))
     monkeypatch.setenv("PODWRIGHT_PRICES", str(tmp_path / "prices.json"))
-    serve(Agent("a", "Do.", "openai/gpt-4o", api_key="k"), allowed_models="openai/gpt-4o-mini")
+    serve(
+        Agent("a", "Do.", "openai/gpt-4o", api_key="k"),
+        allowed_models="openai/gpt-4o-mini",
+    )
     assert "'openai/gtp-4o'" in caplog.text
     assert "'openai/gpt-4o-mini'" not in caplog.text
 
 
 def test_finish_reasons_and_answering_models() -> None:
     """Why answers ended, and the cost of the models that answered under another name; both are bounded."""
-    metrics = Exported("guide", "agent", components=[Part("guide", "agent")], models={"openai/a"})
+    metrics = Exported(
+        "guide", "agent", components=[Part("guide", "agent")], models={"openai/a"}
+    )
     count = metrics.subscriber()
     for number in range(120):
         response = ModelResponse(
             "x", usage=Usage(cost=0.5), model=f"a-{number}", finish_reason="length"
         )
-        count(events.ModelCallFinished(component="guide", model="openai/a", response=response))
+        count(
+            events.ModelCallFinished(
+                component="guide", model="openai/a", response=response
+            )
+        )
     same = ModelResponse("x", usage=Usage(cost=0.5), model="a", finish_reason="made up")
     count(events.ModelCallFinished(component="guide", model="openai/a", response=same))
     shown = Metrics(metrics.render("")[0].decode())
-    assert shown.get("podwright_model_call_finish_reasons_total", reason="length") == 120
+    assert (
+        shown.get("podwright_model_call_finish_reasons_total", reason="length") == 120
+    )
     assert shown.get("podwright_model_call_finish_reasons_total", reason=UNKNOWN) == 1
     assert shown.get("podwright_answered_cost_usd_total", response_model="a-99") == 0.5
-    assert shown.get("podwright_answered_cost_usd_total", response_model="(other)") == 10
+    assert (
+        shown.get("podwright_answered_cost_usd_total", response_model="(other)") == 10
+    )
     assert shown.get("podwright_answered_cost_usd_total", response_model="a") == 0
 
 
 def test_why_a_cost_is_not_known() -> None:
     """The price, the count, or a part of the price: each has its own series."""
-    metrics = Exported("guide", "agent", components=[Part("guide", "agent")], models={"openai/a"})
+    metrics = Exported(
+        "guide", "agent", components=[Part("guide", "agent")], models={"openai/a"}
+    )
     count = metrics.subscriber()
     parts = [
         Usage(cost=None),
         Usage(cost=None, unpriced_model_calls=1, uncounted_model_calls=1),
-        Usage(cost=None, known_cost=0.25, unpriced_model_calls=1, incomplete_model_calls=1),
+        Usage(
+            cost=None, known_cost=0.25, unpriced_model_calls=1, incomplete_model_calls=1
+        ),
     ]
     for usage in parts:
         count(
             events.ModelCallFinished(
-                component="guide", model="openai/a", response=ModelResponse("x", usage=usage)
+                component="guide",
+                model="openai/a",
+                response=ModelResponse("x", usage=usage),
             )
         )
     failed = sum(

@@ -12,7 +12,16 @@ import pytest
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.responses import Response
 from tests.service import open_responses
-from tests.service.openai_support import KEY, USED, City, Clerk, events_of, helper, sdk, user
+from tests.service.openai_support import (
+    KEY,
+    USED,
+    City,
+    Clerk,
+    events_of,
+    helper,
+    sdk,
+    user,
+)
 from tests.service.support import Serve
 
 from podwright import Agent, AgentStep, Conductor, FunctionModel, Pipeline, Workflow
@@ -32,12 +41,16 @@ def service(serve: Serve, clerk: Clerk) -> httpx.Client:
 
 @pytest.fixture
 def client(service: httpx.Client) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=f"{service.base_url}/v1", api_key=KEY, max_retries=0) as client:
+    with openai.OpenAI(
+        base_url=f"{service.base_url}/v1", api_key=KEY, max_retries=0
+    ) as client:
         yield client
 
 
 def counted(service: httpx.Client) -> Metrics:
-    return Metrics(service.get("/metrics", headers={"authorization": f"Bearer {KEY}"}).text)
+    return Metrics(
+        service.get("/metrics", headers={"authorization": f"Bearer {KEY}"}).text
+    )
 
 
 def test_a_conversation(client: openai.OpenAI, clerk: Clerk) -> None:
@@ -69,7 +82,9 @@ PROTOCOLS = {"chat/completions": {"messages": [user("x")]}, "responses": {"input
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-def test_an_answer_has_its_usage(service: httpx.Client, protocol: str, streamed: bool) -> None:
+def test_an_answer_has_its_usage(
+    service: httpx.Client, protocol: str, streamed: bool
+) -> None:
     """An answer of each route, or the last event of its stream, has the tokens of each type and the cost."""
     options = (
         {"stream_options": {"include_usage": True}}
@@ -83,24 +98,34 @@ def test_an_answer_has_its_usage(service: httpx.Client, protocol: str, streamed:
     last = events_of(response)[-1] if streamed else response.json()
     usage = last.get("response", last)["usage"]
     sent, produced = (
-        ("prompt", "completion") if protocol == "chat/completions" else ("input", "output")
+        ("prompt", "completion")
+        if protocol == "chat/completions"
+        else ("input", "output")
     )
     assert usage[f"{sent}_tokens"] == USED.input_tokens
     assert usage[f"{produced}_tokens"] == USED.output_tokens
     assert usage[f"{sent}_tokens_details"]["cached_tokens"] == USED.cached_input_tokens
-    assert usage[f"{produced}_tokens_details"]["reasoning_tokens"] == USED.reasoning_tokens
+    assert (
+        usage[f"{produced}_tokens_details"]["reasoning_tokens"] == USED.reasoning_tokens
+    )
     assert usage["cost"] == USED.cost
 
 
 def test_streams(client: openai.OpenAI, service: httpx.Client) -> None:
     """The pieces of a streamed answer, also what the model says before it calls a tool, arrive in order."""
-    with client.chat.completions.stream(model="helper", messages=[user("search")]) as stream:
+    with client.chat.completions.stream(
+        model="helper", messages=[user("search")]
+    ) as stream:
         pieces = [event.delta for event in stream if event.type == "content.delta"]
         content = stream.get_final_completion().choices[0].message.content
     assert "".join(pieces) == content == "Let me look.\n\nYou said: search"
     assert len(pieces) > 4
     with client.responses.stream(model="helper", input="search") as events:
-        deltas = [event.delta for event in events if event.type == "response.output_text.delta"]
+        deltas = [
+            event.delta
+            for event in events
+            if event.type == "response.output_text.delta"
+        ]
         assert "".join(deltas) == content == events.get_final_response().output_text
     response = service.post(
         "/v1/chat/completions",
@@ -117,9 +142,16 @@ def test_streams(client: openai.OpenAI, service: httpx.Client) -> None:
 def test_structured_output(client: openai.OpenAI, serve: Serve) -> None:
     """A JSON Schema is the response model; streamed too, the answer is JSON that fits, also if it is only a string."""
     bern = City(name="Bern", country="Switzerland")
-    chat = client.chat.completions.parse(model="helper", messages=[user("?")], response_format=City)
+    chat = client.chat.completions.parse(
+        model="helper", messages=[user("?")], response_format=City
+    )
     assert chat.choices[0].message.parsed == bern
-    assert client.responses.parse(model="helper", input="?", text_format=City).output_parsed == bern
+    assert (
+        client.responses.parse(
+            model="helper", input="?", text_format=City
+        ).output_parsed
+        == bern
+    )
     with client.chat.completions.stream(
         model="helper", messages=[user("?")], response_format=City
     ) as stream:
@@ -135,12 +167,16 @@ def test_structured_output(client: openai.OpenAI, serve: Serve) -> None:
     }
     body = {"model": "choice", "messages": [user("?")], "response_format": form}
     assert (
-        choice.post("/v1/chat/completions", json=body).json()["choices"][0]["message"]["content"]
+        choice.post("/v1/chat/completions", json=body).json()["choices"][0]["message"][
+            "content"
+        ]
         == '"yes"'
     )
 
 
-def test_settings_of_the_client(client: openai.OpenAI, clerk: Clerk, serve: Serve) -> None:
+def test_settings_of_the_client(
+    client: openai.OpenAI, clerk: Clerk, serve: Serve
+) -> None:
     """Settings reach the model within the blueprint's cap, and an answer that is cut off says so."""
     answer = client.chat.completions.create(
         model="helper",
@@ -172,7 +208,10 @@ def test_settings_of_the_client(client: openai.OpenAI, clerk: Clerk, serve: Serv
         )
         assert clerk.requests[-1].settings == {"max_tokens": 50, "temperature": 1}
         other.chat.completions.create(
-            model="careful", messages=[user("x")], max_tokens=9, max_completion_tokens=40
+            model="careful",
+            messages=[user("x")],
+            max_tokens=9,
+            max_completion_tokens=40,
         )
         assert clerk.requests[-1].settings.get("max_tokens") == 9
     service = serve(careful, openai_settings=False)
@@ -192,13 +231,29 @@ def test_settings_of_the_client(client: openai.OpenAI, clerk: Clerk, serve: Serv
 
 def test_instructions_of_the_client(clerk: Clerk, serve: Serve) -> None:
     """A client's instructions, wherever they are, follow the component's own, and are not cut with old turns."""
-    with sdk(serve(Agent("helper", "Help.", FunctionModel(clerk), max_history=1))) as client:
+    with sdk(
+        serve(Agent("helper", "Help.", FunctionModel(clerk), max_history=1))
+    ) as client:
         system: Any = {"role": "system", "content": "Be brief."}
-        late: Any = {"role": "developer", "content": [{"type": "text", "text": "Be kind."}]}
+        late: Any = {
+            "role": "developer",
+            "content": [{"type": "text", "text": "Be kind."}],
+        }
         answer: Any = {"role": "assistant", "content": "z"}
-        messages: list[Any] = [system, user("a"), answer, user("b"), answer, user("c"), late]
+        messages: list[Any] = [
+            system,
+            user("a"),
+            answer,
+            user("b"),
+            answer,
+            user("c"),
+            late,
+        ]
         client.chat.completions.create(model="helper", messages=messages)
-        late = {"role": "developer", "content": [{"type": "input_text", "text": "Be kind."}]}
+        late = {
+            "role": "developer",
+            "content": [{"type": "input_text", "text": "Be kind."}],
+        }
         items: list[Any] = [user("a"), answer, user("b"), answer, late, user("c")]
         client.responses.create(model="helper", instructions="Be brief.", input=items)
     for request in clerk.requests:
@@ -231,7 +286,10 @@ def test_errors_are_those_of_the_client_library(
     assert counted(service).get("podwright_runs_total", status="failed") == 1
     with pytest.raises(openai.InternalServerError) as limited:
         chat.create(model="helper", messages=[user("wait")])
-    assert (limited.value.status_code, limited.value.response.headers["retry-after"]) == (503, "1")
+    assert (
+        limited.value.status_code,
+        limited.value.response.headers["retry-after"],
+    ) == (503, "1")
     with pytest.raises(openai.APIError, match="provider is down") as late:
         list(chat.create(model="helper", messages=[user("fail")], stream=True))
     assert late.value.code == "model_unavailable"
@@ -241,7 +299,8 @@ def test_errors_are_those_of_the_client_library(
     assert events[-1].response.error.code == "model_unavailable"
     assert events[-1].response.usage is not None
     response = service.get(
-        "/v1/responses", headers={"authorization": f"Bearer {KEY}", "upgrade": "websocket"}
+        "/v1/responses",
+        headers={"authorization": f"Bearer {KEY}", "upgrade": "websocket"},
     )
     assert (response.status_code, response.headers["allow"]) == (405, "POST")
     assert "WebSocket" in response.json()["error"]["message"]
@@ -257,7 +316,12 @@ def test_the_published_schema(client: openai.OpenAI, service: httpx.Client) -> N
         "strict": True,
     }
     bodies: list[dict[str, Any]] = [
-        {"input": "x", "instructions": "Be brief.", "metadata": {"team": "a"}, "temperature": 0.5},
+        {
+            "input": "x",
+            "instructions": "Be brief.",
+            "metadata": {"team": "a"},
+            "temperature": 0.5,
+        },
         {
             "input": [
                 user("x"),
@@ -271,14 +335,18 @@ def test_the_published_schema(client: openai.OpenAI, service: httpx.Client) -> N
         {"input": "fail"},
     ]
     for body in bodies:
-        whole = service.post("/v1/responses", json={"model": "helper", **body}, headers=headers)
+        whole = service.post(
+            "/v1/responses", json={"model": "helper", **body}, headers=headers
+        )
         if body["input"] != "fail":
             open_responses.check_response(whole.json())
             # where the specification and OpenAI's types differ
             if body.get("text") != {"format": schema}:
                 Response.model_validate(whole.json())
         streamed = service.post(
-            "/v1/responses", json={"model": "helper", "stream": True, **body}, headers=headers
+            "/v1/responses",
+            json={"model": "helper", "stream": True, **body},
+            headers=headers,
         )
         open_responses.check_events(events_of(streamed))
         assert streamed.text.endswith("\ndata: [DONE]\n\n")
@@ -324,14 +392,23 @@ def test_items_of_a_conversation(client: openai.OpenAI, clerk: Clerk) -> None:
         "user",
     ]
     assert [call.id for call in messages[1].tool_calls] == ["c1", "c2"]
-    assert [message.text for message in messages] == ["search", "", "one", "two", "Both.", "See"]
+    assert [message.text for message in messages] == [
+        "search",
+        "",
+        "one",
+        "two",
+        "Both.",
+        "See",
+    ]
     part: Any = messages[-1].content[1]
     assert part["image_url"]["url"] == image
     content: Any = [
         {"type": "text", "text": "See"},
         {"type": "image_url", "image_url": {"url": image}},
     ]
-    client.chat.completions.create(model="helper", messages=[{"role": "user", "content": content}])
+    client.chat.completions.create(
+        model="helper", messages=[{"role": "user", "content": content}]
+    )
     assert clerk.requests[1].messages[-1].content == tuple(content)
 
 
@@ -343,7 +420,9 @@ def test_other_kinds(serve: Serve, clerk: Clerk) -> None:
     )
     with sdk(serve(flow)) as client:
         answer = client.chat.completions.create(
-            model="flow", messages=[user("go")], metadata={"topic": "moon", "trace": "t"}
+            model="flow",
+            messages=[user("go")],
+            metadata={"topic": "moon", "trace": "t"},
         )
         assert answer.choices[0].message.content == "You said: again"
         assert clerk.requests[0].messages[0].text == "Write about moon."
@@ -352,10 +431,13 @@ def test_other_kinds(serve: Serve, clerk: Clerk) -> None:
             assert events.get_final_response().output_text == "You said: again"
         with pytest.raises(openai.BadRequestError, match="one message"):
             client.chat.completions.create(
-                model="flow", messages=[user("a"), {"role": "assistant", "content": "b"}, user("c")]
+                model="flow",
+                messages=[user("a"), {"role": "assistant", "content": "b"}, user("c")],
             )
         with pytest.raises(openai.BadRequestError, match="temperature"):
-            client.chat.completions.create(model="flow", messages=[user("a")], temperature=1)
+            client.chat.completions.create(
+                model="flow", messages=[user("a")], temperature=1
+            )
         with pytest.raises(openai.BadRequestError, match="'instructions'"):
             client.responses.create(model="flow", input="a", instructions="Be brief.")
         with pytest.raises(openai.BadRequestError, match=r"'text\.format'"):
@@ -369,7 +451,9 @@ def test_other_kinds(serve: Serve, clerk: Clerk) -> None:
     service = serve(Conductor("lead", "Lead.", "offline/echo", [writer], planning=True))
     body = {"model": "lead", "messages": [user("go")], "stream": True}
     chunks = events_of(service.post("/v1/chat/completions", json=body))
-    text = "".join(chunk["choices"][0]["delta"].get("content") or "" for chunk in chunks)
+    text = "".join(
+        chunk["choices"][0]["delta"].get("content") or "" for chunk in chunks
+    )
     assert text.startswith("Echo: go")
 
 
@@ -378,6 +462,8 @@ def test_a_service_without_these_routes(serve: Serve) -> None:
     service = serve(Agent("helper", "", "offline/echo"), openai_routes=False)
     assert service.get("/v1/models").status_code == 404
     assert not [
-        path for path in service.get("/openapi.json").json()["paths"] if path.startswith("/v1")
+        path
+        for path in service.get("/openapi.json").json()["paths"]
+        if path.startswith("/v1")
     ]
     assert service.get("/info").json()["openai"] is False

@@ -33,7 +33,9 @@ SAID = ("Let me look.\n\nYou said: search", "You said: search, And now?")
 @pytest.mark.parametrize("protocol", ["chat", "responses"])
 def test_openais_client(service: httpx.Client, clerk: Clerk, protocol: str) -> None:
     """OpenAI's client holds two turns, the first with a tool of the component, streamed and whole."""
-    with openai.OpenAI(base_url=f"{service.base_url}/v1", api_key=KEY, max_retries=0) as client:
+    with openai.OpenAI(
+        base_url=f"{service.base_url}/v1", api_key=KEY, max_retries=0
+    ) as client:
         conversation: list[Any] = [user("search")]
         for said in SAID:
             if protocol == "chat":
@@ -49,13 +51,20 @@ def test_openais_client(service: httpx.Client, clerk: Clerk, protocol: str) -> N
                 ) as events:
                     response = events.get_final_response()
                 assert response.output_text == said
-                conversation += [*(item.model_dump() for item in response.output), user("And now?")]
+                conversation += [
+                    *(item.model_dump() for item in response.output),
+                    user("And now?"),
+                ]
         if protocol == "chat":
-            whole = client.chat.completions.create(model="helper", messages=conversation[:3])
+            whole = client.chat.completions.create(
+                model="helper", messages=conversation[:3]
+            )
             assert whole.choices[0].message.content == SAID[1]
         else:
             assert (
-                client.responses.create(model="helper", input=conversation[:3]).output_text
+                client.responses.create(
+                    model="helper", input=conversation[:3]
+                ).output_text
                 == SAID[1]
             )
     assert [request.messages[-1].role for request in clerk.requests] == [
@@ -73,7 +82,10 @@ def test_langchain(service: httpx.Client, clerk: Clerk) -> None:
     from langchain_openai import ChatOpenAI
 
     chat = ChatOpenAI(
-        model="helper", base_url=f"{service.base_url}/v1", api_key=SecretStr(KEY), max_retries=0
+        model="helper",
+        base_url=f"{service.base_url}/v1",
+        api_key=SecretStr(KEY),
+        max_retries=0,
     )
     conversation = [
         SystemMessage("Be brief."),
@@ -84,13 +96,21 @@ def test_langchain(service: httpx.Client, clerk: Clerk) -> None:
     answer = chat.invoke(conversation)
     assert answer.content == "You said: Be brief., Hello, And?"
     assert answer.usage_metadata is not None
-    assert (answer.usage_metadata["input_tokens"], answer.usage_metadata["output_tokens"]) == (
+    assert (
+        answer.usage_metadata["input_tokens"],
+        answer.usage_metadata["output_tokens"],
+    ) == (
         100,
         10,
     )
     chunks = list(chat.stream("search", stream_usage=True))
-    assert "".join(str(chunk.content) for chunk in chunks) == "Let me look.\n\nYou said: search"
-    assert chat.with_structured_output(City).invoke("?") == City(name="Bern", country="Switzerland")
+    assert (
+        "".join(str(chunk.content) for chunk in chunks)
+        == "Let me look.\n\nYou said: search"
+    )
+    assert chat.with_structured_output(City).invoke("?") == City(
+        name="Bern", country="Switzerland"
+    )
     with pytest.raises(openai.BadRequestError):
         chat.bind_tools([search]).invoke("x")
 
@@ -116,7 +136,11 @@ def test_two_turns_of_langchain(service: httpx.Client, protocol: str) -> None:
             answer += chunk
         assert answer.text == said
         conversation += [
-            AIMessage(**answer.model_dump(exclude={"type", "tool_call_chunks", "chunk_position"}))
+            AIMessage(
+                **answer.model_dump(
+                    exclude={"type", "tool_call_chunks", "chunk_position"}
+                )
+            )
         ]
         conversation += [HumanMessage("And now?")]
     assert chat.invoke(conversation[:3]).text == SAID[1]
@@ -154,7 +178,9 @@ def test_the_agents_sdk(service: httpx.Client, protocol: str) -> None:
                 if event.type == "raw_response_event"
                 and event.data.type == "response.output_text.delta"
             ]
-            assert "".join(deltas) == streamed.final_output == "You said: Be brief., Hello"
+            assert (
+                "".join(deltas) == streamed.final_output == "You said: Be brief., Hello"
+            )
             items: list[Any] = [user("search")]
             for said in SAID:
                 turn = agents.Runner.run_streamed(outer, items, run_config=config)
@@ -167,9 +193,13 @@ def test_the_agents_sdk(service: httpx.Client, protocol: str) -> None:
     asyncio.run(talk())
 
 
-def test_a_service_is_a_model_of_another(serve: Serve, service: httpx.Client, clerk: Clerk) -> None:
+def test_a_service_is_a_model_of_another(
+    serve: Serve, service: httpx.Client, clerk: Clerk
+) -> None:
     """`openai/NAME` with the base URL of a service works as the model of an agent, cached tokens and writes counted."""
-    agent = Agent("outer", "Ask.", "openai/helper", api_key=KEY, base_url=f"{service.base_url}/v1")
+    agent = Agent(
+        "outer", "Ask.", "openai/helper", api_key=KEY, base_url=f"{service.base_url}/v1"
+    )
     result = agent.run("Hello", trace=True)
     assert result.value == "You said: Ask., Hello"
     used = result.usage

@@ -23,7 +23,11 @@ Run = Callable[[str, httpx.Client], Any]
 
 
 def answer(request: ModelRequest) -> str:
-    return '{"name": "Bern"}' if request.output else f"You said: {request.messages[-1].text}"
+    return (
+        '{"name": "Bern"}'
+        if request.output
+        else f"You said: {request.messages[-1].text}"
+    )
 
 
 @pytest.fixture
@@ -49,11 +53,15 @@ def node(tmp_path: Path) -> Run:
 def test_the_client_for_node(serve: Serve, node: Run) -> None:
     """Chat, its stream, Responses, their stream, structured output, usage and errors."""
     got = node(
-        "client.mjs", serve(Agent("helper", "", FunctionModel(answer)), api_keys=[f"run:{KEY}"])
+        "client.mjs",
+        serve(Agent("helper", "", FunctionModel(answer)), api_keys=[f"run:{KEY}"]),
     )
     assert got["chat"] == got["streamed"] == got["response"] == "You said: Hello"
     assert got["tokens"] == got["streamedTokens"] == got["responseTokens"] > 0
-    assert (got["events"][0], got["events"][-1]) == ("response.created", "response.completed")
+    assert (got["events"][0], got["events"][-1]) == (
+        "response.created",
+        "response.completed",
+    )
     assert got["structured"] == {"name": "Bern"}
     assert got["refused"] == ["BadRequestError", 400, "request_invalid", "n"]
 
@@ -68,12 +76,20 @@ def test_two_turns_of_each_client(serve: Serve, node: Run) -> None:
     assert "store: false" in message
     for name, (first, second) in got.items():
         is_streamed = "streamed" in name or name.startswith("openai")
-        assert first["text"] == ("Let me look.\n\nFound." if is_streamed else "Found."), name
+        assert first["text"] == (
+            "Let me look.\n\nFound." if is_streamed else "Found."
+        ), name
         assert second["text"] == "Found."
         assert first["tokens"] > second["tokens"] > 0
         if not name.startswith("ai, chat"):  # which knows no thoughts
-            assert "".join(first["reasoning"].split()) == "Ishouldlook.Ishouldanswer.", name
+            assert (
+                "".join(first["reasoning"].split()) == "Ishouldlook.Ishouldanswer."
+            ), name
     returned = [
-        message.provider_fields for request in thinker.requests for message in request.messages
+        message.provider_fields
+        for request in thinker.requests
+        for message in request.messages
     ]
-    assert returned.count({"reasoning_content": "I should look.\n\nI should answer."}) >= 3
+    assert (
+        returned.count({"reasoning_content": "I should look.\n\nI should answer."}) >= 3
+    )

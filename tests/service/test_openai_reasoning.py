@@ -7,7 +7,15 @@ from typing import Any
 import httpx
 import pytest
 from tests.service import open_responses
-from tests.service.openai_support import SIGNED, Thinker, events_of, post, sdk, search, user
+from tests.service.openai_support import (
+    SIGNED,
+    Thinker,
+    events_of,
+    post,
+    sdk,
+    search,
+    user,
+)
 from tests.service.support import Serve
 
 from podwright import Agent, AgentStep, Conductor, Workflow
@@ -28,7 +36,9 @@ THOUGHTS = "I should look.\n\nI should answer."
 
 def test_thoughts_in_chat_completions(service: httpx.Client) -> None:
     """The thoughts of all calls are beside the answer, whole and streamed; the answer is the same without them."""
-    message = post(service, "chat", {"messages": [user("search")]}).json()["choices"][0]["message"]
+    message = post(service, "chat", {"messages": [user("search")]}).json()["choices"][
+        0
+    ]["message"]
     assert (message["reasoning_content"], message["content"]) == (THOUGHTS, "Found.")
     deltas = [
         chunk["choices"][0]["delta"]
@@ -37,7 +47,10 @@ def test_thoughts_in_chat_completions(service: httpx.Client) -> None:
         )
     ]
     assert "".join(delta.get("reasoning_content", "") for delta in deltas) == THOUGHTS
-    assert "".join(delta.get("content", "") for delta in deltas) == "Let me look.\n\nFound."
+    assert (
+        "".join(delta.get("content", "") for delta in deltas)
+        == "Let me look.\n\nFound."
+    )
     assert [next(iter(delta), "") for delta in deltas[1:4]] == [
         "reasoning_content",
         "reasoning_content",
@@ -49,7 +62,9 @@ def test_thoughts_in_chat_completions(service: httpx.Client) -> None:
     ("question", "kinds"),
     [("quiet", ["reasoning", "message"]), ("search", ["reasoning", "message"] * 2)],
 )
-def test_thoughts_in_responses(service: httpx.Client, question: str, kinds: list[str]) -> None:
+def test_thoughts_in_responses(
+    service: httpx.Client, question: str, kinds: list[str]
+) -> None:
     """Thoughts are an item before the message that they led to, with a part for each call of the model."""
     whole = post(service, "responses", {"input": question}).json()
     open_responses.check_response(whole)
@@ -63,7 +78,10 @@ def test_thoughts_in_responses(service: httpx.Client, question: str, kinds: list
     output = events[-1]["response"]["output"]
     assert [item["type"] for item in output] == kinds
     thoughts = [
-        part["text"] for item in output if item["type"] == "reasoning" for part in item["summary"]
+        part["text"]
+        for item in output
+        if item["type"] == "reasoning"
+        for part in item["summary"]
     ]
     assert thoughts == ["I should look.", "I should answer."]
     deltas = [
@@ -72,7 +90,10 @@ def test_thoughts_in_responses(service: httpx.Client, question: str, kinds: list
         if event["type"] == "response.reasoning_summary_text.delta"
     ]
     assert "".join(deltas) == "".join(thoughts)
-    with sdk(service) as client, client.responses.stream(model="helper", input=question) as stream:
+    with (
+        sdk(service) as client,
+        client.responses.stream(model="helper", input=question) as stream,
+    ):
         text = stream.get_final_response().output_text
     assert text == ("Found." if question == "quiet" else "Let me look.\n\nFound.")
 
@@ -85,11 +106,14 @@ def test_thoughts_are_not_shown_unasked(serve: Serve, thinker: Thinker) -> None:
             response = post(hidden, protocol, {"stream": stream})
             assert response.status_code == 200
             assert "I should" not in response.text
-    flow = serve(Workflow("flow", [AgentStep(Agent("writer", "", thinker))]), show_reasoning=True)
+    flow = serve(
+        Workflow("flow", [AgentStep(Agent("writer", "", thinker))]), show_reasoning=True
+    )
     assert "I should" not in post(flow, "chat", {"model": "flow"}).text
     member = Agent("member", "", thinker)
     lead = serve(
-        Conductor("lead", "Lead.", "offline/echo", [member], planning=True), show_reasoning=True
+        Conductor("lead", "Lead.", "offline/echo", [member], planning=True),
+        show_reasoning=True,
     )
     assert "I should" not in post(lead, "chat", {"model": "lead", "stream": True}).text
 
@@ -97,8 +121,14 @@ def test_thoughts_are_not_shown_unasked(serve: Serve, thinker: Thinker) -> None:
 def test_a_structured_answer_has_its_thoughts(service: httpx.Client) -> None:
     """Thoughts before JSON are shown too, and are no part of it."""
     change = {"response_format": {"type": "json_object"}, "stream": True}
-    deltas = [chunk["choices"][0]["delta"] for chunk in events_of(post(service, "chat", change))]
-    assert "".join(delta.get("reasoning_content", "") for delta in deltas) == "I should look."
+    deltas = [
+        chunk["choices"][0]["delta"]
+        for chunk in events_of(post(service, "chat", change))
+    ]
+    assert (
+        "".join(delta.get("reasoning_content", "") for delta in deltas)
+        == "I should look."
+    )
     assert "".join(delta.get("content", "") for delta in deltas) == '{"a": 1}'
 
 
@@ -107,7 +137,9 @@ FIELDS: dict[str, dict[str, Any]] = {
     "an empty text, which DeepSeek wants": {"reasoning_content": ""},
     "OpenRouter": {"reasoning": "Hm.", "reasoning_details": SIGNED},
     "LiteLLM for Anthropic": {
-        "thinking_blocks": [{"type": "thinking", "thinking": "Hm.", "signature": "s" * 900}]
+        "thinking_blocks": [
+            {"type": "thinking", "thinking": "Hm.", "signature": "s" * 900}
+        ]
     },
     "Mistral": {
         "content": [
@@ -160,17 +192,29 @@ BOOKKEEPING = {
 }  # fmt: skip
 
 
-def test_bookkeeping_of_clients_is_not_sent(service: httpx.Client, thinker: Thinker) -> None:
+def test_bookkeeping_of_clients_is_not_sent(
+    service: httpx.Client, thinker: Thinker
+) -> None:
     """Keys of OpenAI's own messages, numbers and empty values are left out, for strict providers would refuse them."""
-    messages = [user("a"), {"role": "assistant", "content": "b", **BOOKKEEPING}, user("c")]
+    messages = [
+        user("a"),
+        {"role": "assistant", "content": "b", **BOOKKEEPING},
+        user("c"),
+    ]
     assert post(service, "chat", {"messages": messages}).status_code == 200
     assert thinker.requests[-1].messages[2].provider_fields == {}
 
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-def test_reasoning_items_come_back(service: httpx.Client, thinker: Thinker, streamed: bool) -> None:
+def test_reasoning_items_come_back(
+    service: httpx.Client, thinker: Thinker, streamed: bool
+) -> None:
     """A client that keeps the items of an answer gives the model its own thoughts back, and those of others not."""
-    asked = {"input": [user("a")], "include": ["reasoning.encrypted_content"], "store": False}
+    asked = {
+        "input": [user("a")],
+        "include": ["reasoning.encrypted_content"],
+        "store": False,
+    }
     response = post(service, "responses", {**asked, "stream": streamed})
     answer = events_of(response)[-1]["response"] if streamed else response.json()
     items = [user("a"), *answer["output"], user("b")]
@@ -185,8 +229,18 @@ def test_reasoning_items_come_back(service: httpx.Client, thinker: Thinker, stre
         {"encrypted_content": None},
         {"encrypted_content": "podwright.1.!"},
     ):
-        changed = [user("a"), {**reasoning, **foreign}, *answer["output"][1:], user("b")]
+        changed = [
+            user("a"),
+            {**reasoning, **foreign},
+            *answer["output"][1:],
+            user("b"),
+        ]
         assert post(service, "responses", {"input": changed}).status_code == 200
         assert thinker.requests[-1].messages[2].provider_fields == {}
-    assert post(service, "responses", {"input": [reasoning, user("b")]}).status_code == 200
-    assert [message.role for message in thinker.requests[-1].messages] == ["system", "user"]
+    assert (
+        post(service, "responses", {"input": [reasoning, user("b")]}).status_code == 200
+    )
+    assert [message.role for message in thinker.requests[-1].messages] == [
+        "system",
+        "user",
+    ]

@@ -111,7 +111,11 @@ def test_what_cannot_be_done_is_refused_by_name(
     """Nothing that would change the answer is ignored: the error names the parameter, and no model is called."""
     response = post(service, protocol, change)
     error = response.json()["error"]
-    assert (response.status_code, error["code"], error["param"]) == (status, code, parameter), error
+    assert (response.status_code, error["code"], error["param"]) == (
+        status,
+        code,
+        parameter,
+    ), error
     assert error["message"]
     assert error["suggestion"]
     assert ("podwright-run-id" in response.headers) == (code == "input_invalid")

@@ -29,7 +29,9 @@ class Recorder:
 
     def said(self) -> list[tuple[str, str]]:
         """Role and text of each message of the last request, without the system message."""
-        return [(message.role, message.text) for message in self.requests[-1].messages[1:]]
+        return [
+            (message.role, message.text) for message in self.requests[-1].messages[1:]
+        ]
 
 
 @pytest.fixture(scope="module")
@@ -152,9 +154,15 @@ CLIENTS: dict[str, tuple[str, str, dict[str, Any], str]] = {
 """A client: the source, the protocol, what it sends, and the words of the refusal, if there is one."""
 
 
-@pytest.mark.parametrize(("source", "protocol", "change", "words"), CLIENTS.values(), ids=CLIENTS)
+@pytest.mark.parametrize(
+    ("source", "protocol", "change", "words"), CLIENTS.values(), ids=CLIENTS
+)
 def test_what_clients_send(
-    service: httpx.Client, source: str, protocol: str, change: dict[str, Any], words: str
+    service: httpx.Client,
+    source: str,
+    protocol: str,
+    change: dict[str, Any],
+    words: str,
 ) -> None:
     """What a client sends without being told otherwise works, or is refused with what to change."""
     response = post(service, protocol, change)
@@ -183,16 +191,29 @@ UNKNOWN = (
 
 
 @pytest.mark.parametrize("protocol", PARAMETERS)
-def test_null_is_unset(service: httpx.Client, recorder: Recorder, protocol: str) -> None:
+def test_null_is_unset(
+    service: httpx.Client, recorder: Recorder, protocol: str
+) -> None:
     """Null for every parameter that OpenAI's client knows, and for others, is the same as leaving them out."""
     sent = {"model", "messages", "input"} if protocol == "chat" else {"model", "input"}
     nulls = dict.fromkeys(
-        [name for name in (*PARAMETERS[protocol], "stream", *UNKNOWN) if name not in sent]
+        [
+            name
+            for name in (*PARAMETERS[protocol], "stream", *UNKNOWN)
+            if name not in sent
+        ]
     )
     response = post(service, protocol, nulls)
     assert response.status_code == 200, response.text
     assert recorder.requests[-1].settings == {}
-    empty = {"extra_body": {}, "plugins": [], "suffix": "", "tools": [], "metadata": {}, "stop": []}
+    empty = {
+        "extra_body": {},
+        "plugins": [],
+        "suffix": "",
+        "tools": [],
+        "metadata": {},
+        "stop": [],
+    }
     taken = (
         empty
         if protocol == "chat"
@@ -201,9 +222,14 @@ def test_null_is_unset(service: httpx.Client, recorder: Recorder, protocol: str)
     assert post(service, protocol, taken).status_code == 200
 
 
-def test_a_number_may_be_written_with_a_fraction(service: httpx.Client, recorder: Recorder) -> None:
+def test_a_number_may_be_written_with_a_fraction(
+    service: httpx.Client, recorder: Recorder
+) -> None:
     """512.0 is 512, and -1 is no limit; settings reach the model as the whole numbers that providers want."""
-    assert post(service, "chat", {"max_tokens": 512.0, "seed": 42.0, "n": 1.0}).status_code == 200
+    assert (
+        post(service, "chat", {"max_tokens": 512.0, "seed": 42.0, "n": 1.0}).status_code
+        == 200
+    )
     assert str(recorder.requests[-1].settings) == "{'seed': 42, 'max_tokens': 512}"
     assert post(service, "chat", {"max_tokens": -1, "stop": ""}).status_code == 200
     assert recorder.requests[-1].settings == {}
@@ -222,14 +248,24 @@ NO_EFFECT: dict[str, tuple[str, dict[str, Any]]] = {
             "prompt_cache_options": {"ttl": 5},
         },
     ),
-    "no tools": ("chat", {"tools": [], "tool_choice": "none", "parallel_tool_calls": True}),
+    "no tools": (
+        "chat",
+        {"tools": [], "tool_choice": "none", "parallel_tool_calls": True},
+    ),
     "stream options": (
         "chat",
         {"stream_options": {"include_usage": None, "continuous_usage_stats": True}},
     ),
     "metadata": (
         "chat",
-        {"metadata": {"session": 7, "tags": ["a"], "nothing": None, "long": "x" * 1000}},
+        {
+            "metadata": {
+                "session": 7,
+                "tags": ["a"],
+                "nothing": None,
+                "long": "x" * 1000,
+            }
+        },
     ),
     "user as a number": ("chat", {"user": 17}),
     "user as an object": ("responses", {"user": {"id": "u1"}, "safety_identifier": 4}),
@@ -240,11 +276,21 @@ NO_EFFECT: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "include": (
         "responses",
-        {"include": ["web_search_call.action.sources"], "store": True, "background": False},
+        {
+            "include": ["web_search_call.action.sources"],
+            "store": True,
+            "background": False,
+        },
     ),
     "summary": (
         "responses",
-        {"reasoning": {"summary": "detailed", "generate_summary": "auto", "effort": None}},
+        {
+            "reasoning": {
+                "summary": "detailed",
+                "generate_summary": "auto",
+                "effort": None,
+            }
+        },
     ),
 }
 
@@ -259,7 +305,11 @@ def test_what_has_no_effect(
     assert recorder.requests[-1].settings == {}
     if protocol == "responses":
         said = response.json()
-        assert (said["store"], said["background"], said["truncation"]) == (False, False, "disabled")
+        assert (said["store"], said["background"], said["truncation"]) == (
+            False,
+            False,
+            "disabled",
+        )
         assert said["user"] is None
 
 
@@ -292,7 +342,9 @@ def test_an_empty_answer_is_left_out(
     assert recorder.said() == [("user", "a"), ("user", "b")]
     assert post(service, "chat", {"messages": conversation[:2]}).status_code == 200
     assert recorder.said() == [("user", "a")]
-    if message.keys() <= {"content"} and message.get("content") != [{"type": "text", "text": ""}]:
+    if message.keys() <= {"content"} and message.get("content") != [
+        {"type": "text", "text": ""}
+    ]:
         assert post(service, "responses", {"input": conversation}).status_code == 200
         assert recorder.said() == [("user", "a"), ("user", "b")]
 
@@ -323,7 +375,9 @@ HISTORIES: dict[str, tuple[str, list[dict[str, Any]], list[tuple[str, str]]]] = 
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("protocol", "messages", "said"), HISTORIES.values(), ids=HISTORIES)
+@pytest.mark.parametrize(
+    ("protocol", "messages", "said"), HISTORIES.values(), ids=HISTORIES
+)
 def test_messages_as_clients_write_them(
     service: httpx.Client,
     recorder: Recorder,
@@ -332,26 +386,39 @@ def test_messages_as_clients_write_them(
     said: list[tuple[str, str]],
 ) -> None:
     """Nulls, keys of the client and the types of the other protocol leave a message as it is meant."""
-    response = post(service, protocol, {"messages" if protocol == "chat" else "input": messages})
+    response = post(
+        service, protocol, {"messages" if protocol == "chat" else "input": messages}
+    )
     assert response.status_code == 200, response.text
     assert recorder.said() == said
 
 
 def test_arguments_of_a_call(service: httpx.Client, recorder: Recorder) -> None:
     """The arguments of an earlier call may be the object itself, as Ollama's clients have it, or be left out."""
-    for arguments, text in (({"a": 1}, '{"a": 1}'), (None, ""), ('{"a": 2}', '{"a": 2}')):
+    for arguments, text in (
+        ({"a": 1}, '{"a": 1}'),
+        (None, ""),
+        ('{"a": 2}', '{"a": 2}'),
+    ):
         call = {"id": "c", "function": {"name": "f", "arguments": arguments}}
         messages = [
             user("x"),
             {"role": "assistant", "tool_calls": [call]},
             {"role": "tool", "tool_call_id": "c"},
         ]
-        assert post(service, "chat", {"messages": [*messages, user("y")]}).status_code == 200
+        assert (
+            post(service, "chat", {"messages": [*messages, user("y")]}).status_code
+            == 200
+        )
         assert recorder.requests[-1].messages[2].tool_calls[0].arguments == text
 
 
 IMAGES: dict[str, tuple[str, Any, dict[str, str]]] = {
-    "a text": ("chat", f"data:image/png;base64,{PIXEL}", {"url": f"data:image/png;base64,{PIXEL}"}),
+    "a text": (
+        "chat",
+        f"data:image/png;base64,{PIXEL}",
+        {"url": f"data:image/png;base64,{PIXEL}"},
+    ),
     "upper case": (
         "chat",
         {"url": f"data:image/PNG;base64,{PIXEL}"},
@@ -372,7 +439,11 @@ IMAGES: dict[str, tuple[str, Any, dict[str, str]]] = {
         {"url": "https://x/y", "detail": "low"},
         {"url": "https://x/y", "detail": "low"},
     ),
-    "no detail": ("chat", {"url": "https://x/y", "detail": None}, {"url": "https://x/y"}),
+    "no detail": (
+        "chat",
+        {"url": "https://x/y", "detail": None},
+        {"url": "https://x/y"},
+    ),
     "original": (
         "chat",
         {"url": "https://x/y", "detail": "original"},
@@ -384,16 +455,30 @@ IMAGES: dict[str, tuple[str, Any, dict[str, str]]] = {
 
 @pytest.mark.parametrize(("protocol", "image", "wanted"), IMAGES.values(), ids=IMAGES)
 def test_images_as_clients_write_them(
-    service: httpx.Client, recorder: Recorder, protocol: str, image: Any, wanted: dict[str, str]
+    service: httpx.Client,
+    recorder: Recorder,
+    protocol: str,
+    image: Any,
+    wanted: dict[str, str],
 ) -> None:
     """A link may be a text or an object, and its media type in any spelling."""
     if protocol == "chat":
-        parts = [{"type": "text", "text": "x"}, {"type": "image_url", "image_url": image}]
+        parts = [
+            {"type": "text", "text": "x"},
+            {"type": "image_url", "image_url": image},
+        ]
         change = {"messages": [{"role": "user", "content": parts}]}
     else:
-        part = {"type": "input_image", "image_url": image, "file_id": None, "detail": "auto"}
+        part = {
+            "type": "input_image",
+            "image_url": image,
+            "file_id": None,
+            "detail": "auto",
+        }
         change = {
-            "input": [{"role": "user", "content": [{"type": "input_text", "text": "x"}, part]}]
+            "input": [
+                {"role": "user", "content": [{"type": "input_text", "text": "x"}, part]}
+            ]
         }
     response = post(service, protocol, change)
     assert response.status_code == 200, response.text
@@ -419,7 +504,9 @@ def test_a_workflow_takes_what_clients_send(serve: Serve, recorder: Recorder) ->
     response = post(service, "chat", change)
     assert response.status_code == 200, response.text
     assert recorder.requests[-1].messages[0].text == "Write 3 lines."
-    error = post(service, "chat", {**change, "parallel_tool_calls": False}).json()["error"]
+    error = post(service, "chat", {**change, "parallel_tool_calls": False}).json()[
+        "error"
+    ]
     assert error["param"] == "parallel_tool_calls"
 
 
@@ -431,7 +518,9 @@ def test_a_model_by_its_id(serve: Serve, name: str) -> None:
         api_keys=["read:a-key-of-a-reader-0001", "a-key-of-a-client-0001"],
     )
     with openai.OpenAI(
-        base_url=f"{service.base_url}/v1", api_key="a-key-of-a-client-0001", max_retries=0
+        base_url=f"{service.base_url}/v1",
+        api_key="a-key-of-a-client-0001",
+        max_retries=0,
     ) as client:
         model = client.models.retrieve(name)
         assert (model.id, model.object, model.owned_by) == (name, "model", "podwright")
@@ -444,15 +533,24 @@ def test_a_model_by_its_id(serve: Serve, name: str) -> None:
     listed = service.get("/v1/models", headers=headers).json()
     assert listed["data"] == [model.model_dump(exclude_none=True)]
     assert service.get("/v1/models/", headers=headers).json() == listed
-    assert service.get(f"/v1/models/{name}/", headers=headers).json() == listed["data"][0]
+    assert (
+        service.get(f"/v1/models/{name}/", headers=headers).json() == listed["data"][0]
+    )
     for path in ("/v1/models", f"/v1/models/{name}"):
         assert service.head(path, headers=headers).status_code == 200
     for path in ("/v1/models/", f"/v1/models/{name}", f"/v1/models/{name}/"):
-        denied = service.get(path, headers={"authorization": "Bearer a-key-of-a-reader-0001"})
-        assert (denied.status_code, denied.json()["error"]["code"]) == (403, "scope_missing")
+        denied = service.get(
+            path, headers={"authorization": "Bearer a-key-of-a-reader-0001"}
+        )
+        assert (denied.status_code, denied.json()["error"]["code"]) == (
+            403,
+            "scope_missing",
+        )
     for path, body in (
         ("chat/completions", {"messages": [user("x")]}),
         ("responses", {"input": "x"}),
     ):
-        response = service.post(f"/v1/{path}/", json={"model": name, **body}, headers=headers)
+        response = service.post(
+            f"/v1/{path}/", json={"model": name, **body}, headers=headers
+        )
         assert response.status_code == 200

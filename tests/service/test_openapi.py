@@ -28,14 +28,18 @@ def operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, A
 
 def filled(path: str, operation: dict[str, Any]) -> str:
     """A path with the values of its parameters."""
-    parameters = [each for each in operation.get("parameters", ()) if each["in"] == "path"]
+    parameters = [
+        each for each in operation.get("parameters", ()) if each["in"] == "path"
+    ]
     return path.format_map(
         {parameter["name"]: parameter["schema"]["const"] for parameter in parameters}
     )
 
 
 def validate(document: dict[str, Any], schema: dict[str, Any], value: Any) -> None:
-    Draft202012Validator({**schema, "components": document["components"]}).validate(value)
+    Draft202012Validator({**schema, "components": document["components"]}).validate(
+        value
+    )
 
 
 @each_kind
@@ -46,9 +50,9 @@ def test_the_document_is_valid(example: Example, name: str) -> None:
     assert set(document["paths"]) == ROUTES
     for schema in document["components"]["schemas"].values():
         Draft202012Validator.check_schema(schema)
-    assert len({operation["operationId"] for _, _, operation in operations(document)}) == len(
-        ROUTES
-    )
+    assert len(
+        {operation["operationId"] for _, _, operation in operations(document)}
+    ) == len(ROUTES)
 
 
 @each_kind
@@ -58,11 +62,19 @@ def test_the_example_requests_work(example: Example, name: str) -> None:
     sent = 0
     document = client.get("/openapi.json").json()
     for path, method, operation in operations(document):
-        content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
-        for body in [named["value"] for named in content.get("examples", {}).values()] or [None]:
+        content = (
+            operation.get("requestBody", {})
+            .get("content", {})
+            .get("application/json", {})
+        )
+        for body in [
+            named["value"] for named in content.get("examples", {}).values()
+        ] or [None]:
             if body is not None:
                 validate(document, content["schema"], body)
-            response = client.request(method.upper(), filled(path, operation), json=body)
+            response = client.request(
+                method.upper(), filled(path, operation), json=body
+            )
             assert response.status_code == 200, response.text
             media_types = operation["responses"]["200"]["content"]
             media_type = response.headers["content-type"].partition(";")[0]
@@ -83,7 +95,9 @@ LOCAL = Workflow(
 REMOTE = Workflow("fleet", [AgentStep(ECHO)])
 
 
-@pytest.mark.parametrize(("component", "settings"), [(LOCAL, {}), (REMOTE, {"allowed_models": []})])
+@pytest.mark.parametrize(
+    ("component", "settings"), [(LOCAL, {}), (REMOTE, {"allowed_models": []})]
+)
 def test_the_examples_fit_the_component(
     serve: Serve, component: Workflow, settings: dict[str, Any]
 ) -> None:
@@ -97,8 +111,14 @@ def test_the_examples_fit_the_component(
             if parameter["in"] == "header"
         ]
         assert not any("example" in parameter for parameter in headers)
-        content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
+        content = (
+            operation.get("requestBody", {})
+            .get("content", {})
+            .get("application/json", {})
+        )
         for shown in content.get("examples", {}).values():
             response = client.post(path, json=shown["value"])
             assert response.status_code == 200, (path, response.text)
-            assert not any(mark in response.text for mark in ("event: problem", '"valid":false'))
+            assert not any(
+                mark in response.text for mark in ("event: problem", '"valid":false')
+            )

@@ -70,8 +70,13 @@ def test_a_workflow_over_containers_has_one_root(serve: Serve) -> None:
     flow = serve(Workflow("flow", [Remote("writer", str(remote.base_url))]))
     assert flow.post("/run", json={"input": "x"}).status_code == 200
     metrics = scrape(remote)
-    assert metrics.get("podwright_cost_usd_total", root="flow", component="writer") == 0.5
-    assert metrics.get("podwright_cost_usd_total", root="writer", component="writer") == 0.5
+    assert (
+        metrics.get("podwright_cost_usd_total", root="flow", component="writer") == 0.5
+    )
+    assert (
+        metrics.get("podwright_cost_usd_total", root="writer", component="writer")
+        == 0.5
+    )
     assert metrics.get("podwright_tokens_total", root="flow", type="input") == 10
     assert scrape(flow).get("podwright_run_cost_usd_sum", component="flow") == 0.5
 
@@ -81,7 +86,9 @@ def test_a_root_is_handed_on(serve: Serve, name: str) -> None:
     """A component in the middle passes on the name of the outermost one, and not its own."""
     last = serve(writer())
     middle = serve(Workflow("middle", [Remote("writer", str(last.base_url))]))
-    outer = serve(Workflow(name, [Remote("middle", str(middle.base_url), kind="workflow")]))
+    outer = serve(
+        Workflow(name, [Remote("middle", str(middle.base_url), kind="workflow")])
+    )
     assert outer.post("/run", json={"input": "x"}).status_code == 200
     assert scrape(last).get("podwright_cost_usd_total", root=name) == 0.5
 
@@ -105,7 +112,9 @@ def test_a_root_that_is_no_name_is_ignored(serve: Serve, root: str) -> None:
     """Then the served component is the root."""
     client = serve(writer())
     assert (
-        client.post("/run", json={"input": "x"}, headers={"podwright-root": root}).status_code
+        client.post(
+            "/run", json={"input": "x"}, headers={"podwright-root": root}
+        ).status_code
         == 200
     )
     assert scrape(client).get("podwright_cost_usd_total", root="writer") == 0.5
@@ -131,22 +140,31 @@ def test_callers_of_a_list_are_labels(serve: Serve) -> None:
     """Those that the operator lists have series from the start, others share an empty value."""
     keys = f"shop@{KEY}, other@run:fedcba9876543210"
     client = serve(writer(), api_keys=keys, metric_callers="shop")
-    assert 'podwright_cost_usd_total{caller="shop",' in client.get("/metrics", headers=HEADERS).text
+    assert (
+        'podwright_cost_usd_total{caller="shop",'
+        in client.get("/metrics", headers=HEADERS).text
+    )
     other = {"authorization": "Bearer fedcba9876543210"}
     for headers in (HEADERS, HEADERS, other):
-        assert client.post("/run", json={"input": "x"}, headers=headers).status_code == 200
+        assert (
+            client.post("/run", json={"input": "x"}, headers=headers).status_code == 200
+        )
     metrics = scrape(client)
     assert metrics.get("podwright_cost_usd_total", caller="shop") == 1.0
     assert metrics.get("podwright_cost_usd_total", caller="") == 0.5
     assert metrics.get("podwright_runs_total", caller="shop", status="ok") == 2
 
 
-def test_a_misspelt_caller_is_told(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_misspelt_caller_is_told(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
     """A name of the list that no key has."""
     serve(writer(), api_keys=f"shop@{KEY}", metric_callers="shop,shpo")
-    assert [record.message for record in caplog.records if "METRIC_CALLERS" in record.message] == [
-        "PODWRIGHT_METRIC_CALLERS names 'shpo', and no API key has this name."
-    ]
+    assert [
+        record.message
+        for record in caplog.records
+        if "METRIC_CALLERS" in record.message
+    ] == ["PODWRIGHT_METRIC_CALLERS names 'shpo', and no API key has this name."]
 
 
 BODIES = [
@@ -159,7 +177,9 @@ BODIES = [
 
 
 @pytest.mark.parametrize(("path", "body"), BODIES, ids=[path for path, _ in BODIES])
-def test_for_whom_a_run_is(serve: Serve, spans: InMemorySpanExporter, path: str, body: Any) -> None:
+def test_for_whom_a_run_is(
+    serve: Serve, spans: InMemorySpanExporter, path: str, body: Any
+) -> None:
     """Caller, user and session are on the spans of the request and of its run."""
     client = serve(writer(), api_keys=f"shop@{KEY}")
     assert client.post(path, json=body, headers=HEADERS).status_code == 200
@@ -174,7 +194,9 @@ def test_trusted_baggage(serve: Serve, spans: InMemorySpanExporter) -> None:
     client = serve(writer(), baggage="user.id,session.id,tenant")
     headers = {"baggage": "user.id=u1,session.id=s1,tenant=t%201,secret=x"}
     assert (
-        client.post("/run", json={"input": "x", "session": "s2"}, headers=headers).status_code
+        client.post(
+            "/run", json={"input": "x", "session": "s2"}, headers=headers
+        ).status_code
         == 200
     )
     attributes = named(spans, "invoke_agent writer")
@@ -186,7 +208,9 @@ def test_trusted_baggage(serve: Serve, spans: InMemorySpanExporter) -> None:
     assert "secret" not in attributes
 
 
-def test_baggage_is_not_trusted_by_itself(serve: Serve, spans: InMemorySpanExporter) -> None:
+def test_baggage_is_not_trusted_by_itself(
+    serve: Serve, spans: InMemorySpanExporter
+) -> None:
     """Without a list, no member counts."""
     assert (
         serve(writer())
@@ -197,20 +221,37 @@ def test_baggage_is_not_trusted_by_itself(serve: Serve, spans: InMemorySpanExpor
     assert "user.id" not in named(spans, "invoke_agent writer")
 
 
-def test_user_and_session_go_on_to_remotes(serve: Serve, spans: InMemorySpanExporter) -> None:
+def test_user_and_session_go_on_to_remotes(
+    serve: Serve, spans: InMemorySpanExporter
+) -> None:
     """As baggage, which the remote service trusts if its operator lists it."""
     remote = serve(writer(), baggage="user.id,session.id")
     flow = serve(Workflow("flow", [Remote("writer", str(remote.base_url))]))
-    assert flow.post("/run", json={"input": "x", "user": "ü1", "session": "s1"}).status_code == 200
+    assert (
+        flow.post(
+            "/run", json={"input": "x", "user": "ü1", "session": "s1"}
+        ).status_code
+        == 200
+    )
 
     def of_remote() -> list[dict[str, Any]]:
-        found = [span for span in spans.get_finished_spans() if span.name == "invoke_agent writer"]
+        found = [
+            span
+            for span in spans.get_finished_spans()
+            if span.name == "invoke_agent writer"
+        ]
         return [
-            dict(span.attributes or {}) for span in found if span.kind is trace.SpanKind.INTERNAL
+            dict(span.attributes or {})
+            for span in found
+            if span.kind is trace.SpanKind.INTERNAL
         ]
 
     (attributes,) = until(of_remote)
-    assert (attributes["user.id"], attributes["session.id"], attributes["podwright.root"]) == (
+    assert (
+        attributes["user.id"],
+        attributes["session.id"],
+        attributes["podwright.root"],
+    ) == (
         "ü1",
         "s1",
         "flow",
@@ -225,7 +266,12 @@ def test_background_runs_keep_it(
     body = {"input": "x", "user": "u1", "session": "s1"}
     run = client.post("/runs", json=body, headers=HEADERS).json()
     assert (run["caller"], run["user"], run["session"]) == ("shop", "u1", "s1")
-    until(lambda: client.get(f"/runs/{run['id']}", headers=HEADERS).json()["status"] == "succeeded")
+    until(
+        lambda: (
+            client.get(f"/runs/{run['id']}", headers=HEADERS).json()["status"]
+            == "succeeded"
+        )
+    )
     (listed,) = client.get("/runs", headers=HEADERS).json()["runs"]
     assert (listed["caller"], listed["user"], listed["session"]) == ("shop", "u1", "s1")
     assert named(spans, "invoke_agent writer")["user.id"] == "u1"
@@ -236,7 +282,12 @@ def test_a_line_of_the_log(serve: Serve, capfd: pytest.CaptureFixture[str]) -> N
 
     def unpriced(request: ModelRequest) -> ModelResponse:
         usage = Usage(
-            10, 5, cost=None, known_cost=0.25, unpriced_model_calls=1, incomplete_model_calls=1
+            10,
+            5,
+            cost=None,
+            known_cost=0.25,
+            unpriced_model_calls=1,
+            incomplete_model_calls=1,
         )
         return ModelResponse("done", usage=usage)
 
@@ -245,12 +296,19 @@ def test_a_line_of_the_log(serve: Serve, capfd: pytest.CaptureFixture[str]) -> N
             return None
 
     configure_logging(Settings(log_format="json"))
-    client = serve(Agent("writer", "Write.", Unpriced(unpriced)), api_keys=f"shop@{KEY}")
+    client = serve(
+        Agent("writer", "Write.", Unpriced(unpriced)), api_keys=f"shop@{KEY}"
+    )
     assert (
-        client.post("/run", json={"input": "x", "user": "u1"}, headers=HEADERS).status_code == 200
+        client.post(
+            "/run", json={"input": "x", "user": "u1"}, headers=HEADERS
+        ).status_code
+        == 200
     )
     lines = [
-        json.loads(line) for line in capfd.readouterr().out.splitlines() if '"event":"run"' in line
+        json.loads(line)
+        for line in capfd.readouterr().out.splitlines()
+        if '"event":"run"' in line
     ]
     (line,) = lines
     assert (line["caller"], line["user"]) == ("shop", "u1")
@@ -277,10 +335,14 @@ def test_a_trace_goes_on_through_a_service_without_spans(
     monkeypatch.setattr(tracing, "create_tracer_provider", lambda *_: None)
     flow = serve(Workflow("flow", [Remote("writer", str(remote.base_url))]))
     response = flow.post(
-        "/run", json={"input": "x"}, headers={"traceparent": f"00-{TRACE}-b7ad6b7169203331-01"}
+        "/run",
+        json={"input": "x"},
+        headers={"traceparent": f"00-{TRACE}-b7ad6b7169203331-01"},
     )
     assert response.status_code == 200
-    assert "traceresponse" not in response.headers, "it would name a span that nobody has"
+    assert "traceresponse" not in response.headers, (
+        "it would name a span that nobody has"
+    )
 
     def traces() -> list[str]:
         found = [
@@ -293,7 +355,9 @@ def test_a_trace_goes_on_through_a_service_without_spans(
     assert until(traces) == [TRACE]
 
 
-def test_the_span_of_a_stream_that_fails(serve: Serve, spans: InMemorySpanExporter) -> None:
+def test_the_span_of_a_stream_that_fails(
+    serve: Serve, spans: InMemorySpanExporter
+) -> None:
     """It began with 200, and is an error all the same."""
 
     def fail(_: ModelRequest) -> ModelResponse:

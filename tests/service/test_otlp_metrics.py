@@ -8,7 +8,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+)
 from tests.service.support import Serve
 
 from podwright import Agent, FunctionModel, Usage, Workflow
@@ -37,7 +39,9 @@ class Collector:
 
     def sum(self, name: str, **labels: str) -> float:
         """The sum over the series of a counter or a histogram that have these labels."""
-        found = [point for own, point in self.points[name] if labels.items() <= own.items()]
+        found = [
+            point for own, point in self.points[name] if labels.items() <= own.items()
+        ]
         return sum(
             point.sum
             if hasattr(point, "bucket_counts")
@@ -91,7 +95,9 @@ def model(request: ModelRequest) -> ModelResponse:
     return ModelResponse("done", usage=usage)
 
 
-def test_own_metrics_and_those_of_the_conventions(collector: Collector, served: Any) -> None:
+def test_own_metrics_and_those_of_the_conventions(
+    collector: Collector, served: Any
+) -> None:
     """Both have the same sums as a scrape, and series with 0 are there as well."""
     guide = Agent("guide", "Help.", FunctionModel(model), tools=[look])
     with served(Workflow("flow", [guide])) as client:
@@ -103,8 +109,14 @@ def test_own_metrics_and_those_of_the_conventions(collector: Collector, served: 
     assert collector.sum("podwright.runs", status="cancelled") == 0
     assert collector.sum("podwright.runs.in.progress", component="flow") == 0
     assert collector.sum("podwright.run.cost.usd") == 1.0
-    assert collector.sum("gen_ai.client.token.usage", **{"gen_ai.token.type": "input"}) == 20
-    assert collector.sum("gen_ai.client.token.usage", **{"gen_ai.token.type": "output"}) == 10
+    assert (
+        collector.sum("gen_ai.client.token.usage", **{"gen_ai.token.type": "input"})
+        == 20
+    )
+    assert (
+        collector.sum("gen_ai.client.token.usage", **{"gen_ai.token.type": "output"})
+        == 10
+    )
     assert collector.sum("gen_ai.invoke_agent.inference_calls") == 2
     assert collector.sum("gen_ai.invoke_agent.tool_calls") == 1
     labels = {
@@ -120,11 +132,16 @@ def test_own_metrics_and_those_of_the_conventions(collector: Collector, served: 
         "gen_ai.execute_tool.duration",
     } <= collector.points.keys()
     resource = collector.resources[0]
-    assert (resource["service.name"], resource["podwright.component.kind"]) == ("flow", "workflow")
+    assert (resource["service.name"], resource["podwright.component.kind"]) == (
+        "flow",
+        "workflow",
+    )
     assert len(resource["service.instance.id"]) == 36
 
 
-def test_by_default_metrics_are_only_scraped(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_by_default_metrics_are_only_scraped(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An endpoint for traces alone sends no metrics."""
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
     assert exporter_names("METRICS") == []

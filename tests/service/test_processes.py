@@ -65,7 +65,9 @@ def children(process: Process) -> list[int]:
     """The worker processes."""
     return [
         int(pid)
-        for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        .read_text()
+        .split()
     ]
 
 
@@ -84,10 +86,14 @@ def draining(url: str) -> bool:
 
 
 def metric(url: str, name: str, **labels: str) -> float:
-    return Metrics(plain_http.get(f"{url}/metrics").text).get(f"podwright_{name}", **labels)
+    return Metrics(plain_http.get(f"{url}/metrics").text).get(
+        f"podwright_{name}", **labels
+    )
 
 
-def test_a_signal_drains(start: Command, address: Address, tmp_path: Path, workers: str) -> None:
+def test_a_signal_drains(
+    start: Command, address: Address, tmp_path: Path, workers: str
+) -> None:
     """Readiness fails at once; requests are served until a second signal ends the delay; active runs finish."""
     process = start(PODWRIGHT_DRAIN_DELAY="600", PODWRIGHT_WORKERS=workers)
     url = begun(process, address, workers)
@@ -163,12 +169,18 @@ def test_a_dead_worker_is_replaced(start: Command, address: Address) -> None:
     assert run(url).status_code == 200
     with ThreadPoolExecutor(8) as pool:
         active = [pool.submit(run, url, "never") for _ in range(8)]
-        until(lambda: metric(url, "runs_in_progress") + metric(url, "runs_waiting") == 8)
+        until(
+            lambda: metric(url, "runs_in_progress") + metric(url, "runs_waiting") == 8
+        )
         dead = children(process)
         for pid in dead:
             os.kill(pid, signal.SIGKILL)
-        assert all(isinstance(request.exception(), httpx.HTTPError) for request in active)
-    until(lambda: not set(dead) & set(children(process)) and len(children(process)) == 2)
+        assert all(
+            isinstance(request.exception(), httpx.HTTPError) for request in active
+        )
+    until(
+        lambda: not set(dead) & set(children(process)) and len(children(process)) == 2
+    )
     until(lambda: metric(url, "runs_in_progress") + metric(url, "runs_waiting") == 0)
     assert metric(url, "runs_total", status="ok") == 1
     assert int(run(url).json()["output"]) in children(process)
@@ -204,7 +216,9 @@ def test_workers_are_replaced_after_their_requests(
     check_end(process)
 
 
-def test_the_folder_of_metrics_is_emptied(start: Command, address: Address, tmp_path: Path) -> None:
+def test_the_folder_of_metrics_is_emptied(
+    start: Command, address: Address, tmp_path: Path
+) -> None:
     """Metrics that an earlier service left in the folder are removed; an invalid folder is an error."""
     folder = tmp_path / "metrics"
     folder.mkdir()
@@ -225,7 +239,9 @@ def test_the_litellm_client_works_in_workers(
     """A component with the LiteLLM client, which is loaded before the workers are forked, runs in each of them."""
     with ModelStub("a word", *["a word"] * 7) as stub:
         agent = f"Agent('agent', 'Do.', 'hosted_vllm/qwen', api_key='k', base_url='{stub.url}/v1')"
-        (tmp_path / "made.py").write_text(f"from podwright import Agent\nagent = {agent}\n")
+        (tmp_path / "made.py").write_text(
+            f"from podwright import Agent\nagent = {agent}\n"
+        )
         process = start(PODWRIGHT_WORKERS="2")
         url = address(process)
         for _ in range(8):

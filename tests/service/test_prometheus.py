@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,9 @@ def prometheus(tmp_path: Path) -> Iterator[Server]:
     server.scrape()
     job: dict[str, Any] = {
         "job_name": "pods",
-        "file_sd_configs": [{"files": [str(tmp_path / "targets.json")], "refresh_interval": "1s"}],
+        "file_sd_configs": [
+            {"files": [str(tmp_path / "targets.json")], "refresh_interval": "1s"}
+        ],
     }
     times = {"scrape_interval": "1s", "scrape_timeout": "1s"}
     (tmp_path / "prometheus.yml").write_text(
@@ -104,7 +107,9 @@ def prometheus(tmp_path: Path) -> Iterator[Server]:
 
 
 @pytest.fixture
-def pod(command: Command, address: Address, tmp_path: Path) -> Callable[[], tuple[Process, str]]:
+def pod(
+    command: Command, address: Address, tmp_path: Path
+) -> Callable[[], tuple[Process, str]]:
     """Starts a pod, which waits a little before it ends."""
     (tmp_path / "costly.py").write_text(COMPONENT)
 
@@ -137,7 +142,8 @@ def test_pods_that_live_for_seconds(
         prometheus.scrape(url)
         instance = url.removeprefix("http://")
         cost = f'sum(podwright_cost_usd_total{{instance="{instance}"}})'
-        until(lambda: prometheus.query(f'podwright_cost_usd_total{{instance="{instance}"}}'))  # noqa: B023 - used now
+        series = f'podwright_cost_usd_total{{instance="{instance}"}}'
+        until(partial(prometheus.query, series))
         for _ in range(runs):
             run(url)
         books += runs * COST
@@ -160,7 +166,9 @@ def test_pods_that_live_for_seconds(
     assert [labels for labels, _ in prometheus.query(by_root)] == [{"root": "guide"}]
 
 
-def test_panels_after_a_rollout(prometheus: Server, pod: Callable[[], tuple[Process, str]]) -> None:
+def test_panels_after_a_rollout(
+    prometheus: Server, pod: Callable[[], tuple[Process, str]]
+) -> None:
     """The panels of cost and tokens show what both pods have used, also after the first one has gone."""
     first, url = pod()
     prometheus.scrape(url)
@@ -168,7 +176,11 @@ def test_panels_after_a_rollout(prometheus: Server, pod: Callable[[], tuple[Proc
     run(url)
     second, other = pod()
     prometheus.scrape(url, other)
-    until(lambda: len(prometheus.query("sum by (instance) (podwright_cost_usd_total)")) == 2)
+    until(
+        lambda: (
+            len(prometheus.query("sum by (instance) (podwright_cost_usd_total)")) == 2
+        )
+    )
     first.send_signal(signal.SIGTERM)
     until(prometheus.has_scraped("sum(podwright_cost_usd_total)", COST))
     check_end(first)
@@ -176,7 +188,8 @@ def test_panels_after_a_rollout(prometheus: Server, pod: Callable[[], tuple[Proc
     run(other)
     until(
         prometheus.has_scraped(
-            f'podwright_cost_usd_total{{instance="{other.removeprefix("http://")}"}}', COST
+            f'podwright_cost_usd_total{{instance="{other.removeprefix("http://")}"}}',
+            COST,
         )
     )
     for title, target in TARGETS.items():
@@ -187,7 +200,9 @@ def test_panels_after_a_rollout(prometheus: Server, pod: Callable[[], tuple[Proc
         ):
             continue
         variables = {"namespace": ".*", "job": ".*", "component": ".*", "root": ".*"}
-        query = target["expr"].replace("$__range", "5m").replace("$__rate_interval", "5m")
+        query = (
+            target["expr"].replace("$__range", "5m").replace("$__rate_interval", "5m")
+        )
         for name, value in variables.items():
             query = query.replace(f"${name}", value)
         assert any(value > 0 for _, value in prometheus.query(query)), title

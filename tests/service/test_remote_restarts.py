@@ -51,7 +51,12 @@ class Callee:
     """One process on one port, started again and again."""
 
     def __init__(
-        self, command: Command, address: Address, folder: Path, vendor: str, workers: str = "1"
+        self,
+        command: Command,
+        address: Address,
+        folder: Path,
+        vendor: str,
+        workers: str = "1",
     ) -> None:
         self._port = free_port()
         self.url = f"http://127.0.0.1:{self._port}"
@@ -65,11 +70,22 @@ class Callee:
         }
         self._file.write_text(json.dumps(blueprint))
         vendor_at = {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": vendor}
-        self._variables = {**vendor_at, "PODWRIGHT_DRAIN_DELAY": "0.5", "WEB_CONCURRENCY": workers}
+        self._variables = {
+            **vendor_at,
+            "PODWRIGHT_DRAIN_DELAY": "0.5",
+            "WEB_CONCURRENCY": workers,
+        }
         self._start()
 
     def _start(self) -> None:
-        arguments = ("serve", str(self._file), "--host", "127.0.0.1", "--port", str(self._port))
+        arguments = (
+            "serve",
+            str(self._file),
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(self._port),
+        )
         self._process = self._command(*arguments, **self._variables)
         self._address(self._process)
         discard_output(self._process)
@@ -83,7 +99,10 @@ class Callee:
 
 
 async def restarted(
-    callee: Callee, by: signal.Signals, form: Form, ready: Callable[[], object] = lambda: None
+    callee: Callee,
+    by: signal.Signals,
+    form: Form,
+    ready: Callable[[], object] = lambda: None,
 ) -> dict[str, errors.PodwrightError | None]:
     """How each run of a constant load ended, while the remote was restarted; `ready` waits for the right moment."""
     outcomes: dict[str, errors.PodwrightError | None] = {}
@@ -123,7 +142,9 @@ async def restarted(
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Callers that wait as long as a process takes to start, on a busy machine too."""
-    monkeypatch.setattr(Remote, "retries", Retries(tries=200, first_wait=0.1, longest_wait=0.5))
+    monkeypatch.setattr(
+        Remote, "retries", Retries(tries=200, first_wait=0.1, longest_wait=0.5)
+    )
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -150,7 +171,11 @@ def test_a_restart_in_good_order_fails_no_run(
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("vendor", [0.3], indirect=True)
 def test_a_crash_fails_only_the_runs_in_progress(
-    command: Command, address: Address, tmp_path: Path, vendor: tuple[Vendor, str], form: Form
+    command: Command,
+    address: Address,
+    tmp_path: Path,
+    vendor: tuple[Vendor, str],
+    form: Form,
 ) -> None:
     """Runs whose events had begun when the process was killed fail with a typed error; all others are run."""
     callee = Callee(command, address, tmp_path, vendor[1])

@@ -47,7 +47,9 @@ def url(client: httpx.Client) -> str:
     return str(client.base_url).rstrip("/")
 
 
-def test_declared_agents_are_called_with_their_keys(serve: Serve, tmp_path: Path) -> None:
+def test_declared_agents_are_called_with_their_keys(
+    serve: Serve, tmp_path: Path
+) -> None:
     """Agents that settings and a file declare take part in runs with their keys; their URLs are not shown."""
     writer = url(serve(Agent("writer", "Write.", "offline/echo"), api_keys=KEY))
     editor = url(serve(Agent("editor", "Edit.", "offline/echo"), api_keys=KEY))
@@ -64,9 +66,13 @@ def test_declared_agents_are_called_with_their_keys(serve: Serve, tmp_path: Path
     info = client.get("/info").json()
     assert sorted(info["agents"]) == ["editor", "writer"]
     assert "127.0.0.1" not in json.dumps(info)
-    assert client.post("/run", json={"input": "x"}).json() == {"output": "Echo: Echo: x"}
+    assert client.post("/run", json={"input": "x"}).json() == {
+        "output": "Echo: Echo: x"
+    }
     inline = {"type": "pipeline", "blueprint": LINE, "input": "x"}
-    assert client.post("/run-blueprint", json=inline).json() == {"output": "Echo: Echo: x"}
+    assert client.post("/run-blueprint", json=inline).json() == {
+        "output": "Echo: Echo: x"
+    }
 
 
 class Blocked(FunctionModel):
@@ -97,7 +103,9 @@ def test_a_caller_who_leaves_ends_all_three_levels(serve: Serve) -> None:
         b"POST /run HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
         % len(body)
     )
-    with socket.create_connection((first.base_url.host, first.base_url.port or 0)) as client:
+    with socket.create_connection(
+        (first.base_url.host, first.base_url.port or 0)
+    ) as client:
         client.sendall(head + body)
         until(model.asked.is_set)
         assert not model.left.is_set()
@@ -116,9 +124,9 @@ def test_containers_that_call_each_other_end(serve: Serve) -> None:
         response = one.post("/run", json={"input": "x"})
         assert response.status_code == 502
         assert response.json()["code"] == "remote_hops_exceeded"
-        assert one.post("/run", json={"input": "x"}, headers={"Podwright-Hops": "0"}).json()[
-            "code"
-        ] == ("remote_hops_exceeded")
+        assert one.post(
+            "/run", json={"input": "x"}, headers={"Podwright-Hops": "0"}
+        ).json()["code"] == ("remote_hops_exceeded")
 
 
 class Forward:
@@ -140,7 +148,9 @@ class Forward:
                 inside, _ = self._server.accept()
                 outside = socket.create_connection(("127.0.0.1", self.target))
                 for source, sink in ((inside, outside), (outside, inside)):
-                    threading.Thread(target=self._pump, args=(source, sink), daemon=True).start()
+                    threading.Thread(
+                        target=self._pump, args=(source, sink), daemon=True
+                    ).start()
 
     @staticmethod
     def _pump(source: socket.socket, sink: socket.socket) -> None:
@@ -163,13 +173,18 @@ def test_a_remote_workflow_that_pauses(serve: Serve) -> None:
     assert (problem["code"], problem["status"]) == ("remote_paused", 502)
     with pytest.raises(errors.RemotePausedError) as caught:
         Remote("inner", url(far)).run("x")
-    body = {"inputs": caught.value.paused_context, "resume_path": caught.value.paused_path}
+    body = {
+        "inputs": caught.value.paused_context,
+        "resume_path": caught.value.paused_path,
+    }
     assert far.post("/run", json=body).json() == {"input": "x", "one_output": "news"}
 
 
 def test_what_a_caller_grants() -> None:
     """The headers lower the limits of the settings, and never raise them."""
-    settings = Settings(run_tokens=1000, run_model_calls=10, run_wall_time=60, max_hops=3)
+    settings = Settings(
+        run_tokens=1000, run_model_calls=10, run_wall_time=60, max_hops=3
+    )
     header = 'wall_time=12.5, tokens=5000;a=1 ,\tmodel_calls=3, cost="0.5", later=(x'
     with pytest.raises(RequestError):
         granted_limits(Headers({"podwright-budget": header}), settings)
@@ -192,7 +207,9 @@ def test_a_malformed_budget_is_refused(
     assert "podwright-run-id" not in response.headers
 
 
-def test_a_second_line_of_a_budget_counts(example: Callable[[str], httpx.Client]) -> None:
+def test_a_second_line_of_a_budget_counts(
+    example: Callable[[str], httpx.Client],
+) -> None:
     """Lines of one header are read together; two numbers of hops are none."""
     twice = [("Podwright-Budget", "tokens=5000"), ("Podwright-Budget", "model_calls=0")]
     response = example("writer").post("/run", json={"input": "x"}, headers=twice)
@@ -206,11 +223,20 @@ WRONG: dict[str, tuple[dict[str, str], str]] = {
     "a URL": ({"PODWRIGHT_AGENTS": '{"writer": "writer:8000"}'}, "'writer'"),
     "a name": ({"PODWRIGHT_AGENTS": '{"a/b": "http://writer"}'}, "'a/b'"),
     "a key for nobody": (
-        {"PODWRIGHT_AGENTS": '{"writer": "http://w"}', "PODWRIGHT_AGENT_KEYS": '{"writr": "k"}'},
+        {
+            "PODWRIGHT_AGENTS": '{"writer": "http://w"}',
+            "PODWRIGHT_AGENT_KEYS": '{"writr": "k"}',
+        },
         "'writr'",
     ),
-    "no file": ({"PODWRIGHT_AGENTS_FILE": "/nowhere/agents.json"}, "PODWRIGHT_AGENTS_FILE"),
-    "an agent that nobody declares": ({"PODWRIGHT_AGENTS": '{"writer": "http://w"}'}, "'editor'"),
+    "no file": (
+        {"PODWRIGHT_AGENTS_FILE": "/nowhere/agents.json"},
+        "PODWRIGHT_AGENTS_FILE",
+    ),
+    "an agent that nobody declares": (
+        {"PODWRIGHT_AGENTS": '{"writer": "http://w"}'},
+        "'editor'",
+    ),
 }
 
 

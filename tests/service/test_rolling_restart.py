@@ -112,7 +112,9 @@ class Balancer:
 
     def _watch(self) -> None:
         while not self._done.wait(0.1):
-            ready = {replica.url for replica in list(self.replicas) if _ready(replica.url)}
+            ready = {
+                replica.url for replica in list(self.replicas) if _ready(replica.url)
+            }
             if ready and ready != self.known:
                 self._done.wait(PROPAGATION)
                 self._write(ready)
@@ -121,7 +123,8 @@ class Balancer:
 
     def _write(self, ready: set[str] | None = None) -> None:
         servers = " ".join(
-            f"server {url.removeprefix('http://')} max_fails=0;" for url in ready or self.known
+            f"server {url.removeprefix('http://')} max_fails=0;"
+            for url in ready or self.known
         )
         text = NGINX.format(folder=self._folder, servers=servers, port=self.port)
         (self._folder / "nginx.conf").write_text(text)
@@ -160,7 +163,9 @@ class Load:
         async with aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(force_close=True)
         ) as session:
-            await asyncio.gather(*(self._call(session) for _ in range(self._form.clients)))
+            await asyncio.gather(
+                *(self._call(session) for _ in range(self._form.clients))
+            )
 
     async def _call(self, session: aiohttp.ClientSession) -> None:
         while not self._done.is_set():
@@ -185,13 +190,22 @@ Restarted = Callable[..., Load]
 
 
 @pytest.fixture
-def restarted(command: Command, address: Address, tmp_path: Path) -> Iterator[Restarted]:
+def restarted(
+    command: Command, address: Address, tmp_path: Path
+) -> Iterator[Restarted]:
     """`restarted(form, …)` restarts the replicas one after the other under load, and returns the load."""
     (tmp_path / "made.py").write_text(MADE)
 
     def start(**variables: str) -> Replica:
         process = command(
-            "serve", "made:agent", "--host", "127.0.0.1", "--port", "0", cwd=tmp_path, **variables
+            "serve",
+            "made:agent",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            "0",
+            cwd=tmp_path,
+            **variables,
         )
         url = address(process)
         discard_output(process)
@@ -227,9 +241,13 @@ def restarted(command: Command, address: Address, tmp_path: Path) -> Iterator[Re
         pytest.param(2, LONG, id="2-long", marks=pytest.mark.proof),
     ],
 )
-def test_a_rolling_restart_loses_no_request(restarted: Restarted, workers: int, form: Form) -> None:
+def test_a_rolling_restart_loses_no_request(
+    restarted: Restarted, workers: int, form: Form
+) -> None:
     """With a drain delay that is longer than the load balancer's reaction, no request fails."""
-    load = restarted(form, PODWRIGHT_DRAIN_DELAY=str(DELAY), PODWRIGHT_WORKERS=str(workers))
+    load = restarted(
+        form, PODWRIGHT_DRAIN_DELAY=str(DELAY), PODWRIGHT_WORKERS=str(workers)
+    )
     print(
         f"\nprocesses: {workers}, restarts: {form.restarts}, requests: {load.sent}, failed: {len(load.failed)}"
     )

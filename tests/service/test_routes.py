@@ -52,19 +52,38 @@ def test_probes(example: Example) -> None:
 
 
 @each_example
-def test_info_describes_the_component(example: Example, newsroom: Path, name: str) -> None:
+def test_info_describes_the_component(
+    example: Example, newsroom: Path, name: str
+) -> None:
     """`/info` has name, kind, title, versions, the blueprint with its digest, models, tools and limits."""
     component = load(newsroom / name)
     info = example(name).get("/info").json()
-    assert (info["name"], info["kind"], info["title"]) == (name, KINDS[name], f"The {name}")
+    assert (info["name"], info["kind"], info["title"]) == (
+        name,
+        KINDS[name],
+        f"The {name}",
+    )
     assert info["description"] == component.description
     assert info["blueprint"] == component.to_blueprint()
     assert info["digest"] == blueprints.digest(component.to_blueprint())
-    assert info["models"] == {"named": ["openai/gpt-4o-mini"], "effective": ["offline/echo"]}
-    assert info["clients"] == {"offline/echo": {"client": "own", "reason": "it needs no provider"}}
+    assert info["models"] == {
+        "named": ["openai/gpt-4o-mini"],
+        "effective": ["offline/echo"],
+    }
+    assert info["clients"] == {
+        "offline/echo": {"client": "own", "reason": "it needs no provider"}
+    }
     assert info["accepts"]["models"] == ["openai/gpt-4o-mini", "offline/echo"]
-    assert info["tools"] == ([] if name in ("writer", "reviewer") else ["search_archive"])
-    assert set(info["versions"]) == {"podwright", "blueprint", "python", "genai-prices", "litellm"}
+    assert info["tools"] == (
+        [] if name in ("writer", "reviewer") else ["search_archive"]
+    )
+    assert set(info["versions"]) == {
+        "podwright",
+        "blueprint",
+        "python",
+        "genai-prices",
+        "litellm",
+    }
     assert info["limits"]["run_wall_time"] == 600
     assert info["limits"]["run_cost"] is None
 
@@ -95,7 +114,10 @@ def test_a_trace_is_returned_on_request(example: Example, name: str) -> None:
     assert_events(result, "run_started", "model_call_finished", "run_finished")
     check(name, result.value if KINDS[name] == "workflow" else {"output": result.value})
     assert result.events[0].run_id == response.headers["podwright-run-id"]
-    assert f"input_tokens={result.usage.input_tokens}," in response.headers["podwright-usage"]
+    assert (
+        f"input_tokens={result.usage.input_tokens},"
+        in response.headers["podwright-usage"]
+    )
 
 
 @each_example
@@ -115,9 +137,20 @@ def test_a_service_runs_its_own_blueprint(example: Example, name: str) -> None:
 
 def test_a_posted_team_may_use_a_posted_workflow(example: Example) -> None:
     """Agents in a request may be of any kind, and those of workflows may be agents in the same request."""
-    agent = {"name": "poet", "instructions": "Write.", "config": {"model": "offline/echo"}}
-    page = {"name": "page", "steps": [{"type": "agent_step", "agent": "poet", "name": "write"}]}
-    line = {"type": "Pipeline", "name": "line", "steps": [{"type": "Agent", "name": "page"}]}
+    agent = {
+        "name": "poet",
+        "instructions": "Write.",
+        "config": {"model": "offline/echo"},
+    }
+    page = {
+        "name": "page",
+        "steps": [{"type": "agent_step", "agent": "poet", "name": "write"}],
+    }
+    line = {
+        "type": "Pipeline",
+        "name": "line",
+        "steps": [{"type": "Agent", "name": "page"}],
+    }
     body = {
         "type": "pipeline",
         "blueprint": line,
@@ -125,7 +158,9 @@ def test_a_posted_team_may_use_a_posted_workflow(example: Example) -> None:
         "input": "the moon",
     }
     response = example("writer").post("/run-blueprint", json=body)
-    assert response.json() == {"output": {"input": "the moon", "poet_output": "Echo: the moon"}}
+    assert response.json() == {
+        "output": {"input": "the moon", "poet_output": "Echo: the moon"}
+    }
 
 
 def test_routes_can_be_added_to_the_application() -> None:

@@ -83,7 +83,9 @@ class Recorder:
         context = self.named(name).parent
         assert context
         (parent,) = [
-            span for span in self.spans if span.context and span.context.span_id == context.span_id
+            span
+            for span in self.spans
+            if span.context and span.context.span_id == context.span_id
         ]
         return parent.name
 
@@ -111,7 +113,10 @@ def scripted(*script: Any) -> ScriptedModel:
 
 def looker() -> Agent:
     return Agent(
-        "looker", "Look.", scripted(ToolCall.of("look", place=SECRET), "done"), tools=[look]
+        "looker",
+        "Look.",
+        scripted(ToolCall.of("look", place=SECRET), "done"),
+        tools=[look],
     )
 
 
@@ -134,13 +139,19 @@ async def test_an_agent_with_a_tool(recorder: Recorder) -> None:
     ] * 2
     chat = attributes(chats[0])
     assert chat["gen_ai.operation.name"] == "chat"
-    assert (chat["gen_ai.provider.name"], chat["gen_ai.request.model"]) == ("offline", "scripted")
+    assert (chat["gen_ai.provider.name"], chat["gen_ai.request.model"]) == (
+        "offline",
+        "scripted",
+    )
     assert (chat["server.address"], chat["server.port"]) == ("models.test", 443)
     assert chat["gen_ai.usage.cost.currency"] == "USD"
     assert attributes(tool)["gen_ai.tool.name"] == "look"
     result = attributes(run)
     assert result["podwright.run.status"] == "ok"
-    assert (result["podwright.run.model_calls"], result["podwright.run.tool_calls"]) == (2, 1)
+    assert (
+        result["podwright.run.model_calls"],
+        result["podwright.run.tool_calls"],
+    ) == (2, 1)
     for way in ("input", "output"):
         used = sum(attributes(span)[f"gen_ai.usage.{way}_tokens"] for span in chats)
         assert result[f"podwright.run.{way}_tokens"] == used
@@ -157,14 +168,20 @@ async def test_parallel_branches_have_their_own_parents(recorder: Recorder) -> N
     assert recorder.parent("invoke_agent right") == "step r"
     assert recorder.parent("step l") == recorder.parent("step r") == "step both"
     assert recorder.parent("step both") == "invoke_workflow forked"
-    runs = [recorder.named(f"invoke_agent {name}").context for name in ("left", "right")]
+    runs = [
+        recorder.named(f"invoke_agent {name}").context for name in ("left", "right")
+    ]
     parents = {
-        span.parent.span_id for span in recorder.spans if span.name == "chat echo" and span.parent
+        span.parent.span_id
+        for span in recorder.spans
+        if span.name == "chat echo" and span.parent
     }
     assert parents == {context.span_id for context in runs if context}
 
 
-async def test_a_run_that_a_tool_starts_in_its_thread_is_its_child(recorder: Recorder) -> None:
+async def test_a_run_that_a_tool_starts_in_its_thread_is_its_child(
+    recorder: Recorder,
+) -> None:
     """A tool that runs another component has that run below its call, in the same trace."""
 
     def consult(topic: str) -> str:
@@ -196,9 +213,13 @@ async def test_a_plan_is_a_span_with_its_model_call(recorder: Recorder) -> None:
     assert parents.count(planning.context.span_id) == 1
 
 
-async def test_one_span_covers_a_model_call_with_its_retries(recorder: Recorder) -> None:
+async def test_one_span_covers_a_model_call_with_its_retries(
+    recorder: Recorder,
+) -> None:
     """A call that succeeds at the second try is one span with one event."""
-    await recorder.run(Agent("retrying", "Try.", scripted(ModelUnavailableError("down"), "up")))
+    await recorder.run(
+        Agent("retrying", "Try.", scripted(ModelUnavailableError("down"), "up"))
+    )
     span = recorder.named("chat scripted")
     assert [event.name for event in span.events] == ["podwright.model_call.retry"]
     assert dict(span.events[0].attributes or {})["podwright.model_call.tries"] == 1
@@ -208,7 +229,9 @@ async def test_one_span_covers_a_model_call_with_its_retries(recorder: Recorder)
 async def test_content_is_off_by_default(recorder: Recorder) -> None:
     """Messages, tool arguments, tool results and error texts are in no span."""
     await recorder.run(looker(), text=SECRET)
-    await recorder.run(Agent("failing", "Fail.", scripted(ModelError(SECRET))), text=SECRET)
+    await recorder.run(
+        Agent("failing", "Fail.", scripted(ModelError(SECRET))), text=SECRET
+    )
     assert len(recorder.spans) == 6
     assert not [span.name for span in recorder.spans if SECRET in span.to_json()]
 
@@ -216,8 +239,12 @@ async def test_content_is_off_by_default(recorder: Recorder) -> None:
 async def test_content_is_captured_on_request(recorder: Recorder) -> None:
     """Messages, tool arguments and results, and input and output of runs follow the schema of the conventions."""
     await recorder.run(looker(), text="the moon", capture_content=True)
-    await recorder.run(Workflow("flow", [echo("last")]), text="the moon", capture_content=True)
-    first, second = (attributes(span) for span in recorder.spans if span.name == "chat scripted")
+    await recorder.run(
+        Workflow("flow", [echo("last")]), text="the moon", capture_content=True
+    )
+    first, second = (
+        attributes(span) for span in recorder.spans if span.name == "chat scripted"
+    )
     assert "the moon" in first["gen_ai.input.messages"]
     assert json.loads(second["gen_ai.output.messages"]) == [
         {
@@ -243,7 +270,9 @@ async def test_content_is_captured_on_request(recorder: Recorder) -> None:
         == [message]
     )
     assert run["gen_ai.output.messages"] == second["gen_ai.output.messages"]
-    context = json.loads(json.loads(flow["gen_ai.output.messages"])[0]["parts"][0]["content"])
+    context = json.loads(
+        json.loads(flow["gen_ai.output.messages"])[0]["parts"][0]["content"]
+    )
     assert context == {"input": "the moon", "last_output": "Echo: the moon"}
 
 
@@ -253,12 +282,19 @@ async def test_captured_images_are_addresses_or_types(recorder: Recorder) -> Non
     images = [{"type": "image_url", "image_url": {"url": f"data:image/png;base64,{pixel}", "detail": "low"}},
               {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}]  # fmt: skip
     data = [{"type": "text", "text": "What is this?"}, *images]
-    await recorder.run(Agent("guide", "Help.", "offline/echo"), text=data, capture_content=True)
+    await recorder.run(
+        Agent("guide", "Help.", "offline/echo"), text=data, capture_content=True
+    )
     message = {
         "role": "user",
         "parts": [
             {"type": "text", "content": "What is this?"},
-            {"type": "blob", "modality": "image", "mime_type": "image/png", "content": ""},
+            {
+                "type": "blob",
+                "modality": "image",
+                "mime_type": "image/png",
+                "content": "",
+            },
             {"type": "uri", "modality": "image", "uri": "https://example.org/a.png"},
         ],
     }
@@ -268,9 +304,14 @@ async def test_captured_images_are_addresses_or_types(recorder: Recorder) -> Non
     assert json.loads(chat["gen_ai.input.messages"])[1:] == [message]
     assert not [span.name for span in recorder.spans if pixel in span.to_json()]
     await recorder.run(
-        Agent("other", "Help.", "offline/echo"), text=[{"type": "video"}], capture_content=True
+        Agent("other", "Help.", "offline/echo"),
+        text=[{"type": "video"}],
+        capture_content=True,
     )
-    assert "video" in attributes(recorder.named("invoke_agent other"))["gen_ai.input.messages"]
+    assert (
+        "video"
+        in attributes(recorder.named("invoke_agent other"))["gen_ai.input.messages"]
+    )
 
 
 async def test_a_cut_history_ends_no_span(recorder: Recorder) -> None:
@@ -281,13 +322,19 @@ async def test_a_cut_history_ends_no_span(recorder: Recorder) -> None:
     assert [span.name for span in recorder.spans] == ["chat echo", "invoke_agent guide"]
     assert recorder.parent("chat echo") == "invoke_agent guide"
     sent = json.loads(attributes(recorder.named("chat echo"))["gen_ai.input.messages"])
-    assert [message["parts"][0]["content"] for message in sent] == ["Help.", "three", "go"]
+    assert [message["parts"][0]["content"] for message in sent] == [
+        "Help.",
+        "three",
+        "go",
+    ]
 
 
 async def test_cached_tokens_are_on_the_span_of_the_call(recorder: Recorder) -> None:
     """Tokens read from the provider's cache, and those written to it, have attributes of the conventions."""
     usage = Usage(100, 10, 30, 0, cost=None, cache_write_tokens=40)
-    await recorder.run(Agent("guide", "Help.", scripted(ModelResponse("done", usage=usage))))
+    await recorder.run(
+        Agent("guide", "Help.", scripted(ModelResponse("done", usage=usage)))
+    )
     chat = attributes(recorder.named("chat scripted"))
     assert chat[GEN_AI_USAGE_CACHE_READ_INPUT_TOKENS] == 30
     assert chat[GEN_AI_USAGE_CACHE_CREATION_INPUT_TOKENS] == 40
@@ -317,11 +364,15 @@ async def test_the_exception_of_a_tool_is_on_its_span_and_on_that_of_the_run(
         raise LookupError(place)
 
     await recorder.run(
-        Agent("a", "Look.", scripted(ToolCall.of("broken", place="moon")), tools=[broken])
+        Agent(
+            "a", "Look.", scripted(ToolCall.of("broken", place="moon")), tools=[broken]
+        )
     )
     await recorder.run(Agent("b", "Look.", scripted(ModelError("no"))))
     found = {
-        span.name: dict(event.attributes or {}) for span in recorder.spans for event in span.events
+        span.name: dict(event.attributes or {})
+        for span in recorder.spans
+        for event in span.events
     }
     assert list(found) == ["execute_tool broken", "invoke_agent a"]
     for attributes_ in found.values():
@@ -339,7 +390,9 @@ async def test_a_cancelled_run_ends_its_spans(recorder: Recorder) -> None:
         return ModelResponse("never")
 
     slow = Agent("slow", "Wait.", FunctionModel(respond))
-    task = asyncio.create_task(recorder.run(Workflow("flow", steps=[AgentStep(slow, "first")])))
+    task = asyncio.create_task(
+        recorder.run(Workflow("flow", steps=[AgentStep(slow, "first")]))
+    )
     await entered.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -369,10 +422,18 @@ async def test_an_exhausted_loop_is_seen_in_its_span(recorder: Recorder) -> None
         LoopStep([agent], never, max_iterations=2, name="fails", on_exhausted="fail"),
     ]
     await recorder.run(Workflow("flow", loops))
-    assert attributes(recorder.named("step goes on"))["podwright.step.outcome"] == "exhausted"
+    assert (
+        attributes(recorder.named("step goes on"))["podwright.step.outcome"]
+        == "exhausted"
+    )
     assert recorder.named("step goes on").status.status_code is StatusCode.UNSET
-    assert attributes(recorder.named("step fails"))["podwright.step.outcome"] == "failed"
-    assert attributes(recorder.named("invoke_workflow flow"))["error.type"] == "loop_exhausted"
+    assert (
+        attributes(recorder.named("step fails"))["podwright.step.outcome"] == "failed"
+    )
+    assert (
+        attributes(recorder.named("invoke_workflow flow"))["error.type"]
+        == "loop_exhausted"
+    )
 
 
 async def test_unknown_costs_are_not_0(recorder: Recorder) -> None:
@@ -390,7 +451,9 @@ async def test_unknown_costs_are_not_0(recorder: Recorder) -> None:
     }
     assert chat["podwright.model_call.unpriced"] == "price"
     run = attributes(recorder.named("invoke_agent agent"))
-    assert {key: run[key] for key in run if "cost" in key} == {"podwright.run.known_cost.usd": 0.0}
+    assert {key: run[key] for key in run if "cost" in key} == {
+        "podwright.run.known_cost.usd": 0.0
+    }
     assert run["podwright.run.unpriced_model_calls"] == 1
 
 
@@ -417,6 +480,9 @@ async def test_a_sampler_gets_the_attributes(recorder: Recorder) -> None:
     assert sampler.attributes["invoke_agent looker"]["gen_ai.agent.name"] == "looker"
     assert sampler.attributes["chat scripted"]["gen_ai.request.model"] == "scripted"
     assert sampler.attributes["execute_tool look"]["gen_ai.tool.name"] == "look"
-    operations = {attributes["gen_ai.operation.name"] for attributes in sampler.attributes.values()}
+    operations = {
+        attributes["gen_ai.operation.name"]
+        for attributes in sampler.attributes.values()
+    }
     assert operations == {"invoke_agent", "chat", "execute_tool"}
     assert recorder.spans == []

@@ -24,7 +24,12 @@ from podwright import (
     ScriptedModel,
     Workflow,
 )
-from podwright.errors import ModelError, ModelRateLimitError, ModelRequestError, UnknownModelError
+from podwright.errors import (
+    ModelError,
+    ModelRateLimitError,
+    ModelRequestError,
+    UnknownModelError,
+)
 from podwright.models.retries import Retries
 from podwright.testing import ModelRequest, ModelResponse, ToolCall, Usage
 
@@ -62,8 +67,18 @@ def check(response: httpx.Response, status: int, code: str) -> dict[str, Any]:
 
 CALL = ToolCall.of("broken")
 FAILURES: dict[str, tuple[Callable[[], Component], dict[str, Any], int, str]] = {
-    "a model error": (lambda: agent(ModelError("The provider is down.")), {}, 502, "model_failed"),
-    "a provider's exception": (lambda: agent(OSError(f"body: {SECRET}")), {}, 502, "model_failed"),
+    "a model error": (
+        lambda: agent(ModelError("The provider is down.")),
+        {},
+        502,
+        "model_failed",
+    ),
+    "a provider's exception": (
+        lambda: agent(OSError(f"body: {SECRET}")),
+        {},
+        502,
+        "model_failed",
+    ),
     "a tool's exception": (lambda: agent(CALL, tools=[broken]), {}, 502, "tool_failed"),
     "wrong arguments": (
         lambda: agent(ToolCall.of("broken", a=1), tools=[broken], max_tool_retries=0),
@@ -122,13 +137,24 @@ FAILURES: dict[str, tuple[Callable[[], Component], dict[str, Any], int, str]] = 
         422,
         "limit_exceeded",
     ),
-    "an unknown model": (lambda: agent(UnknownModelError("Unknown.")), {}, 500, "model_unknown"),
+    "an unknown model": (
+        lambda: agent(UnknownModelError("Unknown.")),
+        {},
+        500,
+        "model_unknown",
+    ),
 }
 
 
-@pytest.mark.parametrize(("make", "settings", "status", "code"), FAILURES.values(), ids=FAILURES)
+@pytest.mark.parametrize(
+    ("make", "settings", "status", "code"), FAILURES.values(), ids=FAILURES
+)
 def test_a_failed_run_is_a_problem(
-    serve: Serve, make: Callable[[], Component], settings: dict[str, Any], status: int, code: str
+    serve: Serve,
+    make: Callable[[], Component],
+    settings: dict[str, Any],
+    status: int,
+    code: str,
 ) -> None:
     """Each failure has its status and code, and no text of an unknown exception."""
     check(serve(make(), **settings).post("/run", json={"input": "x"}), status, code)
@@ -148,18 +174,25 @@ def test_a_failed_run_reports_its_usage(serve: Serve) -> None:
     """The usage of a failed run is in the problem and in the header."""
     usage = Usage(input_tokens=10, output_tokens=5, cost=0.0000084)
     first = ModelResponse("a", usage=usage)
-    flow = Workflow("flow", [agent(first, name="one"), agent(ModelError("down"), name="two")])
+    flow = Workflow(
+        "flow", [agent(first, name="one"), agent(ModelError("down"), name="two")]
+    )
     response = serve(flow).post("/run", json={"input": "x"})
     problem = check(response, 502, "model_failed")
     assert problem["component"] == "two"
-    assert (problem["usage"]["input_tokens"], problem["usage"]["cost"]) == (10, 0.0000084)
+    assert (problem["usage"]["input_tokens"], problem["usage"]["cost"]) == (
+        10,
+        0.0000084,
+    )
     assert (
-        response.headers["podwright-usage"] == 'input_tokens=10, output_tokens=5, cost="0.0000084"'
+        response.headers["podwright-usage"]
+        == 'input_tokens=10, output_tokens=5, cost="0.0000084"'
     )
 
 
 @pytest.mark.parametrize(
-    ("asked", "answered"), [(7.2, "8"), (None, "1"), (0.0, "1"), (9e4, "3600"), (7.0, None)]
+    ("asked", "answered"),
+    [(7.2, "8"), (None, "1"), (0.0, "1"), (9e4, "3600"), (7.0, None)],
 )
 def test_a_rate_limit_of_the_provider(
     serve: Serve, asked: float | None, answered: str | None
@@ -178,17 +211,27 @@ def test_a_rate_limit_of_the_provider(
 @pytest.mark.parametrize("path", ["/run", "/run/stream"])
 @pytest.mark.parametrize(
     ("settings", "places"),
-    [({"provider_errors": "hide"}, ""), ({}, "log"), ({"provider_errors": "show"}, "log problem")],
+    [
+        ({"provider_errors": "hide"}, ""),
+        ({}, "log"),
+        ({"provider_errors": "show"}, "log problem"),
+    ],
 )
 def test_the_providers_error_is_shown_as_the_operator_says(
-    serve: Serve, caplog: pytest.LogCaptureFixture, path: str, settings: dict[str, Any], places: str
+    serve: Serve,
+    caplog: pytest.LogCaptureFixture,
+    path: str,
+    settings: dict[str, Any],
+    places: str,
 ) -> None:
     """The provider's own words are in the log by default, and in the problem if the operator allows it."""
     error = ModelRequestError("It refused.")
     error.provider_error = "code: unsupported_parameter; Unsupported parameter: 'seed'."
     response = serve(agent(error), **settings).post(path, json={"input": "x"})
     problem = json.loads(response.text.rpartition("data: ")[2])
-    assert problem.get("provider_error") == (error.provider_error if "problem" in places else None)
+    assert problem.get("provider_error") == (
+        error.provider_error if "problem" in places else None
+    )
     assert (response.text.count("seed"), caplog.text.count("seed")) == (
         "problem" in places,
         "log" in places,
@@ -211,7 +254,11 @@ def test_an_approved_workflow_resumes(serve: Serve) -> None:
     assert problem["context"]["one_output"] == "first"
     body = {"inputs": problem["context"], "resume_path": problem["resume_path"]}
     response = client.post("/run", json=body)
-    assert response.json() == {"input": "x", "one_output": "first", "two_output": "second"}
+    assert response.json() == {
+        "input": "x",
+        "one_output": "first",
+        "two_output": "second",
+    }
 
 
 def test_a_start_step(serve: Serve) -> None:
@@ -220,10 +267,16 @@ def test_a_start_step(serve: Serve) -> None:
     response = client.post(
         "/run", json={"inputs": {"input": "x", "one_output": "given"}, "start_step": 1}
     )
-    assert response.json() == {"input": "x", "one_output": "given", "two_output": "second"}
+    assert response.json() == {
+        "input": "x",
+        "one_output": "given",
+        "two_output": "second",
+    }
 
 
-def test_a_disconnect_within_the_body(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_disconnect_within_the_body(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
     """A client that disconnects before its body is complete is counted as 499, and no error is logged."""
     client = serve(agent("a"))
     connect(client, "/run", b"{", "content-length: 99").close()
@@ -250,7 +303,12 @@ def test_a_conversation(serve: Serve, route: str) -> None:
         return json.loads(last.removeprefix("data: "))["messages"]
 
     first = ask("the moon", [])
-    assert [message["role"] for message in first] == ["user", "assistant", "tool", "assistant"]
+    assert [message["role"] for message in first] == [
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+    ]
     second = ask("And then?", first)
     assert second[:5] == [*first, user("And then?")]
     assert [message.text for message in model.requests[2].messages] == [
@@ -273,7 +331,9 @@ def test_wrong_messages(serve: Serve) -> None:
         },
         {"role": "tool", "tool_call_id": "d", "content": "x"},
     ]
-    response = serve(agent("never")).post("/run", json={"input": "x", "messages": wrong})
+    response = serve(agent("never")).post(
+        "/run", json={"input": "x", "messages": wrong}
+    )
     problem = check_problem(response, 422, "request_invalid")
     assert sorted(entry["pointer"] for entry in problem["errors"]) == [
         "/messages/0/content", "/messages/1/tool_calls", "/messages/1/tool_calls/0/function",
@@ -281,7 +341,9 @@ def test_wrong_messages(serve: Serve) -> None:
     ]  # fmt: skip
     flow = serve(Workflow("flow", [AgentStep(agent("never"))]))
     check_problem(
-        flow.post("/run", json={"input": "x", "messages": [user("a")]}), 422, "request_invalid"
+        flow.post("/run", json={"input": "x", "messages": [user("a")]}),
+        422,
+        "request_invalid",
     )
 
 
@@ -295,9 +357,19 @@ def test_events_that_come_at_once_can_be_streamed(serve: Serve) -> None:
         return "Yes."
 
     helper = Agent("helper", "Help with {input}.", FunctionModel(answer))
-    branches = [[AgentStep(helper, f"b{number}", output=f"o{number}")] for number in range(4)]
-    flow = serve(Workflow("flow", [ParallelStep(branches, "all")]), run_tokens=10_000_000)
-    assert '"o3":"Yes."' in flow.post("/run/stream", json={"input": "x" * 200_000}).text[-1000:]
-    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 800_000}}
+    branches = [
+        [AgentStep(helper, f"b{number}", output=f"o{number}")] for number in range(4)
+    ]
+    flow = serve(
+        Workflow("flow", [ParallelStep(branches, "all")]), run_tokens=10_000_000
+    )
+    assert (
+        '"o3":"Yes."'
+        in flow.post("/run/stream", json={"input": "x" * 200_000}).text[-1000:]
+    )
+    image = {
+        "type": "image_url",
+        "image_url": {"url": "data:image/png;base64," + "A" * 800_000},
+    }
     events = serve(agent("Yes.")).post("/run/stream", json={"input": [image]}).text
     assert events.rstrip().endswith('data: {"output":"Yes."}')

@@ -25,10 +25,20 @@ ALL_PHASES = f"{RANDOM_PHASES},coverage"
         pytest.param(None, "sqlite", RANDOM_PHASES, FEW, id="no key, SQLite"),
         pytest.param(KEY, "postgresql", ALL_PHASES, FEW, id="key, PostgreSQL"),
         pytest.param(
-            None, "sqlite", ALL_PHASES, MANY, id="no key, SQLite, long", marks=pytest.mark.proof
+            None,
+            "sqlite",
+            ALL_PHASES,
+            MANY,
+            id="no key, SQLite, long",
+            marks=pytest.mark.proof,
         ),
         pytest.param(
-            KEY, "postgresql", ALL_PHASES, MANY, id="key, PostgreSQL, long", marks=pytest.mark.proof
+            KEY,
+            "postgresql",
+            ALL_PHASES,
+            MANY,
+            id="key, PostgreSQL, long",
+            marks=pytest.mark.proof,
         ),
     ],
 )
@@ -44,7 +54,9 @@ def test_the_service_is_as_documented(
     }
     settings |= {"PODWRIGHT_API_KEYS": key} if key else {}
     component = str(newsroom / "newsroom")
-    process = command("serve", component, "--port", "0", PODWRIGHT_MODEL="offline/echo", **settings)
+    process = command(
+        "serve", component, "--port", "0", PODWRIGHT_MODEL="offline/echo", **settings
+    )
     url = address(process)
     discard_output(process)
     header = ["--header", f"Authorization: Bearer {key}"] if key else []
@@ -61,5 +73,7 @@ def test_the_service_is_as_documented(
     )  # fmt: skip
     output = "\n".join(line[:1000] for line in run.stdout.splitlines())
     assert run.returncode == 0, f"{output}\n{run.stderr}"
-    generated, passed = map(int, re.findall(r"(\d+) generated, (\d+) passed", output)[-1])
+    generated, passed = map(
+        int, re.findall(r"(\d+) generated, (\d+) passed", output)[-1]
+    )
     assert generated == passed > 4 * examples

@@ -48,7 +48,10 @@ def test_an_option_goes_before_a_variable_before_a_file_before_the_default(
         f"file {secrets / 'podwright_title'}",
     )
     monkeypatch.setenv("PODWRIGHT_TITLE", "from the variable")
-    assert (read_settings().title, source_of("title", {})) == ("from the variable", "environment")
+    assert (read_settings().title, source_of("title", {})) == (
+        "from the variable",
+        "environment",
+    )
     options = {"title": "option"}
     assert (read_settings(**options).title, source_of("title", options)) == (
         "option",
@@ -78,7 +81,9 @@ def test_files_as_kubernetes_mounts_them(secrets: Path) -> None:
     assert [key.get_secret_value() for key in read_settings().api_keys] == ["key"]
 
 
-def test_the_librarys_key_in_a_secret_file(secrets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_librarys_key_in_a_secret_file(
+    secrets: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The model's key may be a secret file too; a variable goes before it."""
     import os
 
@@ -137,9 +142,17 @@ def test_all_mistakes_are_in_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", ['["sk-secret"]', "sk-secret", '{"writer": ["sk-secret"]}', '{"writer": sk-secret}']
+    "value",
+    [
+        '["sk-secret"]',
+        "sk-secret",
+        '{"writer": ["sk-secret"]}',
+        '{"writer": sk-secret}',
+    ],
 )
-def test_a_wrong_secret_is_not_shown(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+def test_a_wrong_secret_is_not_shown(
+    monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
     """The error of a secret setting does not contain its value."""
     monkeypatch.setenv("PODWRIGHT_AGENT_KEYS", value)
     message = error_message()
@@ -155,17 +168,25 @@ def test_an_option_that_is_wrong_is_named(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("workers", "100000"), ("allowed_hosts", "a,b:80"), ("cors_origins", "https://example.com/")],
+    [
+        ("workers", "100000"),
+        ("allowed_hosts", "a,b:80"),
+        ("cors_origins", "https://example.com/"),
+    ],
 )
 def test_values_that_would_be_useless(
     monkeypatch: pytest.MonkeyPatch, name: str, value: str
 ) -> None:
     """Too many processes, a host with a port, and an origin with a path are refused with what is expected."""
     monkeypatch.setenv(variable := f"PODWRIGHT_{name.upper()}", value)
-    assert re.search(rf"{variable}(/1|/0)?: Expected .*(more only take|without)", error_message())
+    assert re.search(
+        rf"{variable}(/1|/0)?: Expected .*(more only take|without)", error_message()
+    )
 
 
-@pytest.mark.parametrize("name", ["PODWRIGHT_API_KEY", "podwright_api_key", "PODWRIGHT_APIKEYS"])
+@pytest.mark.parametrize(
+    "name", ["PODWRIGHT_API_KEY", "podwright_api_key", "PODWRIGHT_APIKEYS"]
+)
 def test_a_misspelt_variable(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """A variable that nothing reads is an error with the nearest name, in any letter case."""
     monkeypatch.setenv(name, "key")
@@ -202,7 +223,7 @@ def test_the_documented_table_is_complete() -> None:
     table = text[text.index("## Settings") :]
     rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
     documented = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
-    expected = {name for field in Settings.model_fields for name in variables_of(field)} | set(
-        LIBRARY
-    )
+    expected = {
+        name for field in Settings.model_fields for name in variables_of(field)
+    } | set(LIBRARY)
     assert sorted(documented) == sorted(expected)

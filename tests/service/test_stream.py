@@ -43,31 +43,48 @@ def read_stream(
 
 
 @pytest.mark.parametrize("name", ["researcher", "newsroom", "desk", "press"])
-def test_a_stream_has_every_event_and_then_the_response(example: Example, name: str) -> None:
+def test_a_stream_has_every_event_and_then_the_response(
+    example: Example, name: str
+) -> None:
     """Each kind's events come in order, readable by the library, and end with the response of `/run`."""
     client = example(name)
     response, (*sent, last) = read_stream(client, {"input": "the moon"})
     assert response.headers["content-type"].startswith("text/event-stream")
     assert response.headers["x-accel-buffering"] == "no"
-    assert all((int(number), kind) == (data["seq"], data["type"]) for number, kind, data in sent)
+    assert all(
+        (int(number), kind) == (data["seq"], data["type"])
+        for number, kind, data in sent
+    )
     events = [adapter().validate_python(data) for _, _, data in sent]
     assert events[0].run_id == response.headers["podwright-run-id"]
     assert isinstance(events[-1], RunFinished)
     assert events[-1].usage.input_tokens > 0
     assert "token" in [kind for _, kind, _ in sent]
-    assert last == ("", "result", client.post("/run", json={"input": "the moon"}).json())
+    assert last == (
+        "",
+        "result",
+        client.post("/run", json={"input": "the moon"}).json(),
+    )
 
 
 def test_a_failed_run_ends_with_its_problem(serve: Serve) -> None:
     """A run that fails ends the stream with the problem of `/run`."""
     _, events = read_stream(
         serve(
-            Agent("helper", "Help.", ScriptedModel(ModelError("down", help_url="https://x/#down")))
+            Agent(
+                "helper",
+                "Help.",
+                ScriptedModel(ModelError("down", help_url="https://x/#down")),
+            )
         ),
         {"input": "x"},
     )
     _, kind, problem = events[-1]
-    assert (kind, problem["code"], problem["status"]) == ("problem", "model_failed", 502)
+    assert (kind, problem["code"], problem["status"]) == (
+        "problem",
+        "model_failed",
+        502,
+    )
     assert (problem["instance"], problem["type"]) == ("/run/stream", "https://x/#down")
     assert events[-2][1] == "run_failed"
 
@@ -83,7 +100,9 @@ FOREIGN: dict[str, tuple[Agent, str]] = {
 
 
 @pytest.mark.parametrize(("agent", "code"), FOREIGN.values(), ids=FOREIGN)
-def test_a_foreign_exception_ends_the_stream(serve: Serve, agent: Agent, code: str) -> None:
+def test_a_foreign_exception_ends_the_stream(
+    serve: Serve, agent: Agent, code: str
+) -> None:
     """The text of a foreign exception may be a key or a prompt: the stream ends with a problem without it."""
     _, events = read_stream(serve(agent), {"input": "x"})
     _, kind, problem = events[-1]
@@ -91,11 +110,15 @@ def test_a_foreign_exception_ends_the_stream(serve: Serve, agent: Agent, code: s
     assert "secret" not in str(events)
 
 
-def test_silence_is_filled_with_comments(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silence_is_filled_with_comments(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Events arrive before the model responds; while it is silent, comments keep the connection open in proxies."""
     monkeypatch.setattr(streams, "HEARTBEAT", 0.05)
     gate = Gate()
-    with serve(gate.agent()).stream("POST", "/run/stream", json={"input": "x"}) as response:
+    with serve(gate.agent()).stream(
+        "POST", "/run/stream", json={"input": "x"}
+    ) as response:
         events = sse_events(response.iter_lines())
         assert [next(events)[1] for _ in range(4)] == [
             "run_started",
@@ -137,7 +160,9 @@ def read_rest(connection: socket.socket) -> list[tuple[str, str, Any]]:
         piece = connection.recv(65536)
         assert piece, data[-200:]
         data += piece
-    text = re.sub(rb"(?:^|\r\n)[0-9a-f]+\r\n", b"", data.partition(b"\r\n\r\n")[2]).decode()
+    text = re.sub(
+        rb"(?:^|\r\n)[0-9a-f]+\r\n", b"", data.partition(b"\r\n\r\n")[2]
+    ).decode()
     return list(sse_events(iter([*text.rpartition("\n\n")[0].split("\n"), ""])))
 
 
@@ -193,10 +218,16 @@ def test_the_shutdown_does_not_wait_for_a_slow_client(
 ) -> None:
     """The service stops with exit code 0, although the client of a stream reads nothing."""
     (tmp_path / "made.py").write_text(TALKER)
-    settings = {"PODWRIGHT_SHUTDOWN_TIMEOUT": "1", "PODWRIGHT_STREAM_BUFFER_BYTES": "1000000000"}
+    settings = {
+        "PODWRIGHT_SHUTDOWN_TIMEOUT": "1",
+        "PODWRIGHT_STREAM_BUFFER_BYTES": "1000000000",
+    }
     process = command("serve", "made:helper", "--port", "0", cwd=tmp_path, **settings)
     client = httpx.Client(verify=NO_AUTHORITIES, base_url=address(process))
-    with client, connect(client, "/run/stream", BODY, receive_buffer=4096) as connection:
+    with (
+        client,
+        connect(client, "/run/stream", BODY, receive_buffer=4096) as connection,
+    ):
         assert connection.recv(1)
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=60)

@@ -76,7 +76,11 @@ def thinking(request: pytest.FixtureRequest) -> Iterator[Server]:
 
 
 def test_a_killed_run_gives_recorded_thoughts_back(
-    thinking: Server, command: Command, address: Address, sqlite_database: str, tmp_path: Path
+    thinking: Server,
+    command: Command,
+    address: Address,
+    sqlite_database: str,
+    tmp_path: Path,
 ) -> None:
     """The process is killed while the model is asked for the second time; the next process repeats only that call."""
     blueprint = {

@@ -12,7 +12,9 @@ from typing import Any
 
 import httpx
 import pytest
-from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
+from prometheus_client.openmetrics.parser import (
+    text_string_to_metric_families as read_openmetrics,
+)
 from tests.helpers import NO_AUTHORITIES
 from tests.service.support import Address, Command, Process, check_end
 
@@ -64,7 +66,9 @@ class Serving:
 
 
 @pytest.fixture
-def serving(command: Command, address: Address, tmp_path: Path) -> Iterator[Callable[..., Serving]]:
+def serving(
+    command: Command, address: Address, tmp_path: Path
+) -> Iterator[Callable[..., Serving]]:
     """Serves a component by name, with environment variables."""
     (tmp_path / "traced.py").write_text(COMPONENTS)
     with contextlib.ExitStack() as stack:
@@ -74,7 +78,9 @@ def serving(command: Command, address: Address, tmp_path: Path) -> Iterator[Call
                 "serve", f"traced:{name}", "--host", "127.0.0.1", "--port", "0",
                 cwd=tmp_path, PYTHONPATH=str(tmp_path), **variables,
             )  # fmt: skip
-            client = httpx.Client(verify=NO_AUTHORITIES, base_url=address(process), timeout=60)
+            client = httpx.Client(
+                verify=NO_AUTHORITIES, base_url=address(process), timeout=60
+            )
             return Serving(process, stack.enter_context(client))
 
         yield serve
@@ -105,7 +111,9 @@ def test_a_run_is_one_trace_from_the_caller_to_the_tools_own_span(
     assert spans["own span of the tool"].parent == spans["execute_tool look"].id
     assert len(collector.spans) == 6
     assert response.headers["traceresponse"] == f"00-{TRACE}-{request.id}-01"
-    assert not [span.name for span in collector.spans if "secret cellar" in str(span.attributes)]
+    assert not [
+        span.name for span in collector.spans if "secret cellar" in str(span.attributes)
+    ]
 
 
 def test_the_resource_names_the_component(
@@ -121,7 +129,11 @@ def test_the_resource_names_the_component(
     (request,) = requests_in(collector.wait(requests_in))
     service.stop()
     resource = request.resource
-    assert (resource["service.name"], resource["service.version"], resource["team"]) == (
+    assert (
+        resource["service.name"],
+        resource["service.version"],
+        resource["team"],
+    ) == (
         "chosen",
         "7",
         "news",
@@ -136,10 +148,13 @@ def test_the_sampling_decision_of_the_caller(
     """By default the caller's decision is kept, and `traceresponse` has it."""
     service = serving("echo", **collector.variables(collector.url))
     unsampled, sampled = (
-        service.run(headers={"traceparent": caller}) for caller in (UNSAMPLED_CALLER, CALLER)
+        service.run(headers={"traceparent": caller})
+        for caller in (UNSAMPLED_CALLER, CALLER)
     )
     service.stop()
-    assert [response.headers["traceresponse"][-2:] for response in (unsampled, sampled)] == [
+    assert [
+        response.headers["traceresponse"][-2:] for response in (unsampled, sampled)
+    ] == [
         "00",
         "01",
     ]
@@ -156,7 +171,10 @@ def test_a_broken_collector_does_not_affect_runs(
         url = f"http://127.0.0.1:{collector.getsockname()[1]}"
         if not listens:
             collector.close()
-        queue = {"OTEL_BSP_MAX_QUEUE_SIZE": "64", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "32"}
+        queue = {
+            "OTEL_BSP_MAX_QUEUE_SIZE": "64",
+            "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "32",
+        }
         service = serving("echo", OTEL_EXPORTER_OTLP_ENDPOINT=url, **queue)
         assert all(service.run().status_code == 200 for _ in range(100))
         lines = [json.loads(line) for line in service.stop()]
@@ -192,9 +210,18 @@ def test_an_unsupported_variable_stops_the_start(
 ) -> None:
     """The service ends with a configuration error instead of a traceback."""
     (tmp_path / "traced.py").write_text(COMPONENTS)
-    variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4317", variable: value}
+    variables = {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4317",
+        variable: value,
+    }
     process = command(
-        "serve", "traced:echo", "--port", "0", cwd=tmp_path, PYTHONPATH=str(tmp_path), **variables
+        "serve",
+        "traced:echo",
+        "--port",
+        "0",
+        cwd=tmp_path,
+        PYTHONPATH=str(tmp_path),
+        **variables,
     )
     assert "configuration_invalid" in check_end(process, 1)
 

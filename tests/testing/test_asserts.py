@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+)
 from tests.helpers import plain_http
 
 from podwright.result import ExecutionResult
@@ -74,7 +76,9 @@ def test_usage() -> None:
 
 def test_limits() -> None:
     """A run may reach its limits; every limit beyond is reported, as is a cost that is unknown."""
-    assert_within(RESULT, RunLimits(wall_time=1.5, model_calls=2, tokens=1000, cost=0.00125))
+    assert_within(
+        RESULT, RunLimits(wall_time=1.5, model_calls=2, tokens=1000, cost=0.00125)
+    )
     with pytest.raises(AssertionError, match=r"wall_time.*tokens"):
         assert_within(RESULT, RunLimits(wall_time=1, tokens=999, cost=1))
     unpriced = ExecutionResult("x", [], 0.0, Usage(cost=None, unpriced_model_calls=2))
@@ -107,7 +111,10 @@ def export(*spans: tuple[str, str, str], **attributes: str) -> bytes:
     scope = resource.scope_spans.add()
     for name, id_, parent in spans:
         span = scope.spans.add(
-            name=name, span_id=bytes([int(id_)] * 8), trace_id=bytes([int(id_) // 10] * 16), kind=1
+            name=name,
+            span_id=bytes([int(id_)] * 8),
+            trace_id=bytes([int(id_) // 10] * 16),
+            kind=1,
         )
         if parent:
             span.parent_span_id = bytes([int(parent)] * 8)
@@ -118,7 +125,9 @@ def export(*spans: tuple[str, str, str], **attributes: str) -> bytes:
 
 
 def send(collector: SpanCollector, body: bytes, **headers: str) -> int:
-    return plain_http.post(f"{collector.url}/v1/traces", content=body, headers=headers).status_code
+    return plain_http.post(
+        f"{collector.url}/v1/traces", content=body, headers=headers
+    ).status_code
 
 
 def test_spans_are_read(collector: SpanCollector) -> None:
@@ -140,10 +149,18 @@ def test_the_tree(collector: SpanCollector) -> None:
     send(
         collector,
         export(
-            ("inner", "12", "11"), ("outer", "11", "10"), ("run", "10", ""), ("other", "20", "")
+            ("inner", "12", "11"),
+            ("outer", "11", "10"),
+            ("run", "10", ""),
+            ("other", "20", ""),
         ),
     )
-    assert collector.tree().splitlines() == ["  run", "    outer", "      inner", "  other"]
+    assert collector.tree().splitlines() == [
+        "  run",
+        "    outer",
+        "      inner",
+        "  other",
+    ]
     assert collector.tree(collector.named("other").trace) == "  other"
 
 
@@ -160,7 +177,9 @@ def test_a_span_is_awaited_with_its_whole_trace(collector: SpanCollector) -> Non
     ("path", "attributes"),
     [("tool > run", {}), ("run > tool > x", {}), ("run > tool", {"a__b": "2"})],
 )
-def test_missing_spans(collector: SpanCollector, path: str, attributes: dict[str, str]) -> None:
+def test_missing_spans(
+    collector: SpanCollector, path: str, attributes: dict[str, str]
+) -> None:
     """Spans that are missing, nested otherwise, or have other attributes are reported with the received ones."""
     send(collector, export(("run", "10", ""), ("tool", "11", "10"), a__b="1"))
     with pytest.raises(AssertionError, match=rf"'{path}'(.|\n)*    tool"):

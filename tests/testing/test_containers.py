@@ -52,13 +52,18 @@ def collector() -> Iterator[SpanCollector]:
 def container(
     slim: str, calculator: Path, stub: ModelStub, collector: SpanCollector
 ) -> Iterator[ComponentContainer]:
-    with ComponentContainer(calculator, image=slim, model=stub, spans=collector) as started:
+    with ComponentContainer(
+        calculator, image=slim, model=stub, spans=collector
+    ) as started:
         yield started
 
 
 @pytest.fixture(scope="module", params=["container", "process"])
 def served(
-    request: pytest.FixtureRequest, calculator: Path, stub: ModelStub, collector: SpanCollector
+    request: pytest.FixtureRequest,
+    calculator: Path,
+    stub: ModelStub,
+    collector: SpanCollector,
 ) -> Iterator[Served]:
     """The calculator, served in both ways."""
     if request.param == "container":
@@ -75,7 +80,9 @@ def test_a_run(served: Served, stub: ModelStub, collector: SpanCollector) -> Non
     assert served.run("What is 2 + 3?") == "It is 5."
     result = served.run({"input": "What is 2 + 3?"}, trace=True)
     assert result.value == "It is 5."
-    assert_events(result, "tool_call_finished tool=add_numbers output=5.0", "run_finished")
+    assert_events(
+        result, "tool_call_finished tool=add_numbers output=5.0", "run_finished"
+    )
     assert_usage(result, model_calls=2, tool_calls=1)
     assert_counted(result.usage + result.usage, served.metrics(), before)
     [tool] = assert_spans(
@@ -83,7 +90,9 @@ def test_a_run(served: Served, stub: ModelStub, collector: SpanCollector) -> Non
     )
     assert tool.resource["service.name"] == "calculator"
     [chat] = assert_spans(
-        collector, "POST /run > chat gpt-4o-mini", gen_ai__response__finish_reasons=["tool_calls"]
+        collector,
+        "POST /run > chat gpt-4o-mini",
+        gen_ai__response__finish_reasons=["tool_calls"],
     )
     assert chat.attributes["gen_ai.usage.input_tokens"] > 0
     assert [request.messages[-1].content for request in stub.requests[:2]] == [
@@ -99,7 +108,10 @@ def test_a_stream(served: Served, stub: ModelStub) -> None:
     events = list(served.stream("What is 2 + 3?"))
     assert isinstance(events[0], RunStarted)
     assert [event for event in events if isinstance(event, ModelCallRetried)]
-    assert "".join(event.text for event in events if isinstance(event, Token)) == "It is five."
+    assert (
+        "".join(event.text for event in events if isinstance(event, Token))
+        == "It is five."
+    )
     last = events[-1]
     assert isinstance(last, RunFinished)
     assert last.value == "It is five."
@@ -112,8 +124,14 @@ def test_a_conversation(served: Served, stub: ModelStub) -> None:
     first = served.run([text], trace=True)
     assert served.run("And 3 + 3?", messages=first.messages) == "Six."
     assert list(served.stream([text], messages=first.messages))
-    asked = [[message.text for message in request.messages[1:]] for request in stub.requests]
-    assert asked == [["2 + 3?"], ["2 + 3?", "Five.", "And 3 + 3?"], ["2 + 3?", "Five.", "2 + 3?"]]
+    asked = [
+        [message.text for message in request.messages[1:]] for request in stub.requests
+    ]
+    assert asked == [
+        ["2 + 3?"],
+        ["2 + 3?", "Five.", "And 3 + 3?"],
+        ["2 + 3?", "Five.", "2 + 3?"],
+    ]
 
 
 def test_problems(served: Served, stub: ModelStub) -> None:
@@ -122,7 +140,10 @@ def test_problems(served: Served, stub: ModelStub) -> None:
         served.run({})
     assert (rejected.value.status, rejected.value.problem["status"]) == (422, 422)
     stub.respond_with()
-    for run in (lambda: served.run("Anything?"), lambda: list(served.stream("Anything?"))):
+    for run in (
+        lambda: served.run("Anything?"),
+        lambda: list(served.stream("Anything?")),
+    ):
         with pytest.raises(ProblemError) as failed:
             run()
         assert failed.value.code == "model_request_refused"
@@ -145,12 +166,16 @@ def test_a_container_is_hardened(container: ComponentContainer) -> None:
     assert host["CapDrop"] == ["ALL"]
     assert host["SecurityOpt"] == ["no-new-privileges:true"]
     assert wrapped.attrs["Config"]["User"] == "65532:65532"
-    assert {binding["HostIp"] for binding in wrapped.ports["8000/tcp"] or ()} == {"127.0.0.1"}
+    assert {binding["HostIp"] for binding in wrapped.ports["8000/tcp"] or ()} == {
+        "127.0.0.1"
+    }
     assert container.url.startswith("http://127.0.0.1:")
     assert container.exec(["touch", "/component/x"]).exit_code != 0
 
 
-def test_a_key_variables_and_a_graceful_stop(docker: Docker, slim: str, calculator: Path) -> None:
+def test_a_key_variables_and_a_graceful_stop(
+    docker: Docker, slim: str, calculator: Path
+) -> None:
     """The key is required and sent, variables are set, and a container drains with exit code 0 and is removed."""
     options: dict[str, Any] = {
         "image": slim,
@@ -161,7 +186,10 @@ def test_a_key_variables_and_a_graceful_stop(docker: Docker, slim: str, calculat
         name = container.get_container_id()
         assert container.info()["title"] == "Sums"
         assert container.run("2 + 3").startswith("Echo: 2 + 3")
-        assert plain_http.post(f"{container.url}/run", json={"input": "x"}).status_code == 401
+        assert (
+            plain_http.post(f"{container.url}/run", json={"input": "x"}).status_code
+            == 401
+        )
         assert container.drain() == 0
         assert container.logs()
     assert name not in docker("ps", "-aq", "--no-trunc")

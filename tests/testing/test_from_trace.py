@@ -30,7 +30,8 @@ def respond(request: ModelRequest) -> Any:
     if request.tools and request.messages[-1].role == "user":
         return ToolCall.of("look", place=request.messages[-1].text)
     usage = Usage(
-        input_tokens=100 * len(request.messages), output_tokens=len(request.messages[0].text)
+        input_tokens=100 * len(request.messages),
+        output_tokens=len(request.messages[0].text),
     )
     return ModelResponse(
         f"{request.messages[0].text[:9]} of {request.messages[-1].text}", usage=usage
@@ -46,7 +47,10 @@ def paper(instructions: str = "Research well.") -> Workflow:
     steps = [[AgentStep(agent=agent, name=agent.name)] for agent in agents]
     return Workflow(
         "paper",
-        [ParallelStep(steps), AgentStep(agent=agents[1], name="again", input="{critic_output}")],
+        [
+            ParallelStep(steps),
+            AgentStep(agent=agents[1], name="again", input="{critic_output}"),
+        ],
     )
 
 
@@ -89,17 +93,29 @@ def test_concurrent_branches_get_their_own_responses(
         assert again.value == trace.value
         usage = trace.usage
         assert_usage(
-            again, input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, model_calls=5
+            again,
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            model_calls=5,
         )
 
 
 def test_a_conversation_with_images_is_repeated(tmp_path: Path) -> None:
     """Requests are matched with their earlier turns and images; another image is reported."""
-    agent = Agent("researcher", "Research well.", "openai/gpt-4o-mini", tools=[look], max_history=1)
+    agent = Agent(
+        "researcher",
+        "Research well.",
+        "openai/gpt-4o-mini",
+        tools=[look],
+        max_history=1,
+    )
 
     def picture(data: str) -> Any:
         url = f"data:image/png;base64,{data}"
-        return [{"type": "text", "text": "this"}, {"type": "image_url", "image_url": {"url": url}}]
+        return [
+            {"type": "text", "text": "this"},
+            {"type": "image_url", "image_url": {"url": url}},
+        ]
 
     def answer(request: ModelRequest) -> str:
         return f"{len(request.messages)} messages"
@@ -166,7 +182,9 @@ def test_a_failed_call_fails_again() -> None:
 def test_calls_of_remote_components_are_optional(trace: ExecutionResult) -> None:
     """Calls of another container are not missing, and get their response if they are made."""
     events = [
-        replace(event, remote="researcher") if event.component == "researcher" else event
+        replace(event, remote="researcher")
+        if event.component == "researcher"
+        else event
         for event in trace.events
     ]
     stub = ModelStub.from_trace(events)

@@ -24,7 +24,13 @@ from podwright.errors import (
     ModelTimeoutError,
     ModelUnavailableError,
 )
-from podwright.messages import Message, ModelRequest, ModelResponse, OutputSchema, ToolCall
+from podwright.messages import (
+    Message,
+    ModelRequest,
+    ModelResponse,
+    OutputSchema,
+    ToolCall,
+)
 from podwright.models import Connection
 from podwright.models.openai_compatible import ChatModel
 from podwright.models.retries import Timeouts
@@ -35,10 +41,17 @@ HELLO = ModelRequest(
     "openai/gpt-4o-mini", (Message("system", "Be kind."), Message("user", "Hello"))
 )
 USAGE = Usage(
-    600, 400, cached_input_tokens=100, reasoning_tokens=40, cost=None, cache_write_tokens=200
+    600,
+    400,
+    cached_input_tokens=100,
+    reasoning_tokens=40,
+    cost=None,
+    cache_write_tokens=200,
 )
 
-streamed = pytest.mark.parametrize("streamed", [False, True], ids=["complete", "streamed"])
+streamed = pytest.mark.parametrize(
+    "streamed", [False, True], ids=["complete", "streamed"]
+)
 
 
 @pytest.fixture
@@ -56,7 +69,9 @@ def client_of(stub: ModelStub, first_byte: float = 20.0) -> ChatModel:
 def call(
     stub: ModelStub, request: ModelRequest = HELLO, tokens: list[str] | None = None
 ) -> ModelResponse:
-    return asyncio.run(client_of(stub).complete(request, None if tokens is None else tokens.append))
+    return asyncio.run(
+        client_of(stub).complete(request, None if tokens is None else tokens.append)
+    )
 
 
 @streamed
@@ -66,7 +81,11 @@ def test_a_text_is_streamed_word_by_word(stub: ModelStub, streamed: bool) -> Non
     stub.respond_with(text)
     tokens: list[str] = []
     response = call(stub, tokens=tokens if streamed else None)
-    assert (response.text, response.finish_reason, response.model) == (text, "stop", "gpt-4o-mini")
+    assert (response.text, response.finish_reason, response.model) == (
+        text,
+        "stop",
+        "gpt-4o-mini",
+    )
     assert "".join(tokens) == (text if streamed else "")
     assert len(tokens) == (7 if streamed else 0)
     assert response.usage.output_tokens == (len(text.encode()) + 3) // 4
@@ -134,16 +153,23 @@ def test_requests_are_kept(stub: ModelStub) -> None:
 def test_texts_and_images_are_kept(stub: ModelStub) -> None:
     """Images are kept as they are sent, texts in parts are one text; responses by text find both."""
     stub.when("this", "A pixel.", "Still one.")
-    image: Any = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+    image: Any = {
+        "type": "image_url",
+        "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="},
+    }
     contents: list[Any] = [
         ({"type": "text", "text": "What is this?"}, image),
         ({"type": "text", "text": "And this?"},),
     ]
     answers = [
-        call(stub, ModelRequest("m/m", (Message("user", content),))).text for content in contents
+        call(stub, ModelRequest("m/m", (Message("user", content),))).text
+        for content in contents
     ]
     assert answers == ["A pixel.", "Still one."]
-    assert [request.messages[0].content for request in stub.requests] == [contents[0], "And this?"]
+    assert [request.messages[0].content for request in stub.requests] == [
+        contents[0],
+        "And this?",
+    ]
 
 
 @streamed
@@ -163,13 +189,17 @@ def test_texts_and_images_are_kept(stub: ModelStub) -> None:
     ],
     ids=str,
 )
-def test_faults(stub: ModelStub, fault: Fault, error: type[ModelError], streamed: bool) -> None:
+def test_faults(
+    stub: ModelStub, fault: Fault, error: type[ModelError], streamed: bool
+) -> None:
     """Each fault raises the error that it would raise at a provider; the next response is complete."""
     stub.respond_with(fault, "complete")
     tokens: list[str] = []
     with pytest.raises(error) as raised:
         call(stub, tokens=tokens if streamed else None)
-    assert "".join(tokens) == (fault.text if streamed and isinstance(fault.kind, str) else "")
+    assert "".join(tokens) == (
+        fault.text if streamed and isinstance(fault.kind, str) else ""
+    )
     assert raised.value.retry_after == fault.retry_after
     assert call(stub).text == "complete"
 
@@ -199,10 +229,13 @@ def test_latency_and_pace() -> None:
     with ModelStub("one two three", latency=0.2, pace=0.1) as stub:
         start = time.monotonic()
         asyncio.run(
-            client_of(stub).complete(HELLO, lambda _: times.append(time.monotonic() - start))
+            client_of(stub).complete(
+                HELLO, lambda _: times.append(time.monotonic() - start)
+            )
         )
     assert times[0] >= 0.2
-    assert times[-1] >= 0.4  # since the start, because the first may have been read late
+    # since the start, because the first may have been read late
+    assert times[-1] >= 0.4
 
 
 def test_responses_by_text(stub: ModelStub) -> None:
@@ -212,10 +245,14 @@ def test_responses_by_text(stub: ModelStub) -> None:
     async def call_concurrently() -> list[ModelResponse]:
         model = client_of(stub)
         instructions = ["You research.", "You write.", "You research."]
-        requests = [ModelRequest("m/m", (Message("system", text),)) for text in instructions]
+        requests = [
+            ModelRequest("m/m", (Message("system", text),)) for text in instructions
+        ]
         return await asyncio.gather(*map(model.complete, requests))
 
-    first, second, third = [response.text for response in asyncio.run(call_concurrently())]
+    first, second, third = [
+        response.text for response in asyncio.run(call_concurrently())
+    ]
     assert second == "a line"
     assert {first, third} == {"a fact", "another"}
 

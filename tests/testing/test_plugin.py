@@ -29,7 +29,14 @@ def test_a_container(component_container, model_stub):
 
 
 def run_pytest(folder: Path, *arguments: str, **variables: str) -> str:
-    options = ["-p", "no:cacheprovider", "-o", "asyncio_mode=auto", "test_own.py", *arguments]
+    options = [
+        "-p",
+        "no:cacheprovider",
+        "-o",
+        "asyncio_mode=auto",
+        "test_own.py",
+        *arguments,
+    ]
     command = [sys.executable, "-m", "pytest", *options]
     done = subprocess.run(
         command,
@@ -67,7 +74,9 @@ def test_skips_are_reported(
         project, *(["-o", f"podwright_image={image}"] if image else []), **variables
     )
     assert "2 passed, 2 skipped" in output, output
-    assert re.search(r"= podwright =+\n2 test.*not tested in a container: ", output), output
+    assert re.search(r"= podwright =+\n2 test.*not tested in a container: ", output), (
+        output
+    )
 
 
 def test_in_ci_a_missing_engine_is_a_failure(project: Path) -> None:
@@ -84,4 +93,6 @@ def test_without_the_extra(project: Path) -> None:
         "try: kit.ComponentContainer\nexcept ImportError: print('no container')"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert re.match(r"http://127.*\nno container\n", done.stdout), done.stdout + done.stderr
+    assert re.match(r"http://127.*\nno container\n", done.stdout), (
+        done.stdout + done.stderr
+    )

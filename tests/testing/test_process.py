@@ -10,11 +10,15 @@ import pytest
 from podwright_service.testing import ComponentProcess, SpanCollector, StartError
 
 
-def test_a_process_that_is_never_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_is_never_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A service that listens and is not ready is reported after `startup` seconds, with its log."""
     program = tmp_path / "python"
     with SpanCollector(status=503) as not_ready:
-        program.write_text(f"#!/bin/sh\necho running on {not_ready.url}; exec sleep 600\n")
+        program.write_text(
+            f"#!/bin/sh\necho running on {not_ready.url}; exec sleep 600\n"
+        )
         program.chmod(0o755)
         monkeypatch.setattr(sys, "executable", str(program))
         with pytest.raises(StartError, match="running on"):

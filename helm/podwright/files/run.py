@@ -22,7 +22,9 @@ if "KEY_FILE" in os.environ:
 while True:
     try:
         with urllib.request.urlopen(request, timeout=timeout) as response:
-            print(f"{request.full_url} completed run {response.headers['podwright-run-id']}:")
+            print(
+                f"{request.full_url} completed run {response.headers['podwright-run-id']}:"
+            )
             print(json.dumps(json.load(response), indent=2, ensure_ascii=False))
         break
     except urllib.error.HTTPError as error:

@@ -29,7 +29,9 @@ def _background_loop() -> asyncio.AbstractEventLoop:
         # a forked child has no such thread
         if _loop is None or _thread is None or not _thread.is_alive():
             _loop = asyncio.new_event_loop()
-            _thread = threading.Thread(target=_loop.run_forever, daemon=True, name="podwright-loop")
+            _thread = threading.Thread(
+                target=_loop.run_forever, daemon=True, name="podwright-loop"
+            )
             _thread.start()
         return _loop
 
@@ -38,13 +40,17 @@ def _shut_down_loop() -> None:
     # closes what belongs to the loop, such as its HTTP session
     if _loop is not None and _loop.is_running():
         with contextlib.suppress(Exception):
-            asyncio.run_coroutine_threadsafe(_loop.shutdown_asyncgens(), _loop).result(1)
+            asyncio.run_coroutine_threadsafe(_loop.shutdown_asyncgens(), _loop).result(
+                1
+            )
 
 
 atexit.register(_shut_down_loop)
 
 
-def run_sync(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop | None = None) -> T:
+def run_sync(
+    coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop | None = None
+) -> T:
     """Run a coroutine to its end from synchronous code; an interrupt cancels it and waits until it has ended.
 
     Args:

@@ -88,7 +88,9 @@ class Budget:
         """
         return await self._in_turn(self._try_lend)
 
-    def settle(self, reservation: Reservation, usage: Usage | None, calls: int = 1) -> None:
+    def settle(
+        self, reservation: Reservation, usage: Usage | None, calls: int = 1
+    ) -> None:
         """Release a reservation and count what was used.
 
         Args:
@@ -101,8 +103,14 @@ class Budget:
             self.calls += calls
             # what is not known counts as reserved
             is_estimate = usage.uncounted_model_calls > 0 and not reservation.lent
-            self.tokens += max(usage.total_tokens, reservation.tokens if is_estimate else 0)
-            cost = max(reservation.cost, usage.known_cost) if usage.cost is None else usage.cost
+            self.tokens += max(
+                usage.total_tokens, reservation.tokens if is_estimate else 0
+            )
+            cost = (
+                max(reservation.cost, usage.known_cost)
+                if usage.cost is None
+                else usage.cost
+            )
             self.cost = add_cost(self.cost, cost) or 0.0
         self._released.set()
 
@@ -120,7 +128,8 @@ class Budget:
         self._released.set()
 
     async def _in_turn(self, attempt: Callable[[], Reservation | None]) -> Reservation:
-        async with self._queue_lock:  # asyncio.Lock is fair: the first who asks is served first
+        # asyncio.Lock is fair: the first who asks is served first
+        async with self._queue_lock:
             while (reservation := attempt()) is None:
                 self._released.clear()
                 await self._released.wait()
@@ -135,7 +144,9 @@ class Budget:
         tokens = sum(reservation.tokens for reservation in reserved) + self.tokens
         cost = sum(reservation.cost for reservation in reserved) + self.cost
         return RunLimits(
-            model_calls=None if limits.model_calls is None else max(0, limits.model_calls - calls),
+            model_calls=None
+            if limits.model_calls is None
+            else max(0, limits.model_calls - calls),
             tokens=None if limits.tokens is None else max(0, limits.tokens - tokens),
             cost=None if limits.cost is None else max(0.0, limits.cost - cost),
         )
@@ -155,7 +166,9 @@ class Budget:
             allowed = left.tokens - input_tokens
             limit = "tokens"
         if left.cost is not None:
-            affordable = self._affordable(left.cost, input_tokens, output_tokens, cost_of)
+            affordable = self._affordable(
+                left.cost, input_tokens, output_tokens, cost_of
+            )
             if affordable < allowed:
                 allowed = affordable
                 limit = "cost"
@@ -163,9 +176,17 @@ class Budget:
             return None
         if allowed < 1:
             raise self._exhausted(limit, input_tokens)
-        cost = 0.0 if left.cost is None else _highest_cost(cost_of, input_tokens, allowed) or 0.0
+        cost = (
+            0.0
+            if left.cost is None
+            else _highest_cost(cost_of, input_tokens, allowed) or 0.0
+        )
         return Reservation(
-            input_tokens + allowed, cost, calls=calls, output_tokens=allowed, limit=limit
+            input_tokens + allowed,
+            cost,
+            calls=calls,
+            output_tokens=allowed,
+            limit=limit,
         )
 
     def _affordable(
@@ -184,23 +205,29 @@ class Budget:
             return 0
         if whole <= left:
             return output_tokens
-        return int(output_tokens * (left - base) / (whole - base)) if whole > base else 0
+        return (
+            int(output_tokens * (left - base) / (whole - base)) if whole > base else 0
+        )
 
     def _exhausted(self, limit: str, input_tokens: int) -> LimitExceededError:
         if limit == "cost":
             used = f"{self.cost:.6g} of {self.limits.cost:.6g} USD are used"
         else:
             used = f"{self.tokens} of {self.limits.tokens} tokens are used"
-        message = (
-            f"The next model call ({input_tokens} input tokens) exceeds the run's limit: {used}."
-        )
+        message = f"The next model call ({input_tokens} input tokens) exceeds the run's limit: {used}."
         return LimitExceededError(message, limit=limit)
 
     def _try_lend(self) -> Reservation | None:
         left = self._left()
         # with a cost limit of 0, free models are still allowed
         cost_exhausted = left.cost == 0 and bool(self.cost > 0 or self._reservations)
-        exhausted = "model_calls" if left.model_calls == 0 else "tokens" if left.tokens == 0 else ""
+        exhausted = (
+            "model_calls"
+            if left.model_calls == 0
+            else "tokens"
+            if left.tokens == 0
+            else ""
+        )
         exhausted = exhausted or ("cost" if cost_exhausted else "")
         if exhausted and self._reservations:
             return None
@@ -211,14 +238,20 @@ class Budget:
         parts = max(1, parallel_tasks.get() // self._parallel_tasks)
         lent = [reservation for reservation in self._reservations if reservation.lent]
         return Reservation(
-            tokens=max(1, int(_share(left.tokens, [loan.tokens for loan in lent], parts))),
+            tokens=max(
+                1, int(_share(left.tokens, [loan.tokens for loan in lent], parts))
+            ),
             cost=_share(left.cost, [loan.cost for loan in lent], parts),
-            calls=max(1, int(_share(left.model_calls, [loan.calls for loan in lent], parts))),
+            calls=max(
+                1, int(_share(left.model_calls, [loan.calls for loan in lent], parts))
+            ),
             lent=True,
         )
 
 
-def _highest_cost(cost_of: CostOf, input_tokens: int, output_tokens: int) -> float | None:
+def _highest_cost(
+    cost_of: CostOf, input_tokens: int, output_tokens: int
+) -> float | None:
     """The most that a call may cost: the provider may write its input to a cache, and its output may be thoughts.
 
     None if it is unknown.
@@ -227,7 +260,9 @@ def _highest_cost(cost_of: CostOf, input_tokens: int, output_tokens: int) -> flo
     written = replace(plain, cache_write_tokens=input_tokens)
     dearest = (plain, written, replace(written, cache_write_1h_tokens=input_tokens))
     costs = [cost_of(usage) for usage in dearest]
-    costs += [cost_of(replace(usage, reasoning_tokens=output_tokens)) for usage in dearest]
+    costs += [
+        cost_of(replace(usage, reasoning_tokens=output_tokens)) for usage in dearest
+    ]
     known = [cost for cost in costs if cost is not None]
     return max(known) if len(known) == len(costs) else None
 
@@ -276,9 +311,13 @@ async def borrow(budgets: Iterable[Budget]) -> Loan:
             default=None,
         ),
         tokens=min(
-            (share.tokens for limits, share in shares if limits.tokens is not None), default=None
+            (share.tokens for limits, share in shares if limits.tokens is not None),
+            default=None,
         ),
-        cost=min((share.cost for limits, share in shares if limits.cost is not None), default=None),
+        cost=min(
+            (share.cost for limits, share in shares if limits.cost is not None),
+            default=None,
+        ),
     )
     for budget, reservation in loan.reservations:
         budget.reduce(reservation, loan.limits)

@@ -29,13 +29,17 @@ _slots: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, asyncio.Semaphore
 )
 """Free threads of each event loop by level: if a function shared the threads of those that wait for it, all could wait
 for each other."""
-_computing: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+_computing: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = (
+    WeakKeyDictionary()
+)
 """Free threads of each event loop for computations."""
 COMPUTING_THREADS = 2
 """More of them would keep the event loop from its turn."""
 
 
-async def call_function(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+async def call_function(
+    function: Callable[..., Any], /, *args: Any, **kwargs: Any
+) -> Any:
     """Call a caller's function: await it if it is async, else run it in a thread. A generator gives a list.
 
     Raises:
@@ -49,7 +53,11 @@ async def call_function(function: Callable[..., Any], /, *args: Any, **kwargs: A
     task = cast("asyncio.Task[Any]", asyncio.current_task())
     try:
         result = function(*args, **kwargs)
-        return [item async for item in result] if inspect.isasyncgen(result) else await result
+        return (
+            [item async for item in result]
+            if inspect.isasyncgen(result)
+            else await result
+        )
     except (SystemExit, asyncio.CancelledError) as error:
         if isinstance(error, asyncio.CancelledError) and task.cancelling():
             raise
@@ -58,7 +66,9 @@ async def call_function(function: Callable[..., Any], /, *args: Any, **kwargs: A
 
 async def compute(function: Callable[..., T], /, *args: Any) -> T:
     """Call a function of our own that may take long in one of few threads, so that the event loop stays free."""
-    slots = _computing.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(COMPUTING_THREADS))
+    slots = _computing.setdefault(
+        asyncio.get_running_loop(), asyncio.Semaphore(COMPUTING_THREADS)
+    )
     return await _in_thread(partial(function, *args), slots)
 
 
@@ -116,8 +126,12 @@ async def _in_thread(function: Callable[[], Any], slots: asyncio.Semaphore) -> A
             outcome = partial(future.set_result, context.run(_call, function))
         except BaseException as error:  # noqa: BLE001 - it is raised in the awaiting task
             # a future cannot hold a StopIteration
-            ordinary = isinstance(error, Exception) and not isinstance(error, StopIteration)
-            outcome = partial(future.set_exception, error if ordinary else _not_an_exit(error))
+            ordinary = isinstance(error, Exception) and not isinstance(
+                error, StopIteration
+            )
+            outcome = partial(
+                future.set_exception, error if ordinary else _not_an_exit(error)
+            )
         with contextlib.suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(finish, outcome)
 

@@ -13,7 +13,14 @@ from typing import Any, cast
 
 from podwright.callables import call_function, compute
 from podwright.errors import ConditionError, PodwrightError, Problem, error_from
-from podwright.json_data import as_array, as_object, copy_json, json_pointer, to_text, walk_json
+from podwright.json_data import (
+    as_array,
+    as_object,
+    copy_json,
+    json_pointer,
+    to_text,
+    walk_json,
+)
 from podwright.templates import fill_all, names
 from podwright.text import did_you_mean, truncate
 
@@ -48,7 +55,10 @@ def _folded(value: Any) -> str:
 _COMPARISONS: dict[str, tuple[tuple[str, ...], Callable[[dict[str, Any]], bool]]] = {
     "equals": (("value", "to"), lambda args: _equal(args["value"], args["to"])),
     "not_equals": (("value", "to"), lambda args: not _equal(args["value"], args["to"])),
-    "contains": (("value", "text"), lambda args: _folded(args["text"]) in _folded(args["value"])),
+    "contains": (
+        ("value", "text"),
+        lambda args: _folded(args["text"]) in _folded(args["value"]),
+    ),
     "starts_with": (
         ("value", "text"),
         lambda args: _folded(args["value"]).lstrip().startswith(_folded(args["text"])),
@@ -61,7 +71,10 @@ _COMPARISONS: dict[str, tuple[tuple[str, ...], Callable[[dict[str, Any]], bool]]
         ("value", "than"),
         lambda args: _number(args["value"]) > _number(args["than"]),
     ),
-    "less_than": (("value", "than"), lambda args: _number(args["value"]) < _number(args["than"])),
+    "less_than": (
+        ("value", "than"),
+        lambda args: _number(args["value"]) < _number(args["than"]),
+    ),
     "is_empty": (("value",), lambda args: not to_text(args["value"]).strip()),
 }
 """The built-in comparisons: their arguments and what they do. `contains` and `starts_with` ignore case."""
@@ -94,7 +107,8 @@ async def holds(
         ConditionError: It raised an error, or could not compare.
         ContextError: A template in its arguments names something that is not in the context.
     """
-    await asyncio.sleep(0)  # many large comparisons must not block other tasks and time limits
+    # many large comparisons must not block other tasks and time limits
+    await asyncio.sleep(0)
     name = str(reference["name"])
     args = cast("dict[str, Any]", reference.get("args", {}))
     if name in conditions:
@@ -103,11 +117,16 @@ async def holds(
         case "all" | "any":
             wanted = name == "any"
             for inner in args["conditions"]:
-                if await holds(inner, context, conditions, spend, values=values) is wanted:
+                if (
+                    await holds(inner, context, conditions, spend, values=values)
+                    is wanted
+                ):
                     return wanted
             return not wanted
         case "not":
-            return not await holds(args["condition"], context, conditions, spend, values=values)
+            return not await holds(
+                args["condition"], context, conditions, spend, values=values
+            )
         case _:
             readable = context if values is None else values
             is_large = any(_is_large(value, readable) for value in args.values())
@@ -117,7 +136,9 @@ async def holds(
             return result
 
 
-def _compare(name: str, args: Mapping[str, Any], context: Mapping[str, Any]) -> tuple[bool, int]:
+def _compare(
+    name: str, args: Mapping[str, Any], context: Mapping[str, Any]
+) -> tuple[bool, int]:
     """The result of a built-in comparison, and how many characters it compared."""
     filled = {key: _fill(value, context, name) for key, value in args.items()}
     return _COMPARISONS[name][1](filled), sum(
@@ -129,7 +150,9 @@ def _is_large(value: object, context: Mapping[str, Any]) -> bool:
     """Whether a template is filled with a long text, or with a value that has to become one."""
     if isinstance(value, list):
         return any(_is_large(item, context) for item in cast("list[object]", value))
-    values = [context.get(name) for name in names(value)] if isinstance(value, str) else []
+    values = (
+        [context.get(name) for name in names(value)] if isinstance(value, str) else []
+    )
     return (
         any(isinstance(each, list | dict) for each in values)
         or sum(len(str(each)) for each in values) > _LARGE
@@ -140,7 +163,10 @@ def calls_function(reference: Mapping[str, Any], conditions: Conditions) -> bool
     """Whether the check of a condition calls one of the caller's functions."""
     if not conditions:
         return False
-    return any(as_object(value).get("name") in conditions for _, value, _ in walk_json(reference))
+    return any(
+        as_object(value).get("name") in conditions
+        for _, value, _ in walk_json(reference)
+    )
 
 
 async def _call(
@@ -158,7 +184,11 @@ async def _call(
 def _fill(value: Any, context: Mapping[str, Any], name: str) -> Any:
     if isinstance(value, list):
         return [_fill(item, context, name) for item in cast("list[Any]", value)]
-    return fill_all(value, context, f"Condition '{name}'") if isinstance(value, str) else value
+    return (
+        fill_all(value, context, f"Condition '{name}'")
+        if isinstance(value, str)
+        else value
+    )
 
 
 def templates(reference: object, at: str) -> Iterator[tuple[str, str]]:
@@ -192,7 +222,11 @@ def problems(reference: object, at: str, conditions: Conditions) -> list[Problem
     name = known.get("name")
     args = known.get("args", {})
     if not isinstance(name, str) or not isinstance(args, dict):
-        return [Problem(at, "Expected a condition: an object with a 'name', and perhaps 'args'.")]
+        return [
+            Problem(
+                at, "Expected a condition: an object with a 'name', and perhaps 'args'."
+            )
+        ]
     arguments = cast("dict[str, Any]", args)
     if name in conditions:
         return []
@@ -222,19 +256,27 @@ def problems(reference: object, at: str, conditions: Conditions) -> list[Problem
     ]
     for key in ("options", "conditions"):
         if key in wanted and key in arguments and not as_array(arguments[key]):
-            found.append(Problem(f"{at}/args/{key}", "Expected an array of at least one item."))
+            found.append(
+                Problem(f"{at}/args/{key}", "Expected an array of at least one item.")
+            )
     for number, inner in enumerate(as_array(arguments.get("conditions"))):
         found += _inner_problems(inner, f"{at}/args/conditions/{number}", conditions)
     if name == "not" and "condition" in arguments:
-        found += _inner_problems(arguments["condition"], f"{at}/args/condition", conditions)
+        found += _inner_problems(
+            arguments["condition"], f"{at}/args/condition", conditions
+        )
     return found
 
 
-def _inner_problems(reference: object, at: str, conditions: Conditions) -> list[Problem]:
+def _inner_problems(
+    reference: object, at: str, conditions: Conditions
+) -> list[Problem]:
     """As `problems`, for a condition in the arguments of another, where no schema reports unknown keys."""
     keys = ("name", "args")
     unknown = [
-        Problem(at + json_pointer(key), f"Unknown key '{key}'.", did_you_mean(key, keys))
+        Problem(
+            at + json_pointer(key), f"Unknown key '{key}'.", did_you_mean(key, keys)
+        )
         for key in as_object(reference)
         if key not in keys
     ]

@@ -120,7 +120,9 @@ class ToolMessage(TypedDict):
     content: str | list[TextPart]
 
 
-ConversationMessage = Annotated[UserMessage | AssistantMessage | ToolMessage, Discriminator("role")]
+ConversationMessage = Annotated[
+    UserMessage | AssistantMessage | ToolMessage, Discriminator("role")
+]
 
 
 def _check(data: Any, check_shape: ValidatorFunctionWrapHandler) -> Any:
@@ -140,13 +142,17 @@ def _check(data: Any, check_shape: ValidatorFunctionWrapHandler) -> Any:
     except ValidationError as error:
         for detail in error.errors(include_url=False):
             kind = PydanticCustomError(
-                cast("Any", detail["type"]), cast("Any", detail["msg"]), detail.get("ctx")
+                cast("Any", detail["type"]),
+                cast("Any", detail["msg"]),
+                detail.get("ctx"),
             )
             # without the role, which names the shape
             location = (*detail["loc"][:1], *detail["loc"][2:])
             errors.append({"type": kind, "loc": location, "input": detail["input"]})
     messages = as_array(data)
-    for location, message in _misplaced(messages if len(messages) <= MAX_MESSAGES else ()):
+    for location, message in _misplaced(
+        messages if len(messages) <= MAX_MESSAGES else ()
+    ):
         kind = PydanticCustomError("value_error", cast("Any", message))
         errors.append({"type": kind, "loc": location, "input": data})
     if errors:
@@ -169,7 +175,11 @@ def _without_nulls(message: Any) -> Any:
 def _set_fields(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
-    return {key: item for key, item in cast("dict[Any, Any]", value).items() if item is not None}
+    return {
+        key: item
+        for key, item in cast("dict[Any, Any]", value).items()
+        if item is not None
+    }
 
 
 def _misplaced(messages: Sequence[Any]) -> Iterator[tuple[tuple[int | str, ...], str]]:
@@ -191,7 +201,9 @@ def _misplaced(messages: Sequence[Any]) -> Iterator[tuple[tuple[int | str, ...],
                 f"The tool call {short_repr(id_)} has no result right after it",
             )
         calls = as_array(message.get("tool_calls"))
-        ids = [id_ for call in calls if isinstance(id_ := as_object(call).get("id"), str)]
+        ids = [
+            id_ for call in calls if isinstance(id_ := as_object(call).get("id"), str)
+        ]
         waiting = dict.fromkeys(ids, index)
         if len(waiting) < len(ids):
             yield (index, "tool_calls"), "Two tool calls have the same id"
@@ -220,7 +232,8 @@ def _unreadable_field(message: Mapping[str, Any]) -> str | None:
 
 
 Conversation = Annotated[
-    Annotated[list[ConversationMessage], Strict(), MaxLen(MAX_MESSAGES)], WrapValidator(_check)
+    Annotated[list[ConversationMessage], Strict(), MaxLen(MAX_MESSAGES)],
+    WrapValidator(_check),
 ]
 """Messages of earlier turns, oldest first; each tool call is followed by its result."""
 
@@ -247,7 +260,9 @@ def parse_messages(data: object) -> tuple[Message, ...]:
     except ValidationError as error:
         problems = to_problems(error.errors(include_url=False), data)
         raise MessagesError("The messages are invalid.", problems=problems) from None
-    return tuple(message for message in map(read_message, checked) if not _is_empty(message))
+    return tuple(
+        message for message in map(read_message, checked) if not _is_empty(message)
+    )
 
 
 def parse_content(parts: object) -> str | tuple[ContentPart, ...]:
@@ -287,7 +302,9 @@ def read_message(data: Mapping[str, Any]) -> Message:
     """A message from valid data of it; what an assistant's message has besides are fields of its provider."""
     if data["role"] != "assistant":
         return Message(
-            data["role"], _content(data["content"]), tool_call_id=data.get("tool_call_id")
+            data["role"],
+            _content(data["content"]),
+            tool_call_id=data.get("tool_call_id"),
         )
     fields = copy_json(_further(data, AssistantMessage))
     content = data.get("content") or ""
@@ -300,7 +317,11 @@ def read_message(data: Mapping[str, Any]) -> Message:
         content = ("" if has_others else "\n").join(texts)
     calls = tuple(map(_tool_call, data.get("tool_calls") or ()))
     return Message(
-        "assistant", content, calls, provider_fields=fields, provider=data.get(PROVIDER, "")
+        "assistant",
+        content,
+        calls,
+        provider_fields=fields,
+        provider=data.get(PROVIDER, ""),
     )
 
 
@@ -308,13 +329,17 @@ def _tool_call(data: Any) -> ToolCall:
     fields = copy_json(_further(data, ToolCallData))
     if in_function := _further(data["function"], FunctionCallData):
         fields["function"] = copy_json(in_function)
-    return ToolCall(data["id"], data["function"]["name"], data["function"]["arguments"], fields)
+    return ToolCall(
+        data["id"], data["function"]["name"], data["function"]["arguments"], fields
+    )
 
 
 def _further(data: Mapping[str, Any], shape: Any) -> dict[str, Any]:
     """The fields that the shape does not have, as far as they are set."""
     own = (*shape.__required_keys__, *shape.__optional_keys__, *_NOT_SENT_BACK)
-    return {key: value for key, value in data.items() if key not in own and is_set(value)}
+    return {
+        key: value for key, value in data.items() if key not in own and is_set(value)
+    }
 
 
 def _content(data: Any) -> str | tuple[ContentPart, ...]:
@@ -331,7 +356,9 @@ def _content(data: Any) -> str | tuple[ContentPart, ...]:
 def message_data(message: Message) -> dict[str, Any]:
     """A message in the shape of Chat Completions, with the further fields of its provider, and that provider."""
     data = chat_message(message)
-    if message.provider_fields or any(call.provider_fields for call in message.tool_calls):
+    if message.provider_fields or any(
+        call.provider_fields for call in message.tool_calls
+    ):
         data = copy_json(data)
         if message.provider:
             data[PROVIDER] = message.provider
@@ -340,7 +367,9 @@ def message_data(message: Message) -> dict[str, Any]:
 
 def chat_message(message: Message) -> dict[str, Any]:
     """A message as Chat Completions has it, with the further fields of its provider."""
-    content = message.content if isinstance(message.content, str) else list(message.content)
+    content = (
+        message.content if isinstance(message.content, str) else list(message.content)
+    )
     data: dict[str, Any] = {"role": message.role, "content": content}
     if message.tool_calls:
         data["content"] = content or None
@@ -356,14 +385,19 @@ def _call_data(call: ToolCall) -> dict[str, Any]:
     data: dict[str, Any] = {"id": call.id, "type": "function", "function": function}
     if call.provider_fields:
         data.update(call.provider_fields)
-        data["function"] = {**as_object(call.provider_fields.get("function")), **function}
+        data["function"] = {
+            **as_object(call.provider_fields.get("function")),
+            **function,
+        }
     return data
 
 
 def turns(messages: Sequence[Message]) -> list[Sequence[Message]]:
     """The messages by turn: each begins with a user message, except perhaps the first."""
     starts = [
-        index for index, message in enumerate(messages) if message.role == "user" and index > 0
+        index
+        for index, message in enumerate(messages)
+        if message.role == "user" and index > 0
     ]
     return [
         messages[start:end]

@@ -117,7 +117,9 @@ class PodwrightError(Exception):
 
     def __str__(self) -> str:
         lines = [self.message, *(f"  - {line}" for line in self.details())]
-        return "\n".join([*lines, f"  Suggestion: {self.suggestion}", f"  Help: {self.help_url}"])
+        return "\n".join(
+            [*lines, f"  Suggestion: {self.suggestion}", f"  Help: {self.help_url}"]
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The error for callers as JSON-compatible data, as in events and traces."""
@@ -134,7 +136,11 @@ class PodwrightError(Exception):
         values = {name: getattr(self, name) for name in names} | {
             "message": self.public_message or self.message
         }
-        return {name: to_json_data(value) for name, value in values.items() if value is not None}
+        return {
+            name: to_json_data(value)
+            for name, value in values.items()
+            if value is not None
+        }
 
     def rich_print(self, console: Console | None = None) -> None:
         """Print the error in colour (spec §7).
@@ -156,7 +162,9 @@ class PodwrightError(Exception):
             (self.help_url, "underline"),
         )
         title = Text(f"{type(self).__name__} [{self.code}]", style="bold red")
-        (console or RichConsole(stderr=True)).print(Panel(body, title=title, border_style="red"))
+        (console or RichConsole(stderr=True)).print(
+            Panel(body, title=title, border_style="red")
+        )
 
     def details(self) -> Sequence[str]:
         """Further lines of the text; none for most errors."""
@@ -190,7 +198,10 @@ class Problem:
 
     def __str__(self) -> str:
         return " ".join(
-            filter(None, (self.pointer and f"{self.pointer}:", self.detail, self.suggestion))
+            filter(
+                None,
+                (self.pointer and f"{self.pointer}:", self.detail, self.suggestion),
+            )
         )
 
 
@@ -198,19 +209,24 @@ class BlueprintValidationError(ConfigurationError):
     """A blueprint is invalid; `problems` lists everything that is wrong (spec §7.2)."""
 
     code = "blueprint_invalid"
-    default_suggestion = (
-        "Correct the listed problems; `podwright schema` prints the JSON Schema of blueprints."
-    )
+    default_suggestion = "Correct the listed problems; `podwright schema` prints the JSON Schema of blueprints."
 
     def __init__(
-        self, message: str, *, problems: Sequence[Problem] = (), suggestion: str | None = None
+        self,
+        message: str,
+        *,
+        problems: Sequence[Problem] = (),
+        suggestion: str | None = None,
     ) -> None:
         super().__init__(message, suggestion=suggestion)
         self.problems = tuple(problems)
 
     def to_dict(self) -> dict[str, Any]:
         """As the base class, with `problems`: a list of pointer, detail and suggestion."""
-        return {**super().to_dict(), "problems": [asdict(problem) for problem in self.problems]}
+        return {
+            **super().to_dict(),
+            "problems": [asdict(problem) for problem in self.problems],
+        }
 
     def details(self) -> Sequence[str]:
         """One line a problem."""
@@ -221,14 +237,18 @@ class ToolDefinitionError(ConfigurationError):
     """A function cannot be offered to a model as a tool."""
 
     code = "tool_definition_invalid"
-    default_suggestion = "Use a named function whose parameters have JSON-compatible type hints."
+    default_suggestion = (
+        "Use a named function whose parameters have JSON-compatible type hints."
+    )
 
 
 class UnknownModelError(ConfigurationError):
     """No provider in this installation serves the model."""
 
     code = "model_unknown"
-    default_suggestion = "Name a model as '<provider>/<model_name>', for example 'offline/echo'."
+    default_suggestion = (
+        "Name a model as '<provider>/<model_name>', for example 'offline/echo'."
+    )
 
 
 class InputError(PodwrightError):
@@ -242,19 +262,23 @@ class ContextError(InputError):
     """A context lacks a name that a step needs, or has a value of the wrong type."""
 
     code = "context_invalid"
-    default_suggestion = "Add the name to the inputs, or correct the template that uses it."
+    default_suggestion = (
+        "Add the name to the inputs, or correct the template that uses it."
+    )
 
 
 class MessagesError(InputError):
     """The messages of earlier turns, or the parts of an input, are wrong; `problems` lists everything."""
 
     code = "messages_invalid"
-    default_suggestion = (
-        "Pass the `messages` of an earlier result, or messages as Chat Completions has them."
-    )
+    default_suggestion = "Pass the `messages` of an earlier result, or messages as Chat Completions has them."
 
     def __init__(
-        self, message: str, *, problems: Sequence[Problem] = (), suggestion: str | None = None
+        self,
+        message: str,
+        *,
+        problems: Sequence[Problem] = (),
+        suggestion: str | None = None,
     ) -> None:
         super().__init__(message, suggestion=suggestion)
         self.problems = tuple(problems)
@@ -268,18 +292,14 @@ class ResumePathError(InputError):
     """A start step or a resume path does not lead to a step of the workflow."""
 
     code = "resume_path_invalid"
-    default_suggestion = (
-        "Use the `context` and `resume_path` of the error that stopped the workflow, unchanged."
-    )
+    default_suggestion = "Use the `context` and `resume_path` of the error that stopped the workflow, unchanged."
 
 
 class TraceError(PodwrightError):
     """A saved trace cannot be read."""
 
     code = "trace_invalid"
-    default_suggestion = (
-        "Use an unchanged result of `ExecutionResult.to_dict()`, of this or an older release."
-    )
+    default_suggestion = "Use an unchanged result of `ExecutionResult.to_dict()`, of this or an older release."
 
 
 class BlockingCallError(PodwrightError):
@@ -300,7 +320,9 @@ class ModelError(RunError):
     """A model call failed."""
 
     code = "model_failed"
-    default_suggestion = "Check the model's name and the provider's status, then try again."
+    default_suggestion = (
+        "Check the model's name and the provider's status, then try again."
+    )
 
     transient: bool = False
     """Whether the same request may succeed if it is repeated."""
@@ -330,7 +352,9 @@ class ModelRateLimitError(ModelError):
     """Too many requests or tokens for now, or the account has no credit."""
 
     code = "model_rate_limited"
-    default_suggestion = "Wait, run fewer components at once, or raise the account's limits."
+    default_suggestion = (
+        "Wait, run fewer components at once, or raise the account's limits."
+    )
     transient = True
 
 
@@ -338,7 +362,9 @@ class ModelTimeoutError(ModelError):
     """The provider was too slow; the message names the time-out."""
 
     code = "model_timeout"
-    default_suggestion = "Try again later, ask for a shorter answer, or raise the time-out."
+    default_suggestion = (
+        "Try again later, ask for a shorter answer, or raise the time-out."
+    )
     transient = True
 
 
@@ -387,7 +413,9 @@ class ModelResponseError(ModelError):
     """The provider's response is malformed, truncated or too large."""
 
     code = "model_response_invalid"
-    default_suggestion = "Try again; if it persists, the endpoint is not compatible with the API."
+    default_suggestion = (
+        "Try again; if it persists, the endpoint is not compatible with the API."
+    )
     transient = True
 
 
@@ -395,9 +423,7 @@ class ModelToolCallError(ModelResponseError):
     """The provider refused a tool call that its own model wrote; the model is told so with the next attempt."""
 
     code = "model_tool_call_invalid"
-    default_suggestion = (
-        "Simplify the tools and their parameters, or use a model that is better at calling tools."
-    )
+    default_suggestion = "Simplify the tools and their parameters, or use a model that is better at calling tools."
 
     failed_generation: str = ""
     """What the model wrote, if the provider says it; not for callers, like `provider_error`."""
@@ -429,7 +455,11 @@ class RemoteError(RunError):
 
     def to_dict(self) -> dict[str, Any]:
         """As the base class, with `remote`, and `status` and `remote_code` where they are known."""
-        facts = {"remote": self.remote, "status": self.status, "remote_code": self.remote_code}
+        facts = {
+            "remote": self.remote,
+            "status": self.status,
+            "remote_code": self.remote_code,
+        }
         return {
             **super().to_dict(),
             **{name: value for name, value in facts.items() if value is not None},
@@ -468,7 +498,9 @@ class RemoteResponseError(RemoteError):
     """The response is malformed, too large, a redirect, or not from a Podwright service."""
 
     code = "remote_response_invalid"
-    default_suggestion = "Check that the URL is that of a Podwright service, without a path."
+    default_suggestion = (
+        "Check that the URL is that of a Podwright service, without a path."
+    )
 
 
 class RemotePausedError(RemoteError):
@@ -511,14 +543,18 @@ class ToolArgumentsError(ToolError):
     """A model called a tool wrongly, and was corrected as often as `max_tool_retries` allows."""
 
     code = "tool_arguments_invalid"
-    default_suggestion = "Describe the parameters of the tool better, or use a more capable model."
+    default_suggestion = (
+        "Describe the parameters of the tool better, or use a more capable model."
+    )
 
 
 class ConditionError(RunError):
     """A condition raised an error, or could not compare what it was given."""
 
     code = "condition_failed"
-    default_suggestion = "Correct the condition; its error, if any, is the cause of this one."
+    default_suggestion = (
+        "Correct the condition; its error, if any, is the cause of this one."
+    )
 
 
 class OutputError(RunError):
@@ -552,7 +588,9 @@ class LimitExceededError(RunError):
     code = "limit_exceeded"
     default_suggestion = "Raise the limit, or make the task smaller."
 
-    def __init__(self, message: str, *, limit: str = "", suggestion: str | None = None) -> None:
+    def __init__(
+        self, message: str, *, limit: str = "", suggestion: str | None = None
+    ) -> None:
         super().__init__(message, suggestion=suggestion)
         self.limit = limit
 

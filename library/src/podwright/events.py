@@ -342,7 +342,9 @@ Event = Annotated[
 ]
 """Any event, discriminated by `type`."""
 
-_TYPES = {event.__dataclass_fields__["type"].default for event in get_args(get_args(Event)[0])}
+_TYPES = {
+    event.__dataclass_fields__["type"].default for event in get_args(get_args(Event)[0])
+}
 
 Subscriber = Callable[[Event], object]
 """A fast synchronous callable; it is called with each event, in order, on the thread of the run.
@@ -363,9 +365,12 @@ def check_subscriber(function: Callable[[Any], object], name: str) -> None:
         ConfigurationError: It is async.
     """
     if is_async(function):
-        message = f"'{name}' must be a plain function, not the async {short_repr(function)}."
+        message = (
+            f"'{name}' must be a plain function, not the async {short_repr(function)}."
+        )
         raise ConfigurationError(
-            message, suggestion="Use `async for event in component.astream(...)` instead."
+            message,
+            suggestion="Use `async for event in component.astream(...)` instead.",
         )
 
 
@@ -407,7 +412,9 @@ class EventManager:
         wanted = frozenset(types)
         if unknown := sorted(wanted - _TYPES):
             hint = did_you_mean(unknown[0], sorted(_TYPES))
-            raise ConfigurationError(f"Unknown event type '{unknown[0]}'.", suggestion=hint)
+            raise ConfigurationError(
+                f"Unknown event type '{unknown[0]}'.", suggestion=hint
+            )
 
         def filtered(event: Event) -> None:
             if event.type in wanted:

@@ -54,12 +54,19 @@ def parse_budget(value: str) -> RunLimits:
         ValueError: The value is not a dictionary of structured fields, or a member has the wrong type.
     """
     members = cast(
-        "dict[str, tuple[Any, object]]", http_sf.parse(value.encode(), tltype="dictionary")
+        "dict[str, tuple[Any, object]]",
+        http_sf.parse(value.encode(), tltype="dictionary"),
     )
     values = {name: item for name, (item, _) in members.items()}
     cost = values.get("cost", "0")
-    if not (isinstance(cost, str) and cost.isascii() and cost.replace(".", "", 1).isdecimal()):
-        raise ValueError("'cost' is not a string with an amount in USD, such as \"0.5\"")
+    if not (
+        isinstance(cost, str)
+        and cost.isascii()
+        and cost.replace(".", "", 1).isdecimal()
+    ):
+        raise ValueError(
+            "'cost' is not a string with an amount in USD, such as \"0.5\""
+        )
     wall_time = values.get("wall_time")
     try:
         return RunLimits(
@@ -82,7 +89,8 @@ def _format(members: dict[str, int | float | None]) -> str:
 
 
 def _format_item(name: str, value: float) -> str:
-    if name == "cost":  # a string: one call may cost less than the 0.001 that a decimal can express
+    # a string: one call may cost less than the 0.001 that a decimal can express
+    if name == "cost":
         return '"' + f"{value:.12f}".rstrip("0").rstrip(".") + '"'
     if isinstance(value, int):
         return str(min(value, _LARGEST_INTEGER))

@@ -78,9 +78,9 @@ class Journal:
         """Of each run in another container the run here that it is part of."""
         self._remote_runs: dict[str, events.RunFinished] = {}
         """The ends of those that answered, by that run."""
-        self._remote_tool_calls: defaultdict[str, dict[_Call, events.ToolCallStarted]] = (
-            defaultdict(dict)
-        )
+        self._remote_tool_calls: defaultdict[
+            str, dict[_Call, events.ToolCallStarted]
+        ] = defaultdict(dict)
         """The tool calls of those that did not, whether they ended or not, by that run: they would be repeated."""
         self._failures: Counter[str] = Counter()
         """How often each run has failed."""
@@ -100,7 +100,11 @@ class Journal:
             case events.ModelCallFailed():
                 self._call_failed(event.run_id)
                 self._discard_failed_call(event)
-            case events.ToolCallStarted() | events.ToolCallFinished() | events.ToolCallFailed():
+            case (
+                events.ToolCallStarted()
+                | events.ToolCallFinished()
+                | events.ToolCallFailed()
+            ):
                 self._add_tool_call(event)
             case events.ConditionChecked():
                 self._conditions[event.run_id, event.path].append(event.result)
@@ -120,7 +124,11 @@ class Journal:
                 pass
         if event.remote is not None:
             self._add_remote(event)
-        if isinstance(event, events.RunEnded) and event.parent_id and event.tool_call is not None:
+        if (
+            isinstance(event, events.RunEnded)
+            and event.parent_id
+            and event.tool_call is not None
+        ):
             self._usage[event.parent_id, event.tool_call][event.run_id] = event.usage
 
     def _add_remote(self, event: events.Event) -> None:
@@ -150,7 +158,9 @@ class Journal:
             self._started[event.run_id, event.call] = event
         elif not _is_cancelled(event):
             self._started.pop((event.run_id, event.call), None)
-        if isinstance(event, events.ToolCallFailed) and not _has_invalid_arguments(event):
+        if isinstance(event, events.ToolCallFailed) and not _has_invalid_arguments(
+            event
+        ):
             self._call_failed(event.run_id)
 
     def _call_failed(self, run_id: str) -> None:
@@ -165,7 +175,11 @@ class Journal:
     def _discard_failing_response(self, event: events.RunFailed) -> None:
         """Have the model asked again if its last answer is why a run failed: it would fail again."""
         last = self._last.pop(event.run_id, None)
-        if last and last.is_cause and event.error.get("code") != LimitExceededError.code:
+        if (
+            last
+            and last.is_cause
+            and event.error.get("code") != LimitExceededError.code
+        ):
             answer = self._answers.pop((event.run_id, last.call))
             self.discarded += answer.response.usage.as_call(answer.model)
             tool_calls = self._tool_calls[event.run_id]
@@ -269,7 +283,9 @@ def _key_of(event: _Repeated) -> tuple[str, str, Path, int]:
 
 def _has_invalid_arguments(event: events.ToolCallFailed) -> bool:
     """Whether a tool call was wrong in itself, so that the tool was not called."""
-    return event.error.get("code") == ToolArgumentsError.code and not event.error.get("run_id")
+    return event.error.get("code") == ToolArgumentsError.code and not event.error.get(
+        "run_id"
+    )
 
 
 def _is_cancelled(event: events.ToolCallFinished | events.ToolCallFailed) -> bool:

@@ -33,7 +33,8 @@ def _replace_non_finite(data: Any) -> Any:
         return data if math.isfinite(data) else json.dumps(data)
     if isinstance(data, dict):
         return {
-            key: _replace_non_finite(item) for key, item in cast("dict[str, Any]", data).items()
+            key: _replace_non_finite(item)
+            for key, item in cast("dict[str, Any]", data).items()
         }
     if isinstance(data, list):
         return [_replace_non_finite(item) for item in cast("list[Any]", data)]
@@ -56,19 +57,24 @@ def to_json_bytes(data: Any) -> bytes:
     try:
         # a copy, because orjson's result keeps a buffer of 8 KiB
         return bytes(memoryview(orjson.dumps(data)))
-    except TypeError:  # lone surrogates and integers beyond 64 bits, which orjson rejects
+    except TypeError:
+        # lone surrogates and integers beyond 64 bits, which orjson rejects
         return json.dumps(data, separators=(",", ":")).encode()
 
 
 def json_pointer(*parts: str | int) -> str:
     """The JSON pointer (RFC 6901) with these parts."""
-    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
+    return "".join(
+        "/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts
+    )
 
 
 def copy_json(value: Any) -> Any:
     """A deep copy of JSON data."""
     if isinstance(value, dict):
-        return {key: copy_json(item) for key, item in cast("dict[str, Any]", value).items()}
+        return {
+            key: copy_json(item) for key, item in cast("dict[str, Any]", value).items()
+        }
     if isinstance(value, list):
         return [copy_json(item) for item in cast("list[Any]", value)]
     return value

@@ -37,7 +37,15 @@ _INNER_VALUE_MAPS = ("properties", "patternProperties")
 _NOT_AT_ROOT = ("anyOf", "oneOf", "allOf", "not", "enum", "const")
 """Keywords that OpenAI refuses in the root of a schema, also beside `type: object`."""
 _ANNOTATIONS = frozenset(
-    {"$defs", "definitions", "title", "description", "default", "examples", "deprecated"}
+    {
+        "$defs",
+        "definitions",
+        "title",
+        "description",
+        "default",
+        "examples",
+        "deprecated",
+    }
 )
 """Keywords that restrict nothing."""
 
@@ -69,10 +77,14 @@ def measure(schema: Mapping[str, Any]) -> int:
         if id(part) not in parts:
             same = list(_applied_to_same(part, schema))
             inner = list(_applied_to_inner(part))
-            parts[id(part)] = _Part([id(each) for each in same], [id(each) for each in inner])
+            parts[id(part)] = _Part(
+                [id(each) for each in same], [id(each) for each in inner]
+            )
             waiting += [*same, *inner]
     try:
-        TopologicalSorter({key: part.same_value for key, part in parts.items()}).prepare()
+        TopologicalSorter(
+            {key: part.same_value for key, part in parts.items()}
+        ).prepare()
     except CycleError:
         raise SchemaTooComplexError("a part of it refers to itself") from None
     visits = _count_visits(parts, id(schema))
@@ -94,13 +106,19 @@ def _check_size(schema: Mapping[str, Any]) -> None:
             raise ValueError(f"it has '{unknown[0]}' at '{truncate(pointer, 100)}'")
         reference = part.get("$ref")
         if isinstance(reference, str) and subschema(schema, reference) is None:
-            raise ValueError(f"{pointer}/$ref names no part of it: {short_repr(reference)}")
+            raise ValueError(
+                f"{pointer}/$ref names no part of it: {short_repr(reference)}"
+            )
 
 
-def _applied_to_same(part: Mapping[str, Any], root: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _applied_to_same(
+    part: Mapping[str, Any], root: Mapping[str, Any]
+) -> Iterator[dict[str, Any]]:
     """The subschemas that a subschema applies to the value itself, the one that it refers to included."""
     reference = part.get("$ref")
-    if isinstance(reference, str) and isinstance(target := subschema(root, reference), dict):
+    if isinstance(reference, str) and isinstance(
+        target := subschema(root, reference), dict
+    ):
         yield target
     # to find what is not evaluated, jsonschema checks the subschemas again, and looks into each
     times = 3 if "unevaluatedProperties" in part or "unevaluatedItems" in part else 1
@@ -114,7 +132,10 @@ def _applied_to_inner(part: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _subschemas(
-    part: Mapping[str, Any], single: tuple[str, ...], lists: tuple[str, ...], maps: tuple[str, ...]
+    part: Mapping[str, Any],
+    single: tuple[str, ...],
+    lists: tuple[str, ...],
+    maps: tuple[str, ...],
 ) -> Iterator[dict[str, Any]]:
     found = [part.get(key) for key in single]
     for key in lists:
@@ -152,7 +173,9 @@ def subschema(root: Mapping[str, Any], reference: str) -> dict[str, Any] | bool 
     value: Any = root
     for token in unquote(reference).split("/")[1:]:
         value = _member(value, token.replace("~1", "/").replace("~0", "~"))
-    return cast("dict[str, Any] | bool", value) if isinstance(value, dict | bool) else None
+    return (
+        cast("dict[str, Any] | bool", value) if isinstance(value, dict | bool) else None
+    )
 
 
 def _member(value: object, key: str) -> object:
@@ -160,7 +183,11 @@ def _member(value: object, key: str) -> object:
     items = as_array(value)
     if not items:
         return as_object(value).get(key)
-    return items[int(key)] if key.isdecimal() and len(key) < 6 and int(key) < len(items) else None
+    return (
+        items[int(key)]
+        if key.isdecimal() and len(key) < 6 and int(key) < len(items)
+        else None
+    )
 
 
 def _count_visits(parts: Mapping[int, _Part], root: int) -> int:
@@ -179,7 +206,10 @@ def _count_visits(parts: Mapping[int, _Part], root: int) -> int:
             else:
                 path[target] = 1
                 stack.append(
-                    (target, iter([*parts[target].same_value, *parts[target].inner_values]))
+                    (
+                        target,
+                        iter([*parts[target].same_value, *parts[target].inner_values]),
+                    )
                 )
                 break
         else:

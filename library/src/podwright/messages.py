@@ -31,7 +31,11 @@ _IMAGE_DATA = re.compile(r"data:image/[a-z0-9.+-]+;base64,", re.ASCII)
 
 def _without_remote_references(schema: dict[str, Any]) -> dict[str, Any]:
     for pointer, value, _ in walk_json(schema):
-        if pointer.endswith("/$ref") and isinstance(value, str) and not value.startswith("#"):
+        if (
+            pointer.endswith("/$ref")
+            and isinstance(value, str)
+            and not value.startswith("#")
+        ):
             raise ValueError(
                 f"A schema may refer only to itself ('#/…'), not to {short_repr(value)}"
             )
@@ -78,7 +82,9 @@ class ToolFunction(TypedDict, total=False):
 
     name: Required[Annotated[str, MinLen(1)]]
     description: str
-    parameters: Required[Annotated[dict[str, Any], AfterValidator(_without_remote_references)]]
+    parameters: Required[
+        Annotated[dict[str, Any], AfterValidator(_without_remote_references)]
+    ]
     """JSON Schema of an object, one property a parameter."""
     strict: bool
     """Whether the provider must enforce the schema exactly."""
@@ -102,7 +108,9 @@ class ToolCall:
     """The tool."""
     arguments: str
     """The arguments as JSON text, as the model wrote them; they may be malformed."""
-    provider_fields: Mapping[str, Any] = field(default_factory=dict[str, Any], hash=False)
+    provider_fields: Mapping[str, Any] = field(
+        default_factory=dict[str, Any], hash=False
+    )
     """Further fields of the call as JSON data, such as a signature; see `Message.provider_fields`."""
 
     @classmethod
@@ -163,7 +171,9 @@ class Message:
     """The tool calls of an assistant message."""
     tool_call_id: str | None = None
     """In a tool message: the call that it answers."""
-    provider_fields: Mapping[str, Any] = field(default_factory=dict[str, Any], hash=False)
+    provider_fields: Mapping[str, Any] = field(
+        default_factory=dict[str, Any], hash=False
+    )
     """What an assistant's message has besides text and tool calls, as JSON data: thoughts, signatures.
 
     Nobody here reads or changes it. It is part of the conversation, and goes back to the provider that it came from.
@@ -176,7 +186,9 @@ class Message:
         """The text of its content, without images."""
         if isinstance(self.content, str):
             return self.content
-        return "\n".join(part["text"] for part in self.content if part["type"] == "text")
+        return "\n".join(
+            part["text"] for part in self.content if part["type"] == "text"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +236,9 @@ class ModelResponse:
     """The provider's id of the response; may be empty."""
     reasoning: str = ""
     """The text of the model's thoughts, if the provider shows it. It is no part of the answer."""
-    provider_fields: Mapping[str, Any] = field(default_factory=dict[str, Any], hash=False)
+    provider_fields: Mapping[str, Any] = field(
+        default_factory=dict[str, Any], hash=False
+    )
     """Further fields of the message; see `Message.provider_fields`."""
     provider: str = ""
     """The provider that answered, the part of the model's name before the first slash; may be empty."""

@@ -77,18 +77,30 @@ def event_line(event: Event) -> tuple[str, str]:
     """The style and the line of an event; the line is empty for events that the printer does not give one."""
     style, text = _describe(event)
     line = truncate(" ".join(printable(text).split("\n")), _MAX_LINE_LENGTH)
-    return style, f"{'  ' * len(event.path)}[{printable(event.component)}] {line}" if text else ""
+    return (
+        style,
+        f"{'  ' * len(event.path)}[{printable(event.component)}] {line}"
+        if text
+        else "",
+    )
 
 
 def _describe(event: Event) -> tuple[str, str]:  # noqa: C901, PLR0912 - one case for each type of event
     """The style and the text of an event's line; the text is empty for events without one."""
     match event:
         case events.RunStarted():
-            return "bold", "started" if event.input is None else f"started: {to_text(event.input)}"
+            return (
+                "bold",
+                "started"
+                if event.input is None
+                else f"started: {to_text(event.input)}",
+            )
         case events.RunFinished():
             usage = event.usage
             cost = "cost unknown" if usage.cost is None else f"{usage.cost:.6g} USD"
-            used = f"{event.duration_ms / 1000:.2f} s, {usage.total_tokens} tokens, {cost}"
+            used = (
+                f"{event.duration_ms / 1000:.2f} s, {usage.total_tokens} tokens, {cost}"
+            )
             return "bold green", f"final answer ({used}): {to_text(event.value)}"
         case events.RunFailed():
             return "bold red", f"failed: {event.error.get('message', '')}"
@@ -123,7 +135,8 @@ def _describe(event: Event) -> tuple[str, str]:  # noqa: C901, PLR0912 - one cas
             return "yellow", f"the oldest {event.turns} turns are left out"
         case events.PlanMade():
             steps = "; ".join(
-                f"{number}. {step.skill}: {step.task}" for number, step in enumerate(event.steps, 1)
+                f"{number}. {step.skill}: {step.task}"
+                for number, step in enumerate(event.steps, 1)
             )
             return "magenta", f"{'revised plan' if event.revision else 'plan'}: {steps}"
         case events.StepStarted():
@@ -134,7 +147,10 @@ def _describe(event: Event) -> tuple[str, str]:  # noqa: C901, PLR0912 - one cas
                 "exhausted",
             ) else f"step {event.step} {event.outcome}"
         case events.ConditionChecked():
-            return "dim", f"condition {event.condition}: {'true' if event.result else 'false'}"
+            return (
+                "dim",
+                f"condition {event.condition}: {'true' if event.result else 'false'}",
+            )
         case events.LoopExhausted():
             return (
                 "yellow",

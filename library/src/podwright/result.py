@@ -35,10 +35,14 @@ class ExecutionResult:
     """Milliseconds from start to end."""
     usage: Usage
     """Tokens, calls and cost, nested runs included."""
-    messages: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]], repr=False)
+    messages: list[dict[str, Any]] = field(
+        default_factory=list[dict[str, Any]], repr=False
+    )
     """The conversation of an agent or a conductor after the run, to be passed on as `messages`; else empty."""
 
-    def replay(self, delay: float | None = 0.0, subscriber: Subscriber | None = None) -> None:
+    def replay(
+        self, delay: float | None = 0.0, subscriber: Subscriber | None = None
+    ) -> None:
         """Emit the recorded events again, step by step.
 
         Args:
@@ -53,7 +57,9 @@ class ExecutionResult:
         check_subscriber(emit, "subscriber")
         for number, event in enumerate(self.events):
             if number > 0:
-                pause = event.at - self.events[number - 1].at if delay is None else delay
+                pause = (
+                    event.at - self.events[number - 1].at if delay is None else delay
+                )
                 if pause > 0:
                     time.sleep(min(pause, _MAX_PAUSE))
             emit(event)
@@ -80,14 +86,21 @@ class ExecutionResult:
             saved = _SavedResult.model_validate(data)
         except ValidationError as error:
             problem = to_problems(error.errors(include_url=False), data)[0]
-            raise TraceError(f"Invalid trace at '{problem.pointer}': {problem.detail}") from error
-        return cls(saved.value, saved.events, saved.duration_ms, saved.usage, saved.messages)
+            raise TraceError(
+                f"Invalid trace at '{problem.pointer}': {problem.detail}"
+            ) from error
+        return cls(
+            saved.value, saved.events, saved.duration_ms, saved.usage, saved.messages
+        )
 
 
 def _check_delay(delay: object) -> None:
-    if delay is not None and not (isinstance(delay, int | float) and 0 <= delay <= _MAX_PAUSE):
+    if delay is not None and not (
+        isinstance(delay, int | float) and 0 <= delay <= _MAX_PAUSE
+    ):
         raise ConfigurationError(
-            f"Invalid delay {short_repr(delay)}.", suggestion="Pass a number of seconds from 0 on."
+            f"Invalid delay {short_repr(delay)}.",
+            suggestion="Pass a number of seconds from 0 on.",
         )
 
 

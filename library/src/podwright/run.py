@@ -23,7 +23,12 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from podwright import events
 from podwright.budget import Budget, parallel_tasks
-from podwright.errors import ApprovalRequired, LimitExceededError, PodwrightError, RunCancelledError
+from podwright.errors import (
+    ApprovalRequired,
+    LimitExceededError,
+    PodwrightError,
+    RunCancelledError,
+)
 from podwright.events import Event, Kind, Outcome, Subscriber
 from podwright.journal import Journal
 from podwright.json_data import to_json_data
@@ -48,7 +53,9 @@ MAX_HOPS = 3
 
 logger = logging.getLogger("podwright")
 _current: ContextVar[Run | None] = ContextVar("podwright_run", default=None)
-current_tool_call: ContextVar[int | None] = ContextVar("podwright_tool_call", default=None)
+current_tool_call: ContextVar[int | None] = ContextVar(
+    "podwright_tool_call", default=None
+)
 """Number of the tool call of the current run that this code is part of; None outside of tools."""
 
 
@@ -124,7 +131,9 @@ class Run:
         limits = tuple(limits)
         self._tree = tree
         self._place = place
-        self.id: str = self._id_at(parent.id) if parent else run_id or os.urandom(16).hex()
+        self.id: str = (
+            self._id_at(parent.id) if parent else run_id or os.urandom(16).hex()
+        )
         """32 hexadecimal digits; those of a nested run follow from its place in the run around it."""
         self.component: str = component.name
         self.kind: Kind = component.kind
@@ -156,7 +165,8 @@ class Run:
         """Whether models stream their responses."""
         self._tool_call = current_tool_call.get()
         self.in_tool: bool = parent is not None and (
-            parent.in_tool or (self._tool_call is not None and parent.kind != "conductor")
+            parent.in_tool
+            or (self._tool_call is not None and parent.kind != "conductor")
         )
         """Whether it is nested in a call of a tool; a conductor's skills are runs, not tools."""
         self._children: Counter[str] = Counter()
@@ -233,7 +243,8 @@ class Run:
                 subscriber(event)
             except Exception as error:
                 self._tree.failed_subscribers.add(id(subscriber))
-                is_bug = not isinstance(error, OSError)  # and not a full disk or a closed pipe
+                # and not a full disk or a closed pipe
+                is_bug = not isinstance(error, OSError)
                 logger.error(
                     "A subscriber of run %s gets no more events: %r",
                     self.id,
@@ -283,7 +294,9 @@ class Run:
     ) -> Run:
         """A run nested in this one, with the same trace, subscribers and limits, and further ones of its own."""
         added = tuple(
-            new for new in (*subscribers, *component.subscribers) if new not in self.subscribers
+            new
+            for new in (*subscribers, *component.subscribers)
+            if new not in self.subscribers
         )
         own_limits = [own for own in (limits, component.limits) if own is not None]
         own_path = self.path if path is None else path
@@ -335,7 +348,9 @@ class Run:
             )
 
     @contextlib.contextmanager
-    def step(self, name: str, step_type: str, path: tuple[int, ...]) -> Generator[StepResult]:
+    def step(
+        self, name: str, step_type: str, path: tuple[int, ...]
+    ) -> Generator[StepResult]:
         """Emit the start and the end of a step, with the outcome of the result that the context gives.
 
         Raises:
@@ -352,7 +367,9 @@ class Run:
         if self.journal.is_step_finished(self.id, path, name):
             yield result
             return
-        self.emit(events.StepStarted(**self.stamp(path), step=name, step_type=step_type))
+        self.emit(
+            events.StepStarted(**self.stamp(path), step=name, step_type=step_type)
+        )
         started = perf_counter()
         outcome: Outcome = "failed"
         try:
@@ -365,9 +382,14 @@ class Run:
             outcome = "paused"
             raise
         finally:
-            end: dict[str, Any] = {"outcome": outcome, "duration_ms": milliseconds_since(started)}
+            end: dict[str, Any] = {
+                "outcome": outcome,
+                "duration_ms": milliseconds_since(started),
+            }
             self.emit(
-                events.StepFinished(**self.stamp(path), step=name, step_type=step_type, **end)
+                events.StepFinished(
+                    **self.stamp(path), step=name, step_type=step_type, **end
+                )
             )
 
     async def execute(self, component: Component, task: Task) -> Any:
@@ -454,7 +476,10 @@ class Run:
                 )
             case ApprovalRequired(message=message):
                 event = events.RunPaused(
-                    **self._end_stamp(), message=message, context=error.context, resume_path=path
+                    **self._end_stamp(),
+                    message=message,
+                    context=error.context,
+                    resume_path=path,
                 )
             case _:
                 event = events.RunFailed(**self._end_stamp(), error=error.to_dict())
@@ -549,7 +574,9 @@ async def execute(
             budget.count(Usage(model_calls=tree.journal.failed_calls))
         value = await run.execute(component, task)
     else:
-        run = parent.child(component, subscribers=added, limits=limits, streaming=stream)
+        run = parent.child(
+            component, subscribers=added, limits=limits, streaming=stream
+        )
         with parent.nested_in_task():
             value = await run.execute(component, task)
     return ExecutionResult(value, recorded, run.duration_ms, run.usage, run.messages)

@@ -37,7 +37,11 @@ _MAX_REPEATED = 100_000
 
 def names(template: str) -> list[str]:
     """The names of the values in a template, in order, each once."""
-    return list(dict.fromkeys(match[2] for match in _NAME.finditer(template) if _pairs(match) % 2))
+    return list(
+        dict.fromkeys(
+            match[2] for match in _NAME.finditer(template) if _pairs(match) % 2
+        )
+    )
 
 
 def missing_names(template: str, known: Container[str]) -> Iterator[str]:
@@ -118,7 +122,9 @@ def _undouble_objects(template: str) -> str:
     redundant = _redundant_braces(template, objects)
     if not redundant:
         return template
-    return "".join(char for position, char in enumerate(template) if position not in redundant)
+    return "".join(
+        char for position, char in enumerate(template) if position not in redundant
+    )
 
 
 def _redundant_braces(template: str, objects: Collection[int]) -> set[int]:
@@ -189,7 +195,9 @@ def suggest_name(name: str, known: Collection[str]) -> str:
     )
 
 
-def visible(context: Mapping[str, Any], leave_out: Collection[str] = ()) -> dict[str, Any]:
+def visible(
+    context: Mapping[str, Any], leave_out: Collection[str] = ()
+) -> dict[str, Any]:
     """The part of a context that models and people see: names without a leading underscore."""
     return {
         name: value

@@ -58,11 +58,15 @@ def assert_events(trace: ExecutionResult | Iterable[Event], *expected: str) -> N
             number
             for number, event in enumerate(events[position:], position)
             if event.type == event_type
-            and all(to_text(getattr(event, key, None)) == value for key, value in fields)
+            and all(
+                to_text(getattr(event, key, None)) == value for key, value in fields
+            )
         )
         match = next(matches, None)
         if match is None:
-            happened = "\n".join(f"  {event.type} ({event.component})" for event in events)
+            happened = "\n".join(
+                f"  {event.type} ({event.component})" for event in events
+            )
             raise AssertionError(
                 f"'{wanted}' did not happen in this order. The events are:\n{happened}"
             )

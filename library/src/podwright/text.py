@@ -19,7 +19,11 @@ def short_repr(value: object, length: int = 60) -> str:
 def describe_error(error: BaseException) -> str:
     """The type and the message of an exception, even if its `__str__` raises."""
     message = _convert(str, error)
-    return type(error).__name__ if message is None else f"{type(error).__name__}: {message}"
+    return (
+        type(error).__name__
+        if message is None
+        else f"{type(error).__name__}: {message}"
+    )
 
 
 def _convert(function: Callable[[object], str], value: object) -> str | None:
@@ -44,7 +48,9 @@ def os_error_reason(error: Exception) -> str:
 
 def printable(text: str) -> str:
     """The text with control characters replaced, so that it cannot control a terminal."""
-    return "".join(char if char.isprintable() or char in "\n\t" else "\ufffd" for char in text)
+    return "".join(
+        char if char.isprintable() or char in "\n\t" else "\ufffd" for char in text
+    )
 
 
 def did_you_mean(word: str, options: Iterable[str]) -> str:
@@ -53,5 +59,7 @@ def did_you_mean(word: str, options: Iterable[str]) -> str:
     if close := difflib.get_close_matches(word, known, n=1, cutoff=0.6):
         return f"Did you mean '{close[0]}'?"
     if known:
-        return f"Known names: {', '.join(known[:12])}{', …' if len(known) > 12 else ''}."
+        return (
+            f"Known names: {', '.join(known[:12])}{', …' if len(known) > 12 else ''}."
+        )
     return ""

@@ -31,7 +31,16 @@ MAX_ROUNDS = 16
 _MEMBER_NAMES = "x-member-names"
 """Keyword with the names of an enumeration's members, in the order of its `enum`."""
 _WRAPPERS = frozenset(
-    {"arguments", "args", "kwargs", "parameters", "params", "input", "tool_input", "properties"}
+    {
+        "arguments",
+        "args",
+        "kwargs",
+        "parameters",
+        "params",
+        "input",
+        "tool_input",
+        "properties",
+    }
 )
 """Keys under which models put all arguments once more, besides the name of the tool."""
 _REMARKS = frozenset({
@@ -120,7 +129,9 @@ class _Place:
 
 def _wrong_places(error: ValidationError, data: object) -> _Place:
     root = _Place()
-    for details in error.errors(include_url=False, include_context=False, include_input=False):
+    for details in error.errors(
+        include_url=False, include_context=False, include_input=False
+    ):
         place = root
         for part in resolve(data, details["loc"])[0]:
             place = place.inside.setdefault(part, _Place())
@@ -140,7 +151,9 @@ class _Repair:
         self._schema = schema
         self._tool = tool
 
-    def apply(self, arguments: dict[str, Any], error: ValidationError) -> dict[str, Any]:
+    def apply(
+        self, arguments: dict[str, Any], error: ValidationError
+    ) -> dict[str, Any]:
         """The arguments with the values that an error names repaired; the same object if no repair is certain."""
         place = _wrong_places(error, arguments)
         options = self._options([self._schema])
@@ -151,9 +164,13 @@ class _Repair:
             else self._repair_object(arguments, options, place)
         )
 
-    def _unwrap(self, arguments: dict[str, Any], options: Sequence[Schema]) -> dict[str, Any]:
+    def _unwrap(
+        self, arguments: dict[str, Any], options: Sequence[Schema]
+    ) -> dict[str, Any]:
         """The arguments inside `{"arguments": {…}}`, or inside a whole call `{"name": …, "arguments": {…}}`."""
-        known = {name for option in options for name in as_object(option.get("properties"))}
+        known = {
+            name for option in options for name in as_object(option.get("properties"))
+        }
         wrappers = [key for key in arguments if key in {*_WRAPPERS, self._tool} - known]
         others = {key: value for key, value in arguments.items() if key not in wrappers}
         names_the_tool = "name" not in known and others == {"name": self._tool}
@@ -188,7 +205,11 @@ class _Repair:
                 continue
             item = value[key]
             schemas = _schemas_of_key(options, key)
-            repaired = self._repair_value(item, schemas, inner, in_list=False) if schemas else item
+            repaired = (
+                self._repair_value(item, schemas, inner, in_list=False)
+                if schemas
+                else item
+            )
             if repaired is not item:
                 changed[key] = repaired
             elif inner.is_wrong and self._means_nothing(key, item, options, schemas):
@@ -204,14 +225,20 @@ class _Repair:
             return item is None or is_remark
         is_required = any(key in as_array(option.get("required")) for option in options)
         is_text = any(_is_free_text(option) for option in self._options(schemas))
-        return not is_required and (item is None or (not is_text and _read(item) is None))
+        return not is_required and (
+            item is None or (not is_text and _read(item) is None)
+        )
 
-    def _repair_list(self, value: list[Any], options: Sequence[Schema], place: _Place) -> list[Any]:
+    def _repair_list(
+        self, value: list[Any], options: Sequence[Schema], place: _Place
+    ) -> list[Any]:
         changed = list(value)
         for index, inner in place.inside.items():
             if isinstance(index, int) and index < len(value):
                 schemas = _schemas_of_item(options, index)
-                changed[index] = self._repair_value(value[index], schemas, inner, in_list=True)
+                changed[index] = self._repair_value(
+                    value[index], schemas, inner, in_list=True
+                )
         return value if all(map(_is_same_object, changed, value)) else changed
 
     def _convert(self, value: Any, options: Sequence[Schema], *, in_list: bool) -> Any:
@@ -230,13 +257,20 @@ class _Repair:
         if (member := _meant_member(value, options)) is not _NOTHING:
             return member
         data = _read(value) if isinstance(value, str) else value
-        types = {kind for option in options if not _members(option) for kind in _types(option)}
+        types = {
+            kind
+            for option in options
+            if not _members(option)
+            for kind in _types(option)
+        }
         if _fits_type(data, types):
             is_integer = _is_whole_float(data) and "number" not in types
             return int(data) if is_integer else data
         if in_list or data is None or "array" not in types:
             return value
-        return self._as_only_item(value, data, self._options(_schemas_of_item(options, 0)))
+        return self._as_only_item(
+            value, data, self._options(_schemas_of_item(options, 0))
+        )
 
     def _as_only_item(self, value: Any, data: Any, items: Sequence[Schema]) -> Any:
         """A list with one value; the value itself if it may be several, or cannot be an item.
@@ -255,9 +289,13 @@ class _Repair:
             if takes_anything and isinstance(data, dict):
                 return [data]
             is_one = (
-                bool(value.strip()) and value.lstrip()[0] not in "[{" and not _SEVERAL.search(value)
+                bool(value.strip())
+                and value.lstrip()[0] not in "[{"
+                and not _SEVERAL.search(value)
             )
-            return [value] if is_one and (takes_anything or "string" in types) else value
+            return (
+                [value] if is_one and (takes_anything or "string" in types) else value
+            )
         return [value] if takes_anything or _fits_type(value, types) else value
 
     def _options(self, schemas: Iterable[Schema]) -> list[Schema]:
@@ -271,7 +309,9 @@ class _Repair:
                 continue
             seen.add(id(schema))
             parts = [
-                part for key in ("anyOf", "oneOf", "allOf") for part in as_array(schema.get(key))
+                part
+                for key in ("anyOf", "oneOf", "allOf")
+                for part in as_array(schema.get(key))
             ]
             if "$ref" in schema:
                 parts.append(subschema(self._schema, str(schema["$ref"])))
@@ -299,17 +339,23 @@ def _schemas_of_item(options: Iterable[Schema], index: int) -> list[Schema]:
     for option in options:
         if "array" in _types(option):
             prefix = as_array(option.get("prefixItems"))
-            schemas.append(as_object(prefix[index] if index < len(prefix) else option.get("items")))
+            schemas.append(
+                as_object(prefix[index] if index < len(prefix) else option.get("items"))
+            )
     return schemas
 
 
-def _matching_constants(value: Mapping[str, Any], options: Sequence[Schema]) -> Sequence[Schema]:
+def _matching_constants(
+    value: Mapping[str, Any], options: Sequence[Schema]
+) -> Sequence[Schema]:
     """The options whose constants, such as the tag of a union's member, the object has; all if none is left."""
     matching: list[Schema] = []
     for option in options:
         properties = as_object(option.get("properties"))
         tags = {
-            key: _members(as_object(schema)) for key, schema in properties.items() if key in value
+            key: _members(as_object(schema))
+            for key, schema in properties.items()
+            if key in value
         }
         if all(value[key] in members for key, members in tags.items() if members):
             matching.append(option)
@@ -368,7 +414,11 @@ def _meant_member(value: Any, options: Iterable[Schema]) -> Any:
         equal += [member for member in members if _is_same_scalar(member, value)]
         if isinstance(value, str):
             names = zip(option.get(_MEMBER_NAMES, ()), members, strict=False)
-            named += [member for name, member in names if name.lower() == value.strip().lower()]
+            named += [
+                member
+                for name, member in names
+                if name.lower() == value.strip().lower()
+            ]
     found = equal or named
     is_one = bool(found) and all(
         type(member) is type(found[0]) and member == found[0] for member in found
@@ -431,7 +481,9 @@ def _read_literal(text: str) -> Any:
 
 
 def _same_items(changed: Mapping[str, Any], value: Mapping[str, Any]) -> bool:
-    return len(changed) == len(value) and all(changed[key] is item for key, item in value.items())
+    return len(changed) == len(value) and all(
+        changed[key] is item for key, item in value.items()
+    )
 
 
 def _is_same_object(one: object, other: object) -> bool:

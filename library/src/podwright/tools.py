@@ -9,7 +9,13 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Annotated, Any, NotRequired, TypeVar, cast, get_type_hints, overload
 
-from pydantic import PydanticUserError, TypeAdapter, ValidationError, WrapValidator, with_config
+from pydantic import (
+    PydanticUserError,
+    TypeAdapter,
+    ValidationError,
+    WrapValidator,
+    with_config,
+)
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
 from typing_extensions import TypedDict
@@ -66,7 +72,9 @@ class Tool:
         try:
             values = validate_arguments(self.arguments, arguments, self.name)
         except ValidationError as error:
-            problems = to_problems(error.errors(include_url=False), arguments, self._allowed_keys)
+            problems = to_problems(
+                error.errors(include_url=False), arguments, self._allowed_keys
+            )
             reasons = "; ".join(str(problem) for problem in problems)
             raise ToolArgumentsError(
                 f"Invalid arguments for tool '{self.name}': {reasons}"
@@ -75,7 +83,9 @@ class Tool:
 
     def _allowed_keys(self, location: Location) -> Iterable[str]:
         return (
-            () if location else as_object(self.schema["function"]["parameters"].get("properties"))
+            ()
+            if location
+            else as_object(self.schema["function"]["parameters"].get("properties"))
         )
 
 
@@ -143,7 +153,8 @@ def _make_tool(function: Callable[..., Any]) -> Tool:
     )
     if not name.isidentifier():
         raise ToolDefinitionError(
-            f"A tool needs a name; {function!r} has none.", suggestion="Use a `def` function."
+            f"A tool needs a name; {function!r} has none.",
+            suggestion="Use a `def` function.",
         )
     if not TOOL_NAME.fullmatch(name):
         raise ToolDefinitionError(
@@ -153,7 +164,9 @@ def _make_tool(function: Callable[..., Any]) -> Tool:
     description, descriptions = _parse_docstring(inner)
     try:
         fields: dict[str, Any] = {
-            parameter.name: _field(name, parameter, hint, descriptions.get(parameter.name))
+            parameter.name: _field(
+                name, parameter, hint, descriptions.get(parameter.name)
+            )
             for parameter, hint in _parameters(function, inner)
         }
         typed_dict: Any = TypedDict  # type checkers expect literal fields
@@ -167,10 +180,15 @@ def _make_tool(function: Callable[..., Any]) -> Tool:
             f"The parameters of tool '{name}' have no JSON Schema: {reason}"
         ) from error
     parameters.pop("title", None)
-    schema: ToolSchema = {"type": "function", "function": {"name": name, "parameters": parameters}}
+    schema: ToolSchema = {
+        "type": "function",
+        "function": {"name": name, "parameters": parameters},
+    }
     if description:
         schema["function"]["description"] = description
-    return Tool(function, schema, arguments, idempotent=getattr(inner, _IDEMPOTENT, False))
+    return Tool(
+        function, schema, arguments, idempotent=getattr(inner, _IDEMPOTENT, False)
+    )
 
 
 _cached_tool = lru_cache(maxsize=1024)(_make_tool)
@@ -187,7 +205,9 @@ def _parameters(
     ]
 
 
-def _field(tool: str, parameter: inspect.Parameter, hint: Any, description: str | None) -> Any:
+def _field(
+    tool: str, parameter: inspect.Parameter, hint: Any, description: str | None
+) -> Any:
     if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
         raise ToolDefinitionError(
             f"Parameter '{parameter}' of tool '{tool}' cannot be passed by name."
@@ -206,7 +226,8 @@ def _field(tool: str, parameter: inspect.Parameter, hint: Any, description: str 
     field = Annotated[info.annotation, info]
     if parameter.default is None:  # as in `word: str = None`
         field = Annotated[
-            field, WrapValidator(lambda value, check: None if value is None else check(value))
+            field,
+            WrapValidator(lambda value, check: None if value is None else check(value)),
         ]
     return field if info.is_required() else NotRequired[field]
 
@@ -219,7 +240,9 @@ def _parse_docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]
     import docstring_parser  # a fifth of the library's import time
 
     parsed = docstring_parser.parse(text, style=docstring_parser.DocstringStyle.GOOGLE)
-    parameters = {parameter.arg_name: parameter.description or "" for parameter in parsed.params}
+    parameters = {
+        parameter.arg_name: parameter.description or "" for parameter in parsed.params
+    }
     return (parsed.description or "").strip(), parameters
 
 
@@ -230,13 +253,16 @@ def tools_by_name(functions: Iterable[Callable[..., Any]]) -> dict[str, Tool]:
         ToolDefinitionError: A function cannot be a tool, or two have the same name.
     """
     if not isinstance(functions, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - it comes from a caller
-        raise ToolDefinitionError(f"Tools must be a list of functions, not {functions!r}.")
+        raise ToolDefinitionError(
+            f"Tools must be a list of functions, not {functions!r}."
+        )
     tools: dict[str, Tool] = {}
     for function in functions:
         tool = function if isinstance(function, Tool) else to_tool(function)
         if tools.get(tool.name, tool).function is not tool.function:
             raise ToolDefinitionError(
-                f"Two tools are called '{tool.name}'.", suggestion="Give each its own name."
+                f"Two tools are called '{tool.name}'.",
+                suggestion="Give each its own name.",
             )
         tools[tool.name] = tool
     return tools
@@ -273,7 +299,9 @@ def attach(
         if parameters is None:
             hint = "Its root must have 'type': 'object' and 'properties'."
             detail = f"The parameters of tool '{name}' are not the schema of an object."
-            found.append(Problem(f"{at}/{number}/schema/function/parameters", detail, hint))
+            found.append(
+                Problem(f"{at}/{number}/schema/function/parameters", detail, hint)
+            )
             continue
         tool = tools.get(name)
         if tool is None:
@@ -284,10 +312,14 @@ def attach(
                 else "Define it in tools.py, or pass it in tools=[…]."
             )
             found.append(
-                Problem(f"{at}/{number}", f"Missing function for the tool '{name}'.", hint)
+                Problem(
+                    f"{at}/{number}", f"Missing function for the tool '{name}'.", hint
+                )
             )
             continue
-        for difference in schema_differences(parameters, tool.schema["function"]["parameters"]):
+        for difference in schema_differences(
+            parameters, tool.schema["function"]["parameters"]
+        ):
             hint = "Export the blueprint again, or change the function back."
             found.append(
                 Problem(
@@ -300,7 +332,9 @@ def attach(
             "type": "function",
             "function": {**schema["function"], "parameters": parameters},
         }
-        attached[name] = tool if shown == tool.schema else replace(tool, schema=copy_json(shown))
+        attached[name] = (
+            tool if shown == tool.schema else replace(tool, schema=copy_json(shown))
+        )
     return attached, found
 
 
@@ -315,14 +349,18 @@ def object_parameters(parameters: Mapping[str, Any]) -> dict[str, Any] | None:
     return object_root({"type": "object", "properties": {}, **parameters})
 
 
-def schema_differences(stored: Mapping[str, Any], actual: Mapping[str, Any]) -> list[str]:
+def schema_differences(
+    stored: Mapping[str, Any], actual: Mapping[str, Any]
+) -> list[str]:
     """Why a function no longer accepts every call that a stored schema allows; descriptions may differ."""
     found: list[str] = []
     before = _properties(stored)
     now = _properties(actual)
     for name in before:
         if name not in now:
-            found.append(f"the blueprint has the parameter '{name}', the function does not")
+            found.append(
+                f"the blueprint has the parameter '{name}', the function does not"
+            )
         elif before[name] != now[name]:
             found.append(
                 f"the parameter '{name}' was {short_repr(before[name])}, and is {short_repr(now[name])}"
@@ -330,9 +368,13 @@ def schema_differences(stored: Mapping[str, Any], actual: Mapping[str, Any]) -> 
     required_before = as_array(stored.get("required"))
     for name in actual.get("required", ()):
         if name not in before:
-            found.append(f"the function requires '{name}', which the blueprint does not have")
+            found.append(
+                f"the function requires '{name}', which the blueprint does not have"
+            )
         elif name not in required_before:
-            found.append(f"the function requires '{name}', which is optional in the blueprint")
+            found.append(
+                f"the function requires '{name}', which is optional in the blueprint"
+            )
     return found
 
 

@@ -95,15 +95,21 @@ class Usage:
             tool_calls=0,
             cost=None if self.cost is None else _rounded(self.cost),
             known_cost=_rounded(self.known_cost),
-            unpriced_model_calls=0 if self.cost is not None else max(1, self.unpriced_model_calls),
+            unpriced_model_calls=0
+            if self.cost is not None
+            else max(1, self.unpriced_model_calls),
             by_model={},
         )
         return replace(call, by_model={model: call})
 
     def to_dict(self) -> dict[str, Any]:
         """The usage as JSON-compatible data with all fields."""
-        data: dict[str, Any] = {item.name: getattr(self, item.name) for item in fields(self)}
-        by_model = {name: usage.to_dict() for name, usage in data.pop("by_model").items()}
+        data: dict[str, Any] = {
+            item.name: getattr(self, item.name) for item in fields(self)
+        }
+        by_model = {
+            name: usage.to_dict() for name, usage in data.pop("by_model").items()
+        }
         return {**data, "by_model": by_model} if by_model else data
 
 

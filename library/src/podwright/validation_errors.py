@@ -51,7 +51,9 @@ def _no_keys(location: Location) -> Iterable[str]:
 
 
 def to_problems(
-    errors: Iterable[Mapping[str, Any]], data: object, allowed_keys: AllowedKeys = _no_keys
+    errors: Iterable[Mapping[str, Any]],
+    data: object,
+    allowed_keys: AllowedKeys = _no_keys,
 ) -> list[Problem]:
     """The problems behind validation errors, in the order of their locations; alternatives of a union are merged.
 
@@ -67,7 +69,9 @@ def to_problems(
         grouped.setdefault(problem.pointer, []).append(problem)
     # if one member of a union fails inside the value, the type errors of the other members mislead
     outer = {
-        pointer for pointer in grouped if any(other.startswith(f"{pointer}/") for other in grouped)
+        pointer
+        for pointer in grouped
+        if any(other.startswith(f"{pointer}/") for other in grouped)
     }
     found = [
         problem
@@ -83,10 +87,12 @@ def to_problems(
 def _merge_alternatives(group: list[Problem]) -> list[Problem]:
     """Errors of several members of a union about one value, as one problem."""
     expected = [problem for problem in group if problem.detail.startswith("Expected ")]
-    if len(expected) < 2:  # if the value has the type of another member, the type error misleads
+    # if the value has the type of another member, the type error misleads
+    if len(expected) < 2:
         return [problem for problem in group if problem not in expected] or group
     wanted = [
-        problem.detail.removeprefix("Expected ").partition(", got ")[0] for problem in expected
+        problem.detail.removeprefix("Expected ").partition(", got ")[0]
+        for problem in expected
     ]
     got = expected[0].detail.partition(", got ")[2]
     merged = Problem(
@@ -95,7 +101,9 @@ def _merge_alternatives(group: list[Problem]) -> list[Problem]:
     return [merged, *(problem for problem in group if problem not in expected)]
 
 
-def _to_problem(error: Mapping[str, Any], data: object, allowed_keys: AllowedKeys) -> Problem:
+def _to_problem(
+    error: Mapping[str, Any], data: object, allowed_keys: AllowedKeys
+) -> Problem:
     location, value = resolve(data, error["loc"])
     pointer = json_pointer(*location)
     name = str(error["loc"][-1]) if error["loc"] else ""
@@ -105,21 +113,29 @@ def _to_problem(error: Mapping[str, Any], data: object, allowed_keys: AllowedKey
             return Problem(pointer, f"Missing key '{name}'.")
         case "extra_forbidden":
             keys = [key for key in allowed_keys(location[:-1]) if key != name]
-            return Problem(pointer, f"Unknown key {short_repr(name)}.", did_you_mean(name, keys))
+            return Problem(
+                pointer, f"Unknown key {short_repr(name)}.", did_you_mean(name, keys)
+            )
         case "union_tag_invalid":
             tags = [tag.strip(" '") for tag in str(context["expected_tags"]).split(",")]
             tag = short_repr(context["tag"])
             key = _discriminator(context)
             return Problem(
-                f"{pointer}/{key}", f"Unknown {key} {tag}.", did_you_mean(str(context["tag"]), tags)
+                f"{pointer}/{key}",
+                f"Unknown {key} {tag}.",
+                did_you_mean(str(context["tag"]), tags),
             )
         case "union_tag_not_found":
             return Problem(pointer, f"Missing key '{_discriminator(context)}'.")
         case "json_invalid":
             reason = context.get("error", error["msg"])
-            return Problem("", f"Invalid JSON: {reason}.", "Check quotes, commas and brackets.")
+            return Problem(
+                "", f"Invalid JSON: {reason}.", "Check quotes, commas and brackets."
+            )
         case "string_pattern_mismatch" if expected := PATTERNS.get(context["pattern"]):
-            return Problem(pointer, f"Expected {expected}, got {describe_value(value)}.")
+            return Problem(
+                pointer, f"Expected {expected}, got {describe_value(value)}."
+            )
         case _:
             return Problem(pointer, _reworded(str(error["msg"]), value))
 
@@ -150,7 +166,9 @@ def resolve(data: object, loc: Location) -> tuple[list[str | int], Any]:
         previous = part
         if is_tag:  # the member of a tagged union, not a key
             continue
-        if part in as_object(here) or (isinstance(part, int) and part < len(as_array(here))):
+        if part in as_object(here) or (
+            isinstance(part, int) and part < len(as_array(here))
+        ):
             location.append(part)
             here = here[part]
     return location, here

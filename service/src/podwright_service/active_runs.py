@@ -64,7 +64,8 @@ class ActiveRuns:
         try:
             return await work
         except BaseException as error:
-            cancelled_here = task not in self._tasks  # `_cancel` removes what it cancels
+            # `_cancel` removes what it cancels
+            cancelled_here = task not in self._tasks
             if cancelled_here:
                 task.uncancel()
             if client_left:

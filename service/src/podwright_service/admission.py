@@ -92,7 +92,9 @@ class Admission:
     def _reject(self, reason: Reason) -> RequestError:
         self._rejected[reason] += 1
         self._changed()
-        seconds = math.ceil(self._mean_run_seconds * (self.waiting + 1) / self._max_runs)
+        seconds = math.ceil(
+            self._mean_run_seconds * (self.waiting + 1) / self._max_runs
+        )
         return RequestError(
             503,
             "overloaded",
@@ -133,18 +135,24 @@ class AdmissionMiddleware:
         coding = headers.get("transfer-encoding", "chunked").strip().lower()
         # a server would take a body that is compressed too for one that is not
         if coding != "chunked":
-            detail = (
-                f"Invalid header 'Transfer-Encoding': expected chunked, got {short_repr(coding)}."
-            )
+            detail = f"Invalid header 'Transfer-Encoding': expected chunked, got {short_repr(coding)}."
             raise RequestError(
-                400, "header_invalid", detail, "Send the body as it is.", {"connection": "close"}
+                400,
+                "header_invalid",
+                detail,
+                "Send the body as it is.",
+                {"connection": "close"},
             )
         # Starlette's RequestBodyLimitMiddleware, which counts bodies of unknown length, answers in plain text
         length = headers.get("content-length", "")
         if length.isdecimal() and int(length) > self._max_body_bytes:
             detail = f"The body is larger than {self._max_body_bytes} bytes."
             raise RequestError(
-                413, "body_too_large", detail, "Send a smaller body.", {"connection": "close"}
+                413,
+                "body_too_large",
+                detail,
+                "Send a smaller body.",
+                {"connection": "close"},
             )
 
 

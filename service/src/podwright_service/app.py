@@ -21,11 +21,19 @@ from podwright_service import background
 from podwright_service.active_runs import ActiveRuns
 from podwright_service.admission import Admission, AdmissionMiddleware
 from podwright_service.auth import ApiKeys, AuthenticationMiddleware
-from podwright_service.documentation import EXPOSED_HEADERS, common_responses, extend_openapi
+from podwright_service.documentation import (
+    EXPOSED_HEADERS,
+    common_responses,
+    extend_openapi,
+)
 from podwright_service.hosts import HostMiddleware
 from podwright_service.idempotency import IdempotencyStore
 from podwright_service.inline_blueprints import inline_policy, models_of
-from podwright_service.model_checks import check_cost_limits, model_errors, price_warnings
+from podwright_service.model_checks import (
+    check_cost_limits,
+    model_errors,
+    price_warnings,
+)
 from podwright_service.observability import Observability, RequestTelemetryMiddleware
 from podwright_service.problems import add_exception_handlers
 from podwright_service.remotes import remotes_in
@@ -81,13 +89,18 @@ def _add_middleware(app: FastAPI, runtime: Runtime) -> None:
     """Add the middleware; what is added last is the outermost, and sees a request first."""
     settings = runtime.settings
     has_keys = runtime.api_keys.required
-    app.add_middleware(RequestBodyLimitMiddleware, max_body_size=settings.max_body_bytes)
-    app.add_middleware(AdmissionMiddleware, admission=runtime.admission, settings=settings)
+    app.add_middleware(
+        RequestBodyLimitMiddleware, max_body_size=settings.max_body_bytes
+    )
+    app.add_middleware(
+        AdmissionMiddleware, admission=runtime.admission, settings=settings
+    )
     if has_keys:
         app.add_middleware(AuthenticationMiddleware, keys=runtime.api_keys)
     app.add_middleware(HostMiddleware, settings=settings, has_keys=has_keys)
     app.add_middleware(
-        ExceptionMiddleware, handlers={HTTPException: app.exception_handlers[HTTPException]}
+        ExceptionMiddleware,
+        handlers={HTTPException: app.exception_handlers[HTTPException]},
     )
     if settings.cors_origins:
         _allow_origins(app, settings.cors_origins)
@@ -105,7 +118,9 @@ def _add_routes(app: FastAPI, runtime: Runtime) -> None:
     for router in routers:
         app.include_router(router, responses=common_responses(has_keys=has_keys))
     for router in OPENAI_ROUTERS if runtime.settings.openai_routes else ():
-        app.include_router(router, responses=common_responses(has_keys=has_keys, openai=True))
+        app.include_router(
+            router, responses=common_responses(has_keys=has_keys, openai=True)
+        )
     for router in OPEN_ROUTERS:
         app.include_router(router)
     app.mount("/docs/static", static_files)
@@ -116,7 +131,9 @@ def _allow_origins(app: FastAPI, origins: list[str]) -> None:
     app.add_middleware(ServerErrorMiddleware, handler=app.exception_handlers[Exception])
     methods = ["*"]
     headers = ["*"]
-    app.add_middleware(CORSMiddleware, origins, methods, headers, expose_headers=EXPOSED_HEADERS)
+    app.add_middleware(
+        CORSMiddleware, origins, methods, headers, expose_headers=EXPOSED_HEADERS
+    )
 
 
 def _runtime(settings: Settings, component: Component) -> Runtime:
@@ -134,11 +151,18 @@ def _runtime(settings: Settings, component: Component) -> Runtime:
     api_keys = ApiKeys(settings)
     for name in settings.metric_callers:
         if name not in api_keys.names:
-            _log.warning("PODWRIGHT_METRIC_CALLERS names '%s', and no API key has this name.", name)
+            _log.warning(
+                "PODWRIGHT_METRIC_CALLERS names '%s', and no API key has this name.",
+                name,
+            )
     admission = Admission(settings)
     active_runs = ActiveRuns()
     observability = Observability(
-        component, settings, policy, models, remotes_in(component, *policy.agents.values())
+        component,
+        settings,
+        policy,
+        models,
+        remotes_in(component, *policy.agents.values()),
     )
     observability.metrics.track(admission)
     background_runs = _background_runs(settings, component, observability)
@@ -152,7 +176,11 @@ def _runtime(settings: Settings, component: Component) -> Runtime:
         active_runs=active_runs,
         idempotency=IdempotencyStore(settings),
         lifecycle=Lifecycle(
-            settings, active_runs, observability.start, observability.shutdown, background_runs
+            settings,
+            active_runs,
+            observability.start,
+            observability.shutdown,
+            background_runs,
         ),
         observability=observability,
         background=background_runs,

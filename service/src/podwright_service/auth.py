@@ -115,7 +115,8 @@ class ApiKeys:
         self._file_state = state
         try:
             self._keys = self._load()
-        except ConfigurationError as error:  # a mistake in the file must not lock all callers out
+        except ConfigurationError as error:
+            # a mistake in the file must not lock all callers out
             _log.error("%s The previous keys stay valid.", error.message)
         else:
             _log.info("Reloaded the API keys: %d keys.", len(self._keys))
@@ -134,12 +135,19 @@ class ApiKeys:
             lines = read_bytes(self._file).decode().splitlines()
         except (OSError, ValueError) as error:
             # the text of a decoding error contains bytes of the file
-            reason = "not UTF-8" if isinstance(error, UnicodeError) else os_error_reason(error)
+            reason = (
+                "not UTF-8"
+                if isinstance(error, UnicodeError)
+                else os_error_reason(error)
+            )
             raise ConfigurationError(
                 f"PODWRIGHT_API_KEYS_FILE: '{self._file}' cannot be read: {reason}.",
                 suggestion="Name a file that this user can read, or unset the variable.",
             ) from None
-        entries = ((f"Line {n} of '{self._file}'", line.strip()) for n, line in enumerate(lines, 1))
+        entries = (
+            (f"Line {n} of '{self._file}'", line.strip())
+            for n, line in enumerate(lines, 1)
+        )
         keys = dict(
             _parse_entry(place, entry)
             for place, entry in entries
@@ -147,7 +155,8 @@ class ApiKeys:
         )
         if not keys:
             raise ConfigurationError(
-                f"PODWRIGHT_API_KEYS_FILE: '{self._file}' has no keys.", suggestion=_NEW_KEY
+                f"PODWRIGHT_API_KEYS_FILE: '{self._file}' has no keys.",
+                suggestion=_NEW_KEY,
             )
         return {**self._from_settings, **keys}
 
@@ -160,7 +169,11 @@ def _parse_entry(place: str, entry: str) -> tuple[bytes, Caller]:
             suggestion="Use 1 to 64 letters, digits, '.', '_' and '-'. A key contains no '@'.",
         )
     prefix, colon, key = entry.rpartition(":")
-    scopes = frozenset(scope.strip() for scope in prefix.split("+")) if colon else frozenset(SCOPES)
+    scopes = (
+        frozenset(scope.strip() for scope in prefix.split("+"))
+        if colon
+        else frozenset(SCOPES)
+    )
     # the text before the colon is not shown: it may be a part of a key
     if not scopes <= set(SCOPES):
         raise ConfigurationError(
@@ -194,8 +207,12 @@ def scope_missing(scope: str) -> RequestError:
 
 def _denied(detail: str, error: str = "") -> RequestError:
     challenge = 'Bearer realm="podwright"' + (f", {error}" if error else "")
-    suggestion = "Send the header 'Authorization: Bearer KEY' with a key from the operator."
-    return RequestError(401, "key_required", detail, suggestion, {"www-authenticate": challenge})
+    suggestion = (
+        "Send the header 'Authorization: Bearer KEY' with a key from the operator."
+    )
+    return RequestError(
+        401, "key_required", detail, suggestion, {"www-authenticate": challenge}
+    )
 
 
 class AuthenticationMiddleware:
@@ -211,9 +228,15 @@ class AuthenticationMiddleware:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the request, or raise a 401 or 403."""
         path: str = scope.get("path", "")
-        if scope["type"] == "http" and path not in OPEN_PATHS and not path.startswith("/docs/"):
+        if (
+            scope["type"] == "http"
+            and path not in OPEN_PATHS
+            and not path.startswith("/docs/")
+        ):
             caller = self._keys.authorize(Headers(scope=scope), scope["method"], path)
-            scope.setdefault("state", {}).update(key_scopes=caller.scopes, caller=caller.name)
+            scope.setdefault("state", {}).update(
+                key_scopes=caller.scopes, caller=caller.name
+            )
         await self._app(scope, receive, send)
 
 

@@ -37,7 +37,10 @@ _BREAKING = [
     (r"(/(skills|steps)/[^/]+)?/tools/[^/]+", "added"),
     (r".*/function/parameters(/.*)?", "added changed removed"),
     # outputs and resume paths depend on the steps, and a new step may need an agent
-    (r"(/.*)?/(steps|branches|branches/\d+|then|else)(/[^/]+)?", "added changed removed"),
+    (
+        r"(/.*)?/(steps|branches|branches/\d+|then|else)(/[^/]+)?",
+        "added changed removed",
+    ),
     (
         r".*/(agent|output|over|as|condition|until|on_exhausted|workflow)(/.*)?",
         "added changed removed",
@@ -90,14 +93,19 @@ def _compare(old: Any, new: Any, at: str) -> Iterator[_Difference]:
         here = at + json_pointer(key)
         was = before.get(key, [])
         now = after.get(key, [])
-        absent_is_empty = key in _MAY_BE_ABSENT and isinstance(was, list) and isinstance(now, list)
+        absent_is_empty = (
+            key in _MAY_BE_ABSENT and isinstance(was, list) and isinstance(now, list)
+        )
         if absent_is_empty or (key in before and key in after):
             yield from _compare(was, now, here)
         elif key in before:
             yield here, "removed", was, None
         else:
             yield here, "added", None, now
-    order = [key for key in before if key in after], [key for key in after if key in before]
+    order = (
+        [key for key in before if key in after],
+        [key for key in after if key in before],
+    )
     if isinstance(old, list) and order[0] != order[1]:
         yield at, "changed", *order
 
@@ -110,10 +118,16 @@ def _entries(value: Any) -> dict[Any, Any] | None:
         return None
     items = cast("list[Any]", value)
     by_name = {as_object(item).get("name", ""): item for item in items}
-    return by_name if len(by_name) == len(items) and all(by_name) else dict(enumerate(items))
+    return (
+        by_name
+        if len(by_name) == len(items) and all(by_name)
+        else dict(enumerate(items))
+    )
 
 
 def _breaks(at: str, op: str) -> bool:
     if _HARMLESS.fullmatch(at):
         return False
-    return any(op in ops.split() and re.fullmatch(pattern, at) for pattern, ops in _BREAKING)
+    return any(
+        op in ops.split() and re.fullmatch(pattern, at) for pattern, ops in _BREAKING
+    )

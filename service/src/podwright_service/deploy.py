@@ -63,7 +63,9 @@ def update(running: Mapping[str, Any], folders: Iterable[str | Path]) -> dict[st
     for path in paths:
         old = as_object(components.get(names[path.name]))
         kept = {
-            key: value for key, value in old.items() if key not in ("blueprint", "files", "agents")
+            key: value
+            for key, value in old.items()
+            if key not in ("blueprint", "files", "agents")
         }
         new = _component(path.name, Folder(path), names_by_agent, _agents_by_name(old))
         components[names[path.name]] = {**kept, **new}
@@ -90,7 +92,10 @@ def _component_name(folder: str) -> str:
 
 
 def _component(
-    name: str, folder: Folder, names_by_agent: Mapping[str, str], known_agents: Mapping[str, Any]
+    name: str,
+    folder: Folder,
+    names_by_agent: Mapping[str, str],
+    known_agents: Mapping[str, Any],
 ) -> dict[str, Any]:
     blueprint = folder.blueprint()
     blueprints.check(blueprint)
@@ -99,13 +104,17 @@ def _component(
         component["files"] = files
     agents: list[Any] = []
     for agent in agent_names(blueprint):
-        if any(path.startswith((f"agents/{agent}/", f"agents/{agent}.")) for path in files):
+        if any(
+            path.startswith((f"agents/{agent}/", f"agents/{agent}.")) for path in files
+        ):
             continue
         if agent in known_agents:
             agents.append(known_agents[agent])
         elif agent in names_by_agent:
             other = names_by_agent[agent]
-            agents.append(agent if other == agent else {"name": agent, "component": other})
+            agents.append(
+                agent if other == agent else {"name": agent, "component": other}
+            )
         else:
             raise ConfigurationError(
                 f"The component '{name}' needs the agent '{agent}', which is not among the folders.",
@@ -127,11 +136,14 @@ def _files(folder: Path) -> dict[str, str]:
         raise error(f"it has dependencies in {packages}")
     blueprint_files = {f"blueprint{suffix}" for suffix in blueprints.SUFFIXES}
     try:
-        files = [file for file in component_files(folder) if str(file) not in blueprint_files]
+        files = [
+            file for file in component_files(folder) if str(file) not in blueprint_files
+        ]
         contents = {file.as_posix(): (folder / file).read_bytes() for file in files}
     except OSError as cause:
         raise error(
-            f"{os_error_reason(cause)}: {cause.filename}", "Make it readable for this user."
+            f"{os_error_reason(cause)}: {cause.filename}",
+            "Make it readable for this user.",
         ) from cause
     if sum(map(len, contents.values())) > _MAX_CONFIG_MAP_BYTES:
         raise error(f"they have more than {_MAX_CONFIG_MAP_BYTES} bytes")
@@ -159,7 +171,9 @@ class ComponentChange:
     @property
     def breaking(self) -> bool:
         """Whether callers may break: the component is removed, or its blueprint has a breaking change."""
-        return self.what == "removed" or any(change.breaking for change in self.blueprint)
+        return self.what == "removed" or any(
+            change.breaking for change in self.blueprint
+        )
 
 
 def diff(running: Mapping[str, Any], new: Mapping[str, Any]) -> list[ComponentChange]:
@@ -179,11 +193,15 @@ def diff(running: Mapping[str, Any], new: Mapping[str, Any]) -> list[ComponentCh
     changes = [ComponentChange("", "changed", values=sorted(paths))]
     for name in sorted({*old_components, *new_components}):
         if name not in old_components or name not in new_components:
-            changes.append(ComponentChange(name, "added" if name in new_components else "removed"))
+            changes.append(
+                ComponentChange(name, "added" if name in new_components else "removed")
+            )
         else:
             changes.append(
                 _diff_component(
-                    name, as_object(old_components[name]), as_object(new_components[name])
+                    name,
+                    as_object(old_components[name]),
+                    as_object(new_components[name]),
                 )
             )
     return [
@@ -193,7 +211,9 @@ def diff(running: Mapping[str, Any], new: Mapping[str, Any]) -> list[ComponentCh
     ]
 
 
-def _diff_component(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> ComponentChange:
+def _diff_component(
+    name: str, old: Mapping[str, Any], new: Mapping[str, Any]
+) -> ComponentChange:
     old_blueprint = _inline_blueprint(name, old)
     new_blueprint = _inline_blueprint(name, new)
     paths = set(_changed_paths({**old, "blueprint": None}, {**new, "blueprint": None}))
@@ -227,7 +247,9 @@ def _changed_paths(
         if before != after and all(
             value is None or isinstance(value, dict) for value in (before, after)
         ):
-            yield from _changed_paths(as_object(before), as_object(after), f"{prefix}{key}.")
+            yield from _changed_paths(
+                as_object(before), as_object(after), f"{prefix}{key}."
+            )
         elif before != after:
             yield f"{prefix}{key}"
 
@@ -236,7 +258,9 @@ def _inline_blueprint(name: str, component: Mapping[str, Any]) -> dict[str, Any]
     inline = as_object(component.get("blueprint")).get("inline")
     if inline is None:
         return None
-    blueprint = as_object(blueprints.from_yaml(inline) if isinstance(inline, str) else inline)
+    blueprint = as_object(
+        blueprints.from_yaml(inline) if isinstance(inline, str) else inline
+    )
     if not blueprint:
         raise ConfigurationError(
             f"The blueprint of the component '{name}' is not an object.",
@@ -283,4 +307,6 @@ def write_values(values: Mapping[str, Any]) -> str:
         return dumper.represent_scalar("tag:yaml.org,2002:str", text, style)  # pyright: ignore[reportUnknownMemberType] - untyped in its stubs
 
     Dumper.add_representer(str, represent_text)
-    return yaml.dump(dict(values), Dumper=Dumper, sort_keys=False, allow_unicode=True, width=110)
+    return yaml.dump(
+        dict(values), Dumper=Dumper, sort_keys=False, allow_unicode=True, width=110
+    )

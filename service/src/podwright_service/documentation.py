@@ -61,7 +61,13 @@ RUN_HEADERS = {
     ),
 }
 """Response headers of a run."""
-EXPOSED_HEADERS = (*RUN_HEADERS, "Allow", "Retry-After", "traceresponse", "WWW-Authenticate")
+EXPOSED_HEADERS = (
+    *RUN_HEADERS,
+    "Allow",
+    "Retry-After",
+    "traceresponse",
+    "WWW-Authenticate",
+)
 """Response headers that web pages of other origins may read."""
 _SERVER_SENT_EVENT = {
     "type": "object",
@@ -80,7 +86,9 @@ _REQUEST_HEADERS = {
         'fields (RFC 9651): `wall_time=12.5, tokens=1000, model_calls=10, cost="0.5"`. They can only lower the limits '
         "of the service.",
     ),
-    HOPS: _header("How many more containers the run may pass through.", pattern="^[0-9]{1,15}$"),
+    HOPS: _header(
+        "How many more containers the run may pass through.", pattern="^[0-9]{1,15}$"
+    ),
     "Podwright-Resumes": _header(
         "`traceresponse` of the stopped workflow's response: links the two runs in traces."
     ),
@@ -92,7 +100,8 @@ _REQUEST_HEADERS = {
 # without examples, which Swagger UI would send
 RUN_PARAMETERS = {
     "parameters": [
-        {"name": name, "in": "header", **text} for name, text in _REQUEST_HEADERS.items()
+        {"name": name, "in": "header", **text}
+        for name, text in _REQUEST_HEADERS.items()
     ]
 }
 """Request headers of a run, for `openapi_extra`."""
@@ -135,7 +144,9 @@ CHANGE_PROBLEMS = READ_PROBLEMS | _problems(
 """Those of a route that changes a background run."""
 BACKGROUND_PARAMETERS = {
     "parameters": [
-        entry for entry in RUN_PARAMETERS["parameters"] if entry["name"] != "Podwright-Resumes"
+        entry
+        for entry in RUN_PARAMETERS["parameters"]
+        if entry["name"] != "Podwright-Resumes"
     ]
 }
 """Request headers of a background run."""
@@ -170,7 +181,10 @@ _OPENAI_ERROR = {
 
 def _openai_errors(descriptions: dict[int, str]) -> Responses:
     return {
-        status: {"description": text, "content": {"application/json": {"schema": _OPENAI_ERROR}}}
+        status: {
+            "description": text,
+            "content": {"application/json": {"schema": _OPENAI_ERROR}},
+        }
         for status, text in sorted(descriptions.items())
         if status != 422  # it is a 400 there
     }
@@ -197,12 +211,16 @@ OPENAI_RESPONSES: Responses = {
 """The responses of a route that answers in one of OpenAI's protocols."""
 NO_MODEL = _openai_errors({404: "There is no model of this name here."})
 """The error response of the route of a model."""
-_WRONG_HOST = {400: "The header `Host` is missing or repeated, or its name is not allowed."}
+_WRONG_HOST = {
+    400: "The header `Host` is missing or repeated, or its name is not allowed."
+}
 
 
 def common_responses(*, has_keys: bool, openai: bool = False) -> Responses:
     """The error responses of all routes: for an invalid header `Host`, and if there are API keys, for a wrong one."""
-    return (_openai_errors if openai else _problems)(_WRONG_HOST | (_DENIED if has_keys else {}))
+    return (_openai_errors if openai else _problems)(
+        _WRONG_HOST | (_DENIED if has_keys else {})
+    )
 
 
 def extend_openapi(
@@ -248,7 +266,9 @@ def _set_media_types(document: dict[str, Any]) -> None:
 
 
 def _add_security(document: dict[str, Any]) -> None:
-    document["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+    document["components"]["securitySchemes"] = {
+        "key": {"type": "http", "scheme": "bearer"}
+    }
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
             if scopes := scopes_of(method.upper(), path):
@@ -259,7 +279,9 @@ def _add_blueprints(document: dict[str, Any]) -> None:
     """Add the published schemas of blueprints."""
     schemas = document["components"]["schemas"]
     for kind, schema in blueprints.json_schema().items():
-        component = json.loads(json.dumps(schema).replace('"#/$defs/', '"#/components/schemas/'))
+        component = json.loads(
+            json.dumps(schema).replace('"#/$defs/', '"#/components/schemas/')
+        )
         del component["$schema"]
         schemas |= component.pop("$defs", {})
         schemas.setdefault(f"{kind.capitalize()}Blueprint", component)
@@ -286,19 +308,24 @@ def _add_model(document: dict[str, Any], component: Component) -> None:
             schema = operation["requestBody"]["content"]["application/json"]["schema"][
                 "$ref"
             ].rpartition("/")[2]
-            document["components"]["schemas"][schema]["properties"]["model"]["const"] = (
-                component.name
-            )
+            document["components"]["schemas"][schema]["properties"]["model"][
+                "const"
+            ] = component.name
 
 
-def _add_examples(document: dict[str, Any], component: Component, policy: InlinePolicy) -> None:
+def _add_examples(
+    document: dict[str, Any], component: Component, policy: InlinePolicy
+) -> None:
     """Add bodies that succeed when they are sent as they are."""
     inputs = _example_inputs(component)
     inline = _inline_examples(policy)
     runs = {name: example | {"input": "the moon"} for name, example in inline.items()}
     question = {"role": "user", "content": "the moon"}
     named = inputs["named inputs"]["inputs"]
-    openai = {"model": component.name, **({} if "a text" in inputs else {"metadata": named})}
+    openai = {
+        "model": component.name,
+        **({} if "a text" in inputs else {"metadata": named}),
+    }
     by_path = {
         "/run": inputs,
         "/run/stream": inputs,
@@ -322,7 +349,10 @@ def _example_inputs(component: Component) -> dict[str, dict[str, Any]]:
     """Inputs with a value for each name that the component's templates use and its steps do not write."""
     blueprint = component.to_blueprint()
     steps = [step for _, step in blueprints.walk_steps(blueprint.get("steps"))]
-    used = [*names(json.dumps(blueprint)), *(step["over"] for step in steps if "over" in step)]
+    used = [
+        *names(json.dumps(blueprint)),
+        *(step["over"] for step in steps if "over" in step),
+    ]
     written = {"input", *(step["as"] for step in steps if "as" in step)}
     if isinstance(component, Workflow):
         written.update(component.output_names)
@@ -337,16 +367,26 @@ def _inline_examples(policy: InlinePolicy) -> dict[str, dict[str, Any]]:
     """A blueprint of each kind, with a model that is allowed here; without one, a workflow of an agent."""
     if not policy.models:
         steps = [
-            {"type": "agent_step", "agent": name, "name": name} for name in list(policy.agents)[:1]
+            {"type": "agent_step", "agent": name, "name": name}
+            for name in list(policy.agents)[:1]
         ]
         return (
-            {"workflow": {"type": "workflow", "blueprint": {"name": "page", "steps": steps}}}
+            {
+                "workflow": {
+                    "type": "workflow",
+                    "blueprint": {"name": "page", "steps": steps},
+                }
+            }
             if steps
             else {}
         )
     model = policy.models[0]
     config = {"model": model, "max_loops": 1}
-    poet = {"name": "poet", "instructions": "Write one line about the input.", "config": config}
+    poet = {
+        "name": "poet",
+        "instructions": "Write one line about the input.",
+        "config": config,
+    }
     member = {"type": "Agent", **poet}
     step = {"type": "agent_step", "agent": "poet", "name": "write"}
     lead = {

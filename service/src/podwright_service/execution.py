@@ -115,8 +115,8 @@ def task_of(component: Component, body: RunRequest) -> Task:
 
 def _refuse(component: Component, body: RunRequest, owners: str, *keys: str) -> None:
     if sent := [key for key in keys if key in body.model_fields_set]:
-        detail = (
-            f"Only {owners} have '{sent[0]}'; '{component.name}' is of the kind '{component.kind}'."
-        )
+        detail = f"Only {owners} have '{sent[0]}'; '{component.name}' is of the kind '{component.kind}'."
         problems = [Problem(f"/{key}", detail) for key in sent]
-        raise RequestError(422, "request_invalid", detail, "Leave it out.", problems=problems)
+        raise RequestError(
+            422, "request_invalid", detail, "Leave it out.", problems=problems
+        )

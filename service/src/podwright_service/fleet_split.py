@@ -54,22 +54,33 @@ def split(values: Mapping[str, Any], name: str, size: int) -> dict[str, dict[str
     }
     parts: list[list[str]] = []
     for group in _groups(agents, callers):
-        for piece in (group[start : start + size] for start in range(0, len(group), size)):
-            part = next((part for part in parts if len(part) + len(piece) <= size), None)
+        for piece in (
+            group[start : start + size] for start in range(0, len(group), size)
+        ):
+            part = next(
+                (part for part in parts if len(part) + len(piece) <= size), None
+            )
             if part is None:
                 parts.append(part := [])
             part += piece
     releases = {
-        component: f"{name}-{number}" for number, part in enumerate(parts, 1) for component in part
+        component: f"{name}-{number}"
+        for number, part in enumerate(parts, 1)
+        for component in part
     }
-    shared_peers = as_object(as_object(values.get("defaults")).get("networkPolicy")).get("from")
+    shared_peers = as_object(
+        as_object(values.get("defaults")).get("networkPolicy")
+    ).get("from")
     for component, own in components.items():
         if agents[component]:
             own["agents"] = [
-                _entry(entry, releases[component], releases, components) for entry in own["agents"]
+                _entry(entry, releases[component], releases, components)
+                for entry in own["agents"]
             ]
         others = [
-            caller for caller in callers[component] if releases[caller] != releases[component]
+            caller
+            for caller in callers[component]
+            if releases[caller] != releases[component]
         ]
         if others:
             policy = as_object(own.get("networkPolicy"))
@@ -81,7 +92,9 @@ def split(values: Mapping[str, Any], name: str, size: int) -> dict[str, dict[str
     result = {
         f"{name}-{number}": {
             **values,
-            "components": {component: components[component] for component in sorted(part)},
+            "components": {
+                component: components[component] for component in sorted(part)
+            },
         }
         for number, part in enumerate(parts, 1)
     }
@@ -122,7 +135,9 @@ def _peer(release: str, component: str) -> dict[str, Any]:
     labels = {"name": "podwright", "instance": release, "component": component}
     return {
         "podSelector": {
-            "matchLabels": {f"app.kubernetes.io/{key}": value for key, value in labels.items()}
+            "matchLabels": {
+                f"app.kubernetes.io/{key}": value for key, value in labels.items()
+            }
         }
     }
 

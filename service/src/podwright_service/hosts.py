@@ -33,7 +33,9 @@ class HostMiddleware:
     """
 
     def __init__(self, app: ASGIApp, settings: Settings, has_keys: bool) -> None:
-        listed = [re.escape(name).replace(r"\*", ".*") for name in settings.allowed_hosts]
+        listed = [
+            re.escape(name).replace(r"\*", ".*") for name in settings.allowed_hosts
+        ]
         if has_keys and not listed:
             listed = [".*"]
         names = "|".join([_LOCAL, _CLUSTER, *listed])
@@ -47,16 +49,21 @@ class HostMiddleware:
         await self._app(scope, receive, send)
 
     def _check(self, scope: Scope) -> None:
-        hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
+        hosts = [
+            value.decode("latin-1")
+            for name, value in scope["headers"]
+            if name == b"host"
+        ]
         host = "".join(hosts)
-        is_http_1_0 = not hosts and scope["http_version"] == "1.0"  # RFC 9112, section 3.2
+        # RFC 9112, section 3.2
+        is_http_1_0 = not hosts and scope["http_version"] == "1.0"
         is_single = len(hosts) == 1 or is_http_1_0
-        is_allowed = scope["path"] in PROBES or is_http_1_0 or self._allowed.fullmatch(host)
+        is_allowed = (
+            scope["path"] in PROBES or is_http_1_0 or self._allowed.fullmatch(host)
+        )
         if not is_single or not is_allowed:
             detail = f"Expected one header 'Host' with an allowed name, got {short_repr(hosts)}."
-            suggestion = (
-                "Use another name, or have the operator add this one to PODWRIGHT_ALLOWED_HOSTS."
-            )
+            suggestion = "Use another name, or have the operator add this one to PODWRIGHT_ALLOWED_HOSTS."
             raise RequestError(400, "host_invalid", detail, suggestion)
 
 
@@ -72,10 +79,14 @@ async def check_origin(request: Request) -> None:
         is_foreign = request.headers.get("sec-fetch-site") == "cross-site"
     else:
         is_foreign = (
-            urlsplit(origin).netloc != request.headers.get("host") and origin not in allowed
+            urlsplit(origin).netloc != request.headers.get("host")
+            and origin not in allowed
         )
     if is_foreign and "*" not in allowed:
         detail = f"A page of another origin made this request: {short_repr(origin)}."
         raise RequestError(
-            403, "origin_refused", detail, "Have the operator add it to PODWRIGHT_CORS_ORIGINS."
+            403,
+            "origin_refused",
+            detail,
+            "Have the operator add it to PODWRIGHT_CORS_ORIGINS.",
         )

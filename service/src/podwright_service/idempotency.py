@@ -27,13 +27,17 @@ class StoredResponse:
     @property
     def size(self) -> int:
         """Bytes of headers and body."""
-        return len(self.body or b"") + sum(len(name) + len(value) for name, value in self.headers)
+        return len(self.body or b"") + sum(
+            len(name) + len(value) for name, value in self.headers
+        )
 
 
 class IdempotencyStore:
     """Stores responses in this process. The oldest are dropped first; a key in progress is never dropped."""
 
-    def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, settings: Settings, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._ttl = settings.idempotency_ttl
         self._max_entries = settings.idempotency_entries
         self._max_bytes = settings.idempotency_bytes
@@ -75,7 +79,9 @@ class IdempotencyStore:
             self._bytes -= stored[1].size
 
     def _drop_expired(self) -> None:
-        while self._responses and next(iter(self._responses.values()))[0] <= self._clock():
+        while (
+            self._responses and next(iter(self._responses.values()))[0] <= self._clock()
+        ):
             self._drop_oldest()
 
     def _drop_oldest(self) -> None:

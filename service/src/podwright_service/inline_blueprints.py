@@ -10,7 +10,12 @@ from podwright import blueprints
 from podwright.components import Agent, Component, Conductor, Pipeline, Workflow
 from podwright.components.base import ModelComponent
 from podwright.components.template_names import Findings, check_names
-from podwright.errors import BlueprintValidationError, ConfigurationError, PodwrightError, Problem
+from podwright.errors import (
+    BlueprintValidationError,
+    ConfigurationError,
+    PodwrightError,
+    Problem,
+)
 from podwright.events import Kind
 from podwright.json_data import as_object, json_pointer
 from podwright.models import Model
@@ -35,7 +40,9 @@ class InlinePolicy:
     conditions: Mapping[str, Callable[..., Any]]
     settings: Settings
 
-    def build(self, kind: Kind | None, blueprint: Mapping[str, Any], agents: Objects) -> Component:
+    def build(
+        self, kind: Kind | None, blueprint: Mapping[str, Any], agents: Objects
+    ) -> Component:
         """The component of an inline blueprint.
 
         Args:
@@ -86,7 +93,8 @@ class InlinePolicy:
             return team.from_blueprint(blueprint, tools, agents=agents), []
         except BlueprintValidationError as error:
             return None, [
-                Problem(pointer + p.pointer, p.detail, p.suggestion) for p in error.problems
+                Problem(pointer + p.pointer, p.detail, p.suggestion)
+                for p in error.problems
             ]
         except PodwrightError as error:
             return None, [Problem(pointer, error.message, error.suggestion)]
@@ -98,8 +106,15 @@ def inline_warnings(blueprint: Mapping[str, Any], agents: Objects) -> list[Probl
         "/blueprint": blueprint,
         **{json_pointer("agents", name): agents[name] for name in agents},
     }
-    found = [(at, warning) for at, part in parts.items() for warning in blueprints.warnings(part)]
-    return [replace(warning, pointer=at + warning.pointer) for at, warning in found[:MAX_PROBLEMS]]
+    found = [
+        (at, warning)
+        for at, part in parts.items()
+        for warning in blueprints.warnings(part)
+    ]
+    return [
+        replace(warning, pointer=at + warning.pointer)
+        for at, warning in found[:MAX_PROBLEMS]
+    ]
 
 
 def check_inline_names(blueprint: Mapping[str, Any], agents: Objects) -> Findings:
@@ -109,8 +124,14 @@ def check_inline_names(blueprint: Mapping[str, Any], agents: Objects) -> Finding
     }
     found = check_names(blueprint, instructions)
     return Findings(
-        [replace(problem, pointer=f"/blueprint{problem.pointer}") for problem in found.problems],
-        [replace(warning, pointer=f"/blueprint{warning.pointer}") for warning in found.warnings],
+        [
+            replace(problem, pointer=f"/blueprint{problem.pointer}")
+            for problem in found.problems
+        ],
+        [
+            replace(warning, pointer=f"/blueprint{warning.pointer}")
+            for warning in found.warnings
+        ],
     )
 
 
@@ -121,7 +142,9 @@ def inline_policy(component: Component, settings: Settings) -> InlinePolicy:
         ConfigurationError: The settings allow a tool that the component does not have, or an invalid model name.
     """
     tools = tools_of(component)
-    allowed_tools = list(tools) if settings.allowed_tools is None else settings.allowed_tools
+    allowed_tools = (
+        list(tools) if settings.allowed_tools is None else settings.allowed_tools
+    )
     for name in allowed_tools:
         if name not in tools:
             raise ConfigurationError(
@@ -140,7 +163,9 @@ def inline_policy(component: Component, settings: Settings) -> InlinePolicy:
     parts = list(everything_in(component))
     workflows = [part for part in parts if isinstance(part, Workflow)]
     conditions = {
-        name: condition for workflow in workflows for name, condition in workflow.conditions.items()
+        name: condition
+        for workflow in workflows
+        for name, condition in workflow.conditions.items()
     }
     agents = {
         part.name: part
@@ -162,8 +187,12 @@ def models_of(component: Component) -> list[Model]:
     Raises:
         UnknownModelError: No installed provider serves one of them.
     """
-    parts = [part for part in everything_in(component) if isinstance(part, ModelComponent)]
-    return list(dict.fromkeys(model for part in parts for model in part.chat_models.all()))
+    parts = [
+        part for part in everything_in(component) if isinstance(part, ModelComponent)
+    ]
+    return list(
+        dict.fromkeys(model for part in parts for model in part.chat_models.all())
+    )
 
 
 def tools_of(component: Component) -> dict[str, Tool]:

@@ -51,7 +51,9 @@ class Inspection:
         itself."""
         self._values = self._steps = 0
 
-    def inspect(self, blueprint: Mapping[str, Any], agents: Objects, served: Set[str]) -> list[str]:
+    def inspect(
+        self, blueprint: Mapping[str, Any], agents: Objects, served: Set[str]
+    ) -> list[str]:
         """Check a blueprint and the agents that come with it.
 
         Args:
@@ -72,12 +74,17 @@ class Inspection:
             else None
         )
         parts: dict[str | None, Mapping[str, Any]] = {**agents, root: blueprint}
-        pointers = {**{name: json_pointer("agents", name) for name in agents}, root: "/blueprint"}
+        pointers = {
+            **{name: json_pointer("agents", name) for name in agents},
+            root: "/blueprint",
+        }
         total = 0
         for name, part in parts.items():
             self._steps = 0
             self._visit(part, pointers[name], "", 1, 0)
-            self._exceeds(f"{pointers[name]}/steps", self._steps, settings.max_steps, "steps")
+            self._exceeds(
+                f"{pointers[name]}/steps", self._steps, settings.max_steps, "steps"
+            )
             total += self._steps
         if self.unsafe_to_build:
             return []
@@ -102,7 +109,8 @@ class Inspection:
         except CycleError as error:
             circle: list[str] = error.args[1][::-1]
             self._add(
-                pointers[circle[0]], f"A blueprint cannot contain itself: {' → '.join(circle)}."
+                pointers[circle[0]],
+                f"A blueprint cannot contain itself: {' → '.join(circle)}.",
             )
             self.unsafe_to_build = True
         self._exceeds("/agents", total, settings.max_steps, "steps in all blueprints")
@@ -134,10 +142,14 @@ class Inspection:
                 "placeholders in one text",
             )
         elif isinstance(value, list | dict):
-            if self._exceeds(pointer, depth, self._settings.max_json_depth, "levels of JSON"):
+            if self._exceeds(
+                pointer, depth, self._settings.max_json_depth, "levels of JSON"
+            ):
                 return
             if isinstance(value, dict):
-                self._visit_object(cast("dict[str, Any]", value), pointer, key, depth, nesting)
+                self._visit_object(
+                    cast("dict[str, Any]", value), pointer, key, depth, nesting
+                )
                 return
             for index, item in enumerate(cast("list[object]", value)):
                 self._visit(
@@ -149,21 +161,31 @@ class Inspection:
                 )
 
     def _visit_object(
-        self, value: dict[str, Any], pointer: str, key: str | None, depth: int, nesting: int
+        self,
+        value: dict[str, Any],
+        pointer: str,
+        key: str | None,
+        depth: int,
+        nesting: int,
     ) -> None:
         if key in _STEP_KEYS:
             self._steps += 1
             nesting += 1
             if nesting == self._settings.max_nesting + 1:
                 self._add(
-                    pointer, f"Steps are nested deeper than {self._settings.max_nesting} levels."
+                    pointer,
+                    f"Steps are nested deeper than {self._settings.max_nesting} levels.",
                 )
         if key is not None:
             self._check_names(value, pointer, key)
             self._check_caps(value, pointer, key)
         for name, item in value.items():
-            inner_key = None if key in (None, "config") or name in _OPAQUE_KEYS else name
-            self._visit(item, pointer + json_pointer(name), inner_key, depth + 1, nesting)
+            inner_key = (
+                None if key in (None, "config") or name in _OPAQUE_KEYS else name
+            )
+            self._visit(
+                item, pointer + json_pointer(name), inner_key, depth + 1, nesting
+            )
 
     def _check_names(self, value: dict[str, Any], pointer: str, key: str) -> None:
         """Check the model and the tools of an object."""
@@ -193,14 +215,22 @@ class Inspection:
             _parameters(schema["function"])
             for schema in (tool.schema, to_tool(tool.function).schema)
         ]
-        if isinstance(function.get("parameters"), dict) and _parameters(function) not in own:
+        if (
+            isinstance(function.get("parameters"), dict)
+            and _parameters(function) not in own
+        ):
             detail = f"The parameters differ from those of the served tool '{name}'."
-            self._add(f"{pointer}/schema/function", detail, "Only descriptions may differ.")
+            self._add(
+                f"{pointer}/schema/function", detail, "Only descriptions may differ."
+            )
             self.unsafe_to_build = True
 
     def _check_caps(self, value: dict[str, Any], pointer: str, key: str) -> None:
         settings = self._settings
-        caps = {"max_iterations": settings.max_loops, "max_concurrency": settings.max_branches}
+        caps = {
+            "max_iterations": settings.max_loops,
+            "max_concurrency": settings.max_branches,
+        }
         if key == "config":
             caps["max_loops"] = settings.max_loops
         for name, cap in caps.items():
@@ -210,7 +240,10 @@ class Inspection:
                     f"{name} is {short_repr(number)}; at most {cap} is allowed.",
                 )
         default = DEFAULT_MAX_LOOPS if "instructions" in value else 0
-        if "max_loops" not in as_object(value.get("config")) and default > settings.max_loops:
+        if (
+            "max_loops" not in as_object(value.get("config"))
+            and default > settings.max_loops
+        ):
             detail = f"max_loops is {default} by default; at most {settings.max_loops} is allowed."
             self._add(f"{pointer}/config/max_loops", detail)
         sizes = {
@@ -219,7 +252,9 @@ class Inspection:
             "tools": settings.max_steps,
         }
         for name, cap in sizes.items():
-            self._exceeds(f"{pointer}/{name}", len(as_array(value.get(name))), cap, name)
+            self._exceeds(
+                f"{pointer}/{name}", len(as_array(value.get(name))), cap, name
+            )
 
     def _exceeds(self, pointer: str, number: int, limit: int, unit: str) -> bool:
         """Whether a number exceeds a limit, which is a problem."""

@@ -44,7 +44,10 @@ def _hops(values: list[str], max_hops: int) -> int:
     if not values:
         return max_hops
     if not (
-        len(values) == 1 and values[0].isascii() and values[0].isdecimal() and len(values[0]) < 16
+        len(values) == 1
+        and values[0].isascii()
+        and values[0].isdecimal()
+        and len(values[0]) < 16
     ):
         raise _malformed(HOPS, "expected one integer, 0 or more")
     return min(max_hops, int(values[0]))
@@ -56,4 +59,6 @@ def _smaller(own: Number | None, sent: Number | None) -> Number | None:
 
 def _malformed(header: str, reason: str) -> RequestError:
     detail = f"Invalid header '{header}': {reason}."
-    return RequestError(400, "header_invalid", detail, "Correct the header, or leave it out.")
+    return RequestError(
+        400, "header_invalid", detail, "Correct the header, or leave it out."
+    )

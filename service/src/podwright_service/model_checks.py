@@ -35,7 +35,9 @@ def _has_price(model: Model) -> bool:
     return type(model).cost is Model.cost or model.cost(_ONE_CALL) is not None
 
 
-def price_warnings(models: Iterable[Model | str], others: Iterable[str] = ()) -> Iterator[Problem]:
+def price_warnings(
+    models: Iterable[Model | str], others: Iterable[str] = ()
+) -> Iterator[Problem]:
     """The models, or those with these names, whose calls have no known cost, and the prices of models not here.
 
     Args:
@@ -52,12 +54,16 @@ def price_warnings(models: Iterable[Model | str], others: Iterable[str] = ()) ->
         names.append(resolved.name)
         if not (resolved.reports_cost or _has_price(resolved)):
             reason = f"The price of '{resolved.name}' is unknown, so what its calls cost will be."
-            yield Problem("", reason, "Add it to a file of your own prices (PODWRIGHT_PRICES).")
+            yield Problem(
+                "", reason, "Add it to a file of your own prices (PODWRIGHT_PRICES)."
+            )
     for problem in operators_file().unused(names):
         yield Problem("", problem.detail, problem.suggestion)
 
 
-def check_cost_limits(component: Component, settings: Settings, models: Collection[Model]) -> None:
+def check_cost_limits(
+    component: Component, settings: Settings, models: Collection[Model]
+) -> None:
     """Refuse a cost limit of models without a price: each of their calls would be refused.
 
     Args:

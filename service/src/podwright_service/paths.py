@@ -37,7 +37,9 @@ OPEN_PATHS = (*PROBES, "/docs")
 PATHS = (*OPEN_PATHS, *(path for paths in SCOPES.values() for path in paths))
 """All documented paths."""
 
-SCOPE_OF: Mapping[str, str] = {path: scope for scope, paths in SCOPES.items() for path in paths}
+SCOPE_OF: Mapping[str, str] = {
+    path: scope for scope, paths in SCOPES.items() for path in paths
+}
 
 APPROVERS_READ = ("/runs", "/runs/{run_id}")
 """What a key with the scope `approve` alone may read: the runs that wait for an approval."""

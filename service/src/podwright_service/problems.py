@@ -33,7 +33,8 @@ _log = logging.getLogger("podwright.service")
 STATUS: Mapping[type[Exception], int] = {
     errors.InputError: 422,
     errors.BlueprintValidationError: 422,
-    errors.LimitExceededError: 422,  # not 429, which asks clients to send the same request again
+    # not 429, which asks clients to send the same request again
+    errors.LimitExceededError: 422,
     errors.ApprovalRequired: 409,
     errors.RemoteInterruptedError: 409,
     errors.RunCancelledError: 503,
@@ -128,7 +129,12 @@ def add_exception_handlers(app: FastAPI) -> None:
         # as in nginx's log; the client has left and does not read it
         return Response(status_code=499)
 
-    for error_type in (RequestValidationError, HTTPException, PodwrightError, Exception):
+    for error_type in (
+        RequestValidationError,
+        HTTPException,
+        PodwrightError,
+        Exception,
+    ):
         app.add_exception_handler(error_type, handle)
     app.add_exception_handler(ClientDisconnect, ignore)
 
@@ -153,13 +159,18 @@ def problem_response(request: Request, error: Exception) -> Response:
             headers[USAGE] = format_usage(error.usage)
     if isinstance(error, errors.ModelRateLimitError) and problem.status == 503:
         # seconds
-        headers["Retry-After"] = str(math.ceil(min(max(error.retry_after or 1, 1), 3600)))
+        headers["Retry-After"] = str(
+            math.ceil(min(max(error.retry_after or 1, 1), 3600))
+        )
     if request.url.path.startswith(OPENAI_PREFIX):
         if RUN_ID in headers and "Retry-After" not in headers:
             # OpenAI's clients would repeat, and pay for, a run that failed
             headers["x-should-retry"] = "false"
         return Response(
-            to_json_bytes(error_body(problem)), status_of(problem), headers, "application/json"
+            to_json_bytes(error_body(problem)),
+            status_of(problem),
+            headers,
+            "application/json",
         )
     return Response(problem.to_bytes(), problem.status, headers, MEDIA_TYPE)
 
@@ -167,9 +178,9 @@ def problem_response(request: Request, error: Exception) -> Response:
 def _allowed_methods(request: Request, headers: Mapping[str, str]) -> str:
     """The methods of a path; Starlette's header names those of one route only."""
     path = request.app.openapi()["paths"].get(route_of(request.url.path), {})
-    return ", ".join(method.upper() for method in path if method in _METHODS) or headers.get(
-        "Allow", ""
-    )
+    return ", ".join(
+        method.upper() for method in path if method in _METHODS
+    ) or headers.get("Allow", "")
 
 
 def problem_details(request: Request, error: Exception) -> ProblemDetails:
@@ -183,7 +194,12 @@ def problem_details(request: Request, error: Exception) -> ProblemDetails:
                 {"errors": error_entries(error.problems)} if error.problems else {}
             )
             return _problem(
-                path, error.status_code, error.code, error.detail, error.suggestion, **more
+                path,
+                error.status_code,
+                error.code,
+                error.detail,
+                error.suggestion,
+                **more,
             )
         case HTTPException():
             phrase = (
@@ -207,7 +223,9 @@ def problem_details(request: Request, error: Exception) -> ProblemDetails:
             )
             if problem.status >= 500:
                 detail = " ".join(filter(None, (problem.detail, reason)))
-                _log.warning("%s %s: %s: %s", request.method, path, problem.code, detail)
+                _log.warning(
+                    "%s %s: %s: %s", request.method, path, problem.code, detail
+                )
             return problem
         case _:  # Starlette raises it again after the response, and the server logs it
             return _unexpected(path)
@@ -233,7 +251,11 @@ def problem_of(run_id: str, error: BaseException, shown: str) -> dict[str, Any]:
     path = f"/runs/{run_id}"
     if not isinstance(error, PodwrightError):
         return _unexpected(path).model_dump(exclude_unset=True)
-    more = {"provider_error": getattr(error, "provider_error", None)} if shown == "show" else {}
+    more = (
+        {"provider_error": getattr(error, "provider_error", None)}
+        if shown == "show"
+        else {}
+    )
     problem = _of_podwright_error(path, error, **more)
     return problem.model_dump(exclude_unset=True, exclude={"context", "resume_path"})
 
@@ -244,7 +266,13 @@ def error_entries(problems: Sequence[Problem]) -> list[ErrorEntry]:
 
 
 def _problem(
-    path: str, status: int, code: str, detail: str, suggestion: str, help_url: str = "", **more: Any
+    path: str,
+    status: int,
+    code: str,
+    detail: str,
+    suggestion: str,
+    help_url: str = "",
+    **more: Any,
 ) -> ProblemDetails:
     return ProblemDetails(
         type=help_url or help_page(code),
@@ -260,7 +288,9 @@ def _problem(
 
 def _unexpected(path: str) -> ProblemDetails:
     detail = "The service failed unexpectedly."
-    return _problem(path, 500, "internal_error", detail, "Ask the operator to look in the logs.")
+    return _problem(
+        path, 500, "internal_error", detail, "Ask the operator to look in the logs."
+    )
 
 
 _PLACES = {"query": "Query parameter", "header": "Header"}
@@ -269,7 +299,11 @@ _PLACES = {"query": "Query parameter", "header": "Header"}
 def _invalid_request(path: str, error: RequestValidationError) -> RequestError:
     """The validation errors of FastAPI with pointers into the body."""
     details = error.errors()
-    in_body = [{**entry, "loc": entry["loc"][1:]} for entry in details if entry["loc"][0] == "body"]
+    in_body = [
+        {**entry, "loc": entry["loc"][1:]}
+        for entry in details
+        if entry["loc"][0] == "body"
+    ]
     body_type = REQUEST_BODIES.get(route_of(path))
     problems = to_problems(
         in_body,
@@ -278,7 +312,9 @@ def _invalid_request(path: str, error: RequestValidationError) -> RequestError:
     )
     if in_body and in_body[0]["type"] == "json_invalid":
         suggestion = "Correct the JSON in the body of the request."
-        return RequestError(400, "json_invalid", problems[0].detail, suggestion, problems=problems)
+        return RequestError(
+            400, "json_invalid", problems[0].detail, suggestion, problems=problems
+        )
     for entry in details:
         if (place := _PLACES.get(entry["loc"][0])) is not None:
             detail = f"{place} '{entry['loc'][1]}' is {short_repr(entry['input'])}: {entry['msg']}."
@@ -286,7 +322,11 @@ def _invalid_request(path: str, error: RequestValidationError) -> RequestError:
     first = problems[0] if problems else Problem("", "The request is invalid.")
     suggestion = first.suggestion or "Correct the places listed in 'errors'."
     return RequestError(
-        422, "request_invalid", f"Invalid request: {first.detail}", suggestion, problems=problems
+        422,
+        "request_invalid",
+        f"Invalid request: {first.detail}",
+        suggestion,
+        problems=problems,
     )
 
 
@@ -299,17 +339,27 @@ def _route_suggestion(request: Request, error: HTTPException) -> str:
     return did_you_mean(route_of(path), PATHS)
 
 
-def _of_podwright_error(path: str, error: PodwrightError, **more: Any) -> ProblemDetails:
+def _of_podwright_error(
+    path: str, error: PodwrightError, **more: Any
+) -> ProblemDetails:
     names = ("run_id", "component", "context", "resume_path", "limit")
     facts = {name: getattr(error, name, None) for name in names} | more
-    facts = {name: to_json_data(value) for name, value in facts.items() if value is not None}
+    facts = {
+        name: to_json_data(value) for name, value in facts.items() if value is not None
+    }
     if error.usage is not None:
         facts["usage"] = error.usage.to_dict()
     if isinstance(error, errors.BlueprintValidationError | errors.MessagesError):
         facts["errors"] = error_entries(error.problems)
     detail = error.public_message or error.message
     return _problem(
-        path, _status(error), error.code, detail, error.suggestion, error.help_url, **facts
+        path,
+        _status(error),
+        error.code,
+        detail,
+        error.suggestion,
+        error.help_url,
+        **facts,
     )
 
 
@@ -317,12 +367,17 @@ def _status(error: PodwrightError) -> int:
     if isinstance(error, errors.LimitExceededError) and error.limit == "wall_time":
         return 504
     if isinstance(error, errors.BlueprintValidationError) and error.run_id:
-        return 500  # not the caller's blueprint, but one that the component builds during its run
-    may_be_the_input = errors.ConditionError | errors.LoopLimitError | errors.LoopExhaustedError
+        # not the caller's blueprint, but one that the component builds during its run
+        return 500
+    may_be_the_input = (
+        errors.ConditionError | errors.LoopLimitError | errors.LoopExhaustedError
+    )
     if isinstance(error, may_be_the_input) and error.__cause__ is None:
         # nothing failed: the condition cannot compare its values, or the number of loops was reached
         return 422
     # without credit, waiting does not help
     if isinstance(error, errors.ModelRateLimitError) and error.transient:
         return 503
-    return next(STATUS[error_type] for error_type in type(error).__mro__ if error_type in STATUS)
+    return next(
+        STATUS[error_type] for error_type in type(error).__mro__ if error_type in STATUS
+    )

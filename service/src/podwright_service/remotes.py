@@ -29,9 +29,12 @@ def remotes_of(settings: Settings) -> dict[str, Component]:
         if name not in urls:
             raise ConfigurationError(
                 f"PODWRIGHT_AGENT_KEYS has a key for '{name}', which PODWRIGHT_AGENTS does not name.",
-                suggestion=did_you_mean(name, urls) or "Add its URL, or remove the key.",
+                suggestion=did_you_mean(name, urls)
+                or "Add its URL, or remove the key.",
             )
-    return {name: Remote(name, url, api_key=keys.get(name)) for name, url in urls.items()}
+    return {
+        name: Remote(name, url, api_key=keys.get(name)) for name, url in urls.items()
+    }
 
 
 def name_and_key(url: str, settings: Settings) -> tuple[str, str | None]:
@@ -49,7 +52,11 @@ def name_and_key(url: str, settings: Settings) -> tuple[str, str | None]:
             "Invalid URL of a service.", suggestion="Write it as http://host:port."
         )
     name = next(
-        (name for name, known in _urls(settings).items() if known.rstrip("/") == url.rstrip("/")),
+        (
+            name
+            for name, known in _urls(settings).items()
+            if known.rstrip("/") == url.rstrip("/")
+        ),
         host,
     )
     key = settings.agent_keys.get(name)

@@ -19,7 +19,9 @@ AgentName = Annotated[str, Field(max_length=100)]
 class RequestModel(BaseModel):
     """A body: unknown keys are errors, and values are not converted."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        extra="forbid", strict=True, use_attribute_docstrings=True
+    )
 
 
 class RunRequest(RequestModel):
@@ -31,7 +33,9 @@ class RunRequest(RequestModel):
 
     input: str | ContentParts = ""
     """A text; agents and conductors also take a list of texts and images."""
-    inputs: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue], min_length=1)
+    inputs: dict[str, JsonValue] = Field(
+        default_factory=dict[str, JsonValue], min_length=1
+    )
     """Values by name. They fill `{name}` in instructions and step inputs."""
     messages: Conversation = Field(default_factory=list[ConversationMessage])
     """Agents and conductors: earlier turns of the conversation, oldest first, as `messages` of a trace has them."""
@@ -56,7 +60,9 @@ class RunRequest(RequestModel):
     def _check_form(self) -> Self:
         if len(self.model_fields_set & {"input", "inputs"}) != 1:
             # a ValueError would keep its traceback, and with it the body, until the next garbage collection
-            raise PydanticCustomError("value_error", "Expected exactly one of 'input' and 'inputs'")
+            raise PydanticCustomError(
+                "value_error", "Expected exactly one of 'input' and 'inputs'"
+            )
         return self
 
 
@@ -112,7 +118,13 @@ class Trace(BaseModel):
 
 
 RunStatus = Literal[
-    "queued", "running", "waiting_for_approval", "succeeded", "failed", "cancelled", "interrupted"
+    "queued",
+    "running",
+    "waiting_for_approval",
+    "succeeded",
+    "failed",
+    "cancelled",
+    "interrupted",
 ]
 
 

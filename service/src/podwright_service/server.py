@@ -66,7 +66,8 @@ def serve(component: Component, settings: Settings) -> None:
     warn_if_open(settings)
     relax_garbage_collection()
     if settings.workers > 1:
-        from podwright_service.workers import serve_with_workers  # gunicorn does not run on Windows
+        # gunicorn does not run on Windows
+        from podwright_service.workers import serve_with_workers
 
         serve_with_workers(app, settings)
     else:
@@ -78,7 +79,9 @@ def serve(component: Component, settings: Settings) -> None:
                 uvicorn.Server(config).run()
             except SystemExit as error:
                 message = f"Could not listen on {settings.host}:{settings.port}; the log says why."
-                raise ConfigurationError(message, suggestion="Use another host or port.") from error
+                raise ConfigurationError(
+                    message, suggestion="Use another host or port."
+                ) from error
 
 
 def relax_garbage_collection() -> None:
@@ -110,7 +113,9 @@ def _return_on_signal() -> Generator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    handlers = {
+        number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)
+    }
     for number in handlers:
         signal.signal(number, signal.default_int_handler)
     try:

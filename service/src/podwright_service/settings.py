@@ -48,8 +48,11 @@ def _split(value: Any) -> Any:
 
 def _split_keys(value: Any) -> Any:
     keys = _split(value)
-    if isinstance(value, str) and not keys:  # such as "$FIRST,$SECOND" with both variables unset
-        raise ValueError("Expected at least one key; unset the variable to serve without keys")
+    # such as "$FIRST,$SECOND" with both variables unset
+    if isinstance(value, str) and not keys:
+        raise ValueError(
+            "Expected at least one key; unset the variable to serve without keys"
+        )
     return keys
 
 
@@ -59,7 +62,9 @@ def _parse_object(value: Any) -> Any:
     try:
         return json.loads(value)
     except ValueError as error:
-        raise ValueError(f"Expected a JSON object of strings by name: {error}") from None
+        raise ValueError(
+            f"Expected a JSON object of strings by name: {error}"
+        ) from None
 
 
 def _ignore_service_link(value: Any) -> Any:
@@ -84,15 +89,25 @@ _is_host = re.compile(r"(?![^:]*:[^:]*$)[\w.%:-]+").fullmatch
 _is_host_pattern = re.compile(r"\*|(\*\.)?[\w.-]+|\[[\da-fA-F:.]+\]").fullmatch
 _is_origin = re.compile(r"\*|[a-z-]+://[^/\sA-Z*]+").fullmatch
 Host = Annotated[
-    str, _expect(_is_host, "a host name or an address without a port, such as 127.0.0.1")
+    str,
+    _expect(_is_host, "a host name or an address without a port, such as 127.0.0.1"),
 ]
 HostPattern = Annotated[
-    str, _expect(_is_host_pattern, "a host name without scheme or port, such as *.example.com")
+    str,
+    _expect(
+        _is_host_pattern, "a host name without scheme or port, such as *.example.com"
+    ),
 ]
 Origin = Annotated[
-    str, _expect(_is_origin, "* or a lower-case origin without a path, such as https://example.com")
+    str,
+    _expect(
+        _is_origin,
+        "* or a lower-case origin without a path, such as https://example.com",
+    ),
 ]
-_most_workers = f"at most {MAX_WORKERS} (4 for each core, or 8), because more only take memory"
+_most_workers = (
+    f"at most {MAX_WORKERS} (4 for each core, or 8), because more only take memory"
+)
 Workers = Annotated[PositiveInt, _expect(MAX_WORKERS.__ge__, _most_workers)]
 Names = Annotated[list[str], NoDecode, BeforeValidator(_split)]
 """A list of names, separated by commas in the environment."""
@@ -141,8 +156,8 @@ class Settings(BaseSettings):
     """API keys, separated by commas. `run+read:KEY` limits one to scopes; `shop@KEY` names its caller."""
     api_keys_file: str | None = None
     """A file with API keys, one per line; it is read again when it changes."""
-    allowed_hosts: Annotated[list[HostPattern], NoDecode, BeforeValidator(_split)] = Field(
-        default_factory=list[str]
+    allowed_hosts: Annotated[list[HostPattern], NoDecode, BeforeValidator(_split)] = (
+        Field(default_factory=list[str])
     )
     """Host names to accept besides local ones, such as `*.example.com`; `*` is any, as is the default with API keys."""
     cors_origins: Annotated[list[Origin], NoDecode, BeforeValidator(_split)] = Field(
@@ -242,7 +257,9 @@ class Settings(BaseSettings):
     @cached_property
     def run_limits(self) -> RunLimits:
         """The limits of each run."""
-        return RunLimits(self.run_wall_time, self.run_model_calls, self.run_tokens, self.run_cost)
+        return RunLimits(
+            self.run_wall_time, self.run_model_calls, self.run_tokens, self.run_cost
+        )
 
 
 def variables_of(name: str) -> tuple[str, ...]:
@@ -350,7 +367,12 @@ def _describe(details: ErrorDetails, options: dict[str, Any]) -> Iterator[str]:
     """A validation error of a setting, with the option, variable or file that the value comes from."""
     name = str(details["loc"][0])
     field = next(
-        (field for field in Settings.model_fields if name in (field, *variables_of(field))), None
+        (
+            field
+            for field in Settings.model_fields
+            if name in (field, *variables_of(field))
+        ),
+        None,
     )
     if field is None:
         yield f"Unknown setting '{name}'."
@@ -363,4 +385,6 @@ def _describe(details: ErrorDetails, options: dict[str, Any]) -> Iterator[str]:
         data = {part: data}
     for problem in to_problems([details], data):
         inner = problem.pointer.removeprefix(f"/{name}")
-        yield " ".join(filter(None, (f"{place}{inner}:", problem.detail, problem.suggestion)))
+        yield " ".join(
+            filter(None, (f"{place}{inner}:", problem.detail, problem.suggestion))
+        )

@@ -60,7 +60,9 @@ class Lifecycle:
             self._begin()
             try:
                 async with (
-                    self._background.working() if self._background else contextlib.nullcontext()
+                    self._background.working()
+                    if self._background
+                    else contextlib.nullcontext()
                 ):
                     self.state = "ready"
                     try:
@@ -77,7 +79,10 @@ class Lifecycle:
             yield
             return
         loop = asyncio.get_running_loop()
-        handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+        handlers = {
+            number: signal.getsignal(number)
+            for number in (signal.SIGTERM, signal.SIGINT)
+        }
 
         def handle(number: int, frame: FrameType | None) -> None:
             delay = 0.0 if self.state == "draining" else self._settings.drain_delay
@@ -85,7 +90,11 @@ class Lifecycle:
             if self._background:
                 loop.call_soon_threadsafe(self._background.drain)
             loop.call_soon_threadsafe(
-                loop.call_later, delay, self._stop, number, handlers[signal.Signals(number)]
+                loop.call_later,
+                delay,
+                self._stop,
+                number,
+                handlers[signal.Signals(number)],
             )
 
         for number in handlers:
@@ -116,8 +125,14 @@ class DrainMiddleware:
         """Serve the request; its response closes the connection if the service drains by then."""
 
         async def send_closing(message: Message) -> None:
-            if message["type"] == "http.response.start" and self._lifecycle.state == "draining":
-                message["headers"] = [*message.get("headers", ()), (b"connection", b"close")]
+            if (
+                message["type"] == "http.response.start"
+                and self._lifecycle.state == "draining"
+            ):
+                message["headers"] = [
+                    *message.get("headers", ()),
+                    (b"connection", b"close"),
+                ]
             await send(message)
 
         await self._app(scope, receive, send_closing)

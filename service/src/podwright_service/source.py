@@ -13,7 +13,9 @@ from podwright.errors import ConfigurationError, PodwrightError
 from podwright.text import describe_error, did_you_mean, truncate
 
 
-def load_component(source: str, agents: Mapping[str, Component] | None = None) -> Component:
+def load_component(
+    source: str, agents: Mapping[str, Component] | None = None
+) -> Component:
     """Load a component.
 
     Args:
@@ -56,7 +58,9 @@ def _is(path: Path, question: Callable[[Path], bool]) -> bool:
 
 def _names_beside(path: Path) -> list[str]:
     try:
-        return sorted(file.name for file in path.parent.iterdir() if not file.name.startswith("."))
+        return sorted(
+            file.name for file in path.parent.iterdir() if not file.name.startswith(".")
+        )
     except (OSError, ValueError):
         return []
 
@@ -78,7 +82,9 @@ def _load_from_module(name: str, attribute: str) -> Component:
     value = getattr(module, attribute, None)
     if isinstance(value, Component):
         return value
-    components = [key for key, item in vars(module).items() if isinstance(item, Component)]
+    components = [
+        key for key, item in vars(module).items() if isinstance(item, Component)
+    ]
     raise ConfigurationError(
         f"'{name}:{attribute}' is a {type(value).__name__}, not a component."
         if hasattr(module, attribute)

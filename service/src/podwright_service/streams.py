@@ -52,7 +52,9 @@ class RunStream:
         self.run_id = self.run_id or event.run_id
         if self._too_slow:
             return
-        if len(self._unread) > _MERGE_AFTER and (merged := _merged(self._unread[-1][0], event)):
+        if len(self._unread) > _MERGE_AFTER and (
+            merged := _merged(self._unread[-1][0], event)
+        ):
             event = merged
             self._unread_bytes -= len(self._unread.pop()[1])
         data = to_json_bytes(event.to_dict()).decode()
@@ -79,7 +81,8 @@ class RunStream:
 
     def _ended(self, task: asyncio.Task[ExecutionResult]) -> None:
         if not task.cancelled():
-            task.exception()  # retrieved, because nobody awaits the task of a client that has left
+            # retrieved, because nobody awaits the task of a client that has left
+            task.exception()
         self._changed.set()
 
     async def begun(self) -> None:
@@ -108,7 +111,9 @@ class RunStream:
             if event is None:
                 yield KEEPALIVE_COMMENT
             else:
-                yield format_sse_event(event=event.type, id=str(event.seq), data_str=data)
+                yield format_sse_event(
+                    event=event.type, id=str(event.seq), data_str=data
+                )
 
     async def unread(self) -> AsyncIterator[tuple[Event | None, str]]:
         """The events up to the end of the run, each with its JSON; None after every 15 seconds of silence."""
@@ -136,9 +141,14 @@ class RunStream:
             PodwrightError: The run failed.
         """
         if self._too_slow:
-            detail = "The run was cancelled because its events were not read fast enough."
+            detail = (
+                "The run was cancelled because its events were not read fast enough."
+            )
             raise RequestError(
-                503, "stream_too_slow", detail, "Read faster, or use /run, which responds once."
+                503,
+                "stream_too_slow",
+                detail,
+                "Read faster, or use /run, which responds once.",
             )
         return await self._task
 
@@ -153,7 +163,10 @@ class StreamedRun(EventSourceResponse):
     """
 
     def __init__(
-        self, content: AsyncIterator[bytes], stream: RunStream, run: contextlib.AsyncExitStack
+        self,
+        content: AsyncIterator[bytes],
+        stream: RunStream,
+        run: contextlib.AsyncExitStack,
     ) -> None:
         super().__init__(self._read(content), headers=stream.headers)
         self._stream = stream

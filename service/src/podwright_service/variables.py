@@ -40,7 +40,8 @@ _CREDENTIALS = re.compile(r"//[^/@\s]*@")
 def is_service_link(name: str, value: str) -> bool:
     """Whether Kubernetes set the variable for a Service whose name begins with "podwright"."""
     return bool(
-        _SERVICE_LINK.fullmatch(name) or (name.endswith("_PORT") and _LINK_URL.match(value))
+        _SERVICE_LINK.fullmatch(name)
+        or (name.endswith("_PORT") and _LINK_URL.match(value))
     )
 
 
@@ -50,7 +51,9 @@ def masked(value: Any) -> Any:
         case SecretStr():
             return MASK
         case dict():
-            return {key: masked(item) for key, item in cast("dict[str, Any]", value).items()}
+            return {
+                key: masked(item) for key, item in cast("dict[str, Any]", value).items()
+            }
         case list() | tuple():
             return [masked(item) for item in cast("list[Any]", value)]
         case str():
@@ -84,7 +87,8 @@ def unknown(known: Iterable[str], folder: Path) -> Iterator[str]:
 def _suggestion(name: str, names: Iterable[str]) -> str:
     # compared without the prefix, which would make all names look alike
     hint = did_you_mean(
-        name.upper().removeprefix(PREFIX), sorted(name.removeprefix(PREFIX) for name in names)
+        name.upper().removeprefix(PREFIX),
+        sorted(name.removeprefix(PREFIX) for name in names),
     )
     return (
         hint.replace("'", f"'{PREFIX}", 1)
@@ -98,7 +102,9 @@ def secret_files(folder: Path) -> list[Path]:
     if not folder.is_dir():
         return []
     return sorted(
-        file for file in folder.iterdir() if file.name.upper().startswith(PREFIX) and file.is_file()
+        file
+        for file in folder.iterdir()
+        if file.name.upper().startswith(PREFIX) and file.is_file()
     )
 
 

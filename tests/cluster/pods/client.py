@@ -15,7 +15,11 @@ async def send(request: web.Request) -> web.Response:
     timeout = aiohttp.ClientTimeout(total=ask["timeout"])
     try:
         async with aiohttp.request(
-            ask["method"], ask["url"], json=ask["body"], headers=headers, timeout=timeout
+            ask["method"],
+            ask["url"],
+            json=ask["body"],
+            headers=headers,
+            timeout=timeout,
         ) as response:
             status = response.status
             text = await response.text()

@@ -16,13 +16,19 @@ def is_writable(folder):
 
 def files(folder):
     return {
-        file.name: file.read_text() for file in pathlib.Path(folder).iterdir() if file.is_file()
+        file.name: file.read_text()
+        for file in pathlib.Path(folder).iterdir()
+        if file.is_file()
     }
 
 
 def limit(*files):
     """The numbers of the first file that exists: version 2 of cgroups has other files than version 1."""
-    path = next(path for file in files if (path := pathlib.Path("/sys/fs/cgroup", file)).exists())
+    path = next(
+        path
+        for file in files
+        if (path := pathlib.Path("/sys/fs/cgroup", file)).exists()
+    )
     return [int(number) for number in path.read_text().split()]
 
 
@@ -37,12 +43,20 @@ print(
     json.dumps(
         {
             "ids": [os.getuid(), os.getgid()],
-            "capabilities": [int(status[name], 16) for name in ("CapEff", "CapBnd", "CapPrm")],
+            "capabilities": [
+                int(status[name], 16) for name in ("CapEff", "CapBnd", "CapPrm")
+            ],
             "restrictions": [int(status["NoNewPrivs"]), int(status["Seccomp"])],
             "writable": [
                 *filter(
                     is_writable,
-                    ("/", "/component", "/run/podwright", "/opt/podwright", tempfile.gettempdir()),
+                    (
+                        "/",
+                        "/component",
+                        "/run/podwright",
+                        "/opt/podwright",
+                        tempfile.gettempdir(),
+                    ),
                 )
             ],
             "component": files("/component"),

@@ -21,7 +21,9 @@ USAGE = {
 async def complete(request: web.Request) -> web.Response:
     body = await request.json()
     if body["model"] == "down":
-        return web.json_response({"error": {"message": "The model is down."}}, status=503)
+        return web.json_response(
+            {"error": {"message": "The model is down."}}, status=503
+        )
     name, _, seconds = body["model"].partition("-")
     if name == "slow":
         await asyncio.sleep(float(seconds))
@@ -40,7 +42,9 @@ async def complete(request: web.Request) -> web.Response:
         {**head, "choices": [], "usage": USAGE},
     ]
     events = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks)
-    return web.Response(text=f"{events}data: [DONE]\n\n", content_type="text/event-stream")
+    return web.Response(
+        text=f"{events}data: [DONE]\n\n", content_type="text/event-stream"
+    )
 
 
 def message_for(body: dict[str, Any]) -> dict[str, Any]:

@@ -25,7 +25,9 @@ with concurrent.futures.ThreadPoolExecutor(len(addresses)) as pool:
         json.dumps(
             [
                 address
-                for address, hit in zip(addresses, pool.map(is_reached, addresses), strict=True)
+                for address, hit in zip(
+                    addresses, pool.map(is_reached, addresses), strict=True
+                )
                 if hit
             ]
         )

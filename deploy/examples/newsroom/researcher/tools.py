@@ -24,9 +24,13 @@ def search_archive(query: str, limit: int = 3) -> str:
     asked = set(_words(query))
 
     def relevance(number: int) -> float:
-        return sum(_rarity(word, counted) * min(counted[number][word], 3) for word in asked)
+        return sum(
+            _rarity(word, counted) * min(counted[number][word], 3) for word in asked
+        )
 
-    best = sorted(range(len(notes)), key=relevance, reverse=True)[: max(1, min(limit, 10))]
+    best = sorted(range(len(notes)), key=relevance, reverse=True)[
+        : max(1, min(limit, 10))
+    ]
     found = [notes[number] for number in best if relevance(number) > 0]
     return "\n\n".join(found) or f"NOTHING FOUND in {len(notes)} notes."
 

@@ -39,10 +39,14 @@ def to_yaml(blueprint: Mapping[str, Any]) -> str:
             self, tag: str, value: Any, style: str | None = None
         ) -> yaml.ScalarNode:
             # YAML 1.1 takes these characters for line breaks, except within double quotes
-            quoted = isinstance(value, str) and any(char in value for char in "\x85\u2028\u2029")
+            quoted = isinstance(value, str) and any(
+                char in value for char in "\x85\u2028\u2029"
+            )
             return super().represent_scalar(tag, value, '"' if quoted else style)  # pyright: ignore[reportUnknownMemberType] - untyped in its stubs
 
-    return yaml.dump(dict(blueprint), Dumper=Dumper, allow_unicode=True, sort_keys=False, width=110)
+    return yaml.dump(
+        dict(blueprint), Dumper=Dumper, allow_unicode=True, sort_keys=False, width=110
+    )
 
 
 def from_json(text: str | bytes) -> Any:
@@ -94,10 +98,13 @@ def read_file(path: str | Path) -> Blueprint:
     if file.suffix.lower() not in SUFFIXES:
         endings = ", ".join(f"*{suffix}" for suffix in SUFFIXES)
         raise ConfigurationError(
-            f"'{file}' is not a blueprint file.", suggestion=f"Rename it to one of {endings}."
+            f"'{file}' is not a blueprint file.",
+            suggestion=f"Rename it to one of {endings}.",
         )
     if not isinstance(data, dict):
-        problem = Problem("", f"A blueprint must be an object, not {type(data).__name__}.")
+        problem = Problem(
+            "", f"A blueprint must be an object, not {type(data).__name__}."
+        )
         raise invalid([problem], f"The blueprint '{file}'")
     return cast("Blueprint", data)
 
@@ -112,7 +119,8 @@ def read_data(path: str | Path) -> Any:
     file = Path(path)
     name = truncate(str(path), 200)
     try:
-        text = read_bytes(file).removeprefix(codecs.BOM_UTF8)  # editors on Windows write it
+        # editors on Windows write it
+        text = read_bytes(file).removeprefix(codecs.BOM_UTF8)
     except (OSError, ValueError) as error:
         hint = _similar_name(file) if isinstance(error, FileNotFoundError) else None
         raise ConfigurationError(
@@ -146,7 +154,12 @@ def _similar_name(file: Path) -> str | None:
     siblings = sorted(file.parent.glob("*"))
     return (
         did_you_mean(
-            file.name, (path.name for path in siblings if path.suffix in SUFFIXES or path.is_dir())
+            file.name,
+            (
+                path.name
+                for path in siblings
+                if path.suffix in SUFFIXES or path.is_dir()
+            ),
         )
         or None
     )
@@ -166,7 +179,10 @@ def digest(blueprint: Mapping[str, Any]) -> str:
 
 def _canonical(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {key: _canonical(item) for key, item in cast("Mapping[str, Any]", value).items()}
+        return {
+            key: _canonical(item)
+            for key, item in cast("Mapping[str, Any]", value).items()
+        }
     if isinstance(value, list | tuple):
         return [_canonical(item) for item in cast("list[Any]", value)]
     return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -17,7 +17,13 @@ from pydantic.types import StringConstraints
 from typing_extensions import TypedDict
 
 from podwright.events import Kind
-from podwright.messages import CLOSED, HistorySettings, ModelSettings, ToolFunction, ToolSchema
+from podwright.messages import (
+    CLOSED,
+    HistorySettings,
+    ModelSettings,
+    ToolFunction,
+    ToolSchema,
+)
 from podwright.text import short_repr
 from podwright.validation_errors import PATTERNS
 
@@ -32,7 +38,9 @@ _MODEL = r"^[^\s/]+/\S+$"
 TOOL_NAME = re.compile(r"^[a-zA-Z0-9_-]{1,64}$")
 """The names of tools that OpenAI, Anthropic and most other providers take."""
 PATTERNS[_NAME] = "a name without control characters, braces and slashes"
-PATTERNS[_MODEL] = "a model named '<provider>/<model_name>', for example 'openai/gpt-4o-mini'"
+PATTERNS[_MODEL] = (
+    "a model named '<provider>/<model_name>', for example 'openai/gpt-4o-mini'"
+)
 PATTERNS[TOOL_NAME.pattern] = (
     "a name of letters a to z and A to Z, digits, '_' and '-', at most 64 characters"
 )
@@ -108,7 +116,9 @@ class ToolEntry(TypedDict):
 def _same_names(entry: ToolEntry) -> ToolEntry:
     inner = entry["schema"]["function"]["name"]
     if entry["name"] != inner:
-        raise ValueError(f"The tool is called '{entry['name']}', but its schema '{inner}'")
+        raise ValueError(
+            f"The tool is called '{entry['name']}', but its schema '{inner}'"
+        )
     return entry
 
 
@@ -130,7 +140,8 @@ def _known_version(version: str) -> str:
 
 Version = Annotated[str, AfterValidator(_known_version)]
 Tools = Annotated[
-    list[Annotated[ToolEntry, AfterValidator(_same_names)]], AfterValidator(_unique_names)
+    list[Annotated[ToolEntry, AfterValidator(_same_names)]],
+    AfterValidator(_unique_names),
 ]
 
 
@@ -174,7 +185,9 @@ class ConductorBlueprint(_Described, total=False):
     name: Required[Name]
     instructions: Required[str]
     skills: Required[
-        Annotated[list[MemberBlueprint], MinLen(1), MaxLen(64), AfterValidator(_unique_names)]
+        Annotated[
+            list[MemberBlueprint], MinLen(1), MaxLen(64), AfterValidator(_unique_names)
+        ]
     ]
     config: Required[ConductorConfig]
 
@@ -347,13 +360,17 @@ def keys_of(kind: Kind) -> frozenset[str]:
     return _keys(SHAPES[kind])
 
 
-def allowed_keys(kind: Kind, location: Sequence[str | int], value: Mapping[str, Any]) -> list[str]:
+def allowed_keys(
+    kind: Kind, location: Sequence[str | int], value: Mapping[str, Any]
+) -> list[str]:
     """The keys that the object at a location of a blueprint may have, for suggestions."""
     names = [part for part in location if isinstance(part, str)]
     if not names:
         return sorted(keys_of(kind))
     if names[-1] == "config":
-        return sorted(_keys(_CONFIGS.get(kind, AgentConfig) if len(names) == 1 else MemberConfig))
+        return sorted(
+            _keys(_CONFIGS.get(kind, AgentConfig) if len(names) == 1 else MemberConfig)
+        )
     step_type = value.get("type")
     if kind == "workflow" and isinstance(step_type, str) and step_type in STEP_SHAPES:
         return sorted(_keys(STEP_SHAPES[step_type]))

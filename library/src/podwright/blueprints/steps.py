@@ -8,7 +8,9 @@ from typing import Any
 from podwright.json_data import as_array, as_object
 
 
-def walk_steps(steps: object, at: str = "/steps") -> Iterator[tuple[str, dict[str, Any]]]:
+def walk_steps(
+    steps: object, at: str = "/steps"
+) -> Iterator[tuple[str, dict[str, Any]]]:
     """Every step of a list of steps, nested ones too, with its JSON pointer; anything that is not an object is skipped.
 
     Args:

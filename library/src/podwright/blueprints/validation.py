@@ -15,7 +15,13 @@ from podwright.errors import BlueprintValidationError, Problem
 from podwright.events import Kind
 from podwright.json_data import as_object, copy_json, json_pointer, walk_json
 from podwright.text import did_you_mean, short_repr
-from podwright.validation_errors import MAX_PROBLEMS, Location, describe_value, resolve, to_problems
+from podwright.validation_errors import (
+    MAX_PROBLEMS,
+    Location,
+    describe_value,
+    resolve,
+    to_problems,
+)
 
 MAX_DEPTH = 64
 """Deepest nesting of a blueprint's JSON."""
@@ -53,10 +59,14 @@ def kind_of(blueprint: Mapping[str, Any]) -> Kind:
     if isinstance(name, str) and name in _TYPES:
         return _TYPES[name]
     hint = did_you_mean(str(name)[:100], _TYPES)
-    raise invalid([Problem("/type", f"Unknown type {short_repr(name)} of component.", hint)])
+    raise invalid(
+        [Problem("/type", f"Unknown type {short_repr(name)} of component.", hint)]
+    )
 
 
-def invalid(problems: Sequence[Problem], what: str = "The blueprint") -> BlueprintValidationError:
+def invalid(
+    problems: Sequence[Problem], what: str = "The blueprint"
+) -> BlueprintValidationError:
     """The error that carries these problems."""
     count = f"{len(problems)} problem{'s' if len(problems) > 1 else ''}"
     return BlueprintValidationError(f"{what} is invalid: {count}.", problems=problems)
@@ -83,7 +93,9 @@ def warnings(blueprint: object, kind: Kind | None = None) -> list[Problem]:
     return _check_shape(data, kind or kind_of(data))[1][:MAX_PROBLEMS] if data else []
 
 
-def check(blueprint: object, kind: Kind | None = None, validate: bool = True) -> Blueprint:
+def check(
+    blueprint: object, kind: Kind | None = None, validate: bool = True
+) -> Blueprint:
     """The blueprint as a component may hold it: migrated, and a copy.
 
     Args:
@@ -105,7 +117,11 @@ def parse(
 ) -> tuple[Blueprint, list[Problem]]:
     """As `check`, but returns the problems, so that a caller can add its own; with problems, the data is not usable."""
     if not isinstance(blueprint, Mapping):
-        return {}, [Problem("", f"A blueprint must be an object, not {describe_value(blueprint)}.")]
+        return {}, [
+            Problem(
+                "", f"A blueprint must be an object, not {describe_value(blueprint)}."
+            )
+        ]
     data = dict(cast("Mapping[str, Any]", blueprint))
     if found := list(_json_problems(data)):
         return {}, found[:MAX_PROBLEMS]
@@ -115,7 +131,11 @@ def parse(
         return {}, list(error.problems)
     if kind is not None and own_kind != kind and "type" in data:
         hint = f"Use {own_kind.capitalize()} for it."
-        return {}, [Problem("/type", f"Expected a blueprint of kind {kind}, not {own_kind}.", hint)]
+        return {}, [
+            Problem(
+                "/type", f"Expected a blueprint of kind {kind}, not {own_kind}.", hint
+            )
+        ]
     current = copy_json(migrate(data))
     return current, _check_shape(current, kind or own_kind, validate)[0]
 
@@ -125,8 +145,11 @@ def migrate(blueprint: Mapping[str, Any]) -> Blueprint:
     current = dict(blueprint)
     if current.get("version") == "0":
         current["version"] = "1"
-        if current.get("type") == "Conductor" and isinstance(current.get("config"), dict):
-            current["config"] = {"planning": False, **current["config"]}  # spec §9: added later
+        if current.get("type") == "Conductor" and isinstance(
+            current.get("config"), dict
+        ):
+            # spec §9: added later
+            current["config"] = {"planning": False, **current["config"]}
     return current
 
 
@@ -139,11 +162,15 @@ def _json_problems(data: object) -> Iterator[Problem]:
         if isinstance(value, dict):
             keys = cast("dict[object, object]", value)
             if len(keys) > MAX_KEYS:
-                yield Problem(pointer, f"Expected at most {MAX_KEYS} keys, got {len(keys)}.")
+                yield Problem(
+                    pointer, f"Expected at most {MAX_KEYS} keys, got {len(keys)}."
+                )
             for key in keys:
                 if not isinstance(key, str):
                     yield Problem(
-                        pointer, f"The key {short_repr(key)} is not a string.", "Put it in quotes."
+                        pointer,
+                        f"The key {short_repr(key)} is not a string.",
+                        "Put it in quotes.",
                     )
         elif isinstance(value, float) and not math.isfinite(value):
             yield Problem(pointer, f"{value} is not a JSON number.")
@@ -162,7 +189,11 @@ def _check_shape(
         errors = error.errors(include_url=False)
     further = _further_keys(errors)
     unknown = [error["loc"] for error in errors if error["type"] == "extra_forbidden"]
-    dropped = [] if validate else [location for location in unknown if further.get(location) != ""]
+    dropped = (
+        []
+        if validate
+        else [location for location in unknown if further.get(location) != ""]
+    )
     for *parents, key in dropped:
         resolve(blueprint, parents)[1].pop(key, None)
     if dropped:
@@ -170,10 +201,16 @@ def _check_shape(
 
     others = [error for error in errors if error["loc"] not in further]
     problems = to_problems(
-        others, blueprint, lambda at: allowed_keys(kind, at, as_object(resolve(blueprint, at)[1]))
+        others,
+        blueprint,
+        lambda at: allowed_keys(kind, at, as_object(resolve(blueprint, at)[1])),
     )
     problems += [
-        Problem(pointer, "Unsafe key: like an address, a credential, a limit or code.", _HINT)
+        Problem(
+            pointer,
+            "Unsafe key: like an address, a credential, a limit or code.",
+            _HINT,
+        )
         for pointer in further.values()
         if pointer
     ]
@@ -200,8 +237,14 @@ def _further_keys(errors: Sequence[Mapping[str, Any]]) -> dict[Location, str]:
 
 def _unsafe_key(error: Mapping[str, Any]) -> str:
     *parents, key = error["loc"]
-    pointers = (json_pointer(*parents) + inner for inner, _, _ in walk_json({key: error["input"]}))
-    return next((pointer for pointer in pointers if _UNSAFE.search(pointer.rpartition("/")[2])), "")
+    pointers = (
+        json_pointer(*parents) + inner
+        for inner, _, _ in walk_json({key: error["input"]})
+    )
+    return next(
+        (pointer for pointer in pointers if _UNSAFE.search(pointer.rpartition("/")[2])),
+        "",
+    )
 
 
 def resembles_setting(key: str) -> bool:

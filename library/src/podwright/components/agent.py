@@ -10,7 +10,11 @@ from typing_extensions import Unpack
 from podwright.components.base import DEFAULT_MAX_LOOPS, ModelComponent
 from podwright.components.chat import ChatConfig, run_chat
 from podwright.components.chat_messages import ChatMessages
-from podwright.components.options import AgentOptions, parse_arguments, parse_with_overrides
+from podwright.components.options import (
+    AgentOptions,
+    parse_arguments,
+    parse_with_overrides,
+)
 from podwright.events import Kind
 from podwright.models import Model
 from podwright.run import Run, Task
@@ -74,7 +78,9 @@ class Agent(ModelComponent):
             ConfigurationError: A keyword is unknown.
         """
         parsed = parse_with_overrides(blueprint, "agent", validate, kwargs)
-        attached, tool_problems = attach(parsed.data.get("tools"), tools_by_name(tools), "/tools")
+        attached, tool_problems = attach(
+            parsed.data.get("tools"), tools_by_name(tools), "/tools"
+        )
         self = cls.__new__(cls)
         self._tools = attached
         ModelComponent.__init__(self, parsed, tool_problems if validate else ())

@@ -41,7 +41,9 @@ class Allowance:
     @property
     def limit(self) -> str:
         """The limit that left the answer fewer tokens than were asked for; empty if none did."""
-        limits = [reservation.limit for reservation in self._reservations if reservation.limit]
+        limits = [
+            reservation.limit for reservation in self._reservations if reservation.limit
+        ]
         return limits[-1] if limits else ""
 
     async def reserve(self, request: ModelRequest) -> ModelRequest:
@@ -55,13 +57,19 @@ class Allowance:
         await self._model.prepare()
         asked = request.settings.get("max_tokens")
         self._wanted = (
-            self._wanted or asked or self._model.max_output_tokens() or ASSUMED_OUTPUT_TOKENS
+            self._wanted
+            or asked
+            or self._model.max_output_tokens()
+            or ASSUMED_OUTPUT_TOKENS
         )
         allowed = self._wanted
         input_tokens = estimate_input(request)
         for budget in self._budgets:
             reservation = await budget.reserve(
-                input_tokens, allowed, self._model.cost, calls=0 if self._slot.is_open else 1
+                input_tokens,
+                allowed,
+                self._model.cost,
+                calls=0 if self._slot.is_open else 1,
             )
             self._reservations.append(reservation)
             allowed = reservation.output_tokens
@@ -83,7 +91,9 @@ class Allowance:
         """An attempt is over, and has used this; one of which nothing has arrived is no answer."""
         self._used = usage if self._used is None else self._used + usage
         self._has_answer = (
-            self._has_answer or not usage.uncounted_model_calls or usage.output_tokens > 0
+            self._has_answer
+            or not usage.uncounted_model_calls
+            or usage.output_tokens > 0
         )
 
     def settle(self) -> None:

@@ -39,7 +39,9 @@ class Component(ABC):
     last_usage: Usage
     """Usage of the run that ended last; where runs overlap, use `ExecutionResult.usage`."""
 
-    def __init__(self, parsed: ParsedBlueprint, problems: Sequence[Problem] = ()) -> None:
+    def __init__(
+        self, parsed: ParsedBlueprint, problems: Sequence[Problem] = ()
+    ) -> None:
         parsed.check(problems)
         self._blueprint = parsed.data
         self._options = parsed.options
@@ -186,7 +188,9 @@ class PromptComponent(Component):
         messages: Messages = (),
     ) -> Any:
         """As `run`, from asynchronous code; cancelling it cancels the run."""
-        return await self._arun(self.task(input_data, response_model, messages), stream, trace)
+        return await self._arun(
+            self.task(input_data, response_model, messages), stream, trace
+        )
 
     def stream(
         self, input_data: Input, response_model: Any = None, *, messages: Messages = ()
@@ -200,7 +204,9 @@ class PromptComponent(Component):
         """As `stream`, from asynchronous code."""
         return self._astream(self.task(input_data, response_model, messages))
 
-    def task(self, data: Any, response_model: Any = None, messages: object = ()) -> Task:
+    def task(
+        self, data: Any, response_model: Any = None, messages: object = ()
+    ) -> Task:
         """The task of a run.
 
         Args:
@@ -225,7 +231,9 @@ class PromptComponent(Component):
 class ModelComponent(PromptComponent):
     """A component with a model of its own: agent and conductor."""
 
-    def __init__(self, parsed: ParsedBlueprint, problems: Sequence[Problem] = ()) -> None:
+    def __init__(
+        self, parsed: ParsedBlueprint, problems: Sequence[Problem] = ()
+    ) -> None:
         super().__init__(parsed, problems)
         self._model = parsed.model
 
@@ -251,7 +259,9 @@ class ModelComponent(PromptComponent):
         Raises:
             UnknownModelError: No provider serves it.
         """
-        connection = Connection(self._options.get("api_key"), self._options.get("base_url"))
+        connection = Connection(
+            self._options.get("api_key"), self._options.get("base_url")
+        )
         return resolve(self.config["model"], self._model, connection)
 
     @property
@@ -270,7 +280,8 @@ class ModelComponent(PromptComponent):
         """How much of a conversation its model is given."""
         known = HistorySettings.__optional_keys__
         return cast(
-            "HistorySettings", {key: value for key, value in self.config.items() if key in known}
+            "HistorySettings",
+            {key: value for key, value in self.config.items() if key in known},
         )
 
     @property
@@ -278,7 +289,8 @@ class ModelComponent(PromptComponent):
         """The model settings in the blueprint's `config`."""
         known = ModelSettings.__optional_keys__
         return cast(
-            "ModelSettings", {key: value for key, value in self.config.items() if key in known}
+            "ModelSettings",
+            {key: value for key, value in self.config.items() if key in known},
         )
 
 

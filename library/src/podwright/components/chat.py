@@ -34,7 +34,9 @@ class ChatConfig:
     """Wrong calls of one tool in a row that are reported to the model."""
 
     @classmethod
-    def of(cls, component: ModelComponent, task: Task, tools: Mapping[str, Tool]) -> ChatConfig:
+    def of(
+        cls, component: ModelComponent, task: Task, tools: Mapping[str, Tool]
+    ) -> ChatConfig:
         """The configuration of a component's chat for a task."""
         settings: ModelSettings = {**component.settings, **task.settings}
         limits = [
@@ -93,9 +95,7 @@ async def run_chat(
             value = await output.read(response.text) if output else response.text
         except ValueError as error:
             reason = str(error)
-            order = (
-                f"The answer does not fit the schema: {reason}. Answer again with JSON that fits."
-            )
+            order = f"The answer does not fit the schema: {reason}. Answer again with JSON that fits."
             messages.add_asides(answer, order)
             # a model that answers at once must not keep other runs from their turn
             await asyncio.sleep(0)

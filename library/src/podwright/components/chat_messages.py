@@ -36,7 +36,9 @@ class ChatMessages:
     """Messages of the turn that later turns do not need."""
 
     @classmethod
-    def begin(cls, instructions: str, task: Task, limits: HistorySettings) -> ChatMessages:
+    def begin(
+        cls, instructions: str, task: Task, limits: HistorySettings
+    ) -> ChatMessages:
         """The messages at the start: the instructions filled from the input, and the inputs that they do not use.
 
         Raises:
@@ -51,9 +53,13 @@ class ChatMessages:
             context = to_context(data)
             used = [name for name in names(instructions) if name in context]
             # a chat needs a user message
-            message = Message("user", sections(context, leave_out=used) or sections(context))
+            message = Message(
+                "user", sections(context, leave_out=used) or sections(context)
+            )
         values = {**task.values, **context}
-        system = (Message("system", fill(instructions, values)),) if instructions else ()
+        system = (
+            (Message("system", fill(instructions, values)),) if instructions else ()
+        )
         callers = (Message("user", task.instructions),) if task.instructions else ()
         return cls(system, callers, task.messages, [message], limits)
 
@@ -70,7 +76,9 @@ class ChatMessages:
     def to_data(self) -> list[dict[str, Any]]:
         """The conversation as JSON data."""
         turn = [
-            message for message in self.turn if not any(message is aside for aside in self.asides)
+            message
+            for message in self.turn
+            if not any(message is aside for aside in self.asides)
         ]
         return to_data((*self.earlier, *turn))
 
@@ -93,9 +101,15 @@ class ChatMessages:
         cut = len(self.earlier) - len(kept)
         if cut != self.cut:
             self.cut = cut
-            run.emit(HistoryCut(**run.stamp(), messages=cut, turns=len(turns(self.earlier[:cut]))))
+            run.emit(
+                HistoryCut(
+                    **run.stamp(), messages=cut, turns=len(turns(self.earlier[:cut]))
+                )
+            )
         return replace(
-            request, messages=(*before, *kept, *self.turn), history=request.history + len(kept)
+            request,
+            messages=(*before, *kept, *self.turn),
+            history=request.history + len(kept),
         )
 
     def _kept(self, request: ModelRequest) -> Sequence[Message]:
@@ -132,11 +146,14 @@ def to_context(data: object) -> Mapping[str, Any]:
         )
     if not context:
         raise errors.ContextError(
-            "The object of named inputs is empty.", suggestion="Name at least one input."
+            "The object of named inputs is empty.",
+            suggestion="Name at least one input.",
         )
     for key, value in context.items():
         if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance] - it comes from a caller
-            raise errors.ContextError(f"The name of an input must be a string, not {key!r}.")
+            raise errors.ContextError(
+                f"The name of an input must be a string, not {key!r}."
+            )
         try:
             to_text(value).encode()
         except (ValueError, RecursionError, TypeError) as error:

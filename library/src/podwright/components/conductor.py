@@ -104,7 +104,9 @@ class Conductor(ModelComponent):
             BlueprintValidationError: The blueprint is invalid; with all problems.
             ConfigurationError: A keyword is unknown.
         """
-        parsed, members = parse_team("conductor", blueprint, tools, validate, agents, kwargs)
+        parsed, members = parse_team(
+            "conductor", blueprint, tools, validate, agents, kwargs
+        )
         self = cls.__new__(cls)
         ModelComponent.__init__(self, parsed)
         self._skills = _by_tool_name(members)
@@ -146,7 +148,10 @@ class Conductor(ModelComponent):
             plan = _plan_type(tuple(self._skills))
             await self._plan(run, task, messages, plan, state)
             tools[REVISE_PLAN] = _tool(
-                REVISE_PLAN, "Replace the rest of the plan.", _adapter(plan), state.revise
+                REVISE_PLAN,
+                "Replace the rest of the plan.",
+                _adapter(plan),
+                state.revise,
             )
         config = ChatConfig.of(self, task, tools)
         return await run_chat(run, config, messages, task.response_model)
@@ -163,7 +168,9 @@ class Conductor(ModelComponent):
         )
         with run.step("plan", "plan", run.path):
             question = messages.with_question(request)
-            state.replace(await run_chat(run, ChatConfig.of(self, task, {}), question, plan))
+            state.replace(
+                await run_chat(run, ChatConfig.of(self, task, {}), question, plan)
+            )
             messages.cut = question.cut
         order = f"Carry out the plan, one skill call per step; call {REVISE_PLAN} to change it. Then give the answer."
         messages.add_asides(Message("assistant", f"The plan:\n{state.text()}"), order)
@@ -184,12 +191,17 @@ class _PlanState:
         self.revision += 1
         self.steps = [PlanStep(**step) for step in plan["steps"]]
         self.begun = set()
-        self.run.emit(PlanMade(**self.run.stamp(), revision=self.revision, steps=tuple(self.steps)))
+        self.run.emit(
+            PlanMade(
+                **self.run.stamp(), revision=self.revision, steps=tuple(self.steps)
+            )
+        )
 
     def text(self) -> str:
         """The plan as text."""
         return "\n".join(
-            f"{number}. {step.skill}: {step.task}" for number, step in enumerate(self.steps, 1)
+            f"{number}. {step.skill}: {step.task}"
+            for number, step in enumerate(self.steps, 1)
         )
 
     async def revise(self, steps: list[dict[str, str]]) -> str:
@@ -209,7 +221,9 @@ class _PlanState:
         step = next(waiting, None)
         if step is not None:
             self.begun.add(step)
-        with self.run.step(skill.name, "skill_step" if step is None else "plan_step", path):
+        with self.run.step(
+            skill.name, "skill_step" if step is None else "plan_step", path
+        ):
             value = await self.run.child(skill, path).execute(skill, Task(task))
         return skill.text(value)
 
@@ -223,7 +237,10 @@ _SKILL_ARGUMENTS: TypeAdapter[Any] = TypeAdapter(_SkillArguments)
 
 
 def _tool(
-    name: str, description: str, arguments: TypeAdapter[Any], function: Callable[..., Any]
+    name: str,
+    description: str,
+    arguments: TypeAdapter[Any],
+    function: Callable[..., Any],
 ) -> Tool:
     schema: ToolSchema = {
         "type": "function",
@@ -244,7 +261,9 @@ _adapter = lru_cache(maxsize=64)(TypeAdapter[Any])
 def _plan_type(skills: tuple[str, ...]) -> Any:
     """The type of a plan over these skills; cached, because making its schema takes milliseconds."""
     typed_dict: Any = TypedDict  # its fields are known at run time only
-    step = with_config(CLOSED)(typed_dict("Step", {"skill": Literal[skills], "task": str}))
+    step = with_config(CLOSED)(
+        typed_dict("Step", {"skill": Literal[skills], "task": str})
+    )
     return with_config(CLOSED)(
         typed_dict("Plan", {"steps": Annotated[list[step], MinLen(1), MaxLen(32)]})
     )
@@ -254,7 +273,9 @@ def _purpose(name: str, skill: Component) -> str:
     """What a skill is for, in one line; with its own name if the model calls it by another one."""
     instructions = skill.instructions if isinstance(skill, ModelComponent) else ""
     text = (
-        skill.description or fill(instructions, {}).strip() or f"The {skill.kind} '{skill.name}'."
+        skill.description
+        or fill(instructions, {}).strip()
+        or f"The {skill.kind} '{skill.name}'."
     )
     line = text.splitlines()[0]
     return line if name == skill.name else f"{skill.name}: {line}"
@@ -287,7 +308,10 @@ def _tool_name(name: str, number: int) -> str:
         for letter in unicodedata.normalize("NFKD", letters)
         if not unicodedata.combining(letter)
     )
-    return re.sub(r"[^a-zA-Z0-9_-]+", "_", plain).strip("_-")[:MAX_BASE_NAME] or f"skill_{number}"
+    return (
+        re.sub(r"[^a-zA-Z0-9_-]+", "_", plain).strip("_-")[:MAX_BASE_NAME]
+        or f"skill_{number}"
+    )
 
 
 def _free_name(base: str, taken: Container[str]) -> str:

@@ -60,7 +60,9 @@ class Folder:
             )
         if not self.path.is_dir():
             siblings = (
-                path.name for path in sorted(self.path.parent.glob("[!.]*")) if path.is_dir()
+                path.name
+                for path in sorted(self.path.parent.glob("[!.]*"))
+                if path.is_dir()
             )
             hint = did_you_mean(self.path.name, siblings) or None
             raise ConfigurationError(
@@ -103,7 +105,9 @@ class Folder:
                 folder = Folder(parent / name)
                 if folder.path in within:
                     message = f"The component '{name}' is an agent of itself."
-                    raise ConfigurationError(message, suggestion="Remove the circular reference.")
+                    raise ConfigurationError(
+                        message, suggestion="Remove the circular reference."
+                    )
                 return folder
         return None
 
@@ -137,10 +141,16 @@ class Folder:
 def tool_names(blueprint: Mapping[str, Any]) -> set[str]:
     """The tools that a blueprint and its members name; a name that no tool can have is a problem of the blueprint."""
     lists = [
-        value for pointer, value, _ in walk_json(dict(blueprint)) if pointer.endswith("/tools")
+        value
+        for pointer, value, _ in walk_json(dict(blueprint))
+        if pointer.endswith("/tools")
     ]
-    names = [as_object(entry).get("name") for entries in lists for entry in as_array(entries)]
-    return {name for name in names if isinstance(name, str) and TOOL_NAME.fullmatch(name)}
+    names = [
+        as_object(entry).get("name") for entries in lists for entry in as_array(entries)
+    ]
+    return {
+        name for name in names if isinstance(name, str) and TOOL_NAME.fullmatch(name)
+    }
 
 
 def condition_names(blueprint: Mapping[str, Any]) -> set[str]:
@@ -156,7 +166,9 @@ def condition_names(blueprint: Mapping[str, Any]) -> set[str]:
 
 def agent_names(blueprint: Mapping[str, Any]) -> list[str]:
     """The agents that a blueprint refers to by name only, each once."""
-    names = [step.get("agent") for _, step in blueprints.walk_steps(blueprint.get("steps"))]
+    names = [
+        step.get("agent") for _, step in blueprints.walk_steps(blueprint.get("steps"))
+    ]
     reference_keys = {"type", "name", "version", "description"}
     for key in ("skills", "steps"):
         members = [as_object(member) for member in as_array(blueprint.get(key))]

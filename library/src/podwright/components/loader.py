@@ -83,7 +83,9 @@ class _Parts:
     validate: bool
 
 
-def _build(blueprint: Mapping[str, Any], parts: _Parts, options: Mapping[str, Any]) -> AnyComponent:
+def _build(
+    blueprint: Mapping[str, Any], parts: _Parts, options: Mapping[str, Any]
+) -> AnyComponent:
     try:
         kind = blueprints.kind_of(blueprint)
     except BlueprintValidationError:
@@ -94,7 +96,9 @@ def _build(blueprint: Mapping[str, Any], parts: _Parts, options: Mapping[str, An
         )
     model = {} if parts.model is None else {"model": parts.model}
     if kind == "agent":
-        return Agent.from_blueprint(blueprint, parts.tools, parts.validate, **model, **options)
+        return Agent.from_blueprint(
+            blueprint, parts.tools, parts.validate, **model, **options
+        )
     team = Conductor if kind == "conductor" else Pipeline
     return team.from_blueprint(
         blueprint, parts.tools, parts.validate, agents=parts.agents, **model, **options
@@ -114,14 +118,20 @@ def _load_folder(
             data = cast("Mapping[str, Any]", blueprints.read_file(source))
             agents[name] = _build(data, _with_functions(given, folder, data), {})
     return _build(
-        blueprint, replace(_with_functions(given, folder, blueprint), agents=agents), options
+        blueprint,
+        replace(_with_functions(given, folder, blueprint), agents=agents),
+        options,
     )
 
 
-def _with_functions(given: _Parts, folder: Folder, blueprint: Mapping[str, Any]) -> _Parts:
+def _with_functions(
+    given: _Parts, folder: Folder, blueprint: Mapping[str, Any]
+) -> _Parts:
     """What the caller supplies, and the functions of the folder that a blueprint names."""
     tools = folder.functions("tools.py", tool_names(blueprint)).values()
     conditions = folder.functions("conditions.py", condition_names(blueprint))
     return replace(
-        given, tools=(*given.tools, *tools), conditions={**conditions, **given.conditions}
+        given,
+        tools=(*given.tools, *tools),
+        conditions={**conditions, **given.conditions},
     )

@@ -26,7 +26,9 @@ _BRACKET = re.compile(r"(?<![\w)\]\\$])[\[{]")
 """A bracket that may begin JSON: not that of an index, a Markdown link or the argument of a command."""
 _START = re.compile(r"""[\[{]\s*+["']|\[\s*+[{\[]""")
 """The start of an object, or of a list of texts, objects or lists."""
-_START_ON_LINE = re.compile(r"\[[ \t]*+(?:$|//|/\*)|\{\s*+[A-Za-z_]\w*+\s*+:", re.MULTILINE)
+_START_ON_LINE = re.compile(
+    r"\[[ \t]*+(?:$|//|/\*)|\{\s*+[A-Za-z_]\w*+\s*+:", re.MULTILINE
+)
 """The start of a list or an object if nothing stands before it on its line."""
 _START_OF_SCALARS = re.compile(r"\[\s*+(?:-?\d[\d.eE+-]*+|true|false|null)\s*+,")
 _SCALARS = re.compile(
@@ -39,7 +41,8 @@ _END_OF_LINE_IN_BRACKETS = re.compile(
     r"(?:^|[:\uff1a=])[ \t`*_]*+\[([^\[\]\n]*+)\][ \t.`*_]*+$", re.MULTILINE
 )
 _REST_OF_LIST = re.compile(r'["}\]]\s*+\]\s*+$')
-_INTRODUCTION = re.compile(r"[:\uff1a=][ \t`*_]*+$")  # U+FF1A is the colon of Chinese and Japanese
+# U+FF1A is the colon of Chinese and Japanese
+_INTRODUCTION = re.compile(r"[:\uff1a=][ \t`*_]*+$")
 _NEARBY = 50
 """Characters before and after a list of numbers that tell whether it is a citation."""
 
@@ -116,7 +119,9 @@ def _list_in(value: object) -> list[Any]:
     while isinstance(value, dict):
         values = list(cast("dict[str, object]", value).values())
         if len(values) != 1:
-            raise UnreadableItemsError(f"is not a list, but an object with {len(values)} keys")
+            raise UnreadableItemsError(
+                f"is not a list, but an object with {len(values)} keys"
+            )
         value = values[0]
     if not isinstance(value, list):
         raise UnreadableItemsError("is not a list")
@@ -190,7 +195,9 @@ def _fenced_documents(fences: Sequence[_Fence], words: str) -> list[object]:
 def _documents(text: str) -> list[object]:
     """The JSON documents in a text; JSON Lines, an object on each line, are one list."""
     lines = [line.strip() for line in text.split("\n") if line.strip()]
-    if len(lines) > 1 and all(line.startswith("{") and line.endswith("}") for line in lines):
+    if len(lines) > 1 and all(
+        line.startswith("{") and line.endswith("}") for line in lines
+    ):
         with contextlib.suppress(UnreadableItemsError):
             objects = [_whole_document(line) for line in lines]
             if not any(_is_list_in_object(each) for each in objects):
@@ -224,8 +231,12 @@ def _documents_between_words(text: str) -> Iterator[object]:
         if scalars := _SCALARS.match(text, start):
             after = text[scalars.end() : scalars.end() + _NEARBY].partition("\n")[0]
             is_last = not after.strip(" \t`*_.,;")
-            may_be_citation = not is_one_line and _CITATION.fullmatch(scalars[0]) is not None
-            is_document = (is_first and is_last) or (is_introduced and not may_be_citation)
+            may_be_citation = (
+                not is_one_line and _CITATION.fullmatch(scalars[0]) is not None
+            )
+            is_document = (is_first and is_last) or (
+                is_introduced and not may_be_citation
+            )
         if not is_document:
             continue
         if _is_inside_brackets(text[end:start]):
@@ -245,7 +256,9 @@ def _decode(text: str, start: int) -> tuple[object, int]:
     try:
         return _DECODER.raw_decode(text, start)
     except (ValueError, RecursionError):
-        raise UnreadableItemsError("looks like JSON, but is cut off or invalid") from None
+        raise UnreadableItemsError(
+            "looks like JSON, but is cut off or invalid"
+        ) from None
 
 
 def _whole_document(text: str) -> object:
@@ -264,7 +277,9 @@ def _looks_like_json(text: str) -> bool:
         return True
     if "[" not in text and _REST_OF_LIST.search(text):
         return True
-    return any(not _CITATION.fullmatch(scalars[0]) for scalars in _SCALARS.finditer(text))
+    return any(
+        not _CITATION.fullmatch(scalars[0]) for scalars in _SCALARS.finditer(text)
+    )
 
 
 def _markdown_items(lines: Sequence[str]) -> list[str] | None:
@@ -272,14 +287,23 @@ def _markdown_items(lines: Sequence[str]) -> list[str] | None:
 
     What is indented below an item is part of it. Words before and after the list are not part of it.
     """
-    marker = next((each for line in lines for each in (_BULLET, _NUMBER) if each.match(line)), None)
+    marker = next(
+        (each for line in lines for each in (_BULLET, _NUMBER) if each.match(line)),
+        None,
+    )
     if marker is None:
         return None
-    markers = {number: match for number, line in enumerate(lines) if (match := marker.match(line))}
+    markers = {
+        number: match
+        for number, line in enumerate(lines)
+        if (match := marker.match(line))
+    }
     first = min(markers)
     level = markers[first][1]
     starts = {number: match for number, match in markers.items() if match[1] == level}
-    if marker is _NUMBER and not _counts_up([int(match[2]) for match in starts.values()]):
+    if marker is _NUMBER and not _counts_up(
+        [int(match[2]) for match in starts.values()]
+    ):
         return None
     items: list[str] = []
     end = first
@@ -294,7 +318,9 @@ def _markdown_items(lines: Sequence[str]) -> list[str] | None:
     before = [line.strip() for line in lines[:first]]
     after = lines[end + 1 :]
     is_introduced = (
-        not any(before) or not before[-1] or before[-1].strip("*_").endswith((":", "\uff1a"))
+        not any(before)
+        or not before[-1]
+        or before[-1].strip("*_").endswith((":", "\uff1a"))
     )
     is_concluded = not after or not lines[end].strip() or len(items) > 1
     has_words = any(before) or bool(after)

@@ -8,7 +8,11 @@ from typing import Any, Literal
 from podwright.blueprints.validation import Blueprint
 from podwright.components.agent import Agent
 from podwright.components.base import Component
-from podwright.components.options import ParsedBlueprint, named_map, parse_with_overrides
+from podwright.components.options import (
+    ParsedBlueprint,
+    named_map,
+    parse_with_overrides,
+)
 from podwright.errors import ConfigurationError, Problem
 from podwright.json_data import as_array, as_object
 from podwright.models import Model
@@ -35,7 +39,9 @@ def entries_of(components: object, what: str) -> list[Blueprint]:
                 f"A {what} must be a component such as Agent(…), not {component!r}."
             )
         data = (
-            component.to_blueprint() if isinstance(component, Agent) else {"name": component.name}
+            component.to_blueprint()
+            if isinstance(component, Agent)
+            else {"name": component.name}
         )
         entries.append({"type": "Agent", **data})
     return entries
@@ -59,7 +65,10 @@ def parse_team(
     config = as_object(parsed.data.get("config"))
     fallback = {name: config[name] for name in _FALLBACK_KEYS if name in config}
     team = _Team(
-        parsed.model or config.get("model"), named_map(agents, "agents"), tools, fallback=fallback
+        parsed.model or config.get("model"),
+        named_map(agents, "agents"),
+        tools,
+        fallback=fallback,
     )
     key = "skills" if kind == "conductor" else "steps"
     problems: list[Problem] = []
@@ -93,7 +102,9 @@ class _Team:
         self._functions = tools
         self._tools: Mapping[str, Tool] = tools_by_name(tools)
 
-    def problems(self, entry: Mapping[str, Any], at: str, validate: bool) -> list[Problem]:
+    def problems(
+        self, entry: Mapping[str, Any], at: str, validate: bool
+    ) -> list[Problem]:
         """What is wrong with an entry beyond its shape."""
         name = entry.get("name")
         if not isinstance(name, str):
@@ -103,10 +114,22 @@ class _Team:
                 did_you_mean(name, self._agents)
                 or "Pass it in agents={…}, or add its instructions."
             )
-            return [] if name in self._agents else [Problem(at, f"Missing agent '{name}'.", hint)]
-        found = attach(entry.get("tools"), self._tools, f"{at}/tools")[1] if validate else []
+            return (
+                []
+                if name in self._agents
+                else [Problem(at, f"Missing agent '{name}'.", hint)]
+            )
+        found = (
+            attach(entry.get("tools"), self._tools, f"{at}/tools")[1]
+            if validate
+            else []
+        )
         if self._model is None and "model" not in as_object(entry.get("config")):
-            found.append(Problem(at, f"The agent '{name}' has no model.", "Add it under 'config'."))
+            found.append(
+                Problem(
+                    at, f"The agent '{name}' has no model.", "Add it under 'config'."
+                )
+            )
         return found
 
     def member(self, entry: Blueprint, validate: bool) -> Component:

@@ -105,7 +105,9 @@ def _replay_answer(run: Run) -> _Answer | None:
 def _check_end(answer: _Answer, *, may_cut_off: bool) -> None:
     model, response, limit = answer
     if response.finish_reason == "content_filter":
-        raise errors.ContentFilterError(f"The content filter of '{model}' stopped the answer.")
+        raise errors.ContentFilterError(
+            f"The content filter of '{model}' stopped the answer."
+        )
     if response.finish_reason != "length":
         return
     if limit:
@@ -155,7 +157,11 @@ class _ModelCall:
                         _tell_of(error, passed)
                         raise
                     passed.append(f"'{model.name}' ({error.code})")
-                    self.emit(events.ModelCallFellBack, model=model.name, error=error.to_dict())
+                    self.emit(
+                        events.ModelCallFellBack,
+                        model=model.name,
+                        error=error.to_dict(),
+                    )
                 else:
                     self._emit_finished(model, answer.response)
                     return answer
@@ -199,7 +205,12 @@ class _ModelCall:
             allowance.settle()
 
     async def _ask_noted(
-        self, model: Model, request: ModelRequest, allowance: Allowance, *, is_last: bool
+        self,
+        model: Model,
+        request: ModelRequest,
+        allowance: Allowance,
+        *,
+        is_last: bool,
     ) -> ModelResponse:
         """The response of a model, of whose end its circuit takes note if there are others."""
         if self._models.is_alone:
@@ -226,7 +237,12 @@ class _ModelCall:
         )
 
     async def _ask(
-        self, model: Model, request: ModelRequest, allowance: Allowance, *, is_last: bool
+        self,
+        model: Model,
+        request: ModelRequest,
+        allowance: Allowance,
+        *,
+        is_last: bool,
     ) -> ModelResponse:
         """The response of a model, which is retried where that can help; its usage is counted."""
         left = request.settings.get("timeout", model.timeouts.total) - (
@@ -234,7 +250,9 @@ class _ModelCall:
         )
         # a model that does not begin to answer leaves the next ones a part of the time
         seconds = math.inf if is_last else left / 2
-        attempts = _Attempts(self, model, request, allowance, is_last=is_last, seconds=seconds)
+        attempts = _Attempts(
+            self, model, request, allowance, is_last=is_last, seconds=seconds
+        )
         response = await with_retries(
             attempts.next,
             max(0.0, left),
@@ -345,7 +363,9 @@ class _Attempts:
         try:
             response = await self._begin_in_time()
             if not isinstance(response, ModelResponse):  # pyright: ignore[reportUnnecessaryIsInstance] - a caller's model
-                raise TypeError(f"complete() returned {type(response).__name__}, not ModelResponse")
+                raise TypeError(
+                    f"complete() returned {type(response).__name__}, not ModelResponse"
+                )
         except CancelledError as error:
             self._count_failed(noted_attempt(error))
             raise
@@ -422,7 +442,9 @@ class _Attempts:
     async def _complete(self) -> ModelResponse:
         if not self._call.is_streamed:
             return await self._model.complete(self._request)
-        return await self._model.stream(self._request, self._on_token, self._on_reasoning)
+        return await self._model.stream(
+            self._request, self._on_token, self._on_reasoning
+        )
 
 
 def _is_due_to_request(error: errors.ModelError) -> bool:
@@ -437,19 +459,23 @@ def _tell_of(error: errors.ModelError, passed: Sequence[str]) -> None:
         error.message = f"{error.message} Asked before: {', '.join(passed)}."
 
 
-def _with_notice(request: ModelRequest, error: errors.ModelToolCallError) -> ModelRequest:
+def _with_notice(
+    request: ModelRequest, error: errors.ModelToolCallError
+) -> ModelRequest:
     """The request with a message about a tool call that the provider could not read."""
     wrote = f" You wrote: {error.failed_generation}" if error.failed_generation else ""
     reason = f" The reason: {error.provider_error}" if error.provider_error else ""
-    text = (
-        f"Error: your tool call was invalid, and was not executed.{reason}{wrote} Correct the call."
-    )
+    text = f"Error: your tool call was invalid, and was not executed.{reason}{wrote} Correct the call."
     return replace(request, messages=(*request.messages, Message("user", text)))
 
 
 def _with_cost(model: Model, usage: Usage) -> Usage:
     """The usage with its cost, unless it has one or its tokens are only estimated."""
-    if usage.cost is not None or usage.unpriced_model_calls or isinstance(model, ProviderModel):
+    if (
+        usage.cost is not None
+        or usage.unpriced_model_calls
+        or isinstance(model, ProviderModel)
+    ):
         return usage  # which knows its price, or that there is none
     cost = model.cost(usage)
     return usage if cost is None else replace(usage, cost=cost)

@@ -12,7 +12,14 @@ from typing_extensions import TypedDict
 from podwright.blueprints.schema import CONFIG_KEYS, VERSION, keys_of
 from podwright.blueprints.validation import Blueprint, invalid, parse, resembles_setting
 from podwright.errors import ConfigurationError, Problem
-from podwright.events import Event, EventManager, Kind, Subscriber, Token, check_subscriber
+from podwright.events import (
+    Event,
+    EventManager,
+    Kind,
+    Subscriber,
+    Token,
+    check_subscriber,
+)
 from podwright.json_data import as_object
 from podwright.messages import HistorySettings, ModelSettings
 from podwright.models import Model
@@ -85,9 +92,14 @@ def apply_options(
             blueprint.setdefault("config", {})[key] = value
         else:
             known = sorted(
-                DescribedOptions.__optional_keys__ | (CONFIG_KEYS if settings else set[str]())
+                DescribedOptions.__optional_keys__
+                | (CONFIG_KEYS if settings else set[str]())
             )
-            hint = "Pass the tools to its agents." if key == "tools" else did_you_mean(key, known)
+            hint = (
+                "Pass the tools to its agents."
+                if key == "tools"
+                else did_you_mean(key, known)
+            )
             raise ConfigurationError(
                 f"Unknown option '{key}' of '{blueprint['name']}'.", suggestion=hint
             )
@@ -113,7 +125,9 @@ class ParsedBlueprint:
             BlueprintValidationError: The blueprint is invalid.
         """
         if problems := [*self.problems, *further]:
-            raise invalid(problems, f"The {self.kind} {short_repr(self.data.get('name'))}")
+            raise invalid(
+                problems, f"The {self.kind} {short_repr(self.data.get('name'))}"
+            )
 
 
 def parse_arguments(
@@ -136,7 +150,9 @@ def parse_arguments(
     kept = apply_options(blueprint, options, settings=kind in ("agent", "conductor"))
     data, problems = parse(blueprint, kind)
     named = data or {"name": blueprint["name"]}
-    return ParsedBlueprint(kind, named, problems, kept, model if isinstance(model, Model) else None)
+    return ParsedBlueprint(
+        kind, named, problems, kept, model if isinstance(model, Model) else None
+    )
 
 
 def parse_with_overrides(
@@ -170,10 +186,15 @@ def parse_with_overrides(
         else:
             hint = did_you_mean(key, sorted(top | config_keys | _OPTION_KEYS))
             raise ConfigurationError(
-                f"Unknown keyword '{key}' for a blueprint of kind {kind}.", suggestion=hint
+                f"Unknown keyword '{key}' for a blueprint of kind {kind}.",
+                suggestion=hint,
             )
-    data, problems = parse(changed if isinstance(blueprint, dict) else blueprint, kind, validate)
-    return ParsedBlueprint(kind, data or {"name": changed.get("name")}, problems, options, model)
+    data, problems = parse(
+        changed if isinstance(blueprint, dict) else blueprint, kind, validate
+    )
+    return ParsedBlueprint(
+        kind, data or {"name": changed.get("name")}, problems, options, model
+    )
 
 
 def option_subscribers(options: Options) -> tuple[Subscriber, ...]:
@@ -211,5 +232,7 @@ def named_map(value: object, what: str) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise ConfigurationError(f"'{what}' must map names to {what}, not {short_repr(value)}.")
+        raise ConfigurationError(
+            f"'{what}' must map names to {what}, not {short_repr(value)}."
+        )
     return dict(cast("Mapping[str, Any]", value))

@@ -66,7 +66,9 @@ class Pipeline(PromptComponent):
             BlueprintValidationError: The blueprint is invalid; with all problems.
             ConfigurationError: A keyword is unknown.
         """
-        parsed, members = parse_team("pipeline", blueprint, tools, validate, agents, kwargs)
+        parsed, members = parse_team(
+            "pipeline", blueprint, tools, validate, agents, kwargs
+        )
         self = cls.__new__(cls)
         PromptComponent.__init__(self, parsed)
         self._steps = members

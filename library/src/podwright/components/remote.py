@@ -23,10 +23,19 @@ from podwright.blueprints.schema import Name
 from podwright.budget import borrow
 from podwright.components.base import PromptComponent
 from podwright.components.chat_messages import ChatMessages, to_context
-from podwright.components.options import DescribedOptions, ParsedBlueprint, apply_options
+from podwright.components.options import (
+    DescribedOptions,
+    ParsedBlueprint,
+    apply_options,
+)
 from podwright.components.remote_stream import RemoteStream, remote_error
 from podwright.conversation import parse_content, to_data
-from podwright.errors import ConfigurationError, InputError, RemoteHopsError, RemoteTimeoutError
+from podwright.errors import (
+    ConfigurationError,
+    InputError,
+    RemoteHopsError,
+    RemoteTimeoutError,
+)
 from podwright.events import Kind
 from podwright.json_data import as_object, to_json_bytes, to_json_data, to_text
 from podwright.messages import Message
@@ -75,7 +84,9 @@ class Remote(PromptComponent):
         blueprint: dict[str, Any] = {"type": "Agent", "name": _check_name(name)}
         kept = apply_options(blueprint, options, settings=False)
         if "base_url" in options:
-            raise ConfigurationError(f"The remote component '{name}' takes a url, not a base_url.")
+            raise ConfigurationError(
+                f"The remote component '{name}' takes a url, not a base_url."
+            )
         super().__init__(ParsedBlueprint(kind, blueprint, options=kept))
         self.kind = kind  # pyright: ignore[reportAttributeAccessIssue] - the only component whose instances differ in it
         if timeout is not None and not timeout >= 0:
@@ -99,12 +110,15 @@ class Remote(PromptComponent):
 
     def text(self, value: Any) -> str:
         """The last output of a remote workflow; the value of any other component."""
-        outputs = list(as_object(value).values())  # only the value of a workflow is an object
+        # only the value of a workflow is an object
+        outputs = list(as_object(value).values())
         return to_text(outputs[-1] if outputs else value)
 
     async def perform(self, run: Run, task: Task) -> Any:
         """Run the remote component, and relay its events."""
-        finished = run.journal.finished_run(run.id) or run.journal.finished_remote_run(run.id)
+        finished = run.journal.finished_run(run.id) or run.journal.finished_remote_run(
+            run.id
+        )
         if finished:
             run.count_recorded_usage(finished.usage)
             value = finished.value
@@ -143,7 +157,9 @@ class Remote(PromptComponent):
             )
         if run.hops < 1:
             raise remote_error(
-                RemoteHopsError, self.name, "was not called: the run may pass no further container."
+                RemoteHopsError,
+                self.name,
+                "was not called: the run may pass no further container.",
             )
 
     async def _call_in_time(
@@ -158,7 +174,9 @@ class Remote(PromptComponent):
             own_headers[headers.UNFINISHED_CALLS] = unfinished_calls
 
         async def attempt() -> Any:
-            request_headers = own_headers | _propagated(run) | self._granted(run, limits)
+            request_headers = (
+                own_headers | _propagated(run) | self._granted(run, limits)
+            )
             first_byte = self.timeouts.first_byte
             try:
                 async with post(
@@ -187,22 +205,32 @@ class Remote(PromptComponent):
 
     def _granted(self, run: Run, limits: RunLimits) -> dict[str, str]:
         """The headers with what the remote run may use, and how many more containers it may pass."""
-        time_left = min(run.time_left, math.inf if self._timeout is None else self._timeout)
+        time_left = min(
+            run.time_left, math.inf if self._timeout is None else self._timeout
+        )
         wall_time = max(0.0, time_left) if time_left < math.inf else None
         budget = headers.format_budget(
             RunLimits(wall_time, limits.model_calls, limits.tokens, limits.cost)
         )
-        return {headers.HOPS: str(run.hops - 1)} | ({headers.BUDGET: budget} if budget else {})
+        return {headers.HOPS: str(run.hops - 1)} | (
+            {headers.BUDGET: budget} if budget else {}
+        )
 
 
 def _request_body(task: Task) -> dict[str, Any]:
     given: object = task.input
     if isinstance(given, list):
         content = parse_content(cast("object", given))
-        body: dict[str, Any] = {"input": content if isinstance(content, str) else list(content)}
+        body: dict[str, Any] = {
+            "input": content if isinstance(content, str) else list(content)
+        }
     else:
         context = to_context(given)
-        body = {"input": given} if isinstance(given, str) else {"inputs": to_json_data(context)}
+        body = (
+            {"input": given}
+            if isinstance(given, str)
+            else {"inputs": to_json_data(context)}
+        )
     return {**body, "messages": to_data(task.messages)} if task.messages else body
 
 

@@ -104,7 +104,8 @@ class RemoteStream:
                 self._relay(event.data)
             if parser.pending > MAX_EVENT:
                 raise self._error(
-                    errors.RemoteResponseError, f"sent an event of more than {MAX_EVENT} bytes."
+                    errors.RemoteResponseError,
+                    f"sent an event of more than {MAX_EVENT} bytes.",
                 )
         raise self._error(
             errors.RemoteConnectionError, "closed the stream before the end of its run."
@@ -126,7 +127,9 @@ class RemoteStream:
             # a type of a newer release
             if error.errors(include_url=False)[0]["type"] == "union_tag_invalid":
                 return
-            raise self._error(errors.RemoteResponseError, "sent an invalid event.") from None
+            raise self._error(
+                errors.RemoteResponseError, "sent an invalid event."
+            ) from None
         self._count(event)
         if self._run.streaming or not isinstance(event, Token):
             self._run.relay(event, self._name)
@@ -140,7 +143,9 @@ class RemoteStream:
             self._open[event.run_id, event.call] = event
         elif isinstance(event, ModelCallFinished):
             self._open.pop((event.run_id, event.call), None)
-            self._counted += event.failed_usage + event.response.usage.as_call(event.model)
+            self._counted += event.failed_usage + event.response.usage.as_call(
+                event.model
+            )
         elif isinstance(event, ModelCallFailed):
             self._open.pop((event.run_id, event.call), None)
             self._counted += event.usage
@@ -168,7 +173,9 @@ class RemoteStream:
                 return limit_error
             case "approval_required":
                 waits = f"waits for approval: {_text(problem, 'detail')}"
-                paused = self._error(errors.RemotePausedError, waits, {**problem, "suggestion": ""})
+                paused = self._error(
+                    errors.RemotePausedError, waits, {**problem, "suggestion": ""}
+                )
                 paused.paused_context = as_object(problem.get("context"))
                 paused.paused_path = as_array(problem.get("resume_path"))
                 return paused
@@ -180,7 +187,10 @@ class RemoteStream:
                 return self._error(errors.RemoteUnavailableError, failed, problem)
             case _:
                 return self._error(
-                    errors.RemoteError, failed, problem, code if _CODE.fullmatch(code) else None
+                    errors.RemoteError,
+                    failed,
+                    problem,
+                    code if _CODE.fullmatch(code) else None,
                 )
 
     async def _refused(self, response: Response) -> errors.RemoteError:
@@ -188,9 +198,7 @@ class RemoteStream:
         problem: dict[str, Any] = {}
         if response.media_type == "application/problem+json":
             problem = as_object(_json(await response.read()))
-        answered = (
-            f"answered {response.status}: {_text(problem, 'detail') or 'no problem document.'}"
-        )
+        answered = f"answered {response.status}: {_text(problem, 'detail') or 'no problem document.'}"
         wait = retry_after(response.headers)
         match response.status // 100:
             case 5:
@@ -219,7 +227,11 @@ class RemoteStream:
         return error
 
     def _error(
-        self, kind: type[E], text: str, problem: Mapping[str, Any] = _EMPTY, code: str | None = None
+        self,
+        kind: type[E],
+        text: str,
+        problem: Mapping[str, Any] = _EMPTY,
+        code: str | None = None,
     ) -> E:
         return remote_error(kind, self._name, text, problem, code)
 
@@ -242,7 +254,9 @@ def remote_error(
     """
     remote_code = _text(problem, "code")
     error = kind(
-        f"The remote '{name}' {text}", suggestion=_text(problem, "suggestion") or None, code=code
+        f"The remote '{name}' {text}",
+        suggestion=_text(problem, "suggestion") or None,
+        code=code,
     )
     error.remote = name
     error.remote_code = remote_code if _CODE.fullmatch(remote_code) else None

@@ -40,7 +40,10 @@ class ResponseFormat:
     """
 
     def __init__(
-        self, response_model: Any, schema: Mapping[str, Any] | None = None, visits: int = 0
+        self,
+        response_model: Any,
+        schema: Mapping[str, Any] | None = None,
+        visits: int = 0,
     ) -> None:
         self._visits = visits
         try:
@@ -85,14 +88,18 @@ class ResponseFormat:
             return self._adapter.validate_json(json.dumps(data))
         except ValidationError as error:
             problems = to_problems(error.errors(include_url=False), data)
-            reasons = [f"{problem.pointer} {problem.detail}".strip() for problem in problems]
+            reasons = [
+                f"{problem.pointer} {problem.detail}".strip() for problem in problems
+            ]
             raise ValueError("; ".join(reasons)) from error
 
 
 def _wrap(schema: Mapping[str, Any]) -> dict[str, Any]:
     """The schema of an object with an answer, because providers require an object at the top level."""
     answer = dict(schema)
-    definitions = {key: answer.pop(key) for key in ("$defs", "definitions") if key in answer}
+    definitions = {
+        key: answer.pop(key) for key in ("$defs", "definitions") if key in answer
+    }
     wrapped = {
         "type": "object",
         "properties": {"answer": answer},
@@ -106,9 +113,13 @@ def _with_moved_references(value: Any) -> Any:
     """A wrapped JSON Schema in which the references to other parts than definitions follow what they name."""
     if isinstance(value, list):
         return [_with_moved_references(item) for item in cast("list[Any]", value)]
-    moved = {key: _with_moved_references(item) for key, item in as_object(value).items()}
+    moved = {
+        key: _with_moved_references(item) for key, item in as_object(value).items()
+    }
     reference = moved.get("$ref")
-    if isinstance(reference, str) and not reference.startswith(("#/$defs/", "#/definitions/")):
+    if isinstance(reference, str) and not reference.startswith(
+        ("#/$defs/", "#/definitions/")
+    ):
         moved["$ref"] = f"#/properties/answer{reference.removeprefix('#')}"
     return moved if isinstance(value, dict) else value
 
@@ -139,7 +150,9 @@ def _type_of(schema: dict[str, Any]) -> Any:
         ) from error
     registry = referencing.Registry[Any]()  # loads no remote schemas
     followed = _Followed(base.VALIDATORS["$ref"])
-    validator = jsonschema.validators.extend(base, {"$ref": followed})(schema, registry=registry)
+    validator = jsonschema.validators.extend(base, {"$ref": followed})(
+        schema, registry=registry
+    )
 
     def check(data: Any) -> Any:
         followed.count = 0
@@ -150,7 +163,9 @@ def _type_of(schema: dict[str, Any]) -> Any:
         if error:
             place = json_pointer(*error.absolute_path)
             expected = short_repr(error.validator_value)
-            raise ValueError(f"{place or 'the answer'} does not fit {error.validator} {expected}")
+            raise ValueError(
+                f"{place or 'the answer'} does not fit {error.validator} {expected}"
+            )
         return data
 
     return Annotated[Any, AfterValidator(check)]
@@ -159,7 +174,8 @@ def _type_of(schema: dict[str, Any]) -> Any:
 def _invalid(reason: str) -> InputError:
     hint = "Parts of the schema are named by '$ref' with a JSON pointer, such as '#/$defs/city'; no other is loaded."
     return InputError(
-        f"The response model cannot be used as a JSON Schema: {reason}.", suggestion=hint
+        f"The response model cannot be used as a JSON Schema: {reason}.",
+        suggestion=hint,
     )
 
 
@@ -170,7 +186,9 @@ class _Followed:
         self._follow = follow
         self.count = 0
 
-    def __call__(self, validator: Any, reference: str, instance: Any, schema: Any) -> Iterable[Any]:
+    def __call__(
+        self, validator: Any, reference: str, instance: Any, schema: Any
+    ) -> Iterable[Any]:
         self.count += 1
         if self.count > MAX_REFERENCES:
             raise RecursionError

@@ -31,7 +31,9 @@ Node = dict[str, Any]
 
 _closed = with_config(extra="forbid")
 _Index = Annotated[int, Field(strict=True, ge=0, lt=10**9)]
-_Sequence = _closed(TypedDict("_Sequence", {"step": _Index, "in": "_Step"}, total=False))
+_Sequence = _closed(
+    TypedDict("_Sequence", {"step": _Index, "in": "_Step"}, total=False)
+)
 _Step = _closed(
     TypedDict(
         "_Step",
@@ -53,12 +55,18 @@ def path_of(sequence: Node) -> list[int]:
     inner = cast("Node", sequence.get("in", {}))
     path = [cast("int", sequence["step"])]
     if "at" in inner:
-        part = inner.get("parts", {}).get(str(inner["at"]), {}) if "parts" in inner else inner
+        part = (
+            inner.get("parts", {}).get(str(inner["at"]), {})
+            if "parts" in inner
+            else inner
+        )
         return [*path, inner["at"], *path_of(part.get("in", {}))]
     return [*path, *path_of(inner.get("in", {}))]
 
 
-def initial_progress(steps: int, saved: object, start_step: object, resume_path: object) -> Node:
+def initial_progress(
+    steps: int, saved: object, start_step: object, resume_path: object
+) -> Node:
     """The progress that a run starts from.
 
     Args:
@@ -82,10 +90,14 @@ def initial_progress(steps: int, saved: object, start_step: object, resume_path:
                 f"start_step={start} and resume_path={path} begin at different steps."
             )
     if path[0] >= steps:
-        raise ResumePathError(f"Step {path[0]} is out of range: the steps are 0 to {steps - 1}.")
+        raise ResumePathError(
+            f"Step {path[0]} is out of range: the steps are 0 to {steps - 1}."
+        )
     if saved is not None and resume_path is not None:
         progress = _validated(
-            _SEQUENCE, saved, f"Expected the progress of a stopped run under '{KEY}' of the context"
+            _SEQUENCE,
+            saved,
+            f"Expected the progress of a stopped run under '{KEY}' of the context",
         )
         if path_of(progress) == path:
             return progress

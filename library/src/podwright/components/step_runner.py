@@ -12,7 +12,11 @@ from typing import Any, cast
 from podwright.callables import compute
 from podwright.components import steps
 from podwright.components.base import Component
-from podwright.components.map_items import UnreadableItemsError, after_thoughts, read_items
+from podwright.components.map_items import (
+    UnreadableItemsError,
+    after_thoughts,
+    read_items,
+)
 from podwright.components.resume import MAX_ITEMS, Node
 from podwright.components.steps import STEP_TYPES, Step, output_names, resolved
 from podwright.conditions import Conditions, calls_function, holds
@@ -111,7 +115,11 @@ class StepRunner:
     """
 
     def __init__(
-        self, run: Run, task: WorkflowTask, agents: Mapping[str, Component], conditions: Conditions
+        self,
+        run: Run,
+        task: WorkflowTask,
+        agents: Mapping[str, Component],
+        conditions: Conditions,
     ) -> None:
         self._run = run
         self._agents = agents
@@ -139,12 +147,18 @@ class StepRunner:
             here = (*path, index)
             # steps that never wait must not block other tasks and time limits
             await asyncio.sleep(0)
-            with self._run.step(step.name or "", STEP_TYPES[type(step)], here) as result:
-                result.outcome = await self._run_step(step, scope, node.setdefault("in", {}), here)
+            with self._run.step(
+                step.name or "", STEP_TYPES[type(step)], here
+            ) as result:
+                result.outcome = await self._run_step(
+                    step, scope, node.setdefault("in", {}), here
+                )
             node["step"] = index + 1
             node["in"] = {}
 
-    async def _run_step(self, step: Step, scope: Scope, node: Node, path: Path) -> Outcome:
+    async def _run_step(
+        self, step: Step, scope: Scope, node: Node, path: Path
+    ) -> Outcome:
         """Run a step, and return how it ended."""
         match step:
             case steps.AgentStep():
@@ -173,23 +187,33 @@ class StepRunner:
         used = {name: values[name] for name in names(step.message) if name in values}
         message = fill(
             step.message,
-            {name: truncate(to_text(value), _MAX_MESSAGE) for name, value in used.items()},
+            {
+                name: truncate(to_text(value), _MAX_MESSAGE)
+                for name, value in used.items()
+            },
         )
         self._run.count_text(len(message))
         return truncate(message, _MAX_MESSAGE)
 
-    async def _run_agent(self, step: steps.AgentStep, scope: Scope, node: Node, path: Path) -> None:
+    async def _run_agent(
+        self, step: steps.AgentStep, scope: Scope, node: Node, path: Path
+    ) -> None:
         name = cast("str", step.agent)
         agent = self._agents.get(name)
         if agent is None:
-            message = f"Step '{step.name}' needs the agent '{name}', which was not given."
-            raise ConfigurationError(message, suggestion=did_you_mean(name, self._agents) or None)
+            message = (
+                f"Step '{step.name}' needs the agent '{name}', which was not given."
+            )
+            raise ConfigurationError(
+                message, suggestion=did_you_mean(name, self._agents) or None
+            )
         data: Any = visible(scope.context, self._hidden)
         if step.input is not None:
             data = fill_all(step.input, scope.values, f"Step '{step.name}'")
             self._run.count_text(len(data))
         task = replace(
-            agent.step_task(data, node, self._approved_inside(path)), values=scope.loop_values
+            agent.step_task(data, node, self._approved_inside(path)),
+            values=scope.loop_values,
         )
         value = await self._run.child(agent, path).execute(agent, task)
         scope.write(step.output or f"{name}_output", agent.text(value))
@@ -214,7 +238,11 @@ class StepRunner:
         return self._approved[len(path) :]
 
     async def _holds(
-        self, step: steps.ConditionStep | steps.LoopStep, scope: Scope, path: Path, number: int = 0
+        self,
+        step: steps.ConditionStep | steps.LoopStep,
+        scope: Scope,
+        path: Path,
+        number: int = 0,
     ) -> bool:
         """Whether the condition of a step holds, which it has checked `number` times before."""
         reference = cast(
@@ -239,8 +267,13 @@ class StepRunner:
             self._run.count_text,
             values=scope.values,
         )
-        names: dict[str, Any] = {"step": step.name or "", "condition": reference["name"]}
-        self._run.emit(ConditionChecked(**self._run.stamp(path), **names, result=result))
+        names: dict[str, Any] = {
+            "step": step.name or "",
+            "condition": reference["name"],
+        }
+        self._run.emit(
+            ConditionChecked(**self._run.stamp(path), **names, result=result)
+        )
         return result
 
     async def _run_condition(
@@ -249,7 +282,9 @@ class StepRunner:
         if "at" not in node:
             node["at"] = 0 if await self._holds(step, scope, path) else 1
         chosen = step.then if node["at"] == 0 else step.else_
-        await self.run_sequence(chosen, scope, node.setdefault("in", {}), (*path, node["at"]))
+        await self.run_sequence(
+            chosen, scope, node.setdefault("in", {}), (*path, node["at"])
+        )
 
     async def _run_loop(
         self, step: steps.LoopStep, scope: Scope, node: Node, path: Path
@@ -275,7 +310,9 @@ class StepRunner:
             LoopExhaustedError: The run fails in this case.
         """
         self._run.emit(
-            LoopExhausted(**self._run.stamp(path), step=step.name or "", iterations=iterations)
+            LoopExhausted(
+                **self._run.stamp(path), step=step.name or "", iterations=iterations
+            )
         )
         if step.on_exhausted == "fail":
             condition = cast("Mapping[str, Any]", step.until)["name"]
@@ -293,11 +330,15 @@ class StepRunner:
             for key, value in written.items():
                 scope.write(key, value)
 
-    async def _run_map(self, step: steps.MapStep, scope: Scope, node: Node, path: Path) -> None:
+    async def _run_map(
+        self, step: steps.MapStep, scope: Scope, node: Node, path: Path
+    ) -> None:
         value = scope.context.get(step.over)
         is_large = isinstance(value, str) and len(value) > _LARGE
         items = (
-            await compute(_items, step, scope.context) if is_large else _items(step, scope.context)
+            await compute(_items, step, scope.context)
+            if is_large
+            else _items(step, scope.context)
         )
         if node.get("at", 0) >= max(1, len(items)):
             raise ResumePathError(
@@ -305,7 +346,9 @@ class StepRunner:
             )
         contexts = [{step.as_: item} for item in items]
         sequences = [step.steps] * len(items)
-        outputs = await self._run_all(sequences, contexts, step.max_concurrency, scope, node, path)
+        outputs = await self._run_all(
+            sequences, contexts, step.max_concurrency, scope, node, path
+        )
         for key in output_names(resolved(step.steps)):
             if not outputs or any(key in written for written in outputs):
                 scope.write(key, to_text([written.get(key) for written in outputs]))
@@ -339,11 +382,16 @@ class StepRunner:
                 part = parts.setdefault(str(number), {})
                 written = part.setdefault("set", {})
                 inner = Scope(
-                    {**scope.context, **contexts[number], **written}, written, scope.iteration
+                    {**scope.context, **contexts[number], **written},
+                    written,
+                    scope.iteration,
                 )
                 try:
                     await self.run_sequence(
-                        sequences[number], inner, part.setdefault("in", {}), (*path, number)
+                        sequences[number],
+                        inner,
+                        part.setdefault("in", {}),
+                        (*path, number),
                     )
                     finished.add(number)
                 except ApprovalRequired as pause:
@@ -355,11 +403,15 @@ class StepRunner:
                     raise
 
         try:
-            with contextlib.suppress(Exception):  # it is in `failed`, perhaps with others
-                await gather_or_cancel(work() for _ in range(min(concurrency, len(sequences))))
+            # it is in `failed`, perhaps with others
+            with contextlib.suppress(Exception):
+                await gather_or_cancel(
+                    work() for _ in range(min(concurrency, len(sequences)))
+                )
         finally:
             node["at"] = next(
-                (number for number in range(len(sequences)) if number not in finished), 0
+                (number for number in range(len(sequences)) if number not in finished),
+                0,
             )
         if stopped := failed or paused:
             node["at"] = min(stopped)
@@ -376,7 +428,9 @@ def _items(step: steps.MapStep, context: Mapping[str, Any]) -> list[Any]:
     name = step.over
     if name not in context:
         message = f"Step '{step.name}' maps over '{name}', which is not in the context."
-        raise ContextError(message, suggestion=did_you_mean(name, visible(context)) or None)
+        raise ContextError(
+            message, suggestion=did_you_mean(name, visible(context)) or None
+        )
     value = context[name]
     try:
         items = read_items(value)

@@ -100,7 +100,15 @@ class ApprovalStep:
     name: str | None = None
 
 
-Step = AgentStep | ConditionStep | ParallelStep | LoopStep | MapStep | WorkflowStep | ApprovalStep
+Step = (
+    AgentStep
+    | ConditionStep
+    | ParallelStep
+    | LoopStep
+    | MapStep
+    | WorkflowStep
+    | ApprovalStep
+)
 
 STEP_TYPES: dict[type[Step], str] = {
     AgentStep: "agent_step",
@@ -138,7 +146,11 @@ def output_names(steps: Iterable[Step]) -> list[str]:
     for step in steps:
         if isinstance(step, AgentStep):
             names.append(step.output or f"{step.agent}_output")
-        inner = [step.workflow.steps] if isinstance(step, WorkflowStep) else sequences_of(step)
+        inner = (
+            [step.workflow.steps]
+            if isinstance(step, WorkflowStep)
+            else sequences_of(step)
+        )
         names += [name for sequence in inner for name in output_names(sequence)]
     return list(dict.fromkeys(names))
 
@@ -148,7 +160,9 @@ class References:
     """The live objects that the steps of a workflow refer to by name."""
 
     agents: dict[str, Component] = field(default_factory=dict[str, Component])
-    conditions: dict[str, Callable[..., Any]] = field(default_factory=dict[str, Callable[..., Any]])
+    conditions: dict[str, Callable[..., Any]] = field(
+        default_factory=dict[str, Callable[..., Any]]
+    )
 
     def add_agent(self, name: str, agent: object) -> None:
         """Add an agent under a name.
@@ -157,7 +171,9 @@ class References:
             ConfigurationError: It is not a component, or another one has that name.
         """
         if not isinstance(agent, Component):
-            raise ConfigurationError(f"The agent '{name}' must be a component, not {agent!r}.")
+            raise ConfigurationError(
+                f"The agent '{name}' must be a component, not {agent!r}."
+            )
         if self.agents.setdefault(name, agent) is not agent:
             raise ConfigurationError(
                 f"Two agents are called '{name}'.", suggestion="Give each its own name."
@@ -210,7 +226,9 @@ class References:
         return replace(step, **changes)
 
     def _resolve_workflow(self, step: WorkflowStep) -> WorkflowStep:
-        if not hasattr(step.workflow, "steps") or not hasattr(step.workflow, "conditions"):
+        if not hasattr(step.workflow, "steps") or not hasattr(
+            step.workflow, "conditions"
+        ):
             raise ConfigurationError(
                 f"WorkflowStep takes a workflow, not {step.workflow!r}.",
                 suggestion="Put any other component into an AgentStep.",
@@ -227,7 +245,9 @@ class References:
             self.add_agent(agent.name, agent)
             agent = agent.name
         if not isinstance(agent, str):
-            raise ConfigurationError(f"AgentStep takes an agent or its name, not {agent!r}.")
+            raise ConfigurationError(
+                f"AgentStep takes an agent or its name, not {agent!r}."
+            )
         return AgentStep(agent, step.name or agent, step.input, step.output)
 
     def _condition(self, condition: ConditionLike) -> Mapping[str, Any]:
@@ -290,7 +310,8 @@ def steps_from_data(
         if "workflow" in values:
             values["workflow"] = make_workflow(values["workflow"])
         renamed = {
-            {"as": "as_", "else": "else_"}.get(key, key): value for key, value in values.items()
+            {"as": "as_", "else": "else_"}.get(key, key): value
+            for key, value in values.items()
         }
         steps.append(step_class(**renamed))
     return tuple(steps)

@@ -49,7 +49,9 @@ def check_names(
     match kind_of(blueprint):
         case "workflow":
             steps = as_array(blueprint.get("steps"))
-            names_of_steps = _StepNames(findings, instructions or {}, set(_written(steps)))
+            names_of_steps = _StepNames(
+                findings, instructions or {}, set(_written(steps))
+            )
             names_of_steps.check(steps, "/steps", set(_INPUT), in_loop=False)
         case "conductor":
             findings.warnings += _member_warnings(
@@ -69,7 +71,9 @@ def instructions_of(component: Component | None) -> dict[str, str]:
         return {}
     members = component.members().items()
     return {
-        name: member.instructions for name, member in members if isinstance(member, ModelComponent)
+        name: member.instructions
+        for name, member in members
+        if isinstance(member, ModelComponent)
     }
 
 
@@ -79,15 +83,17 @@ def _member_warnings(
     for number, member in enumerate(as_array(blueprint.get(key))):
         if number >= first:
             at = f"/{key}/{number}/instructions"
-            yield from _warnings(as_object(member).get("instructions", ""), at, _INPUT, reason)
+            yield from _warnings(
+                as_object(member).get("instructions", ""), at, _INPUT, reason
+            )
 
 
-def _warnings(template: str, at: str, known: frozenset[str], reason: str) -> Iterator[Problem]:
+def _warnings(
+    template: str, at: str, known: frozenset[str], reason: str
+) -> Iterator[Problem]:
     """A warning for each name in instructions that is filled from these names only."""
     for name in missing_names(template, known):
-        detail = (
-            f"Nothing fills '{{{name}}}' in the instructions, because {reason}: it stays as text."
-        )
+        detail = f"Nothing fills '{{{name}}}' in the instructions, because {reason}: it stays as text."
         yield Problem(at, detail, suggest_name(name, known))
 
 
@@ -125,7 +131,9 @@ class _StepNames:
     written: set[str]
     """What any step writes."""
 
-    def check(self, steps: list[Any], at: str, known: set[str], *, in_loop: bool) -> None:
+    def check(
+        self, steps: list[Any], at: str, known: set[str], *, in_loop: bool
+    ) -> None:
         """Check a sequence of steps.
 
         Args:
@@ -141,7 +149,9 @@ class _StepNames:
             if in_loop and ITERATION in (step.get("output"), step.get("as")):
                 detail = f"The name '{ITERATION}' hides the number of the iteration from the templates of the loop."
                 self.findings.warnings.append(
-                    Problem(here, detail, "Choose another name if they need the number.")
+                    Problem(
+                        here, detail, "Choose another name if they need the number."
+                    )
                 )
             match step.get("type"):
                 case "agent_step":
@@ -150,7 +160,9 @@ class _StepNames:
                 case "approval_step":
                     self._check_template(step.get("message"), f"{here}/message", known)
                 case "condition_step":
-                    self._check_condition(step.get("condition"), f"{here}/condition", known)
+                    self._check_condition(
+                        step.get("condition"), f"{here}/condition", known
+                    )
                 case "map_step":
                     self._check_name(
                         str(step.get("over")), f"{here}/over", known, is_template=False
@@ -163,7 +175,9 @@ class _StepNames:
                     pass
             for pointer, inner in _inner_sequences(step):
                 is_loop = step.get("type") == "loop_step"
-                self.check(inner, here + pointer, set(inside), in_loop=in_loop or is_loop)
+                self.check(
+                    inner, here + pointer, set(inside), in_loop=in_loop or is_loop
+                )
                 known.update(_written(inner))
 
     def _check_agent(self, step: Mapping[str, Any], at: str, known: set[str]) -> None:
@@ -188,11 +202,15 @@ class _StepNames:
         for name in missing_names(template, known) if isinstance(template, str) else ():
             self._check_name(name, at, known, is_template=True)
 
-    def _check_name(self, name: str, at: str, known: set[str], *, is_template: bool) -> None:
+    def _check_name(
+        self, name: str, at: str, known: set[str], *, is_template: bool
+    ) -> None:
         if problem := self._problem(name, at, known, is_template=is_template):
             self.findings.problems.append(problem)
 
-    def _problem(self, name: str, at: str, known: set[str], *, is_template: bool) -> Problem | None:
+    def _problem(
+        self, name: str, at: str, known: set[str], *, is_template: bool
+    ) -> Problem | None:
         """Why nothing can fill a name; None if something may."""
         shown = f"{{{name}}}" if is_template else name
         if name in known:
@@ -203,7 +221,9 @@ class _StepNames:
                 f"Nothing fills '{shown}' here: only a later step writes '{name}'.",
                 "Move that step up.",
             )
-        if meant := next((other for other in sorted(known) if _is_misspelt(name, other)), None):
+        if meant := next(
+            (other for other in sorted(known) if _is_misspelt(name, other)), None
+        ):
             return Problem(at, f"Nothing fills '{shown}'.", suggest_name(name, [meant]))
         return None
 

@@ -61,7 +61,11 @@ class ToolCaller:
             PodwrightError: A run nested in a tool failed.
         """
         # decided before the calls, so that those of one turn do not count against each other
-        reported = {call.name for call in calls if self._wrong_turns[call.name] < self._max_retries}
+        reported = {
+            call.name
+            for call in calls
+            if self._wrong_turns[call.name] < self._max_retries
+        }
         first = self._run.tool_calls
         self._run.tool_calls += len(calls)
         slots = asyncio.Semaphore(PARALLEL_CALLS)
@@ -76,14 +80,22 @@ class ToolCaller:
         self._count_wrong_turns(calls, answers)
         return [answer.message for answer in answers]
 
-    def _count_wrong_turns(self, calls: Sequence[ToolCall], answers: Sequence[_Answer]) -> None:
+    def _count_wrong_turns(
+        self, calls: Sequence[ToolCall], answers: Sequence[_Answer]
+    ) -> None:
         right = {
-            call.name for call, answer in zip(calls, answers, strict=True) if not answer.is_report
+            call.name
+            for call, answer in zip(calls, answers, strict=True)
+            if not answer.is_report
         }
         for name in {call.name for call in calls}:
-            self._wrong_turns[name] = 0 if name in right else self._wrong_turns[name] + 1
+            self._wrong_turns[name] = (
+                0 if name in right else self._wrong_turns[name] + 1
+            )
 
-    async def _call_once(self, call: ToolCall, number: int, is_reported: bool) -> _Answer:
+    async def _call_once(
+        self, call: ToolCall, number: int, is_reported: bool
+    ) -> _Answer:
         """Call a tool, unless an earlier attempt of the run has its result."""
         self._run.add_usage(Usage(tool_calls=1))
         current_tool_call.set(number)
@@ -95,7 +107,9 @@ class ToolCaller:
                 return _report(call, recorded.error["message"])
             case ToolCallFinished() if is_nested_run:
                 # what it runs is recorded itself, and must be performed for the runs after it
-                return _answer(call, await self._result(call, tool, _parse_arguments(call)))
+                return _answer(
+                    call, await self._result(call, tool, _parse_arguments(call))
+                )
             case ToolCallFinished() as recorded:
                 self._run.count_recorded_usage(journal.usage_of(self._run.id, number))
                 return _answer(call, recorded.output)
@@ -114,7 +128,9 @@ class ToolCaller:
         except (CancelledError, PodwrightError) as error:
             details = error_details(error)
             duration = milliseconds_since(started)
-            self._emit(ToolCallFailed, call, number, error=details, duration_ms=duration)
+            self._emit(
+                ToolCallFailed, call, number, error=details, duration_ms=duration
+            )
             # with a run_id the error comes from a nested run
             if (
                 not isinstance(error, ToolArgumentsError)
@@ -124,7 +140,11 @@ class ToolCaller:
                 raise
             return _report(call, error.message)
         self._emit(
-            ToolCallFinished, call, number, output=text, duration_ms=milliseconds_since(started)
+            ToolCallFinished,
+            call,
+            number,
+            output=text,
+            duration_ms=milliseconds_since(started),
         )
         return _answer(call, text)
 
@@ -134,12 +154,20 @@ class ToolCaller:
             arguments = _parse_arguments(call)
         finally:
             repeatable = tool is not None and (tool.idempotent or tool.is_nested_run)
-            self._emit(ToolCallStarted, call, number, arguments=arguments, idempotent=repeatable)
+            self._emit(
+                ToolCallStarted,
+                call,
+                number,
+                arguments=arguments,
+                idempotent=repeatable,
+            )
         if not (tool and tool.is_nested_run):
             await self._run.journal.before_effect()
         return await self._result(call, tool, arguments)
 
-    async def _result(self, call: ToolCall, tool: Tool | None, arguments: dict[str, Any]) -> str:
+    async def _result(
+        self, call: ToolCall, tool: Tool | None, arguments: dict[str, Any]
+    ) -> str:
         if tool is None:
             hint = did_you_mean(call.name, self._tools) or "It has no tools."
             raise ToolArgumentsError(
@@ -156,7 +184,13 @@ class ToolCaller:
         self, event: Callable[..., Event], call: ToolCall, number: int, **fields: Any
     ) -> None:
         self._run.emit(
-            event(**self._run.stamp(), call=number, tool=call.name, call_id=call.id, **fields)
+            event(
+                **self._run.stamp(),
+                call=number,
+                tool=call.name,
+                call_id=call.id,
+                **fields,
+            )
         )
 
 
@@ -170,7 +204,9 @@ class _Answer:
 
 
 def _report(call: ToolCall, reason: str) -> _Answer:
-    return _Answer(Message("tool", f"Error: {reason}", tool_call_id=call.id), is_report=True)
+    return _Answer(
+        Message("tool", f"Error: {reason}", tool_call_id=call.id), is_report=True
+    )
 
 
 def _answer(call: ToolCall, text: str) -> _Answer:
@@ -192,5 +228,7 @@ def _parse_arguments(call: ToolCall) -> dict[str, Any]:
         message = f"The arguments of tool '{call.name}' must be an object, not {type(arguments).__name__}."
         raise ToolArgumentsError(message)
     if nested_deeper(cast("object", arguments)):
-        raise ToolArgumentsError(f"The arguments of tool '{call.name}' are nested too deeply.")
+        raise ToolArgumentsError(
+            f"The arguments of tool '{call.name}' are nested too deeply."
+        )
     return cast("dict[str, Any]", arguments)

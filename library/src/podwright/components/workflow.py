@@ -105,12 +105,17 @@ class Workflow(Component):
         if event_manager is not None:
             parsed.options["event_manager"] = event_manager
         return cls._build(
-            parsed, references, _reference_problems(parsed.data, references) if validate else ()
+            parsed,
+            references,
+            _reference_problems(parsed.data, references) if validate else (),
         )
 
     @classmethod
     def _build(
-        cls, parsed: ParsedBlueprint, references: References, problems: Sequence[Problem] = ()
+        cls,
+        parsed: ParsedBlueprint,
+        references: References,
+        problems: Sequence[Problem] = (),
     ) -> Self:
         def nested(blueprint: Blueprint) -> Workflow:
             return Workflow._build(ParsedBlueprint("workflow", blueprint), references)
@@ -170,7 +175,9 @@ class Workflow(Component):
         Raises:
             PodwrightError: With `context` and `resume_path` if the workflow can be resumed.
         """
-        return self._run(self._task(context, start_step, resume_path, kwargs), False, trace)
+        return self._run(
+            self._task(context, start_step, resume_path, kwargs), False, trace
+        )
 
     async def arun(
         self,
@@ -181,7 +188,9 @@ class Workflow(Component):
         **kwargs: Any,
     ) -> Any:
         """As `run`, from asynchronous code; cancelling it cancels the run."""
-        return await self._arun(self._task(context, start_step, resume_path, kwargs), False, trace)
+        return await self._arun(
+            self._task(context, start_step, resume_path, kwargs), False, trace
+        )
 
     def stream(
         self,
@@ -212,15 +221,23 @@ class Workflow(Component):
             InputError: The context, the start step or the resume path is wrong.
         """
         named = dict(to_context({"input": ""} if context is None else context))
-        progress = initial_progress(len(self._steps), named.pop(KEY, None), start_step, resume_path)
+        progress = initial_progress(
+            len(self._steps), named.pop(KEY, None), start_step, resume_path
+        )
         inputs = {
-            key: value for key, value in named.items() if key not in ("input", *self.output_names)
+            key: value
+            for key, value in named.items()
+            if key not in ("input", *self.output_names)
         }
         combined = sections(inputs)
         if "input" not in named:
             named = {"input": combined, **named}
         # agents see the named inputs themselves, so an `input` that only combines them is not repeated
-        hidden = frozenset({"input"}) if inputs and named["input"] == combined else frozenset[str]()
+        hidden = (
+            frozenset({"input"})
+            if inputs and named["input"] == combined
+            else frozenset[str]()
+        )
         return WorkflowTask(
             input=visible(named),
             scope=Scope(named),
@@ -229,14 +246,22 @@ class Workflow(Component):
             hidden=hidden,
         )
 
-    def step_task(self, data: Any, progress: Node, approved: Path | None) -> WorkflowTask:
+    def step_task(
+        self, data: Any, progress: Node, approved: Path | None
+    ) -> WorkflowTask:
         """The task of a run as a step of another workflow, which saves its context and progress."""
         task = self.task(progress.get("context", data))
         progress["context"] = task.scope.context
-        return replace(task, progress=progress.setdefault("in", {}), approved=approved, nested=True)
+        return replace(
+            task, progress=progress.setdefault("in", {}), approved=approved, nested=True
+        )
 
     def _task(
-        self, context: object, start_step: object, resume_path: object, updates: Mapping[str, Any]
+        self,
+        context: object,
+        start_step: object,
+        resume_path: object,
+        updates: Mapping[str, Any],
     ) -> WorkflowTask:
         if names := _ARGUMENTS_OF_OTHER_KINDS & updates.keys():
             raise ContextError(
@@ -284,9 +309,16 @@ def _reference_problems(blueprint: object, references: References) -> list[Probl
             and isinstance(agent, str)
             and agent not in references.agents
         ):
-            hint = did_you_mean(agent, references.agents) or f"Pass it in agents={{'{agent}': …}}."
-            problems.append(Problem(f"{pointer}/agent", f"Missing agent '{agent}'.", hint))
+            hint = (
+                did_you_mean(agent, references.agents)
+                or f"Pass it in agents={{'{agent}': …}}."
+            )
+            problems.append(
+                Problem(f"{pointer}/agent", f"Missing agent '{agent}'.", hint)
+            )
         for key in ("condition", "until"):
             if key in step:
-                problems += condition_problems(step[key], f"{pointer}/{key}", references.conditions)
+                problems += condition_problems(
+                    step[key], f"{pointer}/{key}", references.conditions
+                )
     return problems

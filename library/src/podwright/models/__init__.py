@@ -2,7 +2,12 @@
 
 from podwright.messages import ModelRequest, ModelResponse
 from podwright.models.base import Connection, Model, TokenCallback
-from podwright.models.offline import EchoModel, FunctionModel, ReplayModel, ScriptedModel
+from podwright.models.offline import (
+    EchoModel,
+    FunctionModel,
+    ReplayModel,
+    ScriptedModel,
+)
 from podwright.models.registry import (
     MODEL_CLIENTS,
     ClientChoice,

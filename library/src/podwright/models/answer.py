@@ -11,7 +11,9 @@ MAX_NAME = 200
 class InvalidResponseError(Exception):
     """The data is not of the provider's protocol, or has no answer."""
 
-    def __init__(self, reason: str = "the response cannot be read as an answer of a model") -> None:
+    def __init__(
+        self, reason: str = "the response cannot be read as an answer of a model"
+    ) -> None:
         super().__init__(reason)
 
 

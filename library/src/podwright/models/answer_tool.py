@@ -24,7 +24,10 @@ def with_answer_tool(request: ModelRequest) -> tuple[ModelRequest, str]:
     taken = {tool["function"]["name"] for tool in request.tools}
     name = next(name for name in _answer_names() if name not in taken)
     parameters = dict(request.output.schema)
-    tool: ToolSchema = {"type": "function", "function": {"name": name, "parameters": parameters}}
+    tool: ToolSchema = {
+        "type": "function",
+        "function": {"name": name, "parameters": parameters},
+    }
     tool["function"]["description"] = "Give the final answer."
     return replace(request, tools=(*request.tools, tool), output=None), name
 
@@ -45,10 +48,16 @@ def from_answer_tool(response: ModelResponse, name: str) -> ModelResponse:
     others = tuple(call for call in response.tool_calls if call.name != name)
     if others:
         return replace(response, tool_calls=others)
-    reason = "stop" if response.finish_reason == "tool_calls" else response.finish_reason
+    reason = (
+        "stop" if response.finish_reason == "tool_calls" else response.finish_reason
+    )
     fields = _with_text_of(response.provider_fields, answer)
     return replace(
-        response, text=answer.arguments, tool_calls=(), finish_reason=reason, provider_fields=fields
+        response,
+        text=answer.arguments,
+        tool_calls=(),
+        finish_reason=reason,
+        provider_fields=fields,
     )
 
 
@@ -60,5 +69,7 @@ def _with_text_of(fields: Mapping[str, Any], answer: ToolCall) -> Mapping[str, A
     text = {"type": "text", "text": answer.arguments}
     return {
         **fields,
-        "content": [text if block.get("id") == answer.id else block for block in blocks],
+        "content": [
+            text if block.get("id") == answer.id else block for block in blocks
+        ],
     }

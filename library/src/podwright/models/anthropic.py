@@ -21,7 +21,9 @@ from podwright.usage import NO_USAGE, Usage
 
 _MAX_PAUSES = 10
 """How often a paused answer is continued."""
-_THOUGHTS_REFUSED = re.compile(r"thinking.{0,40}block|thinking\.signature", re.IGNORECASE)
+_THOUGHTS_REFUSED = re.compile(
+    r"thinking.{0,40}block|thinking\.signature", re.IGNORECASE
+)
 """In a refusal of thoughts that another model, or this one in another conversation, has signed."""
 
 
@@ -55,7 +57,9 @@ class MessagesModel(HTTPModel):
 
     def look_at_refusal(self, error: ErrorBody, failure: errors.ModelError) -> None:
         """See `HTTPModel.look_at_refusal`."""
-        if type(failure) is errors.ModelRequestError and _THOUGHTS_REFUSED.search(error.message):
+        if type(failure) is errors.ModelRequestError and _THOUGHTS_REFUSED.search(
+            error.message
+        ):
             raise _ThoughtsRefusedError(failure)
 
     def max_output_tokens(self) -> int:
@@ -80,15 +84,21 @@ class MessagesModel(HTTPModel):
                     raise errors.ModelResponseError(
                         f"'{self.name}': the answer was paused too often."
                     )
-                request = replace(request, messages=(*request.messages, response.message()))
+                request = replace(
+                    request, messages=(*request.messages, response.message())
+                )
                 response = await self._ask_once(request, on_token, on_reasoning)
         except errors.ModelError as error:
             if paused:
-                error.attempt_usage = _sum([error.attempt_usage or NO_USAGE, *_usages(paused)])
+                error.attempt_usage = _sum(
+                    [error.attempt_usage or NO_USAGE, *_usages(paused)]
+                )
             raise
         except asyncio.CancelledError as error:
             if paused:
-                note_attempt(error, _sum([noted_attempt(error) or NO_USAGE, *_usages(paused)]))
+                note_attempt(
+                    error, _sum([noted_attempt(error) or NO_USAGE, *_usages(paused)])
+                )
             raise
         return _joined([*paused, response]) if paused else response
 
@@ -122,7 +132,9 @@ class MessagesModel(HTTPModel):
 
 
 def _without_provider_fields(request: ModelRequest) -> ModelRequest:
-    messages = tuple(replace(message, provider_fields={}) for message in request.messages)
+    messages = tuple(
+        replace(message, provider_fields={}) for message in request.messages
+    )
     return replace(request, messages=messages)
 
 
@@ -136,7 +148,9 @@ def _joined(responses: Sequence[ModelResponse]) -> ModelResponse:
         responses[-1],
         text="".join(response.text for response in responses),
         usage=_sum(_usages(responses)),
-        reasoning="\n\n".join(response.reasoning for response in responses if response.reasoning),
+        reasoning="\n\n".join(
+            response.reasoning for response in responses if response.reasoning
+        ),
         provider_fields={"content": content},
     )
 

@@ -61,7 +61,10 @@ class Model(ABC):
         """
 
     async def stream(
-        self, request: ModelRequest, on_token: TokenCallback, on_reasoning: TokenCallback
+        self,
+        request: ModelRequest,
+        on_token: TokenCallback,
+        on_reasoning: TokenCallback,
     ) -> ModelResponse:
         """As `complete`, and hand out the model's thoughts too; models that show none need not implement it.
 

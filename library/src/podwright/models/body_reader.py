@@ -61,7 +61,9 @@ class BodyReader:
             self.head = (self.head + chunk)[:_HEAD]
         if self._parser is None:
             # gateways send blank lines while they wait
-            self._waiting += chunk if self._waiting else chunk.removeprefix(_BOM).lstrip()
+            self._waiting += (
+                chunk if self._waiting else chunk.removeprefix(_BOM).lstrip()
+            )
             if not self._waiting or bytes(self._waiting[:1]) in (b"{", b"["):
                 return iter(())
             self._parser = EventParser()

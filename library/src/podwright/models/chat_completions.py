@@ -57,7 +57,12 @@ _FINISH_REASONS = {
 
 
 def request_body(
-    request: ModelRequest, model: str, endpoint: Endpoint, *, provider: str, stream: bool
+    request: ModelRequest,
+    model: str,
+    endpoint: Endpoint,
+    *,
+    provider: str,
+    stream: bool,
 ) -> dict[str, Any]:
     """The body of a request.
 
@@ -70,8 +75,12 @@ def request_body(
     """
     own = without_foreign_fields(request.messages, provider)
     body: dict[str, Any] = {"model": model, "messages": list(map(chat_message, own))}
-    body.update((key, value) for key, value in request.settings.items() if key != "timeout")
-    if "max_tokens" in body and (endpoint.completion_tokens or _REASONING_MODEL.match(model)):
+    body.update(
+        (key, value) for key, value in request.settings.items() if key != "timeout"
+    )
+    if "max_tokens" in body and (
+        endpoint.completion_tokens or _REASONING_MODEL.match(model)
+    ):
         body["max_completion_tokens"] = body.pop("max_tokens")
     if endpoint.unsigned_call:
         _sign_calls(body["messages"], endpoint.unsigned_call)
@@ -80,7 +89,10 @@ def request_body(
     if request.tools:
         body["tools"] = request.tools
         if request.tool_choice is not None:
-            body["tool_choice"] = {"type": "function", "function": {"name": request.tool_choice}}
+            body["tool_choice"] = {
+                "type": "function",
+                "function": {"name": request.tool_choice},
+            }
     else:
         body.pop("parallel_tool_calls", None)
     if request.output is not None:
@@ -97,7 +109,9 @@ def _sign_calls(messages: list[dict[str, Any]], fields: Mapping[str, Any]) -> No
     """Add fields to the first tool call of each message, where it has none of its provider."""
     for message in messages:
         for call in message.get("tool_calls", [])[:1]:
-            call.update((key, value) for key, value in fields.items() if key not in call)
+            call.update(
+                (key, value) for key, value in fields.items() if key not in call
+            )
 
 
 class ResponseBuilder:
@@ -162,7 +176,8 @@ class ResponseBuilder:
         choices = data.get("choices")
         if data.get("usage"):
             self._counts_grow = bool(choices)
-        if not choices:  # a chunk with usage only, or with a content filter's result for the prompt
+        # a chunk with usage only, or with a content filter's result for the prompt
+        if not choices:
             return Piece()
         self.has_choice = True
         choice = choices[0]
@@ -178,7 +193,8 @@ class ResponseBuilder:
         if delta or (delta is not None and not message):
             self.is_streamed = True
             return self._add_part(delta, whole=False)
-        if message and self.is_streamed:  # some streams end with the whole message once more
+        # some streams end with the whole message once more
+        if message and self.is_streamed:
             return Piece()
         return self._add_part(message or {}, whole=True)
 
@@ -210,7 +226,9 @@ class ResponseBuilder:
         before = "".join(self._text) if not self._parts else ""
         parts = as_array(content)
         texts = [before, "" if parts else text]
-        self._parts += [{"type": "text", "text": written} for written in texts if written]
+        self._parts += [
+            {"type": "text", "text": written} for written in texts if written
+        ]
         self._parts += parts
 
     def add_fields(self, fields: Mapping[str, Any]) -> None:
@@ -237,7 +255,9 @@ class ResponseBuilder:
         fields = merge_fields(self._field_pieces) | self._fields
         fields = {key: value for key, value in fields.items() if is_set(value)}
         if any(part.get("type") != "text" for part in self._parts):
-            fields["content"] = merge_items(self._parts) if self.is_streamed else self._parts
+            fields["content"] = (
+                merge_items(self._parts) if self.is_streamed else self._parts
+            )
         return ModelResponse(
             text,
             calls,
@@ -265,7 +285,10 @@ class ResponseBuilder:
     def _usage(self, request: ModelRequest) -> Usage:
         def estimate() -> Usage:
             written = "".join((*self._text, *self._reasoning))
-            return Usage(estimate_input(request), estimate_tokens(written) + self._calls.estimate())
+            return Usage(
+                estimate_input(request),
+                estimate_tokens(written) + self._calls.estimate(),
+            )
 
         return self._counts.usage(estimate)
 
@@ -330,4 +353,6 @@ def _content_text(content: Any) -> str:
     """The text of a content, which may be null, a string, or parts of which some are text."""
     if not content or isinstance(content, str):
         return content or ""
-    return "".join(part["text"] for part in as_array(content) if part.get("type") == "text")
+    return "".join(
+        part["text"] for part in as_array(content) if part.get("type") == "text"
+    )

@@ -28,7 +28,15 @@ _MESSAGES = (
     "message", "Message", "detail", "error_description", "description", "msg", "status_msg", "title", "reason",
     "faultstring", "err_msg", "error_msg",
 )  # fmt: skip
-_CODES = ("code", "error_code", "errorCode", "status_code", "statusCode", "http_code", "err_code")
+_CODES = (
+    "code",
+    "error_code",
+    "errorCode",
+    "status_code",
+    "statusCode",
+    "http_code",
+    "err_code",
+)
 _TYPES = ("type", "error_type")
 _PARAMETERS = ("param", "parameter")
 _TAG = re.compile(r"<(script|style)\b.*?</\1>|<[^>]*>", re.IGNORECASE | re.DOTALL)
@@ -66,13 +74,17 @@ class ErrorBody:
 
         It is for searching only, because it may quote the request.
         """
-        text = " ".join(filter(None, (self.code, self.type, self.message, *self.reasons)))
+        text = " ".join(
+            filter(None, (self.code, self.type, self.message, *self.reasons))
+        )
         return text.lower().replace("_", " ")
 
 
 def is_object(data: object) -> bool:
     """Whether data is an object, or a list with one, as errors are."""
-    return isinstance(data, dict) or any(isinstance(item, dict) for item in as_array(data))
+    return isinstance(data, dict) or any(
+        isinstance(item, dict) for item in as_array(data)
+    )
 
 
 def read_error(data: object) -> ErrorBody:
@@ -94,7 +106,11 @@ def read_error(data: object) -> ErrorBody:
         inner = fields.get(key)
         is_list_of_problems = key == "detail" and isinstance(inner, list)
         has_message = key != "error" and isinstance(fields.get("message"), str)
-        if inner and isinstance(inner, dict | list) and not (is_list_of_problems or has_message):
+        if (
+            inner
+            and isinstance(inner, dict | list)
+            and not (is_list_of_problems or has_message)
+        ):
             return _with_code_of(fields, read_error(cast("object", inner)))
         if inner and isinstance(inner, str) and key == "error":
             # `{"error": "…", "code": …}` of some gateways
@@ -106,7 +122,9 @@ def _with_code_of(fields: Mapping[str, Any], error: ErrorBody) -> ErrorBody:
     """The error with the code of the object around it, if it has none of its own."""
     code = error.code or _first(fields, _CODES)
     return replace(
-        error, code=code, status=error.status or _status((code, _first(fields, ("status",))))
+        error,
+        code=code,
+        status=error.status or _status((code, _first(fields, ("status",)))),
     )
 
 
@@ -125,14 +143,18 @@ def _read_fields(fields: Mapping[str, Any]) -> ErrorBody:
         message=_with_upstream(_message(fields), metadata.get("raw")),
         reasons=tuple(filter(None, [grpc, *named, inner_code])),
         status=_status((code, grpc, kind)),
-        retry_after=_retry_after([*details, metadata, fields], as_object(metadata.get("headers"))),
+        retry_after=_retry_after(
+            [*details, metadata, fields], as_object(metadata.get("headers"))
+        ),
         failed_generation=to_text(fields.get("failed_generation") or ""),
     )
 
 
 def _first(fields: Mapping[str, Any], names: Iterable[str]) -> str:
     values = (fields.get(name) for name in names)
-    return next((str(value) for value in values if value and isinstance(value, str | int)), "")
+    return next(
+        (str(value) for value in values if value and isinstance(value, str | int)), ""
+    )
 
 
 def _with_upstream(message: str, raw: object) -> str:
@@ -176,7 +198,9 @@ def _status(names: Iterable[str]) -> int | None:
     return None
 
 
-def _retry_after(places: Iterable[Mapping[str, Any]], headers: Mapping[str, Any]) -> float | None:
+def _retry_after(
+    places: Iterable[Mapping[str, Any]], headers: Mapping[str, Any]
+) -> float | None:
     for place in places:
         for name in ("retryDelay", "retry_after", "retry_after_seconds", "retryAfter"):
             seconds = seconds_of(str(place[name])) if place.get(name) else None

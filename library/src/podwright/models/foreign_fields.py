@@ -24,7 +24,8 @@ def without_foreign_fields(messages: Sequence[Message], source: str) -> list[Mes
         if message.role == "assistant" and message.provider not in ("", source):
             renamed = {call.id: short_id(call.id) for call in message.tool_calls}
             calls = tuple(
-                ToolCall(renamed[call.id], call.name, call.arguments) for call in message.tool_calls
+                ToolCall(renamed[call.id], call.name, call.arguments)
+                for call in message.tool_calls
             )
             own.append(Message("assistant", message.content, calls))
         elif message.role == "tool" and message.tool_call_id in renamed:

@@ -59,7 +59,9 @@ class TransportError(Exception):
         suggestion: What to do about it, if it can be said.
     """
 
-    def __init__(self, fault: Fault, message: str, suggestion: str | None = None) -> None:
+    def __init__(
+        self, fault: Fault, message: str, suggestion: str | None = None
+    ) -> None:
         super().__init__(message)
         self.fault: Fault = fault
         self.suggestion = suggestion
@@ -84,7 +86,9 @@ class Response:
         self.status = response.status
         self.headers: Mapping[str, str] = response.headers
         """The headers; names are matched without regard to case."""
-        self.media_type = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        self.media_type = (
+            response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        )
         """The media type without parameters, such as `text/event-stream`."""
 
     async def read_chunk(self) -> bytes:
@@ -106,7 +110,9 @@ class Response:
             )
         if not self._content.at_eof():
             now = asyncio.get_running_loop().time()
-            self._deadline.reschedule(now + self._idle if self._idle < math.inf else None)
+            self._deadline.reschedule(
+                now + self._idle if self._idle < math.inf else None
+            )
         return chunk
 
     async def read(self) -> bytes:
@@ -187,10 +193,13 @@ async def post(
                 yield response
     except aiohttp.ClientError as error:
         known = next(
-            TransportError(*fault) for kind, fault in _FAULTS.items() if isinstance(error, kind)
+            TransportError(*fault)
+            for kind, fault in _FAULTS.items()
+            if isinstance(error, kind)
         )
         fault = certificate_fault(error) or known
-        if isinstance(error, aiohttp.ClientResponseError):  # its message may quote the response
+        # its message may quote the response
+        if isinstance(error, aiohttp.ClientResponseError):
             raise fault from None
         raise fault from error
     except TimeoutError as error:
@@ -198,7 +207,9 @@ async def post(
             raise
         begun = response is not None and response.size > 0
         message = (
-            f"no data for {timeouts.idle:g} s" if begun else f"no response within {first_byte:g} s"
+            f"no data for {timeouts.idle:g} s"
+            if begun
+            else f"no response within {first_byte:g} s"
         )
         raise TransportError("timeout", message) from error
 
@@ -223,13 +234,17 @@ _CERTIFICATE_SUGGESTIONS = {9: _EXPIRED, 10: _EXPIRED, 62: _WRONG_HOST, 64: _WRO
 
 def certificate_fault(error: BaseException) -> TransportError | None:
     """The fault if an exception, or one of its causes, is about an invalid certificate; else None."""
-    cause = next((cause for cause in causes(error) if hasattr(cause, "verify_code")), None)
+    cause = next(
+        (cause for cause in causes(error) if hasattr(cause, "verify_code")), None
+    )
     if not isinstance(cause, ssl.SSLCertVerificationError):
         return None
     trust = "Set SSL_CERT_FILE to a PEM file with the certificate of its authority, or with itself if self-signed."
     suggestion = _CERTIFICATE_SUGGESTIONS.get(cause.verify_code, trust)
     return TransportError(
-        "tls", f"invalid certificate of the server: {cause.verify_message.rstrip('.')}", suggestion
+        "tls",
+        f"invalid certificate of the server: {cause.verify_message.rstrip('.')}",
+        suggestion,
     )
 
 
@@ -238,17 +253,22 @@ def connection_fault(error: BaseException) -> TransportError | None:
     for cause in causes(error):
         if isinstance(cause, aiohttp.ClientConnectionError):
             return next(
-                TransportError(*fault) for kind, fault in _FAULTS.items() if isinstance(cause, kind)
+                TransportError(*fault)
+                for kind, fault in _FAULTS.items()
+                if isinstance(cause, kind)
             )
         if isinstance(cause, ConnectionResetError | BrokenPipeError):
-            return TransportError("disconnected", "the connection was lost before a response")
+            return TransportError(
+                "disconnected", "the connection was lost before a response"
+            )
         if isinstance(cause, ConnectionError):
             return TransportError("connect", "the connection failed")
     return None
 
 
 _sessions: dict[
-    AbstractEventLoop, tuple[aiohttp.ClientSession, AsyncGenerator[aiohttp.ClientSession]]
+    AbstractEventLoop,
+    tuple[aiohttp.ClientSession, AsyncGenerator[aiohttp.ClientSession]],
 ] = {}
 """The session of each event loop, with the generator that closes it."""
 
@@ -263,7 +283,9 @@ async def _session() -> aiohttp.ClientSession:
     return _sessions[loop][0]
 
 
-async def _keep_session(loop: AbstractEventLoop) -> AsyncGenerator[aiohttp.ClientSession]:
+async def _keep_session(
+    loop: AbstractEventLoop,
+) -> AsyncGenerator[aiohttp.ClientSession]:
     """Make a session, and close it when the loop shuts down: a loop closes the asynchronous generators begun on it."""
     session = aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(
@@ -292,9 +314,7 @@ def trusted_certificates() -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=file or None)
     except OSError as error:
-        message = (
-            f"cannot read the certificates in '{file}' (SSL_CERT_FILE): {os_error_reason(error)}"
-        )
+        message = f"cannot read the certificates in '{file}' (SSL_CERT_FILE): {os_error_reason(error)}"
         raise TransportError(
             "tls", message, "Set SSL_CERT_FILE to a readable PEM file, or unset it."
         ) from error

@@ -19,7 +19,13 @@ from podwright.models.answer_tool import from_answer_tool, with_answer_tool
 from podwright.models.base import Connection, TokenCallback, note_attempt
 from podwright.models.body_reader import BodyReader
 from podwright.models.error_body import ErrorBody, read_error
-from podwright.models.http import MAX_RESPONSE, Response, TransportError, post, propagated
+from podwright.models.http import (
+    MAX_RESPONSE,
+    Response,
+    TransportError,
+    post,
+    propagated,
+)
 from podwright.models.provider_error import provider_error
 from podwright.models.provider_model import Answer, Bill, ProviderModel
 from podwright.models.providers import Endpoint, is_vendors
@@ -139,10 +145,13 @@ class HTTPModel(ProviderModel):
                     max_bytes=MAX_RESPONSE,
                     on_sent=bill.begin,
                 ) as response:
-                    bill.cost_header = read_amount(response.headers.get(self._endpoint.cost_header))
+                    bill.cost_header = read_amount(
+                        response.headers.get(self._endpoint.cost_header)
+                    )
                     await reading.read(response)
             except TransportError:
-                if not reading.answer.finish_reason:  # after it, only the counts are missing
+                # after it, only the counts are missing
+                if not reading.answer.finish_reason:
                     raise
             return from_answer_tool(bill.of(reading.answer.build(request)), answer_tool)
         except TransportError as error:
@@ -159,8 +168,14 @@ class HTTPModel(ProviderModel):
             note_attempt(error, bill.of_failure())
             raise
         except (InvalidResponseError, ValueError, RecursionError) as error:
-            reason = error if isinstance(error, InvalidResponseError) else InvalidResponseError()
-            failure = errors.ModelResponseError(f"'{self.name}': {reason}{reading.what_came()}.")
+            reason = (
+                error
+                if isinstance(error, InvalidResponseError)
+                else InvalidResponseError()
+            )
+            failure = errors.ModelResponseError(
+                f"'{self.name}': {reason}{reading.what_came()}."
+            )
             failure.provider_error = provider_error(reading.first_words(), request, key)
         failure.attempt_usage = bill.of_failure()
         raise failure from cause
@@ -201,7 +216,8 @@ class HTTPModel(ProviderModel):
         if not base_url:
             variables = " or ".join(endpoint.urls) or "PODWRIGHT_MODEL_BASE_URL"
             raise errors.ConfigurationError(
-                f"'{self.name}' has no base URL.", suggestion=f"Set {variables}, or base_url."
+                f"'{self.name}' has no base URL.",
+                suggestion=f"Set {variables}, or base_url.",
             )
         try:
             url = join_url(base_url, self.path)
@@ -224,7 +240,9 @@ class HTTPModel(ProviderModel):
     def _base_url(self) -> str:
         """The base URL with its suffix; empty if none is set."""
         endpoint = self._endpoint
-        url = (self._connection.base_url or _first_set(endpoint.urls) or endpoint.url).rstrip("/")
+        url = (
+            self._connection.base_url or _first_set(endpoint.urls) or endpoint.url
+        ).rstrip("/")
         url = url.removesuffix(self.path)
         return _with_suffix(url, endpoint.suffix) if url else ""
 
@@ -236,7 +254,9 @@ class HTTPModel(ProviderModel):
         endpoint = self._endpoint
         given = self._connection.api_key
         key = (_first_set(endpoint.keys) if given is None else given).strip()
-        needs_key = self._needs_key_at(base_url) or (endpoint.needs_key and given is None)
+        needs_key = self._needs_key_at(base_url) or (
+            endpoint.needs_key and given is None
+        )
         if not key and needs_key:
             hint = f"Set {' or '.join(endpoint.keys)}, or api_key."
             raise errors.ModelAuthenticationError(
@@ -289,7 +309,9 @@ class _Reading:
             await response.drain()
         if not documents:
             raise InvalidResponseError
-        if (self.answer.is_streamed or self._reader.is_stream) and not self.answer.finish_reason:
+        if (
+            self.answer.is_streamed or self._reader.is_stream
+        ) and not self.answer.finish_reason:
             raise InvalidResponseError("the stream ended before the answer did")
 
     def _hand_out(self, piece: Piece) -> None:
@@ -300,7 +322,11 @@ class _Reading:
 
     def what_came(self) -> str:
         """The type of a response that is not an answer, to be appended to a reason."""
-        return "" if self.answer.has_choice else f" (status 200, {self._type or 'no content type'})"
+        return (
+            ""
+            if self.answer.has_choice
+            else f" (status 200, {self._type or 'no content type'})"
+        )
 
     def first_words(self) -> ErrorBody:
         """The first characters of a response that is not an answer."""

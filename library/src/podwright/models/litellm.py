@@ -24,7 +24,12 @@ from podwright.models.answer_tool import from_answer_tool, with_answer_tool
 from podwright.models.base import Connection, TokenCallback, note_attempt
 from podwright.models.chat_completions import UNKNOWN, ResponseBuilder, request_body
 from podwright.models.error_body import ErrorBody, is_object, read_error
-from podwright.models.http import NOT_SENT, certificate_fault, connection_fault, propagated
+from podwright.models.http import (
+    NOT_SENT,
+    certificate_fault,
+    connection_fault,
+    propagated,
+)
 from podwright.models.litellm_http import Wire, client, watched
 from podwright.models.provider_error import provider_error
 from podwright.models.provider_model import Bill, ProviderModel
@@ -47,7 +52,10 @@ _ERRORS: dict[str, tuple[type[errors.ModelError], str]] = {
         "it takes no URLs of images; pass the image as a data URL.",
     ),
     "Timeout": (errors.ModelTimeoutError, "no answer in time."),
-    "APIConnectionError": (errors.ModelConnectionError, "no connection, or it was lost."),
+    "APIConnectionError": (
+        errors.ModelConnectionError,
+        "no connection, or it was lost.",
+    ),
     "APIResponseValidationError": (
         errors.ModelResponseError,
         "the response cannot be read as an answer of a model.",
@@ -63,7 +71,11 @@ _UNREADABLE = (
 """What LiteLLM says of responses that are no completions."""
 _ALSO_FOR_ANSWERS = ("Timeout", "APIConnectionError")
 """Those of them that LiteLLM raises for errors of the provider, too."""
-_PACKAGES = {"google": "google-auth", "azure": "azure-identity", "databricks": "databricks-sdk"}
+_PACKAGES = {
+    "google": "google-auth",
+    "azure": "azure-identity",
+    "databricks": "databricks-sdk",
+}
 """Packages whose modules have other names."""
 _CREDENTIAL_ERRORS = (
     "NoCredentialsError",
@@ -73,7 +85,8 @@ _CREDENTIAL_ERRORS = (
 )
 """Errors of the packages of AWS and Google."""
 _NO_KEY = re.compile(
-    r"missing .{0,40}(key|token)|(key|token).{0,40}(not set|missing|required)", re.IGNORECASE
+    r"missing .{0,40}(key|token)|(key|token).{0,40}(not set|missing|required)",
+    re.IGNORECASE,
 )
 _HOW_TO_AUTHENTICATE = "Install what the provider needs, and set its credentials: https://docs.litellm.ai/docs/providers"
 _FAULTS_OF_LITELLM = (KeyError, IndexError, TypeError, AttributeError)
@@ -109,7 +122,9 @@ class LiteLLMModel(ProviderModel):
         )
         self._connection = connection
         # LiteLLM does not pass headers on
-        self.reports_cost = self._endpoint.reports_cost and not self._endpoint.cost_header
+        self.reports_cost = (
+            self._endpoint.reports_cost and not self._endpoint.cost_header
+        )
         self._has_json_schema: bool | None = None
         self._takes_client = False
         """Whether our client is passed to LiteLLM; where it does not use it, as for Cohere, the wire has no status."""
@@ -153,7 +168,9 @@ class LiteLLMModel(ProviderModel):
             model_error = errors.ModelTimeoutError(f"'{self.name}': no data in time.")
         except Exception as error:  # noqa: BLE001 - LiteLLM lets errors of other libraries through
             model_error, error_body = self._failure(error, wire, request)
-            is_refused = (wire.status or 0) >= 300 or bool(error_body.code or error_body.message)
+            is_refused = (wire.status or 0) >= 300 or bool(
+                error_body.code or error_body.message
+            )
             bill.may_be_billed = not is_refused and _was_sent(error, model_error)
         # outside the handlers: LiteLLM's error quotes the provider and must not become the context of ours
         model_error.provider_error = provider_error(
@@ -171,17 +188,22 @@ class LiteLLMModel(ProviderModel):
         if wire.status is not None and wire.status >= 300:
             error_body = read_error(wire.error)
             return refusal(self.name, error_body, wire.status, wire.headers), error_body
-        cause = getattr(error, "original_exception", None) or error  # of a stream that broke off
+        # of a stream that broke off
+        cause = getattr(error, "original_exception", None) or error
         error_body = _error_body(cause)
         return self._translate(cause, error_body, request), error_body
 
     def check(self) -> None:
         """See `Model.check`; a key is required only where LiteLLM knows its variable, and no base URL is given."""
         self._load()
-        report = litellm_loader.loaded().validate_environment(self.name, self._connection.api_key)
+        report = litellm_loader.loaded().validate_environment(
+            self.name, self._connection.api_key
+        )
         # not settings that may have a default, and not keys that an identity of AWS or Azure may replace
         missing = [
-            name for name in report["missing_keys"] if "API_KEY" in name and "AZURE" not in name
+            name
+            for name in report["missing_keys"]
+            if "API_KEY" in name and "AZURE" not in name
         ]
         if missing and self._connection.base_url is None:
             hint = f"Set {' or '.join(missing)}, or api_key."
@@ -228,7 +250,9 @@ class LiteLLMModel(ProviderModel):
         try:
             litellm.get_llm_provider(self.name, api_base=self._connection.base_url)
         except litellm.BadRequestError:
-            raise errors.UnknownModelError(f"LiteLLM knows no provider of '{self.name}'.") from None
+            raise errors.UnknownModelError(
+                f"LiteLLM knows no provider of '{self.name}'."
+            ) from None
         if self._provider.startswith("ollama"):
             # else LiteLLM asks the server for the model after each call, and the event loop waits for the answer
             facts = {
@@ -255,7 +279,9 @@ class LiteLLMModel(ProviderModel):
             return False
         return bool(request.tools) or has_open_objects(request.output.schema)
 
-    async def _fetch(self, request: ModelRequest, builder: ResponseBuilder, wire: Wire) -> None:
+    async def _fetch(
+        self, request: ModelRequest, builder: ResponseBuilder, wire: Wire
+    ) -> None:
         seconds = request.settings.get("timeout", self.timeouts.first_byte)
         arguments = await self._arguments(request, seconds, stream=False)
         async with asyncio.timeout(seconds):
@@ -284,7 +310,9 @@ class LiteLLMModel(ProviderModel):
             stream = await litellm.acompletion(**arguments)
         with_fields: list[Any] = []
         is_claude = "claude" in self.name
-        async with _counting(stream, builder, begins_with_count=self._takes_client or is_claude):
+        async with _counting(
+            stream, builder, begins_with_count=self._takes_client or is_claude
+        ):
             while (chunk := await self._next_chunk(stream, seconds, wire)) is not None:
                 seconds = self.timeouts.idle
                 data = chunk.model_dump(warnings=False)
@@ -303,7 +331,9 @@ class LiteLLMModel(ProviderModel):
         if with_fields:
             whole = litellm.stream_chunk_builder(with_fields).model_dump(warnings=False)
             message = whole["choices"][0]["message"]
-            builder.add_fields({name: message[name] for name in _OWN_FIELDS if message.get(name)})
+            builder.add_fields(
+                {name: message[name] for name in _OWN_FIELDS if message.get(name)}
+            )
 
     async def _next_chunk(self, stream: Any, seconds: float, wire: Wire) -> Any:
         """The next chunk; None at the end. Whatever arrives gives it the idle time once more."""
@@ -338,23 +368,29 @@ class LiteLLMModel(ProviderModel):
         reason = choice["finish_reason"]
         if reason != "stop":
             return reason
-        native = wire.stop_reason or as_object(choice.get("provider_specific_fields")).get(
-            "native_finish_reason"
-        )
+        native = wire.stop_reason or as_object(
+            choice.get("provider_specific_fields")
+        ).get("native_finish_reason")
         return native or (UNKNOWN if self._hides_reason(wire) else reason)
 
     async def _arguments(
         self, request: ModelRequest, seconds: float, *, stream: bool
     ) -> dict[str, Any]:
-        body = request_body(request, self.name, ANY, provider=self._provider, stream=stream)
+        body = request_body(
+            request, self.name, ANY, provider=self._provider, stream=stream
+        )
         own_client = (
-            {"client": await client()} if self._takes_client else {"extra_headers": propagated()}
+            {"client": await client()}
+            if self._takes_client
+            else {"extra_headers": propagated()}
         )
         return {
             **_encodable(body),
             **own_client,
             # LiteLLM takes an empty key for none, and would send that of the environment
-            "api_key": "none" if self._connection.api_key == "" else self._connection.api_key,
+            "api_key": "none"
+            if self._connection.api_key == ""
+            else self._connection.api_key,
             "base_url": self._connection.base_url,
             "timeout": seconds,
             "num_retries": 0,  # `with_retries` repeats, and attempts must not multiply
@@ -374,20 +410,34 @@ class LiteLLMModel(ProviderModel):
             )
         text = str(error)
         if isinstance(error, litellm.UnsupportedParamsError):
-            names = ", ".join(f"'{name}'" for name in request.settings if f"'{name}'" in text)
+            names = ", ".join(
+                f"'{name}'" for name in request.settings if f"'{name}'" in text
+            )
             message = f"'{self.name}' does not support {names or 'a setting'}."
-            return errors.ModelRequestError(message, suggestion="Remove it from the config.")
-        headers: Mapping[str, str] = getattr(error, "litellm_response_headers", None) or {}
+            return errors.ModelRequestError(
+                message, suggestion="Remove it from the config."
+            )
+        headers: Mapping[str, str] = (
+            getattr(error, "litellm_response_headers", None) or {}
+        )
         # LiteLLM gives its own time-outs the status 408
-        is_timeout_of_provider = isinstance(error, litellm.Timeout) and error.status_code != 408
-        is_answer = bool(headers or error_body.code or error_body.message or is_timeout_of_provider)
-        if not is_answer and isinstance(error.__cause__ or error.__context__, _FAULTS_OF_LITELLM):
+        is_timeout_of_provider = (
+            isinstance(error, litellm.Timeout) and error.status_code != 408
+        )
+        is_answer = bool(
+            headers or error_body.code or error_body.message or is_timeout_of_provider
+        )
+        if not is_answer and isinstance(
+            error.__cause__ or error.__context__, _FAULTS_OF_LITELLM
+        ):
             fault_name = type(error.__cause__ or error.__context__).__name__
             return errors.ModelResponseError(
                 f"'{self.name}': LiteLLM cannot read the response ({fault_name})."
             )
         if not (error_body.code or error_body.message) and _is_unreadable(error):
-            return errors.ModelResponseError(f"'{self.name}': {InvalidResponseError()}.")
+            return errors.ModelResponseError(
+                f"'{self.name}': {InvalidResponseError()}."
+            )
         for name, (kind, reason) in _ERRORS.items():
             if isinstance(error, getattr(litellm, name)) and not (
                 is_answer and name in _ALSO_FOR_ANSWERS
@@ -401,7 +451,8 @@ class LiteLLMModel(ProviderModel):
             )
         status = error.status_code
         has_own_status = (
-            isinstance(error, litellm.APIConnectionError) or "Error in response object" in text
+            isinstance(error, litellm.APIConnectionError)
+            or "Error in response object" in text
         )
         if has_own_status or not isinstance(status, int) or status < 300:
             status = error_body.status or 500
@@ -420,7 +471,9 @@ def _missing_credentials(error: BaseException) -> str:
     """What a provider's own package lacks to authenticate, found before a request; empty if it is something else."""
     for cause in causes(error):
         if isinstance(cause, ModuleNotFoundError) and cause.name:
-            package = _PACKAGES.get(cause.name.partition(".")[0], cause.name.partition(".")[0])
+            package = _PACKAGES.get(
+                cause.name.partition(".")[0], cause.name.partition(".")[0]
+            )
             return f"the Python package '{package}' is not installed."
         if type(cause).__name__ in _CREDENTIAL_ERRORS:
             return "no credentials were found."
@@ -444,7 +497,9 @@ def _encodable(body: dict[str, Any]) -> dict[str, Any]:
         orjson.dumps(body)
     except TypeError:
         text = json.dumps(body, ensure_ascii=False)
-        return json.loads(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+        return json.loads(
+            text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        )
     return body
 
 
@@ -479,7 +534,9 @@ async def _counting(
                 counts = usage.model_dump(warnings=False)
                 if begins_with_count and not _said_reason(stream):
                     counts = {
-                        key: value for key, value in counts.items() if key not in _COUNTS_OF_ANSWER
+                        key: value
+                        for key, value in counts.items()
+                        if key not in _COUNTS_OF_ANSWER
                     }
                 builder.add({"usage": counts})
 
@@ -488,7 +545,9 @@ def _unpack(message: dict[str, Any]) -> None:
     """Put the further fields of a message, or of a piece of one, back where the provider had them."""
     for name, value in as_object(message.pop("provider_specific_fields", None)).items():
         message.setdefault(name, value)
-    if message.get("reasoning") and message["reasoning"] == message.get("reasoning_content"):
+    if message.get("reasoning") and message["reasoning"] == message.get(
+        "reasoning_content"
+    ):
         del message["reasoning_content"]  # LiteLLM's copy
 
 
@@ -501,7 +560,12 @@ def _take_own_fields(delta: dict[str, Any]) -> bool:
 def _error_body(error: BaseException) -> ErrorBody:
     """The provider's error, from LiteLLM's exception: `body` of it or of a cause, or the JSON in its message."""
     body = next(
-        (body for cause in causes(error) if is_object(body := getattr(cause, "body", None))), None
+        (
+            body
+            for cause in causes(error)
+            if is_object(body := getattr(cause, "body", None))
+        ),
+        None,
     )
     text = str(error).replace("\\'", "'")  # some messages have the `repr` of bytes
     start = min((at for at in map(text.find, "{[") if at >= 0), default=-1)

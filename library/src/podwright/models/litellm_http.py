@@ -67,7 +67,9 @@ class Wire:
         """Note the status and the headers."""
         self.status = response.status_code
         self.headers = response.headers
-        self.is_readable = response.headers.get("Content-Encoding", "identity") == "identity"
+        self.is_readable = (
+            response.headers.get("Content-Encoding", "identity") == "identity"
+        )
 
     def add(self, data: bytes) -> None:
         """Note what a piece of the body says.

@@ -13,7 +13,8 @@ from typing import Any
 _SET_BEFORE_IMPORT = {
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # else it downloads a price list
     "LITELLM_MODE": "PRODUCTION",  # else it reads a .env file
-    "MAX_IMAGE_URL_DOWNLOAD_SIZE_MB": "0",  # else it fetches images for providers that take no URLs
+    # else it fetches images for providers that take no URLs
+    "MAX_IMAGE_URL_DOWNLOAD_SIZE_MB": "0",
     # else a stream with 101 equal pieces, as of a table, is an error
     "REPEATED_STREAMING_CHUNK_LIMIT": "1000000000",
 }
@@ -46,6 +47,8 @@ def load() -> Any:
                 for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
                     logging.getLogger(name).setLevel(logging.CRITICAL)
             # this warning quotes responses, and services write warnings to their logs
-            warnings.filterwarnings("ignore", "Pydantic serializer warnings", UserWarning)
+            warnings.filterwarnings(
+                "ignore", "Pydantic serializer warnings", UserWarning
+            )
             _modules.append(module)
         return _modules[0]

@@ -34,7 +34,11 @@ _FINISH_REASONS = {
     PAUSED: PAUSED,
 }
 """The others are `stop`."""
-_DELTAS = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}
+_DELTAS = {
+    "text_delta": "text",
+    "thinking_delta": "thinking",
+    "signature_delta": "signature",
+}
 """Pieces of a block, and the keys of the texts that they continue."""
 _PLAIN = {
     "text": ("type", "text", "citations"),
@@ -65,7 +69,9 @@ class _Block:
             text = to_text(delta.get(key) or "")
             self.pieces.setdefault(key, []).append(text)
             return (
-                Piece(text) if key == "text" else Piece(reasoning=text if key == "thinking" else "")
+                Piece(text)
+                if key == "text"
+                else Piece(reasoning=text if key == "thinking" else "")
             )
         return Piece()
 
@@ -78,7 +84,10 @@ class _Block:
         }
         data = {**self.fields, **texts}
         if self.citations:
-            data["citations"] = [*as_array(self.fields.get("citations")), *self.citations]
+            data["citations"] = [
+                *as_array(self.fields.get("citations")),
+                *self.citations,
+            ]
         if self.arguments:
             data["input"] = _json(self.arguments_text)
         return data
@@ -88,7 +97,9 @@ class _Block:
         """The arguments of a tool call as JSON text."""
         text = "".join(self.arguments)
         return (
-            text if text.strip() else json.dumps(self.fields.get("input") or {}, ensure_ascii=False)
+            text
+            if text.strip()
+            else json.dumps(self.fields.get("input") or {}, ensure_ascii=False)
         )
 
     @property
@@ -97,7 +108,9 @@ class _Block:
         data = self.data
         keys = _PLAIN.get(str(data.get("type")), ())
         is_direct = as_object(data.get("caller")).get("type", "direct") == "direct"
-        return is_direct and not data.get("citations") and all(key in keys for key in data)
+        return (
+            is_direct and not data.get("citations") and all(key in keys for key in data)
+        )
 
 
 def _json(text: str) -> Any:
@@ -153,14 +166,22 @@ class MessageAnswer:
             case "content_block_start":
                 return self._add_block(int(fields["index"]), fields["content_block"])
             case "content_block_delta":
-                return self._blocks[int(fields["index"])].add(as_object(fields["delta"]))
+                return self._blocks[int(fields["index"])].add(
+                    as_object(fields["delta"])
+                )
             case "message_delta":
-                self._end(as_object(fields.get("delta")), as_object(fields.get("usage")))
+                self._end(
+                    as_object(fields.get("delta")), as_object(fields.get("usage"))
+                )
             case "message_stop":
                 self.is_over = True
             case "error" | "":
                 error = read_error(fields)
-                raise InvalidResponseError if error == ErrorBody() else RefusedError(error)
+                raise (
+                    InvalidResponseError
+                    if error == ErrorBody()
+                    else RefusedError(error)
+                )
             # the end of a block, and events to come, which the documentation asks to ignore
             case _:
                 pass
@@ -170,13 +191,17 @@ class MessageAnswer:
         self.has_choice = True
         self._id = str(message.get("id") or "")[:MAX_NAME]
         self._model = str(message.get("model") or "")[:MAX_NAME]
-        pieces = [self._add_block(index, block) for index, block in enumerate(message["content"])]
+        pieces = [
+            self._add_block(index, block)
+            for index, block in enumerate(message["content"])
+        ]
         usage = dict(as_object(message.get("usage")))
         if self.is_streamed:  # the answer has not begun: the last event has its count
             usage.pop("output_tokens", None)
         self._end(message, usage)
         return Piece(
-            "".join(piece.text for piece in pieces), "".join(piece.reasoning for piece in pieces)
+            "".join(piece.text for piece in pieces),
+            "".join(piece.reasoning for piece in pieces),
         )
 
     def _add_block(self, index: int, block: Mapping[str, Any]) -> Piece:
@@ -184,13 +209,20 @@ class MessageAnswer:
         if fields["type"] == "tool_use":
             if not (fields.get("id") and fields.get("name")):
                 raise InvalidResponseError
-            if any(other.fields.get("id") == fields["id"] for other in self._blocks.values()):
-                fields["id"] = f"toolu_{os.urandom(8).hex()}"  # each result belongs to one call
+            if any(
+                other.fields.get("id") == fields["id"]
+                for other in self._blocks.values()
+            ):
+                # each result belongs to one call
+                fields["id"] = f"toolu_{os.urandom(8).hex()}"
         self._blocks[index] = _Block(fields)
         if fields["type"] == "tool_use":
             check_tool_calls(
                 self._name,
-                sum(block.fields["type"] == "tool_use" for block in self._blocks.values()),
+                sum(
+                    block.fields["type"] == "tool_use"
+                    for block in self._blocks.values()
+                ),
             )
         if fields["type"] == "text":
             return Piece(to_text(fields.get("text") or ""))
@@ -202,7 +234,9 @@ class MessageAnswer:
             if isinstance(value, dict | str):
                 self._counts[key] = value
             elif value is not None:
-                self._counts[key] = max(read_count(self._counts.get(key)), read_count(value))
+                self._counts[key] = max(
+                    read_count(self._counts.get(key)), read_count(value)
+                )
 
     @property
     def content(self) -> list[dict[str, Any]]:
@@ -219,9 +253,13 @@ class MessageAnswer:
             raise InvalidResponseError
         blocks = [self._blocks[index] for index in sorted(self._blocks)]
         text = "".join(
-            str(block.data.get("text") or "") for block in blocks if block.fields["type"] == "text"
+            str(block.data.get("text") or "")
+            for block in blocks
+            if block.fields["type"] == "text"
         )
-        calls = tuple(_tool_call(block) for block in blocks if block.fields["type"] == "tool_use")
+        calls = tuple(
+            _tool_call(block) for block in blocks if block.fields["type"] == "tool_use"
+        )
         reason = _FINISH_REASONS.get(self.finish_reason, "stop")
         if not (text or calls or reason in ("length", "content_filter", PAUSED)):
             raise InvalidResponseError("the answer has neither text nor tool calls")
@@ -243,7 +281,9 @@ class MessageAnswer:
 
     def _reasoning(self) -> str:
         return "\n\n".join(
-            thought for block in self.content if (thought := to_text(block.get("thinking") or ""))
+            thought
+            for block in self.content
+            if (thought := to_text(block.get("thinking") or ""))
         )
 
     def usage_so_far(self, request: ModelRequest) -> Usage | None:
@@ -252,7 +292,9 @@ class MessageAnswer:
 
     def _usage(self, request: ModelRequest) -> Usage:
         def estimate() -> Usage:
-            written = "".join(json.dumps(block, ensure_ascii=False) for block in self.content)
+            written = "".join(
+                json.dumps(block, ensure_ascii=False) for block in self.content
+            )
             return Usage(estimate_input(request), estimate_tokens(written))
 
         usage = self._token_counts().usage(estimate)
@@ -275,7 +317,9 @@ class MessageAnswer:
 
 def _tool_call(block: _Block) -> ToolCall:
     return ToolCall(
-        str(block.fields["id"]), str(block.fields["name"]), clean_arguments(block.arguments_text)
+        str(block.fields["id"]),
+        str(block.fields["name"]),
+        clean_arguments(block.arguments_text),
     )
 
 

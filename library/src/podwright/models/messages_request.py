@@ -13,7 +13,13 @@ from typing import Any, cast
 
 from podwright.errors import ModelRequestError
 from podwright.json_data import as_array, as_object
-from podwright.messages import ContentPart, Message, ModelRequest, ModelSettings, ToolCall
+from podwright.messages import (
+    ContentPart,
+    Message,
+    ModelRequest,
+    ModelSettings,
+    ToolCall,
+)
 from podwright.models.foreign_fields import short_id, without_foreign_fields
 
 _SETTINGS = (
@@ -71,7 +77,9 @@ def _version(model: str) -> tuple[int, int]:
     return int(found[1]), int(found[2] or 0)
 
 
-def request_body(request: ModelRequest, model: str, *, source: str, stream: bool) -> dict[str, Any]:
+def request_body(
+    request: ModelRequest, model: str, *, source: str, stream: bool
+) -> dict[str, Any]:
     """The body of a request.
 
     Args:
@@ -91,9 +99,13 @@ def request_body(request: ModelRequest, model: str, *, source: str, stream: bool
     body: dict[str, Any] = {
         "model": model,
         "max_tokens": settings.get("max_tokens", max_output_tokens(model)),
-        "messages": _turns((message for message in messages if message.role != "system"), source),
+        "messages": _turns(
+            (message for message in messages if message.role != "system"), source
+        ),
     }
-    system = "\n\n".join(message.text for message in messages if message.role == "system")
+    system = "\n\n".join(
+        message.text for message in messages if message.role == "system"
+    )
     if system.strip():
         body["system"] = system
     body.update((name, value) for name, value in settings.items() if name in _SAME_NAME)
@@ -101,7 +113,9 @@ def request_body(request: ModelRequest, model: str, *, source: str, stream: bool
         stop = settings["stop"]
         body["stop_sequences"] = [stop] if isinstance(stop, str) else stop
     thinking = _thinking(settings, model, body["max_tokens"])
-    if thinking.get("thinking", {}).get("type") != "enabled" or _may_think(body["messages"]):
+    if thinking.get("thinking", {}).get("type") != "enabled" or _may_think(
+        body["messages"]
+    ):
         body.update(thinking)
     tools = [_tool(tool["function"]) for tool in request.tools]
     if tools:
@@ -124,11 +138,18 @@ def _thinking(settings: ModelSettings, model: str, max_tokens: int) -> dict[str,
     if effort == "none":
         if version < _THINKS:
             return {}
-        return {"thinking": {"type": "between_tools" if _BETWEEN_TOOLS in model else "disabled"}}
+        return {
+            "thinking": {
+                "type": "between_tools" if _BETWEEN_TOOLS in model else "disabled"
+            }
+        }
     if version >= _ADAPTIVE:
         # without `display` the newest models show no thoughts
         thinking = {"type": "adaptive", "display": "summarized"}
-        return {"thinking": thinking, "output_config": {"effort": _EFFORTS.get(effort, effort)}}
+        return {
+            "thinking": thinking,
+            "output_config": {"effort": _EFFORTS.get(effort, effort)},
+        }
     if max_tokens <= _MIN_BUDGET:
         message = f"'{model}' thinks with {_MIN_BUDGET} tokens at least, and its answer may have {max_tokens} in all."
         hint = "Raise max_tokens and the limits of the run, or remove reasoning_effort."
@@ -147,9 +168,15 @@ def _may_think(turns: list[dict[str, Any]]) -> bool:
 
 def _tools_used_in(turns: list[dict[str, Any]]) -> list[dict[str, Any]]:
     names = [
-        block["name"] for turn in turns for block in turn["content"] if block["type"] == "tool_use"
+        block["name"]
+        for turn in turns
+        for block in turn["content"]
+        if block["type"] == "tool_use"
     ]
-    return [{"name": name, "input_schema": {"type": "object"}} for name in dict.fromkeys(names)]
+    return [
+        {"name": name, "input_schema": {"type": "object"}}
+        for name in dict.fromkeys(names)
+    ]
 
 
 def _tool(function: Mapping[str, Any]) -> dict[str, Any]:
@@ -253,7 +280,9 @@ def _part(part: ContentPart) -> dict[str, Any]:
     }
 
 
-def _answer_blocks(message: Message, ids: _CallIds, *, is_own: bool) -> list[dict[str, Any]]:
+def _answer_blocks(
+    message: Message, ids: _CallIds, *, is_own: bool
+) -> list[dict[str, Any]]:
     """The content of an answer: as it came if that is kept, else its text and its tool calls.
 
     Args:
@@ -263,10 +292,13 @@ def _answer_blocks(message: Message, ids: _CallIds, *, is_own: bool) -> list[dic
     """
     calls = {call.id: call for call in message.tool_calls}
     blocks: list[dict[str, Any]] = []
-    kept = [as_object(block) for block in as_array(message.provider_fields.get("content"))]
+    kept = [
+        as_object(block) for block in as_array(message.provider_fields.get("content"))
+    ]
     # as LiteLLM has them
     thoughts = [
-        as_object(block) for block in as_array(message.provider_fields.get("thinking_blocks"))
+        as_object(block)
+        for block in as_array(message.provider_fields.get("thinking_blocks"))
     ]
     for block in kept or [*thoughts, _text(message.text)]:
         kind = block.get("type")
@@ -277,7 +309,9 @@ def _answer_blocks(message: Message, ids: _CallIds, *, is_own: bool) -> list[dic
         elif kind == "text":
             if str(block.get("text") or "").strip():
                 blocks.append(dict(block) if is_own else _text(str(block["text"])))
-        elif is_own or (kind in _THOUGHTS and (block.get("signature") or block.get("data"))):
+        elif is_own or (
+            kind in _THOUGHTS and (block.get("signature") or block.get("data"))
+        ):
             blocks.append(dict(block))
     blocks += [_tool_use(call, ids[call.id]) for call in calls.values()]
     return blocks

@@ -47,17 +47,27 @@ def estimate_message(message: Message) -> int:
         if isinstance(message.content, str)
         else sum(part["type"] == "image_url" for part in message.content)
     )
-    calls = sum(estimate_tokens(call.name + call.arguments) for call in message.tool_calls)
-    fields = [message.provider_fields, *(call.provider_fields for call in message.tool_calls)]
+    calls = sum(
+        estimate_tokens(call.name + call.arguments) for call in message.tool_calls
+    )
+    fields = [
+        message.provider_fields,
+        *(call.provider_fields for call in message.tool_calls),
+    ]
     # a content in parts has the text once more
-    others = [value for each in fields for key, value in each.items() if key != "content"]
+    others = [
+        value for each in fields for key, value in each.items() if key != "content"
+    ]
     further = sum(estimate_tokens(json.dumps(value)) for value in others)
     return 4 + estimate_tokens(message.text) + images * IMAGE_TOKENS + calls + further
 
 
 def estimate_input(request: ModelRequest) -> int:
     """An estimate of a request's input tokens, tools and schemas included."""
-    schemas: list[Any] = [*request.tools, *([request.output.schema] if request.output else [])]
+    schemas: list[Any] = [
+        *request.tools,
+        *([request.output.schema] if request.output else []),
+    ]
     return (
         3
         + sum(map(estimate_message, request.messages))
@@ -75,7 +85,10 @@ class OfflineModel(Model):
         return 0.0
 
     async def stream(
-        self, request: ModelRequest, on_token: TokenCallback, on_reasoning: TokenCallback
+        self,
+        request: ModelRequest,
+        on_token: TokenCallback,
+        on_reasoning: TokenCallback,
     ) -> ModelResponse:
         """See `Model.stream`."""
         response = await self.complete(request)
@@ -84,7 +97,10 @@ class OfflineModel(Model):
         return response
 
     def _finish(
-        self, request: ModelRequest, response: ModelResponse, on_token: TokenCallback | None
+        self,
+        request: ModelRequest,
+        response: ModelResponse,
+        on_token: TokenCallback | None,
     ) -> ModelResponse:
         """The response with its usage estimated if it has none; its text is handed to `on_token`."""
         if on_token is not None:
@@ -92,7 +108,9 @@ class OfflineModel(Model):
         if response.usage.total_tokens:
             return response
         output = estimate_tokens(response.text)
-        output += sum(estimate_tokens(call.name + call.arguments) for call in response.tool_calls)
+        output += sum(
+            estimate_tokens(call.name + call.arguments) for call in response.tool_calls
+        )
         usage = Usage(
             input_tokens=estimate_input(request),
             output_tokens=output,
@@ -123,11 +141,12 @@ class EchoModel(OfflineModel):
         return self._finish(request, self._echo(request), on_token)
 
     def _echo(self, request: ModelRequest) -> ModelResponse:
-        messages = [message for message in request.messages if message.role != "system"][
-            request.history :
-        ]
+        messages = [
+            message for message in request.messages if message.role != "system"
+        ][request.history :]
         question = _one_line(
-            next((message.text for message in messages if message.role == "user"), ""), 160
+            next((message.text for message in messages if message.role == "user"), ""),
+            160,
         )
         if request.output:
             return ModelResponse(json.dumps(example(request.output.schema, question)))
@@ -135,10 +154,14 @@ class EchoModel(OfflineModel):
         functions = [tool["function"] for tool in request.tools]
         if request.tool_choice:
             functions = [
-                function for function in functions if function["name"] == request.tool_choice
+                function
+                for function in functions
+                if function["name"] == request.tool_choice
             ]
         else:
-            functions = [function for function in functions if function["name"] not in called]
+            functions = [
+                function for function in functions if function["name"] not in called
+            ]
         if functions:
             calls = tuple(
                 ToolCall(
@@ -149,7 +172,11 @@ class EchoModel(OfflineModel):
                 for number, function in enumerate(functions[:8], len(called))
             )
             return ModelResponse(tool_calls=calls, finish_reason="tool_calls")
-        outputs = [_one_line(message.text, 80) for message in messages if message.role == "tool"]
+        outputs = [
+            _one_line(message.text, 80)
+            for message in messages
+            if message.role == "tool"
+        ]
         return ModelResponse(
             f"Echo: {question}" + (f" (found: {'; '.join(outputs)})" if outputs else "")
         )
@@ -248,13 +275,18 @@ class ReplayModel(OfflineModel):
     name = "offline/replay"
 
     def __init__(self, trace: ExecutionResult) -> None:
-        self._recorded: defaultdict[tuple[str, tuple[int, ...]], deque[_Call]] = defaultdict(deque)
+        self._recorded: defaultdict[tuple[str, tuple[int, ...]], deque[_Call]] = (
+            defaultdict(deque)
+        )
         calls: dict[tuple[str, int], _Call] = {}
         for event in trace.events:
-            if event.remote is not None:  # a remote component made that call, and makes it again
+            # a remote component made that call, and makes it again
+            if event.remote is not None:
                 continue
             if isinstance(event, ModelCallStarted):
-                call = calls[event.run_id, event.call] = _Call(len(calls), event.request)
+                call = calls[event.run_id, event.call] = _Call(
+                    len(calls), event.request
+                )
                 self._recorded[event.component, event.path].append(call)
             elif isinstance(event, ModelCallFinished | ModelCallFailed):
                 if (event.run_id, event.call) not in calls:
@@ -278,9 +310,13 @@ class ReplayModel(OfflineModel):
             ModelError: The recorded call failed.
         """
         queue = self._recorded.get((request.component, request.path))
-        place = f"'{request.component}'" + (f" at {list(request.path)}" if request.path else "")
+        place = f"'{request.component}'" + (
+            f" at {list(request.path)}" if request.path else ""
+        )
         if not queue:
-            raise ReplayMismatchError(f"{place} made a model call that is not in the trace.")
+            raise ReplayMismatchError(
+                f"{place} made a model call that is not in the trace."
+            )
         call = queue.popleft()
         if difference := differences(call.request, request):
             raise ReplayMismatchError(
@@ -288,7 +324,9 @@ class ReplayModel(OfflineModel):
             )
         if isinstance(call.end, ModelCallFinished):
             return self._finish(request, call.end.response, on_token)
-        reason = call.end.error.get("message") if call.end else "the call did not finish."
+        reason = (
+            call.end.error.get("message") if call.end else "the call did not finish."
+        )
         raise ModelError(f"Recorded: {reason}")
 
 

@@ -22,7 +22,9 @@ class ChatModel(HTTPModel):
 
     path = "/chat/completions"
 
-    def __init__(self, name: str, connection: Connection, endpoint: Endpoint = ANY) -> None:
+    def __init__(
+        self, name: str, connection: Connection, endpoint: Endpoint = ANY
+    ) -> None:
         super().__init__(name, connection, endpoint)
 
     def body(self, request: ModelRequest, *, stream: bool) -> dict[str, Any]:

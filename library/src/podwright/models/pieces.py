@@ -131,7 +131,9 @@ class _PartialArguments:
         if last and last[-1] not in '}"':  # as nearly always
             return False
         text = self.text.strip()
-        return text.endswith(("}", '}"')) and text != "{}" and _object_in(text) is not None
+        return (
+            text.endswith(("}", '}"')) and text != "{}" and _object_in(text) is not None
+        )
 
     @property
     def is_begun(self) -> bool:
@@ -181,30 +183,42 @@ class ToolCallPieces:
             call = _PartialCall(piece.get("index"))
             self._calls.append(call)
         call.id = call.id or id_
-        if name.strip() != call.name.strip():  # some providers repeat the whole name in each piece
+        # some providers repeat the whole name in each piece
+        if name.strip() != call.name.strip():
             call.name += name
         # and some the whole call at its end
         if not (_repeats(call, arguments) and call.arguments.is_whole):
             call.arguments.add(arguments)
-        fields = {key: value for key, value in piece.items() if key not in _OWN_CALL_KEYS}
+        fields = {
+            key: value for key, value in piece.items() if key not in _OWN_CALL_KEYS
+        }
         if in_function := {
-            key: value for key, value in function.items() if key not in _OWN_FUNCTION_KEYS
+            key: value
+            for key, value in function.items()
+            if key not in _OWN_FUNCTION_KEYS
         }:
             fields["function"] = in_function
         if fields:
             call.fields.append(fields)
 
-    def _find(self, index: Any, id_: str, name: str, arguments: str) -> _PartialCall | None:
+    def _find(
+        self, index: Any, id_: str, name: str, arguments: str
+    ) -> _PartialCall | None:
         """The call that a piece of a stream continues; None if it begins one.
 
         A piece belongs to the call of its id, else to that of its index, else to the last one. Only a piece with a
         name can begin a call beside others, and only if it does not continue one of them.
         """
         by_id = [call for call in self._calls if id_ and call.id == id_]
-        by_index = [call for call in self._calls if index is not None and call.index == index]
-        same_id = [call for call in by_id if None in (index, call.index) or call.index == index]
+        by_index = [
+            call for call in self._calls if index is not None and call.index == index
+        ]
+        same_id = [
+            call for call in by_id if None in (index, call.index) or call.index == index
+        ]
         if not name:
-            if by_index and not by_id and by_index[-1] is self._calls[-1]:  # as nearly always
+            # as nearly always
+            if by_index and not by_id and by_index[-1] is self._calls[-1]:
                 return by_index[-1]
             candidates = (
                 same_id
@@ -221,7 +235,11 @@ class ToolCallPieces:
             )
             return None if is_other else last
         last = (
-            by_index[-1] if by_index else self._calls[-1] if index is None and self._calls else None
+            by_index[-1]
+            if by_index
+            else self._calls[-1]
+            if index is None and self._calls
+            else None
         )
         if last is None:
             return None
@@ -231,12 +249,16 @@ class ToolCallPieces:
             return last
         if not by_index or (id_ and last.id):
             return None
-        is_other = _begins_again(last, arguments) or (last.arguments.is_whole and not arguments)
+        is_other = _begins_again(last, arguments) or (
+            last.arguments.is_whole and not arguments
+        )
         return None if is_other else last
 
     def estimate(self) -> int:
         """An estimate of the tokens of the calls."""
-        return sum(estimate_tokens(call.name + call.arguments.text) for call in self._calls)
+        return sum(
+            estimate_tokens(call.name + call.arguments.text) for call in self._calls
+        )
 
     def has_nameless(self) -> bool:
         """Whether a call has no name."""
@@ -249,9 +271,13 @@ class ToolCallPieces:
             id_ = f"call_{os.urandom(8).hex()}" if call.id in ids else call.id
             ids.add(id_)
             fields = {
-                key: value for key, value in merge_fields(call.fields).items() if is_set(value)
+                key: value
+                for key, value in merge_fields(call.fields).items()
+                if is_set(value)
             }
-            yield ToolCall(id_, call.name.strip(), clean_arguments(call.arguments.text), fields)
+            yield ToolCall(
+                id_, call.name.strip(), clean_arguments(call.arguments.text), fields
+            )
 
 
 def _begins_again(call: _PartialCall, arguments: str) -> bool:
@@ -269,7 +295,9 @@ def _repeats(call: _PartialCall, arguments: str) -> bool:
     if not _begins_object(arguments) or 2 * len(arguments) + 2 < call.arguments.length:
         return False
     text = call.arguments.text
-    return arguments.strip() == text.strip() or clean_arguments(arguments) == clean_arguments(text)
+    return arguments.strip() == text.strip() or clean_arguments(
+        arguments
+    ) == clean_arguments(text)
 
 
 def _begins_object(arguments: str) -> bool:

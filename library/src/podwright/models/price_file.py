@@ -87,7 +87,9 @@ class PriceFile:
         aliases: By name or pattern the model that it costs as much as.
     """
 
-    def __init__(self, entries: Mapping[str, Entry], aliases: Mapping[str, str]) -> None:
+    def __init__(
+        self, entries: Mapping[str, Entry], aliases: Mapping[str, str]
+    ) -> None:
         self._entries = entries
         self._aliases = aliases
         self._names = frozenset({*entries, *aliases})
@@ -120,20 +122,22 @@ class PriceFile:
 
     def _pattern(self, model: str) -> str:
         """The longest pattern that fits a model; empty if none does."""
-        return next((pattern for pattern in self._patterns if _fits(pattern, model)), "")
+        return next(
+            (pattern for pattern in self._patterns if _fits(pattern, model)), ""
+        )
 
     def unused(self, models: Iterable[str]) -> list[Problem]:
         """The entries that fit none of these models, and that no alias of them names: they may be misspelt."""
         names = list(models)
-        names += [match.alias for name in names for match in self.find(name) if match.alias]
+        names += [
+            match.alias for name in names for match in self.find(name) if match.alias
+        ]
         problems: list[Problem] = []
         for entry in sorted(self._names):
             if any(entry == name or _fits(entry, name) for name in names):
                 continue
             hint = did_you_mean(entry, names)
-            detail = (
-                f"The entry {short_repr(entry)} of {VARIABLE} fits no model that is named here."
-            )
+            detail = f"The entry {short_repr(entry)} of {VARIABLE} fits no model that is named here."
             problems.append(Problem(json_pointer(entry), detail, hint))
         return problems
 
@@ -145,7 +149,12 @@ def _fits(pattern: str, model: str) -> bool:
     """Whether a pattern with one `*` fits a model."""
     start, star, end = pattern.partition("*")
     is_long_enough = len(model) >= len(start) + len(end)
-    return bool(star) and is_long_enough and model.startswith(start) and model.endswith(end)
+    return (
+        bool(star)
+        and is_long_enough
+        and model.startswith(start)
+        and model.endswith(end)
+    )
 
 
 def _wild_part(pattern: str, model: str) -> str:
@@ -197,7 +206,9 @@ def _parse(file: str) -> PriceFile:
     if not isinstance(data, dict):
         raise _invalid(file, ["Expected an object of prices by model."])
     models = cast("dict[str, Any]", data)
-    aliases = {name: entry for name, entry in models.items() if "as" in as_object(entry)}
+    aliases = {
+        name: entry for name, entry in models.items() if "as" in as_object(entry)
+    }
     entries = {name: entry for name, entry in models.items() if name not in aliases}
     problems = [*_entry_problems(entries), *_alias_problems(aliases)]
     problems += [
@@ -228,7 +239,11 @@ def _keys(location: Any) -> Iterable[str]:
     """The keys of the object at a place."""
     if "tiers" in location:
         return Tier.__annotations__
-    return TieredRates.__annotations__ if "service_tiers" in location else Entry.__annotations__
+    return (
+        TieredRates.__annotations__
+        if "service_tiers" in location
+        else Entry.__annotations__
+    )
 
 
 def _alias_problems(aliases: Mapping[str, Any]) -> Iterator[Problem]:
@@ -236,12 +251,20 @@ def _alias_problems(aliases: Mapping[str, Any]) -> Iterator[Problem]:
         target = entry["as"]
         for key in entry:
             if key != "as":
-                yield Problem(json_pointer(name, key), "An alias has no other keys than 'as'.")
-        if not isinstance(target, str) or not (target == "*" or all(target.partition("/"))):
+                yield Problem(
+                    json_pointer(name, key), "An alias has no other keys than 'as'."
+                )
+        if not isinstance(target, str) or not (
+            target == "*" or all(target.partition("/"))
+        ):
             expected = "Expected the name of a model, such as openai/gpt-4o"
-            yield Problem(json_pointer(name, "as"), f"{expected}, got {short_repr(target)}.")
+            yield Problem(
+                json_pointer(name, "as"), f"{expected}, got {short_repr(target)}."
+            )
         elif target.count("*") > 1 or ("*" in target and "*" not in name):
-            yield Problem(json_pointer(name, "as"), "It may have one '*', if the name has one.")
+            yield Problem(
+                json_pointer(name, "as"), "It may have one '*', if the name has one."
+            )
 
 
 def _invalid(file: str, details: Iterable[str]) -> ConfigurationError:

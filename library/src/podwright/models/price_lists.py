@@ -64,7 +64,9 @@ def listed_prices(model: str) -> list[ListedPrice]:
         rates = _rates(source, model, _SHORT)
         if rates is not None:
             long_rates = _rates(source, model, _LONG) or {}
-            others = {kind: rate for kind, rate in long_rates.items() if rate != rates[kind]}
+            others = {
+                kind: rate for kind, rate in long_rates.items() if rate != rates[kind]
+            }
             found.append(ListedPrice(source, listed_in, rates, others))
     return found
 

@@ -17,7 +17,14 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple, cast, get_args
 
 from podwright.models import litellm_loader
-from podwright.models.price_file import VARIABLE, Entry, PriceFile, Rates, TieredRates, read_prices
+from podwright.models.price_file import (
+    VARIABLE,
+    Entry,
+    PriceFile,
+    Rates,
+    TieredRates,
+    read_prices,
+)
 from podwright.models.providers import PRICE_NAMES
 from podwright.usage import Usage
 
@@ -173,7 +180,12 @@ def operators_file() -> PriceFile:
 # Some prices depend on the time of day and the file may change, so a result is valid for one minute.
 @lru_cache(maxsize=4096)
 def _lookup(
-    model: str, tokens: Tokens, terms: Terms, prices: PriceFile, minute: int, at_vendor: bool
+    model: str,
+    tokens: Tokens,
+    terms: Terms,
+    prices: PriceFile,
+    minute: int,
+    at_vendor: bool,
 ) -> Cost | None:
     call = _Call(tokens, terms, datetime.fromtimestamp(minute * 60, UTC))
     names = _names(model, terms)
@@ -219,10 +231,16 @@ def _cost(amount: _Amount, source: Source) -> Cost:
 
 
 def _from_list(source: Source, name: str, call: _Call) -> _Amount | None:
-    return _from_genai_prices(name, call) if source == "genai-prices" else _from_litellm(name, call)
+    return (
+        _from_genai_prices(name, call)
+        if source == "genai-prices"
+        else _from_litellm(name, call)
+    )
 
 
-def cost_in_list(source: Source, model: str, tokens: Tokens, now: datetime) -> float | None:
+def cost_in_list(
+    source: Source, model: str, tokens: Tokens, now: datetime
+) -> float | None:
     """What tokens cost by one of the lists, in USD; None if it does not know the model.
 
     Args:
@@ -247,7 +265,9 @@ def _from_entry(entry: Entry, call: _Call) -> _Amount:
     tokens = call.tokens
     terms = call.terms
     conditions = call.conditions()
-    service_tier = entry.get("service_tiers", {}).get(conditions.pop("service_tier", ""))
+    service_tier = entry.get("service_tiers", {}).get(
+        conditions.pop("service_tier", "")
+    )
     is_complete = not conditions and (
         service_tier is not None or "service_tier" not in call.conditions()
     )
@@ -285,11 +305,14 @@ def _by_rates(rates: Rates, tokens: Tokens, terms: Terms) -> Decimal:
         + tokens.reasoning * rates.get("reasoning", produced)
         + terms.output_audio * rates.get("output_audio", produced)
     )
-    return per_million / 10**6 + terms.searches * rates.get("searches", Decimal(0)) / 1000
+    return (
+        per_million / 10**6 + terms.searches * rates.get("searches", Decimal(0)) / 1000
+    )
 
 
 def _from_genai_prices(model: str, call: _Call) -> _Amount | None:
-    import genai_prices  # takes a third of a second, which models without a price do not need
+    # takes a third of a second, which models without a price do not need
+    import genai_prices
 
     provider, _, name = model.partition("/")
     provider = PRICE_NAMES.get(provider, provider)
@@ -330,11 +353,16 @@ def _from_genai_prices(model: str, call: _Call) -> _Amount | None:
         return amount and amount._replace(is_complete=False)
     rates = result.model_price
     # its search also accepts names that only resemble a provider's id
-    if result.provider.id != provider or rates.input_mtok is None or rates.output_mtok is None:
+    if (
+        result.provider.id != provider
+        or rates.input_mtok is None
+        or rates.output_mtok is None
+    ):
         return None
     variants = [variant.when for variant in result.model.price_variants or ()]
     is_complete = all(
-        any(when.get(name) == value for when in variants) for name, value in conditions.items()
+        any(when.get(name) == value for when in variants)
+        for name, value in conditions.items()
     )
     unpriced = (
         (rates.web_searches_kcount, terms.searches),
@@ -386,7 +414,9 @@ def _from_litellm(model: str, call: _Call) -> _Amount | None:
     except Exception:  # noqa: BLE001 - LiteLLM raises several classes for a model that it does not know
         return None
     amount = float(sum(parts))
-    if not amount and not (facts.get("input_cost_per_token") or facts.get("output_cost_per_token")):
+    if not amount and not (
+        facts.get("input_cost_per_token") or facts.get("output_cost_per_token")
+    ):
         return None  # with LiteLLM, 0 may also mean that the price is unknown
     has_tier = not tier or facts.get(f"input_cost_per_token_{tier}") is not None
     has_others = bool(conditions.keys() - {"service_tier"})

@@ -18,11 +18,15 @@ _KEY = re.compile(
     r"\*\*|(?<![A-Za-z0-9])([cg]?sk[-_]\w{3}|(?=[A-Za-z]*\d)[A-Za-z0-9]{24})", re.ASCII
 )
 """What a word has that is, or may be, an API key, masked or not."""
-_CREDENTIAL = re.compile(r"(?<=bearer )\S+|(?<=//)[^/\s]+@|(?<=key=)[^&\s]+", re.IGNORECASE)
+_CREDENTIAL = re.compile(
+    r"(?<=bearer )\S+|(?<=//)[^/\s]+@|(?<=key=)[^&\s]+", re.IGNORECASE
+)
 _SECRET_VARIABLE = re.compile(r"(KEYS?|TOKEN|SECRET|PASSWORD)$")
 
 
-def provider_error(error: ErrorBody, request: ModelRequest, api_key: str = "") -> str | None:
+def provider_error(
+    error: ErrorBody, request: ModelRequest, api_key: str = ""
+) -> str | None:
     """Code, parameter and message of a provider's error, in at most 500 characters; None if it has none of them.
 
     Args:
@@ -46,10 +50,15 @@ def provider_error(error: ErrorBody, request: ModelRequest, api_key: str = "") -
         api_key,
         *(value for name, value in os.environ.items() if _SECRET_VARIABLE.search(name)),
     ]
-    text = _without_quotes(_CREDENTIAL.sub(_CUT, text), "\n".join(map(_plain, secrets)), _SHORT)
+    text = _without_quotes(
+        _CREDENTIAL.sub(_CUT, text), "\n".join(map(_plain, secrets)), _SHORT
+    )
     return (
         truncate(
-            printable(" ".join(_CUT if _KEY.search(word) else word for word in text.split())), 500
+            printable(
+                " ".join(_CUT if _KEY.search(word) else word for word in text.split())
+            ),
+            500,
         )
         or None
     )
@@ -60,7 +69,9 @@ def _texts(message: Message) -> Iterator[str]:
     yield from (call.arguments for call in message.tool_calls)
     if not isinstance(message.content, str):
         yield from (
-            part["image_url"]["url"] for part in message.content if part["type"] == "image_url"
+            part["image_url"]["url"]
+            for part in message.content
+            if part["type"] == "image_url"
         )
 
 
@@ -78,7 +89,9 @@ def _without_quotes(text: str, source: str, length: int) -> str:
     halves = {text[at : at + half] for at in range(len(text) - half + 1)}
     wholes = {text[at : at + length] for at in range(len(text) - length + 1)}
     # a shared piece holds a whole block of `half` characters of the source, so only the surroundings of blocks count
-    hits = (at for at in range(0, len(source), half) if source[at : at + half] in halves)
+    hits = (
+        at for at in range(0, len(source), half) if source[at : at + half] in halves
+    )
     around = {source[max(0, at - half) : at + length] for at in hits}
     quoted = {
         piece
@@ -89,5 +102,7 @@ def _without_quotes(text: str, source: str, length: int) -> str:
     starts = (at for at in range(len(text)) if text[at : at + length] in quoted)
     hidden = {at for start in starts for at in range(start, start + length)}
     return re.sub(
-        "\0+", _CUT, "".join("\0" if at in hidden else char for at, char in enumerate(text))
+        "\0+",
+        _CUT,
+        "".join("\0" if at in hidden else char for at, char in enumerate(text)),
     )

@@ -44,7 +44,11 @@ class Bill:
     """
 
     def __init__(
-        self, model: ProviderModel, answer: Answer, request: ModelRequest, endpoint: Endpoint
+        self,
+        model: ProviderModel,
+        answer: Answer,
+        request: ModelRequest,
+        endpoint: Endpoint,
     ) -> None:
         self._model = model
         self._answer = answer
@@ -69,7 +73,11 @@ class Bill:
         usage = self._answer.usage_so_far(self._request)
         if usage is not None:
             return self._priced(usage)
-        return as_uncounted(Usage(estimate_input(self._request))) if self.may_be_billed else None
+        return (
+            as_uncounted(Usage(estimate_input(self._request)))
+            if self.may_be_billed
+            else None
+        )
 
     def _priced(self, usage: Usage) -> Usage:
         reported = self._reported()
@@ -92,7 +100,9 @@ class Bill:
     def _at_reported_cost(self, usage: Usage, reported: float) -> Usage:
         """The usage at the cost that the provider reports, unless the operator's file has the price of its tokens."""
         if not usage.uncounted_model_calls:
-            own = pricing.own_price(self._model.name, usage, self._answer.terms(), self._began)
+            own = pricing.own_price(
+                self._model.name, usage, self._answer.terms(), self._began
+            )
             if own is not None:
                 return _with(usage, own)
         counted = replace(usage, unpriced_model_calls=0, uncounted_model_calls=0)
@@ -142,7 +152,10 @@ class ProviderModel(Model):
         return await self.attempt(request, on_token, None)
 
     async def stream(
-        self, request: ModelRequest, on_token: TokenCallback, on_reasoning: TokenCallback
+        self,
+        request: ModelRequest,
+        on_token: TokenCallback,
+        on_reasoning: TokenCallback,
     ) -> ModelResponse:
         """See `Model.stream`."""
         return await self.attempt(request, on_token, on_reasoning)
@@ -154,7 +167,9 @@ class ProviderModel(Model):
         """The cost of `usage` in USD at the usual price; None if the price is unknown."""
         return pricing.cost(self.name, usage, at_vendor=self.is_at_vendor)
 
-    def price(self, usage: Usage, terms: pricing.Terms, began: float) -> pricing.Cost | None:
+    def price(
+        self, usage: Usage, terms: pricing.Terms, began: float
+    ) -> pricing.Cost | None:
         """What an attempt costs, by the operator's file and the lists; None if they do not know.
 
         Args:
@@ -162,4 +177,6 @@ class ProviderModel(Model):
             terms: What else the price depends on.
             began: When the attempt began, as Unix time in seconds.
         """
-        return pricing.lookup(self.name, usage, terms, at_vendor=self.is_at_vendor, at=began)
+        return pricing.lookup(
+            self.name, usage, terms, at_vendor=self.is_at_vendor, at=began
+        )

@@ -63,7 +63,9 @@ class Endpoint:
     """Whether it is a server that operators run themselves; no price list knows what its models cost."""
 
 
-_tables = tomllib.loads((files("podwright.models") / "providers.toml").read_text(encoding="utf-8"))
+_tables = tomllib.loads(
+    (files("podwright.models") / "providers.toml").read_text(encoding="utf-8")
+)
 
 ENDPOINTS = TypeAdapter(dict[str, Endpoint]).validate_python(_tables["endpoints"])
 """By provider, the part of a model's name before the first slash."""

@@ -37,6 +37,8 @@ def _text_of(part: Mapping[str, Any]) -> str:
         value = part.get(name)
         if value and isinstance(value, str):
             return value
-        if texts := "".join(str(as_object(inner).get("text") or "") for inner in as_array(value)):
+        if texts := "".join(
+            str(as_object(inner).get("text") or "") for inner in as_array(value)
+        ):
             return texts
     return ""

@@ -52,7 +52,10 @@ class RefusedError(Exception):
     """
 
     def __init__(
-        self, error: ErrorBody, status: int | None = None, headers: Mapping[str, str] | None = None
+        self,
+        error: ErrorBody,
+        status: int | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__()
         self.error = error
@@ -77,7 +80,9 @@ def refusal(
     model_error = _by_text(f"'{model}' answered {status}", status, error.search_text)
     if model_error.transient:
         of_headers = retry_after(headers) if headers is not None else None
-        model_error.retry_after = error.retry_after if of_headers is None else of_headers
+        model_error.retry_after = (
+            error.retry_after if of_headers is None else of_headers
+        )
     if isinstance(model_error, errors.ModelToolCallError):
         model_error.failed_generation = error.failed_generation
     return model_error
@@ -92,7 +97,9 @@ def _by_text(prefix: str, status: int, text: str) -> errors.ModelError:
             f"{prefix}: it cannot read a tool call that its own model wrote."
         )
     if status >= 400 and mentions(_BAD_KEY):
-        return errors.ModelAuthenticationError(f"{prefix}: the API key is not accepted.")
+        return errors.ModelAuthenticationError(
+            f"{prefix}: the API key is not accepted."
+        )
     if status == 402 or (status >= 400 and mentions(_NO_CREDIT)):
         hint = "Add credit to the account, or use another one."
         error = errors.ModelRateLimitError(
@@ -101,9 +108,15 @@ def _by_text(prefix: str, status: int, text: str) -> errors.ModelError:
         error.transient = False
         return error
     if status in (400, 403, 413, 422) and mentions(_FILTERED):
-        return errors.ContentFilterError(f"{prefix}: the content filter stopped the request.")
-    if status == 413 or (400 <= status <= 500 and status != 429 and mentions(_TOO_LONG)):
-        return errors.ContextWindowError(f"{prefix}: the request is too long for the model.")
+        return errors.ContentFilterError(
+            f"{prefix}: the content filter stopped the request."
+        )
+    if status == 413 or (
+        400 <= status <= 500 and status != 429 and mentions(_TOO_LONG)
+    ):
+        return errors.ContextWindowError(
+            f"{prefix}: the request is too long for the model."
+        )
     return _by_status(prefix, status)
 
 

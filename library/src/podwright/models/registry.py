@@ -14,7 +14,13 @@ from podwright.errors import ConfigurationError, UnknownModelError
 from podwright.models import litellm_loader
 from podwright.models.base import Connection, Model
 from podwright.models.offline import EchoModel
-from podwright.models.providers import ANY, ENDPOINTS, PROTOCOL_NAMES, Endpoint, Protocol
+from podwright.models.providers import (
+    ANY,
+    ENDPOINTS,
+    PROTOCOL_NAMES,
+    Endpoint,
+    Protocol,
+)
 from podwright.models.urls import join_url
 from podwright.text import did_you_mean
 
@@ -30,7 +36,10 @@ MODEL_CLIENTS = ("auto", "openai", "litellm")
 Client = Literal["openai", "anthropic", "litellm", "own"]
 """Who calls a model: the OpenAI-compatible client, that of Anthropic's protocol, LiteLLM, or a registered provider."""
 
-_CLIENTS: dict[Protocol, Client] = {"chat_completions": "openai", "messages": "anthropic"}
+_CLIENTS: dict[Protocol, Client] = {
+    "chat_completions": "openai",
+    "messages": "anthropic",
+}
 
 
 def _offline(model_name: str, connection: Connection) -> Model:
@@ -61,14 +70,17 @@ def register_provider(name: str, provider: Provider) -> None:
     """
     if not _PROVIDER_NAME.fullmatch(name):
         raise ConfigurationError(
-            f"Invalid provider name {name!r}.", suggestion="Use letters, digits, '.', '_' and '-'."
+            f"Invalid provider name {name!r}.",
+            suggestion="Use letters, digits, '.', '_' and '-'.",
         )
     _providers[name] = provider
     for key in [key for key in list(_resolved) if key[0].partition("/")[0] == name]:
         del _resolved[key]
 
 
-def resolve(name: str, model: Model | None = None, connection: Connection = DEFAULT) -> Model:
+def resolve(
+    name: str, model: Model | None = None, connection: Connection = DEFAULT
+) -> Model:
     """The model that answers: that of `use_model`, else `model`, else the one with this name.
 
     Raises:
@@ -81,7 +93,9 @@ def resolve(name: str, model: Model | None = None, connection: Connection = DEFA
 @contextlib.contextmanager
 def use_model(model: Model | str | None) -> Generator[Model | None]:
     """Within this context, this model answers every model call, whatever the components name; None changes nothing."""
-    chosen = _by_name(model, DEFAULT) if isinstance(model, str) else model or _override.get()
+    chosen = (
+        _by_name(model, DEFAULT) if isinstance(model, str) else model or _override.get()
+    )
     token = _override.set(chosen)
     try:
         yield chosen
@@ -95,7 +109,9 @@ def _by_name(name: str, connection: Connection) -> Model:
         provider, _, model_name = name.partition("/")
         _check_name(name)
         factory = _providers.get(provider)
-        model = factory(model_name, connection) if factory else _by_client(name, connection)
+        model = (
+            factory(model_name, connection) if factory else _by_client(name, connection)
+        )
         if not isinstance(model, Model):  # pyright: ignore[reportUnnecessaryIsInstance] - a caller's function made it
             raise ConfigurationError(
                 f"The provider '{provider}' returned {model!r} for '{name}', not a Model."
@@ -145,7 +161,9 @@ def choose_client(name: str, connection: Connection = DEFAULT) -> ClientChoice:
         is_offline = _providers[provider] is _offline
         return ClientChoice(
             "own",
-            "it needs no provider" if is_offline else f"the provider '{provider}' is registered",
+            "it needs no provider"
+            if is_offline
+            else f"the provider '{provider}' is registered",
         )
     endpoint = ENDPOINTS.get(provider)
     url = os.environ.get("PODWRIGHT_MODEL_BASE_URL")
@@ -157,14 +175,18 @@ def choose_client(name: str, connection: Connection = DEFAULT) -> ClientChoice:
         reason = f"{provider} speaks {PROTOCOL_NAMES[endpoint.protocol]}"
     else:
         # LiteLLM takes seconds to reject a misspelt name
-        if difflib.get_close_matches(provider, [*_providers, *ENDPOINTS], n=1, cutoff=0.9):
+        if difflib.get_close_matches(
+            provider, [*_providers, *ENDPOINTS], n=1, cutoff=0.9
+        ):
             raise _unknown(name)
         reason = "no other client knows its provider"
     if wanted == "litellm":
         return ClientChoice(
             "litellm", "PODWRIGHT_MODEL_CLIENT is litellm", endpoint or ANY, connection
         )
-    if wanted == "openai" and (endpoint is None or endpoint.protocol != "chat_completions"):
+    if wanted == "openai" and (
+        endpoint is None or endpoint.protocol != "chat_completions"
+    ):
         if connection.base_url is None and endpoint is None:
             raise _unknown(name)
         if connection.base_url is None:
@@ -172,19 +194,27 @@ def choose_client(name: str, connection: Connection = DEFAULT) -> ClientChoice:
                 f"'{name}' has no Chat Completions endpoint, and PODWRIGHT_MODEL_CLIENT is 'openai'.",
                 suggestion="Set PODWRIGHT_MODEL_CLIENT=auto, or the base URL of an endpoint with Chat Completions.",
             )
-        return ClientChoice("openai", "PODWRIGHT_MODEL_CLIENT is openai", ANY, connection)
+        return ClientChoice(
+            "openai", "PODWRIGHT_MODEL_CLIENT is openai", ANY, connection
+        )
     if endpoint is None:
         return ClientChoice("litellm", reason, ANY, connection)
     if wanted == "auto" and (variable := _identity(endpoint, connection)):
-        return ClientChoice("litellm", f"{variable} is set, and no API key", endpoint, connection)
+        return ClientChoice(
+            "litellm", f"{variable} is set, and no API key", endpoint, connection
+        )
     return ClientChoice(_CLIENTS[endpoint.protocol], reason, endpoint, connection)
 
 
 def _identity(endpoint: Endpoint, connection: Connection) -> str:
     """The variable of an identity that stands for a key which is not set; empty if there is none."""
-    has_key = connection.api_key is not None or any(os.environ.get(name) for name in endpoint.keys)
+    has_key = connection.api_key is not None or any(
+        os.environ.get(name) for name in endpoint.keys
+    )
     return (
-        "" if has_key else next((name for name in endpoint.identities if os.environ.get(name)), "")
+        ""
+        if has_key
+        else next((name for name in endpoint.identities if os.environ.get(name)), "")
     )
 
 
@@ -195,11 +225,10 @@ def _by_client(name: str, connection: Connection) -> Model:
         case "litellm":
             if not litellm_loader.installed():
                 hint = "Install it: pip install 'podwright[litellm]'."
-                if name.partition("/")[0] not in ENDPOINTS:  # it may be misspelt as well
+                # it may be misspelt as well
+                if name.partition("/")[0] not in ENDPOINTS:
                     raise _unknown(name, f"Or it needs LiteLLM. {hint}")
-                message = (
-                    f"The model '{name}' needs LiteLLM, which is not installed: {choice.reason}."
-                )
+                message = f"The model '{name}' needs LiteLLM, which is not installed: {choice.reason}."
                 raise UnknownModelError(message, suggestion=hint)
             from podwright.models.litellm import LiteLLMModel
 
@@ -224,14 +253,20 @@ def _shared_endpoint(url: str, connection: Connection) -> Connection:
             suggestion="Write it as https://host/path.",
         ) from None
     key = connection.api_key
-    return Connection(os.environ.get("PODWRIGHT_MODEL_API_KEY", "") if key is None else key, url)
+    return Connection(
+        os.environ.get("PODWRIGHT_MODEL_API_KEY", "") if key is None else key, url
+    )
 
 
 def _unknown(name: str, *hints: str) -> UnknownModelError:
     provider, slash, _ = name.partition("/")
     if not slash:
         hint = f"Write it as '<provider>/{name}', as in 'openai/gpt-4o-mini'."
-        return UnknownModelError(f"The model name '{name}' has no provider.", suggestion=hint)
+        return UnknownModelError(
+            f"The model name '{name}' has no provider.", suggestion=hint
+        )
     known = did_you_mean(provider, [*_providers, *ENDPOINTS])
     hint = " ".join([known, "Or add your own with register_provider().", *hints])
-    return UnknownModelError(f"Unknown model provider '{provider}' in '{name}'.", suggestion=hint)
+    return UnknownModelError(
+        f"Unknown model provider '{provider}' in '{name}'.", suggestion=hint
+    )

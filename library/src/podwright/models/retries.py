@@ -96,7 +96,9 @@ async def with_retries(
                     return await attempt()
                 except (ModelError, RemoteError) as error:
                     wait = policy.wait(error, tries)
-                    repeats = error.transient and tries < policy.tries and may_repeat(error)
+                    repeats = (
+                        error.transient and tries < policy.tries and may_repeat(error)
+                    )
                     if not repeats or wait >= min(end - loop.time(), left()):
                         raise
                     if on_retry is not None:
@@ -134,7 +136,9 @@ def seconds_of(text: str) -> float | None:
             number /= 1000
         return max(0.0, number - time.time() if number >= _EPOCH else number)
     if text and (duration := _DURATION.fullmatch(text)):
-        hours, minutes, seconds, milliseconds = (float(part or 0) for part in duration.groups())
+        hours, minutes, seconds, milliseconds = (
+            float(part or 0) for part in duration.groups()
+        )
         return hours * 3600 + minutes * 60 + seconds + milliseconds / 1000
     for parse in (parsedate_to_datetime, datetime.fromisoformat):
         with contextlib.suppress(ValueError, OverflowError):

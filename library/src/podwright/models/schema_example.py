@@ -59,7 +59,11 @@ class _Example:
         match (as_array(schema.get("type")) or [schema.get("type")])[0]:
             case "object":
                 properties = as_object(schema.get("properties"))
-                required = [name for name in as_array(schema.get("required")) if name in properties]
+                required = [
+                    name
+                    for name in as_array(schema.get("required"))
+                    if name in properties
+                ]
                 return {name: self.of(properties[name], depth + 1) for name in required}
             case "array":
                 return self._items(schema, depth + 1)
@@ -121,12 +125,16 @@ class _Example:
             if choices := as_array(as_object(inner).get("enum")):
                 most = min(schema.get("maxItems", _MAX_ITEMS), _MAX_ITEMS)
                 return [
-                    {**as_object(self.of(item, depth)), name: choice} for choice in choices[:most]
+                    {**as_object(self.of(item, depth)), name: choice}
+                    for choice in choices[:most]
                 ]
         if prefix := as_array(schema.get("prefixItems")):
             return [self.of(entry, depth) for entry in prefix]
         count = min(max(1, schema.get("minItems", 1)), _MAX_VALUES)
-        return [self.of(item, depth) for _ in range(min(count, schema.get("maxItems", count)))]
+        return [
+            self.of(item, depth)
+            for _ in range(min(count, schema.get("maxItems", count)))
+        ]
 
 
 def _number(schema: Mapping[str, Any], *, whole: bool) -> int | float:
@@ -148,7 +156,11 @@ def _number(schema: Mapping[str, Any], *, whole: bool) -> int | float:
         (low + high) / 2,
         -(-low // step) * step,
     ):
-        multiple = number % step == 0 if whole or "multipleOf" in schema else math.isfinite(number)
+        multiple = (
+            number % step == 0
+            if whole or "multipleOf" in schema
+            else math.isfinite(number)
+        )
         if multiple and least <= number <= most and above < number < below:
             return int(number) if whole else float(number)
     return 1

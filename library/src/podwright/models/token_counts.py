@@ -58,7 +58,9 @@ class TokenCounts:
             self._add_usage(as_object(usage))
         if more := data.get("x_groq"):
             self._add_usage(as_object(as_object(more).get("usage")))
-        if more := as_object(data.get("delta") or data.get("message")).get("provider_metadata"):
+        if more := as_object(data.get("delta") or data.get("message")).get(
+            "provider_metadata"
+        ):
             self._add_cost(as_object(as_object(more).get("gateway")))
 
     def _add_usage(self, usage: Mapping[str, Any]) -> None:
@@ -68,19 +70,27 @@ class TokenCounts:
 
     def _add_counts(self, counts: Mapping[str, Any], part_of: str = "") -> None:
         for key, value in counts.items():
-            kind = f"{part_of}_audio" if key == "audio_tokens" and part_of else _KINDS.get(key)
+            kind = (
+                f"{part_of}_audio"
+                if key == "audio_tokens" and part_of
+                else _KINDS.get(key)
+            )
             if kind:
                 self.counts[kind] = max(self.counts.get(kind, 0), read_count(value))
             elif key in _DETAILS:
                 self._add_counts(as_object(value), _DETAILS[key])
 
     def _add_terms(self, data: Mapping[str, Any]) -> None:
-        self.service_tier = to_text(data.get("service_tier") or self.service_tier).lower()
+        self.service_tier = to_text(
+            data.get("service_tier") or self.service_tier
+        ).lower()
         self.speed = to_text(data.get("speed") or self.speed).lower()
         self.region = to_text(data.get("inference_geo") or self.region).lower()
 
     def _add_cost(self, usage: Mapping[str, Any]) -> None:
-        cost = read_amount(as_object(usage.get("cost")).get("total_cost", usage.get("cost")))
+        cost = read_amount(
+            as_object(usage.get("cost")).get("total_cost", usage.get("cost"))
+        )
         if cost is None:
             return
         # OpenRouter's own fee; the provider behind it bills the owner of the key
@@ -118,7 +128,9 @@ class TokenCounts:
             is_complete = is_complete and produced == 0
         return self._usage(sent, produced, thoughts, is_complete=is_complete)
 
-    def _usage(self, sent: int, produced: int, thoughts: int, *, is_complete: bool) -> Usage:
+    def _usage(
+        self, sent: int, produced: int, thoughts: int, *, is_complete: bool
+    ) -> Usage:
         cached = min(self.counts.get("cached", 0), sent)
         written = min(self.counts.get("written", 0), sent - cached)
         reasoning = min(max(self.counts.get("reasoning", 0), thoughts), produced)

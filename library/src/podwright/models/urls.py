@@ -14,7 +14,12 @@ def join_url(base_url: str, path: str) -> str:
     """
     parts = urlsplit(base_url)
     wrong = not base_url.isprintable() or any(char in base_url for char in " ?#@\\")
-    if wrong or parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
+    if (
+        wrong
+        or parts.scheme not in ("http", "https")
+        or not parts.hostname
+        or parts.port == 0
+    ):
         raise ValueError("not an http or https URL that a path can follow")
     return base_url.rstrip("/") + path
 

@@ -35,9 +35,7 @@ from podwright_service.settings import Settings
 MAX_TAKEOVERS = 10
 """Processes that may end during a run, one after the other, before it waits for a person."""
 
-_AFTER_UNKNOWN_CALL = (
-    "Find out what the call did; then resume the run, which repeats the call, or cancel it."
-)
+_AFTER_UNKNOWN_CALL = "Find out what the call did; then resume the run, which repeats the call, or cancel it."
 
 End = tuple[str, dict[str, Any]]
 """How an attempt ended: a status, `moved` or `lost`, and the columns of the run that change."""
@@ -99,7 +97,8 @@ class Attempt:
             attempt: The number of the attempt that this process holds; None if it holds none.
             cancel_requested: Whether a caller has cancelled the run.
         """
-        if self._journal.has_ended:  # what it still writes is refused if the run is lost
+        # what it still writes is refused if the run is lost
+        if self._journal.has_ended:
             return
         if attempt != self._journal.attempt:
             self._journal.lose()
@@ -117,13 +116,17 @@ class Attempt:
         self._journal.gate.guard(task)
         await asyncio.wait([task])
         outcome, columns = self._end_of(task)
-        self._journal.end(seconds=self._run["seconds"] + time.monotonic() - started, **columns)
+        self._journal.end(
+            seconds=self._run["seconds"] + time.monotonic() - started, **columns
+        )
         await self._journal.wait_until_stored()
         return "lost" if self._journal.is_lost else outcome
 
     async def _perform(self) -> End:
         if self._run["attempt"] > 1:
-            self._journal.load(event for _, event in await self._read_events(self._run["id"]))
+            self._journal.load(
+                event for _, event in await self._read_events(self._run["id"])
+            )
             self._knows_usage = True
         return self._end_at_once() or await self._execute()
 
@@ -138,10 +141,10 @@ class Attempt:
         unknown = self._journal.unfinished_tool_calls()
         if not unknown or self._journal.may_repeat:
             return None
-        names = ", ".join(sorted({f"'{call.tool}' of '{call.component}'" for call in unknown}))
-        detail = (
-            f"The process ended during a call of the tool {names}; nobody knows what the call did."
+        names = ", ".join(
+            sorted({f"'{call.tool}' of '{call.component}'" for call in unknown})
         )
+        detail = f"The process ended during a call of the tool {names}; nobody knows what the call did."
         return self._interrupted(detail, _AFTER_UNKNOWN_CALL)
 
     async def _execute(self) -> End:
@@ -174,7 +177,9 @@ class Attempt:
         except ApprovalRequired as pause:
             run_id, path = pause.step
             approval = {"message": pause.message, "run_id": run_id, "path": list(path)}
-            return self._ended("waiting_for_approval", approval=approval, usage=pause.usage)
+            return self._ended(
+                "waiting_for_approval", approval=approval, usage=pause.usage
+            )
         finally:
             resumed_run.reset(link)
             current_origin.reset(origin)
@@ -195,26 +200,38 @@ class Attempt:
                 case None:  # what is performed has cancelled itself
                     return self._failed(error)
         except RemoteInterruptedError as error:
-            return self._interrupted(error.message, _AFTER_UNKNOWN_CALL, usage=error.usage)
+            return self._interrupted(
+                error.message, _AFTER_UNKNOWN_CALL, usage=error.usage
+            )
         except Exception as error:  # noqa: BLE001 - whatever it is, the next attempt would end like this one
             return self._failed(error)
 
     def _failed(self, error: BaseException) -> End:
         if not isinstance(error, PodwrightError):
             _log.error(
-                "The background run %s failed unexpectedly.", self._run["id"], exc_info=error
+                "The background run %s failed unexpectedly.",
+                self._run["id"],
+                exc_info=error,
             )
         problem = problem_of(self._run["id"], error, self._settings.provider_errors)
         return self._ended("failed", problem=problem, usage=_usage_of(error))
 
-    def _interrupted(self, detail: str, suggestion: str, usage: Usage | None = None) -> End:
-        problem = run_problem(self._run["id"], 409, "run_interrupted", detail, suggestion)
+    def _interrupted(
+        self, detail: str, suggestion: str, usage: Usage | None = None
+    ) -> End:
+        problem = run_problem(
+            self._run["id"], 409, "run_interrupted", detail, suggestion
+        )
         return self._ended("interrupted", problem=problem, usage=usage)
 
     def _cancelled(self, usage: Usage | None = None) -> End:
-        return self._ended("cancelled", problem=cancelled_problem(self._run["id"]), usage=usage)
+        return self._ended(
+            "cancelled", problem=cancelled_problem(self._run["id"]), usage=usage
+        )
 
-    def _ended(self, status: RunStatus, *, usage: Usage | None = None, **columns: Any) -> End:
+    def _ended(
+        self, status: RunStatus, *, usage: Usage | None = None, **columns: Any
+    ) -> End:
         """The end with a status, and with its usage: an attempt that fails early has not replayed all calls."""
         if not self._knows_usage:  # the row has it
             return status, {"status": status, **columns}

@@ -40,10 +40,14 @@ class DatabaseUnavailableError(RequestError):
     """
 
     def __init__(self, detail: str, suggestion: str) -> None:
-        super().__init__(503, "runs_unavailable", detail, suggestion, {"retry-after": "5"})
+        super().__init__(
+            503, "runs_unavailable", detail, suggestion, {"retry-after": "5"}
+        )
 
 
-_CLOCK: ColumnElement[float] = literal_column("extract(epoch from statement_timestamp())")
+_CLOCK: ColumnElement[float] = literal_column(
+    "extract(epoch from statement_timestamp())"
+)
 """The time is the same in all of a statement, because the planner uses no index for conditions with another one."""
 
 
@@ -61,7 +65,9 @@ class Transaction:
     def __init__(self, connection: AsyncConnection, timeout: float | None) -> None:
         self._connection = connection
         self._timeout = timeout
-        self._deadline = None if timeout is None else asyncio.get_running_loop().time() + timeout
+        self._deadline = (
+            None if timeout is None else asyncio.get_running_loop().time() + timeout
+        )
         self._step: asyncio.Task[Any] | None = None
 
     async def open(self) -> None:
@@ -143,7 +149,9 @@ class Database:
 
     def seconds_reached(self) -> float:
         """For how long the database has been reached; 0 while it cannot be reached."""
-        return 0.0 if self.reached_since is None else time.monotonic() - self.reached_since
+        return (
+            0.0 if self.reached_since is None else time.monotonic() - self.reached_since
+        )
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncGenerator[Transaction]:
@@ -161,14 +169,16 @@ class Database:
             if self.reached_since is None:
                 self.reached_since = time.monotonic()
         except (DataError, OverflowError) as error:
-            detail = (
-                "The request has a value that the database of background runs cannot represent."
-            )
+            detail = "The request has a value that the database of background runs cannot represent."
             raise RequestError(422, "request_invalid", detail) from error
         except (DBAPIError, PoolTimeoutError, OSError, TimeoutError) as error:
-            if isinstance(getattr(error, "orig", None), UndefinedTable | UndefinedColumn):
+            if isinstance(
+                getattr(error, "orig", None), UndefinedTable | UndefinedColumn
+            ):
                 detail = "The database of background runs does not have the tables of this release."
-                raise DatabaseUnavailableError(detail, "Run `podwright runs migrate`.") from error
+                raise DatabaseUnavailableError(
+                    detail, "Run `podwright runs migrate`."
+                ) from error
             self.reached_since = None
             detail = "The database of background runs cannot be used at present."
             suggestion = "Try again after the seconds in the header 'Retry-After'."
@@ -227,12 +237,17 @@ def migrate(url: URL) -> None:
         ConfigurationError: The database cannot be reached or changed, or is of a later release.
     """
     config = Config()
-    config.set_main_option("script_location", str(Path(__file__).with_name("migrations")))
+    config.set_main_option(
+        "script_location", str(Path(__file__).with_name("migrations"))
+    )
     try:
-        engine = create_engine(url.set(drivername=url.drivername.replace("+aiosqlite", "")))
+        engine = create_engine(
+            url.set(drivername=url.drivername.replace("+aiosqlite", ""))
+        )
         try:
             with engine.begin() as connection:
-                if engine.dialect.name == "postgresql":  # several pods may start at once
+                # several pods may start at once
+                if engine.dialect.name == "postgresql":
                     connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7240117)")
                 config.attributes["connection"] = connection
                 command.upgrade(config, "head")

@@ -13,7 +13,17 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import RowMapping, bindparam, case, delete, exists, func, select, tuple_, update
+from sqlalchemy import (
+    RowMapping,
+    bindparam,
+    case,
+    delete,
+    exists,
+    func,
+    select,
+    tuple_,
+    update,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL
 from sqlalchemy.sql.elements import ColumnElement
@@ -96,7 +106,11 @@ class RunStore:
             index_elements=["component", "idempotency_key"]
         )
         async with self._database.transaction() as connection:
-            added = (await connection.execute(statement.returning(runs), row)).mappings().first()
+            added = (
+                (await connection.execute(statement.returning(runs), row))
+                .mappings()
+                .first()
+            )
             if added is not None:
                 return added
             same_key = (runs.c.component == run["component"]) & (
@@ -131,10 +145,17 @@ class RunStore:
         """
         # which may be megabytes
         shown = [column for column in runs.c if column is not runs.c.request]
-        query = select(*shown).order_by(runs.c.created_at.desc(), runs.c.id.desc()).limit(size)
+        query = (
+            select(*shown)
+            .order_by(runs.c.created_at.desc(), runs.c.id.desc())
+            .limit(size)
+        )
         if statuses:
             query = query.where(runs.c.status.in_(statuses))
-            for condition, its_statuses in ((is_open, OPEN), (is_unsuccessful, UNSUCCESSFUL)):
+            for condition, its_statuses in (
+                (is_open, OPEN),
+                (is_unsuccessful, UNSUCCESSFUL),
+            ):
                 if set(statuses) <= set(its_statuses):
                     query = query.where(condition)
         if component is not None:
@@ -148,7 +169,9 @@ class RunStore:
         """The status of a run."""
         async with self._database.transaction() as connection:
             return (
-                await connection.execute(select(runs.c.status).where(runs.c.id == run_id))
+                await connection.execute(
+                    select(runs.c.status).where(runs.c.id == run_id)
+                )
             ).scalar()
 
     async def events(
@@ -178,7 +201,9 @@ class RunStore:
             "problem": cancelled_problem(run_id),
         }
         return await self._change(
-            run_id, (waiting, cancel_now), (runs.c.status == "running", {"cancel_requested": True})
+            run_id,
+            (waiting, cancel_now),
+            (runs.c.status == "running", {"cancel_requested": True}),
         )
 
     async def decide(
@@ -205,7 +230,9 @@ class RunStore:
             if run is None:
                 return None
             if run["status"] != "waiting_for_approval" or run["attempt"] != attempt:
-                repeated = any(decision.items() <= known.items() for known in run["decisions"])
+                repeated = any(
+                    decision.items() <= known.items() for known in run["decisions"]
+                )
                 return run if repeated else None
             if decision["approved"]:
                 values = self._queued()
@@ -225,7 +252,12 @@ class RunStore:
 
     async def resume(self, run_id: str) -> StoredRun | None:
         """Have a run that failed or was interrupted go on."""
-        values = {"ended_at": None, "problem": None, "cancel_requested": False, **self._queued()}
+        values = {
+            "ended_at": None,
+            "problem": None,
+            "cancel_requested": False,
+            **self._queued(),
+        }
         # who resumes a run that failed has not been told of tool calls whose end is unknown
         values["repeat_calls"] = runs.c.status == "interrupted"
         return await self._change(run_id, (runs.c.status.in_(RESUMABLE), values))
@@ -239,7 +271,9 @@ class RunStore:
         """Apply the first change whose condition holds; None if none does."""
         async with self._database.transaction() as connection:
             # locked, because between two statements the run could go from one condition to another
-            await connection.execute(select(runs.c.id).where(runs.c.id == run_id).with_for_update())
+            await connection.execute(
+                select(runs.c.id).where(runs.c.id == run_id).with_for_update()
+            )
             for condition, values in changes:
                 statement = (
                     update(runs)
@@ -271,7 +305,12 @@ class RunStore:
         )
 
     async def claim_orphans(
-        self, worker: str, component: str, digest: str, most: int, unknown: Collection[str]
+        self,
+        worker: str,
+        component: str,
+        digest: str,
+        most: int,
+        unknown: Collection[str],
     ) -> Sequence[StoredRun]:
         """Take over runs of processes that are silent, oldest first.
 
@@ -283,7 +322,9 @@ class RunStore:
             unknown: Runs that it holds without performing them, which are taken again.
         """
         now = self._database.now()
-        is_held = exists().where(workers.c.id == runs.c.worker, workers.c.lease_until >= now)
+        is_held = exists().where(
+            workers.c.id == runs.c.worker, workers.c.lease_until >= now
+        )
         is_orphan = (runs.c.worker == worker) & runs.c.id.in_(unknown)
         if self._database.seconds_reached() > LEASE_SECONDS:
             # not before, because after an outage of the database the others have to renew their leases first
@@ -304,7 +345,9 @@ class RunStore:
     ) -> Sequence[StoredRun]:
         candidates = (
             select(runs.c.id)
-            .where(is_open, runs.c.component == component, runs.c.digest == digest, which)
+            .where(
+                is_open, runs.c.component == component, runs.c.digest == digest, which
+            )
             .order_by(runs.c.created_at)
             .limit(most)
         )
@@ -341,7 +384,9 @@ class RunStore:
         """Renew the lease of a process on its runs: attempt, and whether it is to be cancelled, by run."""
         until = self._database.now() + LEASE_SECONDS
         lease = self._insert(workers).values(id=worker, lease_until=until)
-        lease = lease.on_conflict_do_update(index_elements=["id"], set_={"lease_until": until})
+        lease = lease.on_conflict_do_update(
+            index_elements=["id"], set_={"lease_until": until}
+        )
         query = select(runs.c.id, runs.c.attempt, runs.c.cancel_requested)
         async with self._database.transaction() as connection:
             await connection.execute(lease)
@@ -369,14 +414,22 @@ class RunStore:
         async with self._database.transaction() as connection:
             # an order in which no transactions deadlock
             for each in sorted(updates, key=lambda each: each.run_id):
-                values = {"held_id": each.run_id, "held_attempt": each.attempt, **each.values}
+                values = {
+                    "held_id": each.run_id,
+                    "held_attempt": each.attempt,
+                    **each.values,
+                }
                 if each.events:
                     values["seq"] = each.events[-1][0] + 1
                 statement = _UPDATE_HELD
                 # if it was cancelled meanwhile, it ends at its turn
                 if values.get("status") == "waiting_for_approval":
-                    status = case((runs.c.cancel_requested, "queued"), else_=values.pop("status"))
-                    statement = statement.values(status=status, queued_at=self._database.now())
+                    status = case(
+                        (runs.c.cancel_requested, "queued"), else_=values.pop("status")
+                    )
+                    statement = statement.values(
+                        status=status, queued_at=self._database.now()
+                    )
                 if time_column := _TIME_OF_STATUS.get(str(values.get("status"))):
                     statement = statement.values({time_column: self._database.now()})
                 if (await connection.execute(statement, values)).first() is None:
@@ -387,13 +440,19 @@ class RunStore:
                         for seq, data in each.events
                     ]
             if rows:
-                await connection.execute(self._insert(run_events).on_conflict_do_nothing(), rows)
+                await connection.execute(
+                    self._insert(run_events).on_conflict_do_nothing(), rows
+                )
         return superseded
 
     async def counts(self, component: str) -> dict[str, tuple[int, float]]:
         """Open runs of a component by status: how many, and the seconds since the longest waiting one was queued."""
         query = (
-            select(runs.c.status, func.count(), self._database.now() - func.min(runs.c.queued_at))
+            select(
+                runs.c.status,
+                func.count(),
+                self._database.now() - func.min(runs.c.queued_at),
+            )
             .where(is_open, runs.c.component == component)
             .group_by(runs.c.status)
         )
@@ -409,7 +468,9 @@ class RunStore:
         now = self._database.now()
         before = now - seconds
         is_old = (
-            (runs.c.component == component) & runs.c.status.in_(ENDED) & (runs.c.ended_at < before)
+            (runs.c.component == component)
+            & runs.c.status.in_(ENDED)
+            & (runs.c.ended_at < before)
         )
         # what ended then was created before: an index has that
         old = (
@@ -418,19 +479,25 @@ class RunStore:
             .order_by(runs.c.created_at)
             .limit(1000)
         )
-        old = old.with_for_update(skip_locked=True)  # another process may delete at the same time
+        # another process may delete at the same time
+        old = old.with_for_update(skip_locked=True)
         async with self._database.transaction() as connection:
             await connection.execute(
                 delete(workers).where(workers.c.lease_until < now - LEASE_SECONDS)
             )
             ids = (await connection.execute(old)).scalars().all()
             if ids:
-                await connection.execute(delete(run_events).where(run_events.c.run_id.in_(ids)))
+                await connection.execute(
+                    delete(run_events).where(run_events.c.run_id.in_(ids))
+                )
                 await connection.execute(delete(runs).where(runs.c.id.in_(ids)))
         return len(ids)
 
 
-_TIME_OF_STATUS: Mapping[str, str] = {**dict.fromkeys(ENDED, "ended_at"), "queued": "queued_at"}
+_TIME_OF_STATUS: Mapping[str, str] = {
+    **dict.fromkeys(ENDED, "ended_at"),
+    "queued": "queued_at",
+}
 _UPDATE_HELD = (
     update(runs)
     .where(
@@ -446,7 +513,11 @@ _UPDATE_HELD = (
 def cancelled_problem(run_id: str) -> dict[str, Any]:
     """The problem of a run that a caller cancelled."""
     return run_problem(
-        run_id, 503, "run_cancelled", "The run was cancelled by a caller.", "Start another run."
+        run_id,
+        503,
+        "run_cancelled",
+        "The run was cancelled by a caller.",
+        "Start another run.",
     )
 
 

@@ -42,7 +42,12 @@ class StoredJournal(Journal):
     """
 
     def __init__(
-        self, run: StoredRun, writer: Writer, *, keep_content: bool, may_repeat: bool = False
+        self,
+        run: StoredRun,
+        writer: Writer,
+        *,
+        keep_content: bool,
+        may_repeat: bool = False,
     ) -> None:
         super().__init__(
             approved=[
@@ -103,7 +108,11 @@ class StoredJournal(Journal):
 
     def _is_caused_by_move(self, event: Event) -> bool:
         """Whether an event only tells that the run goes on in another process."""
-        return self.gate.is_stopped and self.gate.reason == "moved" and _is_cancellation(event)
+        return (
+            self.gate.is_stopped
+            and self.gate.reason == "moved"
+            and _is_cancellation(event)
+        )
 
     def _count_usage(self, event: Event) -> None:
         if isinstance(event, events.ModelCallFinished):
@@ -194,12 +203,18 @@ class StoredJournal(Journal):
 
     def _data(self, event: Event) -> dict[str, Any]:
         data = event.to_dict() | {"seq": self._next_seq}
-        dropped = _CONTEXTS if self._keep_content else (*_CONTEXTS, *_CONTENT.get(type(event), ()))
+        dropped = (
+            _CONTEXTS
+            if self._keep_content
+            else (*_CONTEXTS, *_CONTENT.get(type(event), ()))
+        )
         for name in dropped:
             data.pop(name, None)
         if isinstance(event, events.RunFailed):
             data["error"] = {
-                key: value for key, value in data["error"].items() if key not in _CONTEXTS
+                key: value
+                for key, value in data["error"].items()
+                if key not in _CONTEXTS
             }
         return to_json_data(data)
 
@@ -253,11 +268,17 @@ class Writer:
         self._hurry.clear()
         changed = self._changed
         self._changed = {}
-        pending = {journal: journal.pending_update() for journal in changed if not journal.is_lost}
+        pending = {
+            journal: journal.pending_update()
+            for journal in changed
+            if not journal.is_lost
+        }
         if not pending:
             return
         try:
-            superseded = await self._store.write([update for _, update in pending.values()])
+            superseded = await self._store.write(
+                [update for _, update in pending.values()]
+            )
         except DatabaseUnavailableError:
             self._changed = changed | self._changed
             self._wake.set()

@@ -26,7 +26,12 @@ RESUMABLE: tuple[RunStatus, ...] = ("failed", "interrupted")
 is_open = text("status IN ('queued', 'running', 'waiting_for_approval', 'interrupted')")
 is_unsuccessful = text("status IN ('failed', 'cancelled')")
 """Conditions of partial indexes. A query has them word for word, because a database finds the index by them."""
-OPEN: tuple[RunStatus, ...] = ("queued", "running", "waiting_for_approval", "interrupted")
+OPEN: tuple[RunStatus, ...] = (
+    "queued",
+    "running",
+    "waiting_for_approval",
+    "interrupted",
+)
 UNSUCCESSFUL: tuple[RunStatus, ...] = ("failed", "cancelled")
 """The statuses in them. Interrupted runs are open, because they wait for a person, and ended, so that they expire."""
 
@@ -38,16 +43,31 @@ runs = Table(
     Column("id", String(32), primary_key=True),
     Column("component", String, nullable=False),
     Column(
-        "digest", String, nullable=False, comment="digest of the blueprint that the run began with"
+        "digest",
+        String,
+        nullable=False,
+        comment="digest of the blueprint that the run began with",
     ),
     Column("status", String(20), nullable=False, default="queued"),
-    Column("request", JSON, nullable=False, comment="what it is to do, and within which limits"),
+    Column(
+        "request",
+        JSON,
+        nullable=False,
+        comment="what it is to do, and within which limits",
+    ),
     Column("origin", JSON, comment="where it comes from, and for whom it is"),
     Column(
-        "idempotency_key", String(64), comment="SHA-256 of the caller and its key, if it sent one"
+        "idempotency_key",
+        String(64),
+        comment="SHA-256 of the caller and its key, if it sent one",
     ),
     Column("fingerprint", String(64), comment="SHA-256 of the request with that key"),
-    Column("created_at", Float, nullable=False, comment="Unix time in seconds, as all times"),
+    Column(
+        "created_at",
+        Float,
+        nullable=False,
+        comment="Unix time in seconds, as all times",
+    ),
     Column(
         "queued_at",
         Float,
@@ -88,7 +108,13 @@ runs = Table(
         comment="a person accepts repeated tool calls",
     ),
     Column("approval", JSON, comment="what it waits for: message and path"),
-    Column("decisions", JSON, nullable=False, default=list, comment="what persons have decided"),
+    Column(
+        "decisions",
+        JSON,
+        nullable=False,
+        default=list,
+        comment="what persons have decided",
+    ),
     Column("seq", Integer, nullable=False, default=0, comment="how many events it has"),
     Column("usage", JSON, nullable=False, default=dict),
     Column("result", JSON),
@@ -121,7 +147,10 @@ workers = Table(
     metadata,
     Column("id", String(32), primary_key=True),
     Column(
-        "lease_until", Float, nullable=False, comment="when other processes may take its runs over"
+        "lease_until",
+        Float,
+        nullable=False,
+        comment="when other processes may take its runs over",
     ),
 )
 

@@ -59,7 +59,11 @@ class BackgroundWorker:
     """
 
     def __init__(
-        self, url: URL, component: Component, settings: Settings, observability: Observability
+        self,
+        url: URL,
+        component: Component,
+        settings: Settings,
+        observability: Observability,
     ) -> None:
         self._url = url
         self.digest: str = blueprints.digest(component.to_blueprint())
@@ -103,7 +107,9 @@ class BackgroundWorker:
             (METRICS_INTERVAL, self._count),
             (CLEANUP_INTERVAL, self._clean_up),
         )
-        tasks = [asyncio.create_task(self._repeat(seconds, each)) for seconds, each in work]
+        tasks = [
+            asyncio.create_task(self._repeat(seconds, each)) for seconds, each in work
+        ]
         try:
             yield
         finally:
@@ -164,7 +170,9 @@ class BackgroundWorker:
         active = dict(self._active.values())
         if not active:
             return
-        _, late = await asyncio.wait(active, timeout=max(0.0, deadline - time.monotonic()))
+        _, late = await asyncio.wait(
+            active, timeout=max(0.0, deadline - time.monotonic())
+        )
         for task in late:
             active[task].cut_off()
         if late:
@@ -203,7 +211,9 @@ class BackgroundWorker:
         orphans = 0
         if time.monotonic() - self._orphans_claimed_at > POLL_INTERVAL:
             unknown = self._unknown - self._active.keys() - self._starting
-            runs = await self.store.claim_orphans(self._id, component, self.digest, room, unknown)
+            runs = await self.store.claim_orphans(
+                self._id, component, self.digest, room, unknown
+            )
             self._orphans_claimed_at = time.monotonic()
             self._start_all(runs)
             orphans = len(runs)
@@ -238,7 +248,9 @@ class BackgroundWorker:
             del self._active[run_id]
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error(
-                "An attempt of the background run %s failed unexpectedly.", run_id, exc_info=error
+                "An attempt of the background run %s failed unexpectedly.",
+                run_id,
+                exc_info=error,
             )
         if was_full:  # else no run waits
             self.wake()
@@ -274,10 +286,14 @@ class BackgroundWorker:
             metrics.set_background_runs(None)
 
     async def _clean_up(self) -> None:
-        while await self.store.delete_ended(self._component.name, self._settings.runs_retention):
+        while await self.store.delete_ended(
+            self._component.name, self._settings.runs_retention
+        ):
             pass
 
-    async def _repeat(self, seconds: float, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def _repeat(
+        self, seconds: float, work: Callable[[], Coroutine[Any, Any, None]]
+    ) -> None:
         """Do some work again and again; no error ends it."""
         while not self._closing.is_set():
             wait = seconds
@@ -287,7 +303,9 @@ class BackgroundWorker:
                 self._log_unavailable(error)
                 wait = RETRY_INTERVAL
             except Exception:  # noqa: BLE001 - whatever it is, the runs of other callers must go on
-                _log.exception("The work on background runs failed unexpectedly and goes on.")
+                _log.exception(
+                    "The work on background runs failed unexpectedly and goes on."
+                )
                 wait = RETRY_INTERVAL
             if wait:
                 await self._pause(wait)
@@ -302,7 +320,9 @@ class BackgroundWorker:
         """Log the cause once in a while."""
         if time.monotonic() - self._logged_at > LOG_INTERVAL:
             self._logged_at = time.monotonic()
-            _log.error("%s %s", error.detail, error.suggestion, exc_info=error.__cause__)
+            _log.error(
+                "%s %s", error.detail, error.suggestion, exc_info=error.__cause__
+            )
 
 
 async def _end(tasks: Collection[asyncio.Task[Any]], seconds: float) -> None:

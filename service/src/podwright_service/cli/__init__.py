@@ -19,7 +19,9 @@ def main() -> None:
     _open_closed_streams()
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="strict" if stream is sys.stdin else "backslashreplace")
+            stream.reconfigure(
+                errors="strict" if stream is sys.stdin else "backslashreplace"
+            )
     try:
         code = _run(sys.argv[1:])
         sys.stdout.flush()
@@ -29,7 +31,8 @@ def main() -> None:
                 f"Error: Cannot write the output: {error}. Write it where there is space.",
                 file=sys.stderr,
             )
-        os._exit(1)  # because at its exit the interpreter would report the unwritten text again
+        # because at its exit the interpreter would report the unwritten text again
+        os._exit(1)
     sys.exit(code)
 
 

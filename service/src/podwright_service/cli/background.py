@@ -44,15 +44,22 @@ class ServiceClient:
     def __init__(self, url: str, api_key: str | None) -> None:
         parts = urlsplit(url if "://" in url else f"http://{url}")
         try:
-            is_valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+            is_valid = (
+                parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+            )
         except ValueError:  # the port is no number, or too large
             is_valid = False
         if not is_valid:
             raise ConfigurationError(
-                "Invalid address of the service.", suggestion="Write it as http://host:port."
+                "Invalid address of the service.",
+                suggestion="Write it as http://host:port.",
             )
         self._parts = parts
-        key = name_and_key(url, read_settings())[1] if api_key is None else read_key(api_key)
+        key = (
+            name_and_key(url, read_settings())[1]
+            if api_key is None
+            else read_key(api_key)
+        )
         if key and not is_header_value(key):
             raise ConfigurationError("The API key has invalid characters.")
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
@@ -68,7 +75,8 @@ class ServiceClient:
                 return json.loads(response.read())
             except ValueError:
                 raise RemoteError(
-                    "What answered is not a Podwright service.", suggestion="Check --url."
+                    "What answered is not a Podwright service.",
+                    suggestion="Check --url.",
                 ) from None
 
     def follow(self, run_id: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -101,11 +109,19 @@ class ServiceClient:
 
     @contextlib.contextmanager
     def _open(
-        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
     ) -> Generator[http.client.HTTPResponse]:
         is_secure = self._parts.scheme == "https"
-        connect = http.client.HTTPSConnection if is_secure else http.client.HTTPConnection
-        connection = connect(self._parts.hostname or "", self._parts.port, timeout=_TIMEOUT)
+        connect = (
+            http.client.HTTPSConnection if is_secure else http.client.HTTPConnection
+        )
+        connection = connect(
+            self._parts.hostname or "", self._parts.port, timeout=_TIMEOUT
+        )
         sent = (
             self._headers
             | dict(headers or {})
@@ -114,10 +130,14 @@ class ServiceClient:
         data = None if body is None else to_json_bytes(body)
         try:
             try:
-                connection.request(method, self._parts.path.rstrip("/") + path, data, sent)
+                connection.request(
+                    method, self._parts.path.rstrip("/") + path, data, sent
+                )
                 response = connection.getresponse()
             except (OSError, http.client.HTTPException) as error:
-                address = f"{self._parts.scheme}://{self._parts.netloc.rpartition('@')[2]}"
+                address = (
+                    f"{self._parts.scheme}://{self._parts.netloc.rpartition('@')[2]}"
+                )
                 raise RemoteConnectionError(
                     f"The service at {address} cannot be reached: {error}.",
                     suggestion="Check --url.",
@@ -150,7 +170,8 @@ def _refused(response: http.client.HTTPResponse) -> RemoteError:
     except ValueError:
         problem = {}
     detail = str(
-        problem.get("detail") or f"The service answered {response.status} {response.reason}."
+        problem.get("detail")
+        or f"The service answered {response.status} {response.reason}."
     )
     suggestion = str(problem.get("suggestion") or "Check --url.")
     code = str(problem.get("code") or "") or None
@@ -161,11 +182,15 @@ def _refused(response: http.client.HTTPResponse) -> RemoteError:
 
 def start_run(client: ServiceClient, run_input: str | dict[str, Any]) -> None:
     """Start a run, and print its id."""
-    body = {"inputs": run_input} if isinstance(run_input, dict) else {"input": run_input}
+    body = (
+        {"inputs": run_input} if isinstance(run_input, dict) else {"input": run_input}
+    )
     print_text(client.request("POST", "/runs", body)["id"])
 
 
-def list_runs(client: ServiceClient, statuses: list[str], limit: int, *, as_json: bool) -> None:
+def list_runs(
+    client: ServiceClient, statuses: list[str], limit: int, *, as_json: bool
+) -> None:
     """Print the newest runs, one a line."""
     query = urlencode({"status": statuses, "limit": limit}, doseq=True)
     runs = client.request("GET", f"/runs?{query}")["runs"]
@@ -173,7 +198,8 @@ def list_runs(client: ServiceClient, statuses: list[str], limit: int, *, as_json
         print_json(runs)
         return
     for run in runs:
-        cost = run.get("usage", {}).get("cost")  # a key that may only approve is shown no usage
+        # a key that may only approve is shown no usage
+        cost = run.get("usage", {}).get("cost")
         spent = f"{cost:.6f} USD" if isinstance(cost, float) else ""
         facts = (
             run["id"],
@@ -208,9 +234,15 @@ def follow_run(client: ServiceClient, run_id: str) -> int:
     return 0
 
 
-def change_run(client: ServiceClient, run_id: str, action: str, body: Any = None) -> None:
+def change_run(
+    client: ServiceClient, run_id: str, action: str, body: Any = None
+) -> None:
     """Cancel, resume, approve or reject a run, and print its status."""
-    print_text(client.request("POST", f"/runs/{quote(run_id, safe='')}/{action}", body)["status"])
+    print_text(
+        client.request("POST", f"/runs/{quote(run_id, safe='')}/{action}", body)[
+            "status"
+        ]
+    )
 
 
 def migrate_database() -> None:
@@ -220,13 +252,15 @@ def migrate_database() -> None:
         ConfigurationError: It is not set, or the database cannot be used.
     """
     check_installed()
-    from podwright_service.background.database import database_url, migrate  # slow to import
+    # slow to import
+    from podwright_service.background.database import database_url, migrate
 
     settings = read_settings()
     adopt_secrets()
     if settings.runs_database is None:
         raise ConfigurationError(
-            "There is no database to migrate.", suggestion="Set PODWRIGHT_RUNS_DATABASE."
+            "There is no database to migrate.",
+            suggestion="Set PODWRIGHT_RUNS_DATABASE.",
         )
     migrate(database_url(settings.runs_database.get_secret_value()))
     print_text("The tables are up to date.")

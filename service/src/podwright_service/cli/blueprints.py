@@ -14,7 +14,12 @@ from podwright.components.folder import Folder
 from podwright.components.template_names import check_names, instructions_of
 from podwright.conditions import BUILT_IN
 from podwright.conditions import problems as condition_problems
-from podwright.errors import BlueprintValidationError, ConfigurationError, PodwrightError, Problem
+from podwright.errors import (
+    BlueprintValidationError,
+    ConfigurationError,
+    PodwrightError,
+    Problem,
+)
 from podwright.json_data import as_array, as_object, walk_json
 from podwright.text import did_you_mean, short_repr, truncate
 from podwright_service.auth import ApiKeys
@@ -46,10 +51,15 @@ def validate(paths: list[str], as_json: bool) -> int:
     if as_json:
         print_json(reports)
     for report in () if as_json else reports:
-        for label, problems in (("", report["problems"]), ("warning: ", report["warnings"])):
+        for label, problems in (
+            ("", report["problems"]),
+            ("warning: ", report["warnings"]),
+        ):
             for problem in problems:
                 place = f"{report['path']}:{problem['pointer'] or '/'}"
-                print_text(f"{place}: {label}{problem['detail']} {problem['suggestion']}".rstrip())
+                print_text(
+                    f"{place}: {label}{problem['detail']} {problem['suggestion']}".rstrip()
+                )
         if report["valid"]:
             print_text(
                 f"{report['path']}: valid {report['kind']} '{report['name']}', {report['digest']}"
@@ -71,14 +81,21 @@ def _report(path: str, settings: Settings) -> dict[str, Any]:
         warnings = blueprints.warnings(blueprint)
         problems = blueprints.problems(blueprint)
         if not problems:
-            component = load_component(path, remotes_of(settings)) if is_folder(path) else None
+            component = (
+                load_component(path, remotes_of(settings)) if is_folder(path) else None
+            )
             found = check_names(blueprint, instructions_of(component))
-            problems = [*_problems_in_context(component, blueprint, settings), *found.problems]
+            problems = [
+                *_problems_in_context(component, blueprint, settings),
+                *found.problems,
+            ]
             warnings += found.warnings
         if not problems:
             facts = {"kind": blueprints.kind_of(blueprint), "name": blueprint["name"]}
             facts["digest"] = blueprints.digest(blueprint)
-            models = [settings.model] if settings.model else _models_in(component, blueprint)
+            models = (
+                [settings.model] if settings.model else _models_in(component, blueprint)
+            )
             warnings += price_warnings(models)
             facts["clients"] = {
                 name: choice.model_dump() for name, choice in clients_of(models).items()
@@ -102,12 +119,15 @@ def _problems_in_context(
     problems: list[Problem] = []
     for name, pointer in ({settings.model: ""} if settings.model else models).items():
         problems += [
-            Problem(pointer, error.message, error.suggestion) for error in model_errors([name])
+            Problem(pointer, error.message, error.suggestion)
+            for error in model_errors([name])
         ]
     for pointer, step in blueprints.walk_steps(blueprint.get("steps")):
         for key in ("condition", "until"):
             if as_object(step.get(key)).get("name") in BUILT_IN:
-                custom = {name: bool for name in _names(step[key]) if name not in BUILT_IN}
+                custom = {
+                    name: bool for name in _names(step[key]) if name not in BUILT_IN
+                }
                 problems += condition_problems(step[key], f"{pointer}/{key}", custom)
     return problems
 
@@ -134,7 +154,11 @@ def _names(value: object) -> list[str]:
 
 
 def _read(path: str) -> Blueprint:
-    return Folder(Path(path)).blueprint() if is_folder(path) else blueprints.read_file(path)
+    return (
+        Folder(Path(path)).blueprint()
+        if is_folder(path)
+        else blueprints.read_file(path)
+    )
 
 
 def _read_valid(path: str) -> Blueprint:
@@ -176,7 +200,9 @@ def print_schema(kind: str | None) -> None:
     schemas = blueprints.json_schema()
     if kind is not None and kind.lower() not in schemas:
         suggestion = did_you_mean(kind.lower(), schemas)
-        raise ConfigurationError(f"Unknown kind '{truncate(kind, 60)}'.", suggestion=suggestion)
+        raise ConfigurationError(
+            f"Unknown kind '{truncate(kind, 60)}'.", suggestion=suggestion
+        )
     print_json(schemas[kind.lower()] if kind is not None else schemas)
 
 

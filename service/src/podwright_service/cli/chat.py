@@ -58,21 +58,24 @@ def start_chat(path: str, model: str | None, api_key: str | None) -> None:
     is_url = path.startswith(("http://", "https://"))
     if (model if is_url else api_key) is not None:
         option, target = (
-            ("--model", "component here") if is_url else ("--api-key", "URL of a service")
+            ("--model", "component here")
+            if is_url
+            else ("--api-key", "URL of a service")
         )
         raise InputError(
             f"{option} is for a {target}, not for '{truncate(path, 100)}'.",
             suggestion="Leave it out.",
         )
     component = (
-        _remote(path, api_key, settings) if is_url else load_component(path, remotes_of(settings))
+        _remote(path, api_key, settings)
+        if is_url
+        else load_component(path, remotes_of(settings))
     )
     if not isinstance(component, PromptComponent) or not component.keeps_conversation:
-        message = (
-            f"'{component.name}' is of the kind '{component.kind}', which keeps no conversation."
-        )
+        message = f"'{component.name}' is of the kind '{component.kind}', which keeps no conversation."
         raise InputError(
-            message, suggestion="Use `podwright run`, or chat with an agent or a conductor."
+            message,
+            suggestion="Use `podwright run`, or chat with an agent or a conductor.",
         )
     if sys.stdin.isatty():
         # cancels a turn: see asyncio.Runner
@@ -137,7 +140,10 @@ class _Chat:
         match name:
             case "/help":
                 print_note(
-                    "\n".join(f"{command:<12}{meaning}" for command, meaning in _COMMANDS.items())
+                    "\n".join(
+                        f"{command:<12}{meaning}"
+                        for command, meaning in _COMMANDS.items()
+                    )
                 )
             case "/quit":
                 print_note("Enter /quit alone.")
@@ -149,12 +155,16 @@ class _Chat:
                 self._save(argument.strip())
             case _:
                 known = [command.split()[0] for command in _COMMANDS]
-                print_note(f"Unknown command '{truncate(name, 60)}'. {did_you_mean(name, known)}")
+                print_note(
+                    f"Unknown command '{truncate(name, 60)}'. {did_you_mean(name, known)}"
+                )
 
     def _save(self, file: str) -> None:
         if not file or self._last is None:
             print_note(
-                "There is no turn to save yet." if file else "Name a file: /save trace.json."
+                "There is no turn to save yet."
+                if file
+                else "Name a file: /save trace.json."
             )
             return
         try:
@@ -178,7 +188,9 @@ class _Chat:
         print_note(f"turn: {_used(printer.usage)}; conversation: {_used(self._usage)}")
 
     async def _execute(self, text: str, printer: TurnPrinter) -> ExecutionResult:
-        task = self._component.task(text, None, self._last.messages if self._last else ())
+        task = self._component.task(
+            text, None, self._last.messages if self._last else ()
+        )
         return await execute(
             self._component,
             task,
@@ -211,7 +223,9 @@ def _read_line() -> str | None:
         return None
     except (OSError, ValueError) as error:
         reason = f"Cannot read standard input: {os_error_reason(error)}."
-        raise ConfigurationError(reason, suggestion="Write lines of UTF-8 text.") from error
+        raise ConfigurationError(
+            reason, suggestion="Write lines of UTF-8 text."
+        ) from error
 
 
 @contextlib.contextmanager

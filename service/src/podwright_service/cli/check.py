@@ -71,11 +71,17 @@ def get(
     parts = urlsplit(url if "://" in url else f"http://{url}")
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("not an http or https URL")
-    connect = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    connect = (
+        http.client.HTTPSConnection
+        if parts.scheme == "https"
+        else http.client.HTTPConnection
+    )
     connection = connect(parts.hostname, parts.port, timeout=timeout)
     try:
         path = f"{parts.path}?{parts.query}" if parts.query else parts.path
-        connection.request("GET", "/ready" if path in ("", "/") else path, headers=dict(headers))
+        connection.request(
+            "GET", "/ready" if path in ("", "/") else path, headers=dict(headers)
+        )
         response = connection.getresponse()
         return response.status, response.read(max_bytes).decode(errors="replace")
     finally:

@@ -16,19 +16,27 @@ Component = Annotated[
         show_default=False,
     ),
 ]
-Host = Annotated[str | None, typer.Option(help="Address to listen on.", show_default=False)]
+Host = Annotated[
+    str | None, typer.Option(help="Address to listen on.", show_default=False)
+]
 Port = Annotated[
-    int | None, typer.Option(help="Port to listen on; 0 is any free port.", show_default=False)
+    int | None,
+    typer.Option(help="Port to listen on; 0 is any free port.", show_default=False),
 ]
 Title = Annotated[
-    str | None, typer.Option(help="Title of the service and of its API page.", show_default=False)
+    str | None,
+    typer.Option(help="Title of the service and of its API page.", show_default=False),
 ]
 Model = Annotated[
     str | None,
-    typer.Option(help="A model in place of every model in the blueprints.", show_default=False),
+    typer.Option(
+        help="A model in place of every model in the blueprints.", show_default=False
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-ExitCode = Annotated[bool, typer.Option("--exit-code", help="Exit with 1 if a change is breaking.")]
+ExitCode = Annotated[
+    bool, typer.Option("--exit-code", help="Exit with 1 if a change is breaking.")
+]
 Blueprint = Annotated[
     str, typer.Argument(metavar="PATH", help="A blueprint file or a component folder.")
 ]
@@ -54,7 +62,8 @@ Comment = Annotated[str, typer.Option(help="Why; kept with the run.")]
 AttemptNumber = Annotated[
     int | None,
     typer.Option(
-        "--attempt", help="The attempt whose question you read, so that no later one is answered."
+        "--attempt",
+        help="The attempt whose question you read, so that no later one is answered.",
     ),
 ]
 LOCAL = "http://127.0.0.1:8000"
@@ -75,7 +84,9 @@ app.add_typer(deploy_commands, name="deploy")
 
 @app.callback(invoke_without_command=True)
 def podwright(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.")
+    ] = False,
 ) -> None:
     """Agents, workflows, conductors and pipelines, from blueprint to pod."""
     if version:
@@ -100,16 +111,22 @@ def serve(
 @app.command()
 def run(
     path: Annotated[
-        str, typer.Argument(help="A blueprint file, a component folder, or module:attribute.")
+        str,
+        typer.Argument(
+            help="A blueprint file, a component folder, or module:attribute."
+        ),
     ],
     text: Annotated[
         str | None,
-        typer.Argument(metavar="INPUT", help="The input; `-`, or nothing, is standard input."),
+        typer.Argument(
+            metavar="INPUT", help="The input; `-`, or nothing, is standard input."
+        ),
     ] = None,
     inputs: Annotated[
         str | None,
         typer.Option(
-            metavar="JSON", help="Named inputs, or a workflow's context; @FILE reads a file."
+            metavar="JSON",
+            help="Named inputs, or a workflow's context; @FILE reads a file.",
         ),
     ] = None,
     model: Model = None,
@@ -118,15 +135,20 @@ def run(
     ] = None,
     context: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Where to write the context of a workflow that stops."),
+        typer.Option(
+            metavar="FILE", help="Where to write the context of a workflow that stops."
+        ),
     ] = None,
     resume_path: Annotated[
         str | None,
         typer.Option(
-            metavar="PATH", help="Where a workflow resumes, such as 2,0; with its --inputs."
+            metavar="PATH",
+            help="Where a workflow resumes, such as 2,0; with its --inputs.",
         ),
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not print the steps.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Do not print the steps.")
+    ] = False,
 ) -> None:
     """Run a component. The output goes to standard output, the steps to standard error.
 
@@ -137,7 +159,13 @@ def run(
     files = {"trace_file": trace, "context_file": context}
     raise typer.Exit(
         run_component(
-            path, text, inputs, model=model, **files, resume_path=resume_path, quiet=quiet
+            path,
+            text,
+            inputs,
+            model=model,
+            **files,
+            resume_path=resume_path,
+            quiet=quiet,
         )
     )
 
@@ -171,12 +199,17 @@ def chat(
 @app.command()
 def replay(
     file: Annotated[
-        str, typer.Argument(help="A trace, as `run --trace` writes it; `-` is standard input.")
+        str,
+        typer.Argument(
+            help="A trace, as `run --trace` writes it; `-` is standard input."
+        ),
     ],
     delay: Annotated[
         float, typer.Option(metavar="SECONDS", min=0, help="Pause between events.")
     ] = 0.0,
-    real_time: Annotated[bool, typer.Option("--real-time", help="Pause as in the run.")] = False,
+    real_time: Annotated[
+        bool, typer.Option("--real-time", help="Pause as in the run.")
+    ] = False,
 ) -> None:
     """Print a recorded run again, step by step."""
     from podwright_service.cli.run import replay_trace
@@ -187,7 +220,8 @@ def replay(
 @app.command()
 def validate(
     paths: Annotated[
-        list[str], typer.Argument(metavar="PATH...", help="Blueprint files or component folders.")
+        list[str],
+        typer.Argument(metavar="PATH...", help="Blueprint files or component folders."),
     ],
     as_json: AsJson = False,
 ) -> None:
@@ -205,7 +239,8 @@ def validate(
 @app.command()
 def prices(
     models: Annotated[
-        list[str], typer.Argument(metavar="MODEL...", help="Names of models, as in a blueprint.")
+        list[str],
+        typer.Argument(metavar="MODEL...", help="Names of models, as in a blueprint."),
     ],
     as_json: AsJson = False,
 ) -> None:
@@ -223,7 +258,8 @@ def prices(
 @app.command()
 def diff(
     old: Annotated[
-        str, typer.Argument(metavar="OLD", help="A blueprint file or a component folder.")
+        str,
+        typer.Argument(metavar="OLD", help="A blueprint file or a component folder."),
     ],
     new: Annotated[str, typer.Argument(metavar="NEW", help="The changed one.")],
     as_json: AsJson = False,
@@ -242,7 +278,8 @@ def diff(
 @app.command()
 def schema(
     kind: Annotated[
-        str | None, typer.Argument(help="agent, workflow, conductor or pipeline; by default all.")
+        str | None,
+        typer.Argument(help="agent, workflow, conductor or pipeline; by default all."),
     ] = None,
 ) -> None:
     """Print the JSON Schema of blueprints."""
@@ -281,7 +318,9 @@ def check(
 @app.command()
 def new(
     folder: Annotated[str, typer.Argument(help="The folder to create.")],
-    model: Annotated[str, typer.Option(help="The model that the agent names.")] = "offline/echo",
+    model: Annotated[
+        str, typer.Option(help="The model that the agent names.")
+    ] = "offline/echo",
 ) -> None:
     """Create a component folder with a tool, tests and a README."""
     from podwright_service.cli.new import create_component
@@ -295,12 +334,18 @@ def build(
     tag: Annotated[
         str,
         typer.Option(
-            "--tag", "-t", metavar="NAME", help="The image's name, such as calculator:1.0."
+            "--tag",
+            "-t",
+            metavar="NAME",
+            help="The image's name, such as calculator:1.0.",
         ),
     ],
-    base: Annotated[str, typer.Option(metavar="IMAGE", help="The base image.")] = "podwright:slim",
+    base: Annotated[
+        str, typer.Option(metavar="IMAGE", help="The base image.")
+    ] = "podwright:slim",
     locked: Annotated[
-        bool, typer.Option("--locked", help="Fail if requirements.lock is not up to date.")
+        bool,
+        typer.Option("--locked", help="Fail if requirements.lock is not up to date."),
     ] = False,
     docker: DockerClient = None,
     verbose: Annotated[
@@ -318,7 +363,9 @@ def build(
 
 @app.command()
 def inspect(
-    image: Annotated[str, typer.Argument(help="An image that `podwright build` built.")],
+    image: Annotated[
+        str, typer.Argument(help="An image that `podwright build` built.")
+    ],
     as_json: AsJson = False,
     docker: DockerClient = None,
 ) -> None:
@@ -337,7 +384,10 @@ def settings(
     model: Model = None,
     as_json: AsJson = False,
     check: Annotated[
-        bool, typer.Option("--check", help="Also load the component, and check keys and models.")
+        bool,
+        typer.Option(
+            "--check", help="Also load the component, and check keys and models."
+        ),
     ] = False,
 ) -> None:
     """Print the settings of `serve`, and the source of each.
@@ -348,22 +398,32 @@ def settings(
 
     raise typer.Exit(
         print_settings(
-            as_json, check, component=path, host=host, port=port, title=title, model=model
+            as_json,
+            check,
+            component=path,
+            host=host,
+            port=port,
+            title=title,
+            model=model,
         )
     )
 
 
 @deploy_commands.command("render")
 def render_values(
-    folders: Annotated[list[str], typer.Argument(metavar="FOLDER...", help="Component folders.")],
+    folders: Annotated[
+        list[str], typer.Argument(metavar="FOLDER...", help="Component folders.")
+    ],
     onto: Annotated[
         str | None,
         typer.Option(
-            metavar="FILE", help="Values to update with the components; `-` is standard input."
+            metavar="FILE",
+            help="Values to update with the components; `-` is standard input.",
         ),
     ] = None,
     output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="FILE", help="Where to write them.")
+        str | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Where to write them."),
     ] = None,
     split: Annotated[
         int | None,
@@ -395,7 +455,8 @@ def diff_values(
     new: Annotated[
         list[str],
         typer.Argument(
-            metavar="NEW...", help="Folders of new or changed components, or one file of values."
+            metavar="NEW...",
+            help="Folders of new or changed components, or one file of values.",
         ),
     ],
     as_json: AsJson = False,
@@ -415,10 +476,13 @@ def diff_values(
 def start_run(
     text: Annotated[
         str | None,
-        typer.Argument(metavar="INPUT", help="The input; `-`, or nothing, is standard input."),
+        typer.Argument(
+            metavar="INPUT", help="The input; `-`, or nothing, is standard input."
+        ),
     ] = None,
     inputs: Annotated[
-        str | None, typer.Option(metavar="JSON", help="Named inputs; @FILE reads a file.")
+        str | None,
+        typer.Option(metavar="JSON", help="Named inputs; @FILE reads a file."),
     ] = None,
     url: ServiceUrl = LOCAL,
     api_key: ServiceKey = None,
@@ -427,13 +491,16 @@ def start_run(
     from podwright_service.cli import background
     from podwright_service.cli.run import read_input
 
-    background.start_run(background.ServiceClient(url, api_key), read_input(text, inputs))
+    background.start_run(
+        background.ServiceClient(url, api_key), read_input(text, inputs)
+    )
 
 
 @runs_commands.command("list")
 def list_runs(
     status: Annotated[
-        list[str] | None, typer.Option(help="Only runs with this status; may be repeated.")
+        list[str] | None,
+        typer.Option(help="Only runs with this status; may be repeated."),
     ] = None,
     limit: Annotated[int, typer.Option(min=1, max=200, help="How many.")] = 20,
     as_json: AsJson = False,
@@ -449,7 +516,9 @@ def list_runs(
 
 
 @runs_commands.command("show")
-def show_run(run_id: RunId, url: ServiceUrl = LOCAL, api_key: ServiceKey = None) -> None:
+def show_run(
+    run_id: RunId, url: ServiceUrl = LOCAL, api_key: ServiceKey = None
+) -> None:
     """Print a background run as JSON."""
     from podwright_service.cli import background
 
@@ -457,24 +526,32 @@ def show_run(run_id: RunId, url: ServiceUrl = LOCAL, api_key: ServiceKey = None)
 
 
 @runs_commands.command("follow")
-def follow_run(run_id: RunId, url: ServiceUrl = LOCAL, api_key: ServiceKey = None) -> None:
+def follow_run(
+    run_id: RunId, url: ServiceUrl = LOCAL, api_key: ServiceKey = None
+) -> None:
     """Print the steps of a background run to standard error as they happen, and at its end its output.
 
     Exit codes: 0 it succeeded, 1 it did not.
     """
     from podwright_service.cli import background
 
-    raise typer.Exit(background.follow_run(background.ServiceClient(url, api_key), run_id))
+    raise typer.Exit(
+        background.follow_run(background.ServiceClient(url, api_key), run_id)
+    )
 
 
 @runs_commands.command("cancel")
-def cancel_run(run_id: RunId, url: ServiceUrl = LOCAL, api_key: ServiceKey = None) -> None:
+def cancel_run(
+    run_id: RunId, url: ServiceUrl = LOCAL, api_key: ServiceKey = None
+) -> None:
     """Cancel a background run."""
     _change_run(run_id, "cancel", url, api_key)
 
 
 @runs_commands.command("resume")
-def resume_run(run_id: RunId, url: ServiceUrl = LOCAL, api_key: ServiceKey = None) -> None:
+def resume_run(
+    run_id: RunId, url: ServiceUrl = LOCAL, api_key: ServiceKey = None
+) -> None:
     """Have a background run that failed or was interrupted go on where it stood."""
     _change_run(run_id, "resume", url, api_key)
 
@@ -488,7 +565,9 @@ def approve_run(
     api_key: ServiceKey = None,
 ) -> None:
     """Approve what a background run waits for."""
-    _change_run(run_id, "approve", url, api_key, {"comment": comment, "attempt": attempt})
+    _change_run(
+        run_id, "approve", url, api_key, {"comment": comment, "attempt": attempt}
+    )
 
 
 @runs_commands.command("reject")
@@ -500,7 +579,9 @@ def reject_run(
     api_key: ServiceKey = None,
 ) -> None:
     """Reject what a background run waits for, which ends it."""
-    _change_run(run_id, "reject", url, api_key, {"comment": comment, "attempt": attempt})
+    _change_run(
+        run_id, "reject", url, api_key, {"comment": comment, "attempt": attempt}
+    )
 
 
 def _change_run(

@@ -31,7 +31,8 @@ def render_values(
     """
     if size and output is None:
         raise ConfigurationError(
-            "Several releases need several files.", suggestion="Name them with --output."
+            "Several releases need several files.",
+            suggestion="Name them with --output.",
         )
     values = deploy.update(_read_values(onto) if onto else {}, folders)
     if output is None:
@@ -39,7 +40,9 @@ def render_values(
         print_text(deploy.write_values(values).rstrip("\n"))
         return
     file = Path(output)
-    releases = fleet_split.split(values, file.stem, size) if size else {file.stem: values}
+    releases = (
+        fleet_split.split(values, file.stem, size) if size else {file.stem: values}
+    )
     for release, part in releases.items():
         path = str(file.with_name(release + file.suffix))
         _warn_of_size(path, part)
@@ -62,9 +65,13 @@ def print_diff(running: str, new: list[str], as_json: bool) -> bool:
     """
     before = _read_values(running)
     is_file = len(new) == 1 and not Path(new[0]).is_dir()
-    changes = deploy.diff(before, _read_values(new[0]) if is_file else deploy.update(before, new))
+    changes = deploy.diff(
+        before, _read_values(new[0]) if is_file else deploy.update(before, new)
+    )
     if as_json:
-        print_json([{**vars(change), "breaking": change.breaking} for change in changes])
+        print_json(
+            [{**vars(change), "breaking": change.breaking} for change in changes]
+        )
     else:
         for change in changes:
             for line in _describe(change):

@@ -20,7 +20,9 @@ def mermaid(blueprint: Mapping[str, Any]) -> str:
     chart = _Flowchart()
     match kind_of(blueprint):
         case "workflow":
-            ends = chart.steps(blueprint["steps"], [(chart.node("input", "([{}])"), "")])
+            ends = chart.steps(
+                blueprint["steps"], [(chart.node("input", "([{}])"), "")]
+            )
             chart.join(ends, chart.node("context", "([{}])"))
         case "pipeline":
             ends: Ends = [(chart.node("input", "([{}])"), "")]
@@ -61,7 +63,9 @@ def _describe_condition(reference: object) -> str:
         _describe_condition(cast("Any", item)) if isinstance(item, dict) else str(item)
         for item in values
     ]
-    return f"{known.get('name')}({', '.join(texts)})" if texts else str(known.get("name"))
+    return (
+        f"{known.get('name')}({', '.join(texts)})" if texts else str(known.get("name"))
+    )
 
 
 class _Flowchart:
@@ -93,7 +97,9 @@ class _Flowchart:
     def agent(self, blueprint: Mapping[str, Any], shape: str = "[{}]") -> str:
         """An agent with its tools."""
         name = self.node(
-            blueprint["name"], shape, str(as_object(blueprint.get("config")).get("model", ""))
+            blueprint["name"],
+            shape,
+            str(as_object(blueprint.get("config")).get("model", "")),
         )
         for tool in as_array(blueprint.get("tools")):
             self.arrow(name, self.node(tool["name"], "[/{}/]"), "", "-.->")
@@ -110,7 +116,8 @@ class _Flowchart:
         match step["type"]:
             case "condition_step":
                 node = self.join(
-                    ends, self.node(name, "{{{}}}", _describe_condition(step["condition"]))
+                    ends,
+                    self.node(name, "{{{}}}", _describe_condition(step["condition"])),
                 )
                 return self.steps(step["then"], [(node, "yes")]) + self.steps(
                     step.get("else", ()), [(node, "no")]
@@ -118,39 +125,61 @@ class _Flowchart:
             case "parallel_step":
                 node = self.join(ends, self.node(name, "[/{}\\]", "all at once"))
                 done = [
-                    end for branch in step["branches"] for end in self.steps(branch, [(node, "")])
+                    end
+                    for branch in step["branches"]
+                    for end in self.steps(branch, [(node, "")])
                 ]
                 return [(self.join(done, self.node(name, "[\\{}/]", "all done")), "")]
             case "loop_step":
                 otherwise = (
-                    ", else the workflow fails" if step.get("on_exhausted") == "fail" else ""
+                    ", else the workflow fails"
+                    if step.get("on_exhausted") == "fail"
+                    else ""
                 )
                 self._open(f"{name}: at most {step['max_iterations']} times{otherwise}")
                 begin = self.join(ends, self.node("again", "(({}))"))
                 inside = self.steps(step["steps"], [(begin, "")])
                 until = self.join(
-                    inside, self.node("done?", "{{{}}}", _describe_condition(step["until"]))
+                    inside,
+                    self.node("done?", "{{{}}}", _describe_condition(step["until"])),
                 )
                 self._close()
                 self.arrow(until, begin, "no")
                 return [(until, "yes")]
             case "map_step":
                 return self._subgraph(
-                    f"{name}: for each {step['as']} of {step['over']}", step["steps"], ends
+                    f"{name}: for each {step['as']} of {step['over']}",
+                    step["steps"],
+                    ends,
                 )
             case "workflow_step":
                 nested = step["workflow"]
-                return self._subgraph(f"{name}: workflow {nested['name']}", nested["steps"], ends)
+                return self._subgraph(
+                    f"{name}: workflow {nested['name']}", nested["steps"], ends
+                )
             case "approval_step":
                 return [
-                    (self.join(ends, self.node(name, ">{}]", f"approval: {step['message']}")), "")
+                    (
+                        self.join(
+                            ends,
+                            self.node(name, ">{}]", f"approval: {step['message']}"),
+                        ),
+                        "",
+                    )
                 ]
             case _:
                 return [
-                    (self.join(ends, self.node(name, second_line=f"agent {step['agent']}")), "")
+                    (
+                        self.join(
+                            ends, self.node(name, second_line=f"agent {step['agent']}")
+                        ),
+                        "",
+                    )
                 ]
 
-    def _subgraph(self, title: str, steps: Iterable[Mapping[str, Any]], ends: Ends) -> Ends:
+    def _subgraph(
+        self, title: str, steps: Iterable[Mapping[str, Any]], ends: Ends
+    ) -> Ends:
         self._open(title)
         ends = self.steps(steps, ends)
         self._close()

@@ -42,7 +42,9 @@ def build_image(
         )
     files = truncate(", ".join(built.files), 300)
     facts = built.facts
-    print_text(f"Built {image}: {facts['kind']} '{facts['name']}', {facts['digest']}; {files}.")
+    print_text(
+        f"Built {image}: {facts['kind']} '{facts['name']}', {facts['digest']}; {files}."
+    )
 
 
 def inspect_image(image: str, as_json: bool, docker: str | None) -> None:
@@ -80,8 +82,14 @@ def inspect_image(image: str, as_json: bool, docker: str | None) -> None:
 def _text(value: object) -> str:
     if items := as_array(value):
         return ", ".join(map(str, items))
-    members = [f"{key} {item}" for key, item in as_object(value).items() if item is not None]
-    return ", ".join(members) if members or value in ({}, []) else " ".join(str(value).split())
+    members = [
+        f"{key} {item}" for key, item in as_object(value).items() if item is not None
+    ]
+    return (
+        ", ".join(members)
+        if members or value in ({}, [])
+        else " ".join(str(value).split())
+    )
 
 
 def _print_progress(line: str) -> None:

@@ -13,7 +13,9 @@ from podwright.text import os_error_reason, truncate
 from podwright_service.cli.console import print_text
 from podwright_service.scaffold import tools
 
-_INSTRUCTIONS = "You help with sums. Add numbers with your tool, and answer in one short sentence."
+_INSTRUCTIONS = (
+    "You help with sums. Add numbers with your tool, and answer in one short sentence."
+)
 
 
 def create_component(folder: str, model: str) -> None:

@@ -28,10 +28,17 @@ def print_prices(models: Sequence[str], as_json: bool) -> int:
     adopt_secrets()
     prices = {model: listed_prices(model) for model in models}
     if as_json:
-        print_json({model: [asdict(price) for price in listed] for model, listed in prices.items()})
+        print_json(
+            {
+                model: [asdict(price) for price in listed]
+                for model, listed in prices.items()
+            }
+        )
     else:
         _print_table(prices)
-    return 0 if all(listed or _is_free(model) for model, listed in prices.items()) else 1
+    return (
+        0 if all(listed or _is_free(model) for model, listed in prices.items()) else 1
+    )
 
 
 def _is_free(model: str) -> bool:
@@ -44,7 +51,11 @@ def _print_table(prices: dict[str, list[ListedPrice]]) -> None:
 
     terminal = sys.stdout.isatty()
     table = Table(
-        "model", "list", "USD per million tokens", "note", box=Table().box if terminal else None
+        "model",
+        "list",
+        "USD per million tokens",
+        "note",
+        box=Table().box if terminal else None,
     )
     for model, listed in prices.items():
         for number, price in enumerate(listed):
@@ -58,15 +69,17 @@ def _print_table(prices: dict[str, list[ListedPrice]]) -> None:
                 else "no price is known: add it to PODWRIGHT_PRICES"
             )
             table.add_row(printable(model), "", "", note)
-    Console(width=None if terminal else 2000, highlight=False, markup=False, emoji=False).print(
-        table
-    )
+    Console(
+        width=None if terminal else 2000, highlight=False, markup=False, emoji=False
+    ).print(table)
 
 
 def _text(price: ListedPrice) -> str:
     parts = [f"{kind} {rate:g}" for kind, rate in price.rates.items()]
     if price.long_rates:
-        long_rates = ", ".join(f"{kind} {rate:g}" for kind, rate in price.long_rates.items())
+        long_rates = ", ".join(
+            f"{kind} {rate:g}" for kind, rate in price.long_rates.items()
+        )
         parts.append(f"long requests: {long_rates}")
     return ", ".join(parts)
 
@@ -74,7 +87,9 @@ def _text(price: ListedPrice) -> str:
 def _difference(used: ListedPrice, other: ListedPrice) -> str:
     def differs(kind: str) -> bool:
         rate: Any = used.rates[kind]
-        return abs(other.rates[kind] - rate) > _DIFFERENCE * max(rate, other.rates[kind])
+        return abs(other.rates[kind] - rate) > _DIFFERENCE * max(
+            rate, other.rates[kind]
+        )
 
     kinds = [kind for kind in used.rates if differs(kind)]
     return f"differs in {', '.join(kinds)}" if kinds else "the same within 5 %"

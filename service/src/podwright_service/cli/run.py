@@ -58,12 +58,14 @@ def serve_component(**options: Any) -> None:
     settings = read_settings(**options)
     if settings.component is None:
         raise ConfigurationError(
-            "There is no component to serve.", suggestion="Give PATH, or set PODWRIGHT_COMPONENT."
+            "There is no component to serve.",
+            suggestion="Give PATH, or set PODWRIGHT_COMPONENT.",
         )
     adopt_secrets()
     share_metrics(settings)
     component = load_component(settings.component, remotes_of(settings))
-    from podwright_service.server import serve  # slow to import; errors so far are reported first
+    # slow to import; errors so far are reported first
+    from podwright_service.server import serve
 
     serve(component, settings)
 
@@ -104,15 +106,22 @@ def run_component(
     for file in filter(None, (trace_file, context_file)):
         check_writable(file)
     events: list[Event] = []
-    subscribers = (events.append,) if quiet else (events.append, Printer(file=sys.stderr))
+    subscribers = (
+        (events.append,) if quiet else (events.append, Printer(file=sys.stderr))
+    )
     try:
         with use_model(settings.model):
-            result = asyncio.run(_execute(component, task, subscribers, settings.run_limits, quiet))
+            result = asyncio.run(
+                _execute(component, task, subscribers, settings.run_limits, quiet)
+            )
     except PodwrightError as error:
         print_error(error)
         _write_context(error, path, context_file)
         duration_ms = (time.time() - events[0].at) * 1000 if events else 0.0
-        write_trace(ExecutionResult(None, events, duration_ms, error.usage or Usage()), trace_file)
+        write_trace(
+            ExecutionResult(None, events, duration_ms, error.usage or Usage()),
+            trace_file,
+        )
         return _EXIT_CODES.get(type(error), 1)
     if isinstance(result.value, str):
         print_text(result.value)
@@ -132,7 +141,14 @@ async def _execute(
     """Run a task; the first signal cancels it, the second one ends the process."""
     stream = not quiet and sys.stderr.isatty()
     run = asyncio.create_task(
-        execute(component, task, subscribers=subscribers, limits=limits, stream=stream, trace=True)
+        execute(
+            component,
+            task,
+            subscribers=subscribers,
+            limits=limits,
+            stream=stream,
+            trace=True,
+        )
     )
 
     def cancel(number: int) -> None:
@@ -177,14 +193,17 @@ def read_input(text: str | None, inputs: str | None) -> str | dict[str, Any]:
         return values
     if "input" in values:
         raise InputError(
-            "The input is given twice.", suggestion="Give INPUT, or 'input' in --inputs."
+            "The input is given twice.",
+            suggestion="Give INPUT, or 'input' in --inputs.",
         )
     return {**values, "input": _read_input() if text == "-" else text}
 
 
 def _read_input() -> str:
     if sys.stdin.isatty():
-        print_text("Reading the input from standard input; end it with Ctrl-D.", sys.stderr)
+        print_text(
+            "Reading the input from standard input; end it with Ctrl-D.", sys.stderr
+        )
     return read_text("-").rstrip("\n")
 
 
@@ -196,7 +215,9 @@ def _named_inputs(text: str) -> dict[str, Any]:
             f"Invalid --inputs: {error.problems[0].detail}", suggestion=_INPUTS_EXAMPLE
         ) from error
     if not isinstance(values, dict):
-        raise InputError("Invalid --inputs: not a JSON object.", suggestion=_INPUTS_EXAMPLE)
+        raise InputError(
+            "Invalid --inputs: not a JSON object.", suggestion=_INPUTS_EXAMPLE
+        )
     return cast("dict[str, Any]", values)
 
 
@@ -218,12 +239,24 @@ def _write_context(error: PodwrightError, path: str, file: str | None) -> None:
         return
     if file is None:
         print_text(
-            "Use --context FILE to save the context, so that the workflow can resume.", sys.stderr
+            "Use --context FILE to save the context, so that the workflow can resume.",
+            sys.stderr,
         )
         return
-    write_text(file, json.dumps(error.to_dict()["context"], ensure_ascii=False, indent=2) + "\n")
+    write_text(
+        file,
+        json.dumps(error.to_dict()["context"], ensure_ascii=False, indent=2) + "\n",
+    )
     indices = ",".join(map(str, error.resume_path))
-    command = ["podwright", "run", path, "--inputs", f"@{file}", "--resume-path", indices]
+    command = [
+        "podwright",
+        "run",
+        path,
+        "--inputs",
+        f"@{file}",
+        "--resume-path",
+        indices,
+    ]
     print_text(f"To resume: {shlex.join(command)}", sys.stderr)
 
 

@@ -63,9 +63,14 @@ def _check(settings: Settings) -> int:
         models += called
     if settings.model:
         models = [settings.model]
-    names = dict.fromkeys(model if isinstance(model, str) else model.name for model in models)
+    names = dict.fromkeys(
+        model if isinstance(model, str) else model.name for model in models
+    )
     for name, choice in clients_of(names).items():
-        print(f"{name}: client '{choice.client}', because {choice.reason}", file=sys.stderr)
+        print(
+            f"{name}: client '{choice.client}', because {choice.reason}",
+            file=sys.stderr,
+        )
     for error in (errors := list(model_errors(models))):
         print_error(error)
     return 1 if errors else 0
@@ -89,9 +94,20 @@ def _library_rows() -> list[dict[str, Any]]:
     for name, description in LIBRARY.items():
         value = os.environ.get(name) or None
         shown = masked(SecretStr(value) if value and name.endswith("_KEY") else value)
-        source = f"file {files[name]}" if name in files else "environment" if value else "default"
+        source = (
+            f"file {files[name]}"
+            if name in files
+            else "environment"
+            if value
+            else "default"
+        )
         rows.append(
-            {"variable": name, "value": shown, "source": source, "description": description}
+            {
+                "variable": name,
+                "value": shown,
+                "source": source,
+                "description": description,
+            }
         )
     return rows
 
@@ -102,7 +118,11 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
 
     terminal = sys.stdout.isatty()
     table = Table(
-        "variable", "value", "source", "description", box=Table().box if terminal else None
+        "variable",
+        "value",
+        "source",
+        "description",
+        box=Table().box if terminal else None,
     )
     for row in rows:
         value = row["value"]
@@ -114,8 +134,11 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
             else json.dumps(value, ensure_ascii=False)
         )
         table.add_row(
-            row["variable"], printable(text), printable(row["source"]), row["description"]
+            row["variable"],
+            printable(text),
+            printable(row["source"]),
+            row["description"],
         )
-    Console(width=None if terminal else 2000, highlight=False, markup=False, emoji=False).print(
-        table
-    )
+    Console(
+        width=None if terminal else 2000, highlight=False, markup=False, emoji=False
+    ).print(table)

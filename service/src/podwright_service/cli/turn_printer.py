@@ -39,16 +39,19 @@ class TurnPrinter:
     def __call__(self, event: Event) -> None:
         """Print an event."""
         answering = (
-            event.parent_id == self._outermost if self._is_remote else event.parent_id is None
+            event.parent_id == self._outermost
+            if self._is_remote
+            else event.parent_id is None
         )
         match event:
             case events.RunStarted(parent_id=None):
                 self._outermost = event.run_id
             case events.RunEnded(parent_id=None):
                 self.usage = event.usage
-            case events.StepStarted(step_type="plan") | events.StepFinished(step_type="plan") if (
-                answering
-            ):
+            case (
+                events.StepStarted(step_type="plan")
+                | events.StepFinished(step_type="plan")
+            ) if answering:
                 self._is_plan = isinstance(event, events.StepStarted)
             case events.ModelCallStarted() if answering:
                 self._streamed = ""

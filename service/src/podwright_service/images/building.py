@@ -87,7 +87,10 @@ def build(
         )
         client = docker or Docker()
         arguments = _arguments(
-            base, _find_base(client, base, report), remotes, requirements(component.path)
+            base,
+            _find_base(client, base, report),
+            remotes,
+            requirements(component.path),
         )
         report(f"Checking '{blueprint['name']}' in {base}.")
         log: Report = report if verbose else lambda line: None
@@ -103,7 +106,10 @@ def build(
             (context / "wanted" / LOCK).write_bytes((output / LOCK).read_bytes())
         labels = [f"--label={name}={value}" for name, value in to_labels(facts).items()]
         _run_build(
-            client, component, [*arguments, *labels, f"--tag={image}", "--load", str(context)], log
+            client,
+            component,
+            [*arguments, *labels, f"--tag={image}", "--load", str(context)],
+            log,
         )
     return BuiltImage(facts, files, lock_changed)
 
@@ -147,17 +153,23 @@ def _arguments(
     ]
 
 
-def _run_build(client: Docker, component: Folder, arguments: list[str], log: Report) -> None:
+def _run_build(
+    client: Docker, component: Folder, arguments: list[str], log: Report
+) -> None:
     try:
         client.build(f"the image of '{component.path.name}'", arguments, log)
     except BuildError as error:
-        line = next((line for line in error.lines if line.startswith(ERROR_PREFIX)), None)
+        line = next(
+            (line for line in error.lines if line.startswith(ERROR_PREFIX)), None
+        )
         if line is None:
             raise
         found = json.loads(line.removeprefix(ERROR_PREFIX))
         if found["problems"]:
             problems = [Problem(*problem) for problem in found["problems"]]
-            raise blueprints.invalid(problems, f"The component '{component.path.name}'") from None
+            raise blueprints.invalid(
+                problems, f"The component '{component.path.name}'"
+            ) from None
         # in the build, the folder is /component
         message = found["message"].replace("'component'", f"'{component.path.name}'")
         raise ConfigurationError(message, suggestion=found["suggestion"]) from None
@@ -166,7 +178,9 @@ def _run_build(client: Docker, component: Folder, arguments: list[str], log: Rep
 def _update_lock(component: Folder, content: bytes, locked: bool) -> bool:
     """Write requirements.lock if it differs, and return whether it did."""
     file = component.path / LOCK
-    if requirements(component.path) is None or (file.is_file() and file.read_bytes() == content):
+    if requirements(component.path) is None or (
+        file.is_file() and file.read_bytes() == content
+    ):
         return False
     if locked:
         state = "not up to date" if file.is_file() else "missing"
@@ -178,6 +192,7 @@ def _update_lock(component: Folder, content: bytes, locked: bool) -> bool:
         file.write_bytes(content)
     except OSError as error:
         raise ConfigurationError(
-            f"Cannot write '{file}': {os_error_reason(error)}.", suggestion="Make it writable."
+            f"Cannot write '{file}': {os_error_reason(error)}.",
+            suggestion="Make it writable.",
         ) from error
     return True

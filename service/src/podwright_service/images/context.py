@@ -57,7 +57,9 @@ def stage(folder: Folder, target: Path, remotes: Collection[str]) -> list[str]:
             f"Cannot copy the folder '{folder.path.name}': {os_error_reason(error)}: {error.filename}.",
             suggestion="Make it readable for this user.",
         ) from error
-    return sorted(str(file.relative_to(inside)) for file in inside.rglob("*") if file.is_file())
+    return sorted(
+        str(file.relative_to(inside)) for file in inside.rglob("*") if file.is_file()
+    )
 
 
 def component_files(folder: Path) -> Iterator[Path]:
@@ -90,7 +92,9 @@ def requirements(folder: Path) -> str | None:
             else None
         )
     except ValueError as error:
-        raise ConfigurationError(f"Invalid TOML in '{project.name}': {error}.") from error
+        raise ConfigurationError(
+            f"Invalid TOML in '{project.name}': {error}."
+        ) from error
 
 
 def _sibling_agents(folder: Folder, remotes: Collection[str]) -> dict[str, Folder]:
@@ -100,7 +104,9 @@ def _sibling_agents(folder: Folder, remotes: Collection[str]) -> dict[str, Folde
     while pending:
         current = pending.pop()
         for name in agent_names(current.blueprint()):
-            agent = None if name in remotes or name in agents else current.agent(name, ())
+            agent = (
+                None if name in remotes or name in agents else current.agent(name, ())
+            )
             # the resolved path of a link may have another parent
             if (
                 isinstance(agent, Folder)
@@ -115,7 +121,9 @@ def _sibling_agents(folder: Folder, remotes: Collection[str]) -> dict[str, Folde
 def _files(root: Path, folder: Path) -> Iterator[Path]:
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         path = Path(entry.path)
-        if _is_excluded(entry.name) or (folder == root and entry.name in (*_REQUIREMENTS, LOCK)):
+        if _is_excluded(entry.name) or (
+            folder == root and entry.name in (*_REQUIREMENTS, LOCK)
+        ):
             continue
         if entry.is_dir(follow_symlinks=False):
             if not (path / "pyvenv.cfg").exists():
@@ -126,7 +134,9 @@ def _files(root: Path, folder: Path) -> Iterator[Path]:
 
 
 def _is_excluded(name: str) -> bool:
-    is_test = name == "conftest.py" or (name.startswith("test_") and name.endswith(".py"))
+    is_test = name == "conftest.py" or (
+        name.startswith("test_") and name.endswith(".py")
+    )
     return (
         is_test
         or name.startswith(".")

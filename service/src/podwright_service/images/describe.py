@@ -49,7 +49,10 @@ def describe(component: Component, run_limits: dict[str, Any]) -> dict[str, Any]
         "tools": list(tools_of(component)),
         "agents": list(dict.fromkeys(agents)),
         "remotes": remotes_in(component),
-        "limits": {**run_limits, **({} if max_loops is None else {"max_loops": max_loops})},
+        "limits": {
+            **run_limits,
+            **({} if max_loops is None else {"max_loops": max_loops}),
+        },
         "versions": {
             "podwright": __version__,
             "blueprint": blueprints.VERSION,
@@ -80,14 +83,17 @@ def main(folder: str, file: str) -> int:
         settings = read_settings()
         component = load_component(folder, remotes_of(settings))
         limits = {name for name in Settings.model_fields if name.startswith("run_")}
-        facts = describe(component, settings.model_dump(include=limits, exclude_none=True))
+        facts = describe(
+            component, settings.model_dump(include=limits, exclude_none=True)
+        )
     except PodwrightError as error:
         problems = error.problems if isinstance(error, BlueprintValidationError) else ()
         data = {
             "message": error.message,
             "suggestion": error.suggestion,
             "problems": [
-                (problem.pointer, problem.detail, problem.suggestion) for problem in problems
+                (problem.pointer, problem.detail, problem.suggestion)
+                for problem in problems
             ],
         }
         sys.stderr.write(f"\n{ERROR_PREFIX}{json.dumps(data)}\n")

@@ -24,7 +24,9 @@ class BuildError(ConfigurationError):
         lines: The output of the step that failed.
     """
 
-    def __init__(self, message: str, lines: Sequence[str], suggestion: str | None = None) -> None:
+    def __init__(
+        self, message: str, lines: Sequence[str], suggestion: str | None = None
+    ) -> None:
         super().__init__(message, suggestion=suggestion)
         self.lines = lines
 
@@ -83,7 +85,8 @@ class Docker:
             return None
         reason = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
         raise ConfigurationError(
-            f"The Docker engine does not respond: {truncate(reason, 300)}", suggestion=_INSTALL
+            f"The Docker engine does not respond: {truncate(reason, 300)}",
+            suggestion=_INSTALL,
         )
 
     def pull(self, name: str) -> bool:
@@ -109,7 +112,11 @@ class Docker:
         command = [self.program, "buildx", "build", "--progress=plain", *arguments]
         output: list[str] = []
         with subprocess.Popen(  # noqa: S603 - a list of arguments, without a shell
-            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace"
+            command,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
         ) as process:
             for line in process.stderr or ():
                 output.append(line.rstrip("\n"))
@@ -118,7 +125,9 @@ class Docker:
             lines = _failed_step(output)
             reason = truncate(" ".join(" ".join(lines).split()), 1_500)
             raise BuildError(
-                f"Cannot build {subject}: {reason}", lines, "Use --verbose for the whole output."
+                f"Cannot build {subject}: {reason}",
+                lines,
+                "Use --verbose for the whole output.",
             )
 
     def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -133,10 +142,18 @@ class Docker:
 
 def _failed_step(output: Sequence[str]) -> list[str]:
     """The output of the step that failed; if it has none, the builder's error."""
-    failed = [match[1] for line in output if (match := re.match(r"#(\d+) ERROR: ", line))]
+    failed = [
+        match[1] for line in output if (match := re.match(r"#(\d+) ERROR: ", line))
+    ]
     pattern = re.compile(rf"#{failed[-1] if failed else 'none'} \d+\.\d+ (.*)")
-    step = [match[1] for line in output if (match := pattern.fullmatch(line)) and match[1].strip()]
-    errors = [line.removeprefix("ERROR: ") for line in output if line.startswith("ERROR: ")]
+    step = [
+        match[1]
+        for line in output
+        if (match := pattern.fullmatch(line)) and match[1].strip()
+    ]
+    errors = [
+        line.removeprefix("ERROR: ") for line in output if line.startswith("ERROR: ")
+    ]
     return step or errors[-1:] or list(output[-3:])
 
 

@@ -13,7 +13,11 @@ from podwright.models import Model
 from podwright.models import http as model_http
 from podwright_service.inline_blueprints import InlinePolicy
 from podwright_service.observability import semconv, tracing
-from podwright_service.observability.logging import configure_logging, log_runs, logging_config
+from podwright_service.observability.logging import (
+    configure_logging,
+    log_runs,
+    logging_config,
+)
 from podwright_service.observability.otlp_metrics import OTLPMetrics
 from podwright_service.observability.requests import RequestTelemetryMiddleware
 from podwright_service.observability.run_spans import RunSpans
@@ -21,7 +25,12 @@ from podwright_service.paths import PATHS
 from podwright_service.remotes import everything_in
 from podwright_service.settings import Settings
 
-__all__ = ["Observability", "RequestTelemetryMiddleware", "configure_logging", "logging_config"]
+__all__ = [
+    "Observability",
+    "RequestTelemetryMiddleware",
+    "configure_logging",
+    "logging_config",
+]
 
 
 class Observability:
@@ -65,18 +74,32 @@ class Observability:
             version=__version__,
             digest=digest,
             components=[
-                Part(part.name, part.kind, _model_names(part, settings), tuple(_tool_names(part)))
+                Part(
+                    part.name,
+                    part.kind,
+                    _model_names(part, settings),
+                    tuple(_tool_names(part)),
+                )
                 for part in components
             ],
-            models={*(model.name for model in models), *policy.models, *component.models()},
-            tools={*policy.tools, *(name for part in components for name in _tool_names(part))},
+            models={
+                *(model.name for model in models),
+                *policy.models,
+                *component.models(),
+            },
+            tools={
+                *policy.tools,
+                *(name for part in components for name in _tool_names(part)),
+            },
             routes=PATHS,
             callers=settings.metric_callers,
             limits=settings.run_limits,
             export=self._export,
         )
         self.metrics.begin_inline(policy.models, list(policy.tools))
-        self.tracer_provider = tracing.create_tracer_provider(resource, self.metrics.count_spans)
+        self.tracer_provider = tracing.create_tracer_provider(
+            resource, self.metrics.count_spans
+        )
         """The SDK's tracer provider; None if the environment asks for no spans."""
         # Spans come last: a run is counted and logged while its span is the current one.
         common = (log_runs(settings), *self._spans(models, remotes))
@@ -102,7 +125,9 @@ class Observability:
             shutdowns["metrics"] = self._export.shutdown
         tracing.shut_down(**shutdowns)
 
-    def _spans(self, models: Collection[Model], remotes: Collection[str]) -> tuple[Subscriber, ...]:
+    def _spans(
+        self, models: Collection[Model], remotes: Collection[str]
+    ) -> tuple[Subscriber, ...]:
         # also without spans of its own, a service continues the trace of its caller
         if tracing.inject_context not in PROPAGATORS:
             PROPAGATORS.append(tracing.inject_context)
@@ -124,7 +149,11 @@ def _servers(models: Collection[Model]) -> dict[str, tuple[str, int]]:
     servers: dict[str, set[tuple[str, int] | None]] = {}
     for model in models:
         servers.setdefault(model.name, set()).add(model.address())
-    return {name: address for name, (address, *others) in servers.items() if address and not others}
+    return {
+        name: address
+        for name, (address, *others) in servers.items()
+        if address and not others
+    }
 
 
 def _model_names(part: Component, settings: Settings) -> tuple[str, ...]:

@@ -116,7 +116,11 @@ def log_runs(settings: Settings) -> Subscriber:
             and "run_id" not in event.error
             and (error := error_of_own_code(event))
         ):
-            fields = {"run_id": event.run_id, "component": event.component, "tool": event.tool}
+            fields = {
+                "run_id": event.run_id,
+                "component": event.component,
+                "tool": event.tool,
+            }
             log.warning("tool failed", logger=_RUN_LOGGER, **fields, exc_info=error)
         if event.parent_id is not None or event.remote is not None:
             return
@@ -140,7 +144,9 @@ def _without_images(data: Any) -> Any:
     for part in as_array(data):
         url = as_object(as_object(part).get("image_url")).get("url")
         shown.append(
-            {**part, "image_url": {"url": truncate(url, 60)}} if isinstance(url, str) else part
+            {**part, "image_url": {"url": truncate(url, 60)}}
+            if isinstance(url, str)
+            else part
         )
     return shown or data
 
@@ -162,7 +168,9 @@ def _fields(event: RunEnded, content: bool) -> dict[str, Any]:
         fields["known_cost_usd"] = usage.known_cost
     origin = current_origin.get()
     fields |= origin.members
-    fields |= {name: value for name, value in origin.to_dict().items() if name != "members"}
+    fields |= {
+        name: value for name, value in origin.to_dict().items() if name != "members"
+    }
     if isinstance(event, RunFailed):
         fields["code"] = event.error.get("code")
         if content:
@@ -174,8 +182,13 @@ def _fields(event: RunEnded, content: bool) -> dict[str, Any]:
 
 def _renderers(settings: Settings) -> list[Processor]:
     terminal = sys.stdout.isatty()
-    if settings.log_format == "json" or (settings.log_format == "auto" and not terminal):
-        return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(_to_json)]
+    if settings.log_format == "json" or (
+        settings.log_format == "auto" and not terminal
+    ):
+        return [
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(_to_json),
+        ]
     console = structlog.dev.ConsoleRenderer(
         colors=terminal, exception_formatter=structlog.dev.plain_traceback
     )
@@ -197,11 +210,15 @@ def _add_trace_ids(logger: object, method: str, event: EventDict) -> EventDict:
     return event
 
 
-def _escape_control_characters(logger: object, method: str, event: EventDict) -> EventDict:
+def _escape_control_characters(
+    logger: object, method: str, event: EventDict
+) -> EventDict:
     """Keep text from outside from controlling a terminal, or from looking like another line."""
     for name, value in event.items():
         if isinstance(value, str):
-            event[name] = printable(value if name == "exception" else value.replace("\n", "\\n"))
+            event[name] = printable(
+                value if name == "exception" else value.replace("\n", "\\n")
+            )
     return event
 
 

@@ -18,7 +18,13 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from opentelemetry.trace import get_current_span
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+)
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
 from prometheus_client.multiprocess import MultiProcessCollector
@@ -30,7 +36,11 @@ from podwright.events import Kind
 from podwright.messages import ModelResponse
 from podwright.models import price_file, pricing
 from podwright.usage import RunLimits, Usage
-from podwright_service.observability.otlp_metrics import InstrumentKind, OTLPMetrics, Record
+from podwright_service.observability.otlp_metrics import (
+    InstrumentKind,
+    OTLPMetrics,
+    Record,
+)
 from podwright_service.observability.semconv import RUN_STATUSES
 from podwright_service.observability.tracing import SpanOutcome
 from podwright_service.origin import INLINE, current_origin
@@ -143,7 +153,9 @@ class Metrics:
         self._begin_series()
         self._component_info(*self._served, version, digest).set(1)
         for name, limit in (limits or RunLimits()).to_dict().items():
-            self._runs_limit(*self._served, name).set(math.inf if limit is None else limit)
+            self._runs_limit(*self._served, name).set(
+                math.inf if limit is None else limit
+            )
 
     def _begin_series(self) -> None:
         """Export 0 before the first event: Prometheus cannot see an increase to the first value of a series."""
@@ -194,7 +206,11 @@ class Metrics:
         Args:
             root: Its name.
         """
-        if root and root not in self._known_roots and len(self._known_roots) < _MAX_ROOTS + 2:
+        if (
+            root
+            and root not in self._known_roots
+            and len(self._known_roots) < _MAX_ROOTS + 2
+        ):
             self._known_roots.add(root)
             self._begin_costs(root)
 
@@ -223,14 +239,18 @@ class Metrics:
         for code in _CODES:
             self._run_failures(*labels, code).inc(0)
 
-    def _begin_calls(self, labels: Labels, models: Collection[str], tools: Collection[str]) -> None:
+    def _begin_calls(
+        self, labels: Labels, models: Collection[str], tools: Collection[str]
+    ) -> None:
         for model in models:
             for reason in _REASONS:
                 self._unpriced(*labels, model, reason).inc(0)
             for reason in _FINISH_REASONS:
                 self._finish_reasons(*labels, model, reason).inc(0)
             for status in (*_CALL_STATUSES, _FELL_BACK):
-                self._model_calls(*labels, model, model.partition("/")[0], status).inc(0)
+                self._model_calls(*labels, model, model.partition("/")[0], status).inc(
+                    0
+                )
             for code in _MODEL_CODES:
                 self._model_call_retries(*labels, model, code).inc(0)
                 self._model_call_failures(*labels, model, code).inc(0)
@@ -254,16 +274,22 @@ class Metrics:
         def update() -> None:
             self._runs_waiting(*self._served).set(admission.waiting)
             for reason, number in admission.rejected.items():
-                self._runs_rejected(*self._served, reason).inc(number - counted.get(reason, 0))
+                self._runs_rejected(*self._served, reason).inc(
+                    number - counted.get(reason, 0)
+                )
                 counted[reason] = number
 
         admission.on_change = update
         update()
 
-    def observe_request(self, method: str, path: str, status: int, seconds: float) -> None:
+    def observe_request(
+        self, method: str, path: str, status: int, seconds: float
+    ) -> None:
         """Count one HTTP request, and its duration in seconds."""
         route = _bounded(route_of(path), self._routes)
-        self._http_requests(*self._served, _bounded(method, _METHODS), route, str(status)).inc()
+        self._http_requests(
+            *self._served, _bounded(method, _METHODS), route, str(status)
+        ).inc()
         self._http_request_duration(*self._served, route).observe(seconds, _exemplar())
 
     def render(self, accept: str) -> tuple[bytes, str]:
@@ -292,20 +318,33 @@ class Metrics:
         gauge = self._gauge
         histogram = self._histogram
         self._runs = counter(
-            "runs_total", "Finished outermost runs by status and caller.", "status", "caller"
+            "runs_total",
+            "Finished outermost runs by status and caller.",
+            "status",
+            "caller",
         )
         self._run_duration = histogram(
             "run_duration_seconds", "Duration of outermost runs.", _RUN_SECONDS
         )
         self._runs_in_progress = gauge("runs_in_progress", "Active outermost runs.")
-        self._runs_waiting = gauge("runs_waiting", "Requests that wait for another run to finish.")
+        self._runs_waiting = gauge(
+            "runs_waiting", "Requests that wait for another run to finish."
+        )
         self._runs_rejected = counter(
             "runs_rejected_total", "Requests rejected for lack of capacity.", "reason"
         )
-        self._budget_stops = counter("budget_stops_total", "Runs stopped by a limit.", "limit")
-        self._tokens = counter("tokens_total", _TOKENS_HELP, "model", "type", "root", "caller")
+        self._budget_stops = counter(
+            "budget_stops_total", "Runs stopped by a limit.", "limit"
+        )
+        self._tokens = counter(
+            "tokens_total", _TOKENS_HELP, "model", "type", "root", "caller"
+        )
         self._cost = counter(
-            "cost_usd_total", "Known cost of model calls in USD.", "model", "root", "caller"
+            "cost_usd_total",
+            "Known cost of model calls in USD.",
+            "model",
+            "root",
+            "caller",
         )
         self._answered_cost = counter(
             "answered_cost_usd_total",
@@ -361,7 +400,9 @@ class Metrics:
             _TOKEN_SECONDS,
             "model",
         )
-        self._run_failures = counter("run_failures_total", "Failed outermost runs.", "code")
+        self._run_failures = counter(
+            "run_failures_total", "Failed outermost runs.", "code"
+        )
         self._run_tokens = histogram(
             "run_tokens", "Tokens of outermost runs, nested runs included.", _RUN_TOKENS
         )
@@ -371,11 +412,17 @@ class Metrics:
             _RUN_COSTS,
         )
         self._unpriced_runs = counter(
-            "unpriced_runs_total", "Outermost runs of which the cost is not wholly known."
+            "unpriced_runs_total",
+            "Outermost runs of which the cost is not wholly known.",
         )
-        self._tool_calls = counter("tool_calls_total", "Finished tool calls.", "tool", "status")
+        self._tool_calls = counter(
+            "tool_calls_total", "Finished tool calls.", "tool", "status"
+        )
         self._tool_call_duration = histogram(
-            "tool_call_duration_seconds", "Duration of tool calls.", _CALL_SECONDS, "tool"
+            "tool_call_duration_seconds",
+            "Duration of tool calls.",
+            _CALL_SECONDS,
+            "tool",
         )
         self._loops_exhausted = counter(
             "loops_exhausted_total",
@@ -437,7 +484,9 @@ class Metrics:
         """Count an attempt of a background run that ended, with how."""
         self._background_attempts(*self._served, outcome).inc()
 
-    def set_background_runs(self, counts: Mapping[str, tuple[int, float]] | None) -> None:
+    def set_background_runs(
+        self, counts: Mapping[str, tuple[int, float]] | None
+    ) -> None:
         """Show how many background runs the database has, and the age of the oldest in seconds, by status.
 
         Args:
@@ -449,12 +498,18 @@ class Metrics:
             if status == "queued":
                 self._background_queue_age(*self._served).set(age)
 
-    def _counter(self, name: str, documentation: str, *labels: str) -> Callable[..., Counter]:
+    def _counter(
+        self, name: str, documentation: str, *labels: str
+    ) -> Callable[..., Counter]:
         """A function from label values to their counter; cached, because a look-up takes longer than counting."""
         names = (*_COMMON_LABELS, *labels)
-        counter = Counter(f"podwright_{name}", documentation, names, registry=self.registry)
+        counter = Counter(
+            f"podwright_{name}", documentation, names, registry=self.registry
+        )
         return cache(
-            self._exported(counter, name.removesuffix("_total"), "counter", documentation, names)
+            self._exported(
+                counter, name.removesuffix("_total"), "counter", documentation, names
+            )
         )
 
     def _gauge(
@@ -480,9 +535,15 @@ class Metrics:
     ) -> Callable[..., Histogram]:
         names = (*_COMMON_LABELS, *labels)
         histogram = Histogram(
-            f"podwright_{name}", documentation, names, registry=self.registry, buckets=buckets
+            f"podwright_{name}",
+            documentation,
+            names,
+            registry=self.registry,
+            buckets=buckets,
         )
-        return cache(self._exported(histogram, name, "histogram", documentation, names, buckets))
+        return cache(
+            self._exported(histogram, name, "histogram", documentation, names, buckets)
+        )
 
     def _exported(
         self,
@@ -512,7 +573,9 @@ class Metrics:
         if inline:
             return INLINE, event.kind
         return (
-            (event.component, event.kind) if event.component in self._components else self._served
+            (event.component, event.kind)
+            if event.component in self._components
+            else self._served
         )
 
     def _root(self) -> str:
@@ -540,7 +603,9 @@ class Metrics:
                 self._model_call_retries(*labels, model, _code(event.error)).inc()
             case events.ModelCallFellBack():
                 model = _bounded(event.model, self._models)
-                self._model_calls(*labels, model, model.partition("/")[0], _FELL_BACK).inc()
+                self._model_calls(
+                    *labels, model, model.partition("/")[0], _FELL_BACK
+                ).inc()
             case events.ToolCallFinished() | events.ToolCallFailed():
                 tool = _bounded(event.tool, self._tools)
                 self._tool_calls(*labels, tool, _status(event)).inc()
@@ -572,8 +637,14 @@ class Metrics:
     ) -> None:
         model = _bounded(event.model, self._models)
         self._model_calls(*labels, model, model.partition("/")[0], _status(event)).inc()
-        self._model_call_duration(*labels, model).observe(event.duration_ms / 1000, _exemplar())
-        failed = event.usage if isinstance(event, events.ModelCallFailed) else event.failed_usage
+        self._model_call_duration(*labels, model).observe(
+            event.duration_ms / 1000, _exemplar()
+        )
+        failed = (
+            event.usage
+            if isinstance(event, events.ModelCallFailed)
+            else event.failed_usage
+        )
         for name, usage in failed.by_model.items():
             self._count_usage(usage, labels, _bounded(name, self._models))
         if isinstance(event, events.ModelCallFailed):
@@ -584,15 +655,22 @@ class Metrics:
             *labels, model, _bounded(response.finish_reason, _FINISH_REASONS)
         ).inc()
         self._count_usage(response.usage, labels, model)
-        if response.usage.known_cost and response.model not in ("", model.partition("/")[2]):
+        if response.usage.known_cost and response.model not in (
+            "",
+            model.partition("/")[2],
+        ):
             self._count_answered(labels, model, response)
         if event.first_token_ms is None:
             return
-        self._first_token(*labels, model).observe(event.first_token_ms / 1000, _exemplar())
+        self._first_token(*labels, model).observe(
+            event.first_token_ms / 1000, _exemplar()
+        )
         further_tokens = event.response.usage.output_tokens - 1
         if further_tokens > 0:
             seconds = (event.duration_ms - event.first_token_ms) / 1000
-            self._time_per_output_token(*labels, model).observe(max(0.0, seconds) / further_tokens)
+            self._time_per_output_token(*labels, model).observe(
+                max(0.0, seconds) / further_tokens
+            )
 
     def _count_usage(self, usage: Usage, labels: Labels, model: str) -> None:
         root = self._root()
@@ -605,11 +683,15 @@ class Metrics:
             uncounted = usage.uncounted_model_calls
             incomplete = usage.incomplete_model_calls
             unpriced = max(1, usage.unpriced_model_calls) - uncounted - incomplete
-            for reason, calls in zip(_REASONS, (unpriced, uncounted, incomplete), strict=True):
+            for reason, calls in zip(
+                _REASONS, (unpriced, uncounted, incomplete), strict=True
+            ):
                 if calls > 0:
                     self._unpriced(*labels, model, reason).inc(calls)
 
-    def _count_answered(self, labels: Labels, model: str, response: ModelResponse) -> None:
+    def _count_answered(
+        self, labels: Labels, model: str, response: ModelResponse
+    ) -> None:
         """Count the cost of a model that a router chose, or that has a more exact name."""
         pair = (model, response.model)
         if pair not in self._answered and len(self._answered) >= _MAX_ANSWERED:
@@ -662,7 +744,9 @@ class _WithoutCreated(Collector):
             if metric.name.endswith("_created"):
                 continue
             metric.samples = [
-                sample for sample in metric.samples if not sample.name.endswith("_created")
+                sample
+                for sample in metric.samples
+                if not sample.name.endswith("_created")
             ]
             yield metric
 
@@ -690,7 +774,11 @@ def _bounded(value: str, known: Collection[str], other: str = UNKNOWN) -> str:
 def _exemplar() -> dict[str, str] | None:
     """The id of the current trace, if it is sampled."""
     context = get_current_span().get_span_context()
-    return {"trace_id": f"{context.trace_id:032x}"} if context.trace_flags.sampled else None
+    return (
+        {"trace_id": f"{context.trace_id:032x}"}
+        if context.trace_flags.sampled
+        else None
+    )
 
 
 def _status(

@@ -38,9 +38,13 @@ class OTLPMetrics:
     def __init__(self, exporters: Sequence[str], resource: Mapping[str, str]) -> None:
         self._exporters = exporters
         self._resource = resource
-        self._definitions: dict[str, tuple[InstrumentKind, str, Sequence[float], str]] = {}
+        self._definitions: dict[
+            str, tuple[InstrumentKind, str, Sequence[float], str]
+        ] = {}
         self._recorders: dict[str, Callable[[float, Mapping[str, Any]], None]] = {}
-        self._kept: deque[tuple[str, float, Mapping[str, Any]]] = deque(maxlen=_MOST_KEPT)
+        self._kept: deque[tuple[str, float, Mapping[str, Any]]] = deque(
+            maxlen=_MOST_KEPT
+        )
         self._provider: MeterProvider | None = None
         for name, (text, unit, buckets) in semconv.METRICS.items():
             self.define(name, "histogram", text, buckets, unit)
@@ -75,7 +79,9 @@ class OTLPMetrics:
     def start(self) -> None:
         """Begin to export; called in each process, because threads do not survive a fork."""
         # importing the SDK takes time and memory, which a service without it does not need
-        from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+        from opentelemetry.exporter.otlp.proto.http.metric_exporter import (
+            OTLPMetricExporter,
+        )
         from opentelemetry.sdk.metrics import MeterProvider
         from opentelemetry.sdk.metrics.export import (
             ConsoleMetricExporter,
@@ -86,8 +92,13 @@ class OTLPMetrics:
         exporters = {"otlp": OTLPMetricExporter, "console": ConsoleMetricExporter}
         attributes = {**self._resource, "service.instance.id": str(uuid.uuid4())}
         try:
-            resource = Resource.create(attributes).merge(OTELResourceDetector().detect())
-            readers = [PeriodicExportingMetricReader(exporters[name]()) for name in self._exporters]
+            resource = Resource.create(attributes).merge(
+                OTELResourceDetector().detect()
+            )
+            readers = [
+                PeriodicExportingMetricReader(exporters[name]())
+                for name in self._exporters
+            ]
             provider = MeterProvider(readers, resource, shutdown_on_exit=False)
         except ValueError as error:
             raise ConfigurationError(
@@ -98,16 +109,23 @@ class OTLPMetrics:
         for name, (kind, documentation, buckets, unit) in self._definitions.items():
             match kind:
                 case "counter":
-                    self._recorders[name] = meter.create_counter(name, unit, documentation).add
+                    self._recorders[name] = meter.create_counter(
+                        name, unit, documentation
+                    ).add
                 case "up_down_counter":
                     self._recorders[name] = meter.create_up_down_counter(
                         name, unit, documentation
                     ).add
                 case "gauge":
-                    self._recorders[name] = meter.create_gauge(name, unit, documentation).set
+                    self._recorders[name] = meter.create_gauge(
+                        name, unit, documentation
+                    ).set
                 case "histogram":
                     histogram = meter.create_histogram(
-                        name, unit, documentation, explicit_bucket_boundaries_advisory=list(buckets)
+                        name,
+                        unit,
+                        documentation,
+                        explicit_bucket_boundaries_advisory=list(buckets),
                     )
                     self._recorders[name] = histogram.record
         self._provider = provider
@@ -137,12 +155,22 @@ class OTLPMetrics:
                 self._count_model_call(event, model)
             case events.ToolCallFinished() | events.ToolCallFailed():
                 labels = {semconv.OPERATION: semconv.EXECUTE_TOOL, **_error(event)}
-                self._record("gen_ai.execute_tool.duration", event.duration_ms / 1000, labels)
+                self._record(
+                    "gen_ai.execute_tool.duration", event.duration_ms / 1000, labels
+                )
             case events.RunEnded() if event.kind in ("agent", "conductor"):
                 labels = {semconv.OPERATION: semconv.INVOKE_AGENT, **_error(event)}
-                self._record("gen_ai.invoke_agent.duration", event.duration_ms / 1000, labels)
-                self._record("gen_ai.invoke_agent.inference_calls", event.usage.model_calls, labels)
-                self._record("gen_ai.invoke_agent.tool_calls", event.usage.tool_calls, labels)
+                self._record(
+                    "gen_ai.invoke_agent.duration", event.duration_ms / 1000, labels
+                )
+                self._record(
+                    "gen_ai.invoke_agent.inference_calls",
+                    event.usage.model_calls,
+                    labels,
+                )
+                self._record(
+                    "gen_ai.invoke_agent.tool_calls", event.usage.tool_calls, labels
+                )
             case _:
                 pass
 
@@ -156,7 +184,9 @@ class OTLPMetrics:
             semconv.REQUEST_MODEL: name or model,
         }
         seconds = event.duration_ms / 1000
-        self._record("gen_ai.client.operation.duration", seconds, labels | _error(event))
+        self._record(
+            "gen_ai.client.operation.duration", seconds, labels | _error(event)
+        )
         if isinstance(event, events.ModelCallFinished):
             usage = event.response.usage + event.failed_usage
         else:
@@ -164,7 +194,9 @@ class OTLPMetrics:
         for token_type, tokens in _tokens(usage).items():
             if tokens:
                 self._record(
-                    "gen_ai.client.token.usage", tokens, {**labels, "gen_ai.token.type": token_type}
+                    "gen_ai.client.token.usage",
+                    tokens,
+                    {**labels, "gen_ai.token.type": token_type},
                 )
 
 
@@ -173,6 +205,8 @@ def _tokens(usage: Usage) -> dict[str, int]:
 
 
 def _error(event: events.Event) -> dict[str, str]:
-    if isinstance(event, events.ModelCallFailed | events.ToolCallFailed | events.RunFailed):
+    if isinstance(
+        event, events.ModelCallFailed | events.ToolCallFailed | events.RunFailed
+    ):
         return {semconv.ERROR: str(event.error.get("code", "internal_error"))}
     return {}

@@ -76,7 +76,9 @@ class RequestTelemetryMiddleware:
             await send(message)
 
         token = resumed_run.set(
-            link_to(Headers(scope=scope).get("podwright-resumes")) if traceresponse else None
+            link_to(Headers(scope=scope).get("podwright-resumes"))
+            if traceresponse
+            else None
         )
         try:
             await self.app(scope, receive, send_with_trace)

@@ -86,7 +86,9 @@ class RunSpans:
             case events.StepStarted():
                 self._start(event, _step(event))
             case events.ModelCallStarted():
-                self._start(event, _model_call(event, self._servers.get(event.request.model)))
+                self._start(
+                    event, _model_call(event, self._servers.get(event.request.model))
+                )
             case events.ToolCallStarted():
                 self._start(event, _tool_call(event))
             case events.ModelCallRetried():
@@ -94,7 +96,10 @@ class RunSpans:
                 span.add_event(semconv.RETRY, _retry(event))
             case events.HistoryCut():
                 span, _ = _open_spans.get()[-1]
-                cut = {semconv.HISTORY_MESSAGES: event.messages, semconv.HISTORY_TURNS: event.turns}
+                cut = {
+                    semconv.HISTORY_MESSAGES: event.messages,
+                    semconv.HISTORY_TURNS: event.turns,
+                }
                 span.add_event(semconv.HISTORY_CUT, cut)
             case events.ModelCallFellBack():
                 span, _ = _open_spans.get()[-1]
@@ -191,11 +196,16 @@ def _step(event: events.StepStarted) -> SpanStart:
     }
     if event.step_type == "plan":
         name = f"{semconv.PLAN} {event.component}"
-        attributes |= {semconv.OPERATION: semconv.PLAN, semconv.AGENT_NAME: event.component}
+        attributes |= {
+            semconv.OPERATION: semconv.PLAN,
+            semconv.AGENT_NAME: event.component,
+        }
     return name, SpanKind.INTERNAL, attributes
 
 
-def _model_call(event: events.ModelCallStarted, server: tuple[str, int] | None) -> SpanStart:
+def _model_call(
+    event: events.ModelCallStarted, server: tuple[str, int] | None
+) -> SpanStart:
     provider, _, model = event.request.model.partition("/")
     attributes: Attributes = {
         semconv.OPERATION: semconv.CHAT,
@@ -223,7 +233,11 @@ def _tool_call(event: events.ToolCallStarted) -> SpanStart:
         semconv.AGENT_NAME: event.component,
     }
     # A model may invent a tool name of any length.
-    return f"{semconv.EXECUTE_TOOL} {event.tool[:_MAX_NAME_LENGTH]}", SpanKind.INTERNAL, attributes
+    return (
+        f"{semconv.EXECUTE_TOOL} {event.tool[:_MAX_NAME_LENGTH]}",
+        SpanKind.INTERNAL,
+        attributes,
+    )
 
 
 def _retry(event: events.ModelCallRetried) -> Attributes:
@@ -235,7 +249,10 @@ def _retry(event: events.ModelCallRetried) -> Attributes:
 
 
 def _fallback(event: events.ModelCallFellBack) -> Attributes:
-    return {semconv.FALLBACK_MODEL: event.model, semconv.ERROR: str(event.error.get("code", ""))}
+    return {
+        semconv.FALLBACK_MODEL: event.model,
+        semconv.ERROR: str(event.error.get("code", "")),
+    }
 
 
 def _result(event: End) -> Attributes:
@@ -273,9 +290,14 @@ def _run_result(event: events.RunEnded) -> Attributes:
 def _model_call_result(event: events.ModelCallFinished) -> Attributes:
     response = event.response
     usage = (
-        response.usage if event.failed_usage == NO_USAGE else response.usage + event.failed_usage
+        response.usage
+        if event.failed_usage == NO_USAGE
+        else response.usage + event.failed_usage
     )
-    attributes: Attributes = {**_tokens(usage), semconv.FINISH_REASONS: (response.finish_reason,)}
+    attributes: Attributes = {
+        **_tokens(usage),
+        semconv.FINISH_REASONS: (response.finish_reason,),
+    }
     if response.model:
         attributes[semconv.RESPONSE_MODEL] = response.model
     if response.id:
@@ -292,7 +314,9 @@ def _cost(usage: Usage) -> Attributes:
         return {semconv.UNPRICED: _missing(usage), semconv.KNOWN_COST: usage.known_cost}
     attributes: Attributes = {semconv.COST: usage.cost, semconv.COST_CURRENCY: "USD"}
     if usage.cost_source not in ("", "mixed"):
-        attributes[semconv.COST_SOURCE] = "provider" if usage.cost_source == "provider" else "local"
+        attributes[semconv.COST_SOURCE] = (
+            "provider" if usage.cost_source == "provider" else "local"
+        )
         attributes[semconv.PRICE_LIST] = usage.cost_source
     return attributes
 
@@ -335,7 +359,9 @@ def _content(event: events.RunEvent) -> Attributes:
     match event:
         case events.RunStarted():
             return {
-                semconv.INPUT_MESSAGES: _messages((Message("user", _input(event.input)),)),
+                semconv.INPUT_MESSAGES: _messages(
+                    (Message("user", _input(event.input)),)
+                ),
                 **_value(event),
             }
         case events.RunFinished():
@@ -345,7 +371,9 @@ def _content(event: events.RunEvent) -> Attributes:
             return {semconv.INPUT_MESSAGES: _messages(event.request.messages)}
         case events.ModelCallFinished(response=response):
             return {
-                semconv.OUTPUT_MESSAGES: _messages((response.message(),), response.finish_reason)
+                semconv.OUTPUT_MESSAGES: _messages(
+                    (response.message(),), response.finish_reason
+                )
             }
         case events.ToolCallStarted():
             return {semconv.TOOL_ARGUMENTS: span_content.to_json(event.arguments)}
@@ -380,16 +408,27 @@ def _messages(messages: Sequence[Message], finish_reason: str | None = None) -> 
     for message in messages:
         if message.tool_call_id is not None:
             parts = [
-                {"type": "tool_call_response", "id": message.tool_call_id, "response": message.text}
+                {
+                    "type": "tool_call_response",
+                    "id": message.tool_call_id,
+                    "response": message.text,
+                }
             ]
         else:
             parts = _parts(message.content)
         parts += [
-            {"type": "tool_call", "id": call.id, "name": call.name, "arguments": call.arguments}
+            {
+                "type": "tool_call",
+                "id": call.id,
+                "name": call.name,
+                "arguments": call.arguments,
+            }
             for call in message.tool_calls
         ]
         entry: dict[str, Any] = {"role": message.role, "parts": parts}
-        entries.append(entry | {"finish_reason": finish_reason} if finish_reason else entry)
+        entries.append(
+            entry | {"finish_reason": finish_reason} if finish_reason else entry
+        )
     return span_content.to_json(entries)
 
 
@@ -404,7 +443,12 @@ def _parts(content: str | tuple[ContentPart, ...]) -> list[dict[str, Any]]:
         elif (url := part["image_url"]["url"]).startswith("data:"):
             media_type = url.removeprefix("data:").partition(";")[0]
             parts.append(
-                {"type": "blob", "modality": "image", "mime_type": media_type, "content": ""}
+                {
+                    "type": "blob",
+                    "modality": "image",
+                    "mime_type": media_type,
+                    "content": "",
+                }
             )
         else:
             parts.append({"type": "uri", "modality": "image", "uri": url})

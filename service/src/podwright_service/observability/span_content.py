@@ -9,7 +9,10 @@ from typing import Any, cast
 
 from podwright.json_data import as_array
 
-_VARIABLES = ("OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT", "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT")
+_VARIABLES = (
+    "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT",
+    "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT",
+)
 """OpenTelemetry's variables of the longest value, in characters, which the SDK would cut anywhere."""
 _SHORTEST = 16
 """Characters to which a text is cut before others are left out."""

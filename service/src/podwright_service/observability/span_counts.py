@@ -26,7 +26,9 @@ class _CountingExporter(SpanExporter):
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         result = self._exporter.export(spans)
-        self._count("exported" if result is SpanExportResult.SUCCESS else "failed", len(spans))
+        self._count(
+            "exported" if result is SpanExportResult.SUCCESS else "failed", len(spans)
+        )
         return result
 
     def shutdown(self) -> None:

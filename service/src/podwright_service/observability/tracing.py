@@ -99,7 +99,9 @@ def shut_down(**shutdowns: Callable[[], object]) -> None:
     until = time.monotonic() + FLUSH_TIMEOUT
     # daemon threads, because the SDK waits up to 30 s for a collector that does not respond
     threads = {
-        name: threading.Thread(target=shutdown, name=f"podwright-{name}-shutdown", daemon=True)
+        name: threading.Thread(
+            target=shutdown, name=f"podwright-{name}-shutdown", daemon=True
+        )
         for name, shutdown in shutdowns.items()
     }
     for thread in threads.values():
@@ -108,7 +110,9 @@ def shut_down(**shutdowns: Callable[[], object]) -> None:
         thread.join(max(0.0, until - time.monotonic()))
         if thread.is_alive():
             _log.warning(
-                "The last %s were not exported within %g seconds and are lost.", name, FLUSH_TIMEOUT
+                "The last %s were not exported within %g seconds and are lost.",
+                name,
+                FLUSH_TIMEOUT,
             )
 
 
@@ -131,9 +135,14 @@ def inject_context(run: Run) -> dict[str, str]:
     """
     origin = current_origin.get()
     context = get_current()
-    for name in (USER, SESSION):  # a caller's own may not be trusted here, but elsewhere
+    # a caller's own may not be trusted here, but elsewhere
+    for name in (USER, SESSION):
         context = baggage.remove_baggage(name, context)
-    for name, value in {**origin.members, USER: origin.user, SESSION: origin.session}.items():
+    for name, value in {
+        **origin.members,
+        USER: origin.user,
+        SESSION: origin.session,
+    }.items():
         if value:
             context = baggage.set_baggage(name, value, context)
     headers: dict[str, str] = {}
@@ -157,7 +166,9 @@ def link_to(traceparent: str | None) -> Link | None:
         return None
     context = _traceparent.extract({"traceparent": traceparent}, Context())
     span_context = trace.get_current_span(context).get_span_context()
-    return Link(span_context, {semconv.RESUMES: True}) if span_context.is_valid else None
+    return (
+        Link(span_context, {semconv.RESUMES: True}) if span_context.is_valid else None
+    )
 
 
 @contextlib.contextmanager
@@ -173,11 +184,15 @@ def trace_of(traceparent: str | None) -> Generator[None]:
 def _exporter_names() -> list[str]:
     if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return []
-    default = "otlp" if any(os.environ.get(name, "").strip() for name in _ENDPOINTS) else ""
+    default = (
+        "otlp" if any(os.environ.get(name, "").strip() for name in _ENDPOINTS) else ""
+    )
     return exporter_names("TRACES", default)
 
 
-def exporter_names(signal: Literal["TRACES", "METRICS"], default: str = "") -> list[str]:
+def exporter_names(
+    signal: Literal["TRACES", "METRICS"], default: str = ""
+) -> list[str]:
     """The exporters of a signal that the environment asks for; `prometheus` is the service's own route.
 
     Raises:
@@ -192,7 +207,8 @@ def exporter_names(signal: Literal["TRACES", "METRICS"], default: str = "") -> l
     for name in names:
         if name not in known:
             raise ConfigurationError(
-                f"Unknown exporter '{name}' in {variable}.", suggestion=did_you_mean(name, known)
+                f"Unknown exporter '{name}' in {variable}.",
+                suggestion=did_you_mean(name, known),
             )
     variables = (f"OTEL_EXPORTER_OTLP_{signal}_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
     protocol = next(

@@ -6,7 +6,14 @@ import json
 from typing import Any, NamedTuple
 
 from podwright.components import Component
-from podwright.events import Event, ModelCallFinished, Reasoning, StepFinished, StepStarted, Token
+from podwright.events import (
+    Event,
+    ModelCallFinished,
+    Reasoning,
+    StepFinished,
+    StepStarted,
+    Token,
+)
 from podwright.json_data import to_json_data
 from podwright.messages import ModelResponse
 from podwright.run import Task
@@ -31,7 +38,9 @@ class Answer:
         show_reasoning: Whether the client is also sent what the component's model thought.
     """
 
-    def __init__(self, component: Component, task: Task, *, show_reasoning: bool = False) -> None:
+    def __init__(
+        self, component: Component, task: Task, *, show_reasoning: bool = False
+    ) -> None:
         self.run_id = ""
         """Id of the run, once it has begun."""
         self.cut_off = False

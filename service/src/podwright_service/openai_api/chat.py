@@ -60,7 +60,9 @@ class Chunks:
 
     def piece(self, piece: Piece) -> Iterator[dict[str, Any]]:
         """The chunk with a piece of the answer, or of the thoughts before it."""
-        yield self._chunk(self._reasoning(piece) if piece.is_reasoning else {"content": piece.text})
+        yield self._chunk(
+            self._reasoning(piece) if piece.is_reasoning else {"content": piece.text}
+        )
 
     def _reasoning(self, piece: Piece) -> dict[str, Any]:
         """A delta with thoughts, which no version of the protocol has; providers and clients agree on this name."""
@@ -80,8 +82,15 @@ class Chunks:
         """The error that ends the answer of a run that failed."""
         return error_body(problem)
 
-    def _chunk(self, delta: dict[str, Any], finish_reason: str | None = None) -> dict[str, Any]:
-        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
+    def _chunk(
+        self, delta: dict[str, Any], finish_reason: str | None = None
+    ) -> dict[str, Any]:
+        choice = {
+            "index": 0,
+            "delta": delta,
+            "logprobs": None,
+            "finish_reason": finish_reason,
+        }
         return self._completed(
             {"choices": [choice], **({"usage": None} if self._with_usage else {})}
         )

@@ -123,7 +123,8 @@ class StreamOptions(Lenient):
 
 
 ChatMessage = Annotated[
-    InstructionMessage | UserMessage | AssistantMessage | ToolMessage, Discriminator("role")
+    InstructionMessage | UserMessage | AssistantMessage | ToolMessage,
+    Discriminator("role"),
 ]
 
 
@@ -156,8 +157,13 @@ class ChatRequest(OpenAIRequest):
     def own_settings(self) -> Sequence[Setting]:
         """See `OpenAIRequest.own_settings`."""
         own = ("seed", "stop", "reasoning_effort", "max_tokens")
-        newer = Setting("/max_completion_tokens", "max_tokens", self.max_completion_tokens)
-        return [*(Setting(f"/{name}", name, getattr(self, name)) for name in own), newer]
+        newer = Setting(
+            "/max_completion_tokens", "max_tokens", self.max_completion_tokens
+        )
+        return [
+            *(Setting(f"/{name}", name, getattr(self, name)) for name in own),
+            newer,
+        ]
 
     def response_model(self) -> Any:
         """See `OpenAIRequest.response_model`."""

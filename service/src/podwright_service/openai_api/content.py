@@ -33,7 +33,11 @@ def _usual_link(value: object) -> object:
 
 
 def _as_json(arguments: object) -> object:
-    return json.dumps(arguments, ensure_ascii=False) if isinstance(arguments, dict) else arguments
+    return (
+        json.dumps(arguments, ensure_ascii=False)
+        if isinstance(arguments, dict)
+        else arguments
+    )
 
 
 def _usual_detail(detail: str) -> str:
@@ -41,7 +45,9 @@ def _usual_detail(detail: str) -> str:
 
 
 Link = Annotated[ImageLink, BeforeValidator(_usual_link)]
-Detail = Annotated[Literal["auto", "low", "high", "original"], AfterValidator(_usual_detail)]
+Detail = Annotated[
+    Literal["auto", "low", "high", "original"], AfterValidator(_usual_detail)
+]
 """How closely the model looks at an image; `original` counts as `high`."""
 
 
@@ -79,13 +85,19 @@ UserParts = Annotated[
     Field(min_length=1, max_length=MAX_PARTS),
 ]
 TextParts = Annotated[list[TextPart], Field(max_length=MAX_PARTS)]
-Arguments = Annotated[str, BeforeValidator(_as_json, json_schema_input_type=str | dict[str, Any])]
+Arguments = Annotated[
+    str, BeforeValidator(_as_json, json_schema_input_type=str | dict[str, Any])
+]
 """The arguments of a tool call as JSON text; some clients send the object itself."""
 
 
 def text_of(content: str | Sequence[TextPart]) -> str:
     """A text, or several as one."""
-    return content if isinstance(content, str) else "\n".join(part.text for part in content)
+    return (
+        content
+        if isinstance(content, str)
+        else "\n".join(part.text for part in content)
+    )
 
 
 def part_data(part: TextPart | ImagePart | RefusalPart) -> Object:
@@ -107,4 +119,6 @@ def _image(part: ImagePart) -> dict[str, Any]:
 
 def content_data(content: str | Sequence[TextPart | ImagePart | RefusalPart]) -> Any:
     """The content of a message in the shape of the library."""
-    return content if isinstance(content, str) else [part_data(part) for part in content]
+    return (
+        content if isinstance(content, str) else [part_data(part) for part in content]
+    )

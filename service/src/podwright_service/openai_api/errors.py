@@ -19,9 +19,12 @@ _TYPES = {
 def error_body(problem: ProblemDetails) -> dict[str, Any]:
     """A problem as OpenAI's clients read it: `error` with message, type, code and param, and further facts."""
     kind = _TYPES.get(
-        problem.status, "server_error" if problem.status >= 500 else "invalid_request_error"
+        problem.status,
+        "server_error" if problem.status >= 500 else "invalid_request_error",
     )
-    more = {name: value for name in _FACTS if (value := getattr(problem, name)) is not None}
+    more = {
+        name: value for name in _FACTS if (value := getattr(problem, name)) is not None
+    }
     if problem.errors:
         more["errors"] = [entry.model_dump() for entry in problem.errors]
     pointer = problem.errors[0].pointer if problem.errors else ""

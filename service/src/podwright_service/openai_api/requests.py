@@ -128,21 +128,34 @@ class OpenAIRequest(Options, ABC):
         response_model = self.response_model()
         earlier, question = _split(conversation.messages)
         value: Any = (
-            list(question.content) if not isinstance(question.content, str) else question.content
+            list(question.content)
+            if not isinstance(question.content, str)
+            else question.content
         )
         inputs = self._named_inputs(component)
         settings = self._settings()
         refused: list[Problem] = []
         if settings and not may_set:
-            refused += _problems(settings, "The operator does not let clients set this parameter")
+            refused += _problems(
+                settings, "The operator does not let clients set this parameter"
+            )
         elif settings and not component.keeps_conversation:
-            refused += _problems(settings, f"A {component.kind} takes no settings of model calls")
+            refused += _problems(
+                settings, f"A {component.kind} takes no settings of model calls"
+            )
         if not component.keeps_conversation:
-            more = [*conversation.instructions, *(conversation.messages[:-1] if earlier else ())]
-            reason = f"A {component.kind} takes one message of a user, and no instructions"
+            more = [
+                *conversation.instructions,
+                *(conversation.messages[:-1] if earlier else ()),
+            ]
+            reason = (
+                f"A {component.kind} takes one message of a user, and no instructions"
+            )
             refused += [Problem(placed.pointer, reason) for placed in more]
         if inputs and not isinstance(value, str):
-            refused.append(Problem("/metadata", "A message with images cannot have named inputs"))
+            refused.append(
+                Problem("/metadata", "A message with images cannot have named inputs")
+            )
         if response_model is not None and isinstance(component, Workflow):
             refused.append(Problem(self.format_pointer, "A workflow gives text"))
         if refused:
@@ -151,13 +164,22 @@ class OpenAIRequest(Options, ABC):
             value = {"input": value, **inputs}
         if isinstance(component, Workflow):
             return component.task(value)
-        instructions = "\n\n".join(placed.message for placed in conversation.instructions)
-        return Task(value, response_model, earlier, instructions, _as_settings(settings))
+        instructions = "\n\n".join(
+            placed.message for placed in conversation.instructions
+        )
+        return Task(
+            value, response_model, earlier, instructions, _as_settings(settings)
+        )
 
     def user_name(self) -> str:
         """See `Sender`."""
         return next(
-            (value for value in (self.user, self.safety_identifier) if isinstance(value, str)), ""
+            (
+                value
+                for value in (self.user, self.safety_identifier)
+                if isinstance(value, str)
+            ),
+            "",
         )
 
     def session_name(self) -> str:
@@ -205,7 +227,8 @@ class OpenAIRequest(Options, ABC):
             return dict[str, Any] if kind == "json_object" else None
         if schema is None or schema.schema_ is None:
             raise _refusal([Problem(self.format_pointer, "The JSON Schema is missing")])
-        for value in islice(values_in(schema.schema_), MAX_VALUES):  # a larger one is refused later
+        # a larger one is refused later
+        for value in islice(values_in(schema.schema_), MAX_VALUES):
             part = as_object(value)
             if "patternProperties" in part or isinstance(part.get("pattern"), str):
                 reason = "A JSON Schema of a client must have no regular expressions ('pattern')"
@@ -241,7 +264,9 @@ def _as_settings(settings: Sequence[Setting]) -> ModelSettings:
 def _template_names(component: Component) -> set[str]:
     """The names that the templates and the map steps of a component and its members use."""
     blueprint = component.to_blueprint()
-    lists = (step["over"] for _, step in walk_steps(blueprint.get("steps")) if "over" in step)
+    lists = (
+        step["over"] for _, step in walk_steps(blueprint.get("steps")) if "over" in step
+    )
     inner = (_template_names(member) for member in component.members().values())
     return set(names(json.dumps(blueprint))).union(lists, *inner)
 
@@ -251,10 +276,16 @@ def _problems(settings: Sequence[Setting], reason: str) -> Iterator[Problem]:
 
 
 def _refusal(problems: Sequence[Problem]) -> RequestError:
-    parameters = ", ".join(f"'{problem.pointer[1:].replace('/', '.')}'" for problem in problems)
+    parameters = ", ".join(
+        f"'{problem.pointer[1:].replace('/', '.')}'" for problem in problems
+    )
     reasons = "; ".join(dict.fromkeys(problem.detail for problem in problems))
     return RequestError(
-        422, "request_invalid", f"{reasons}: {parameters}.", "Leave it out.", problems=problems
+        422,
+        "request_invalid",
+        f"{reasons}: {parameters}.",
+        "Leave it out.",
+        problems=problems,
     )
 
 
@@ -277,7 +308,11 @@ def _split(placed: Sequence[Placed]) -> tuple[tuple[Message, ...], Message]:
             placed[-1].pointer if placed else "", "The last message must be of a user."
         )
         raise RequestError(
-            422, "request_invalid", problem.detail, "Add the user's message.", problems=[problem]
+            422,
+            "request_invalid",
+            problem.detail,
+            "Add the user's message.",
+            problems=[problem],
         )
     return messages[:-1], messages[-1]
 
@@ -286,5 +321,7 @@ def _of_message(placed: Sequence[Placed], problem: Problem) -> Problem:
     """A problem inside the messages of the library, with the pointer of the message in the request."""
     _, *parts = problem.pointer.split("/")
     return Problem(
-        placed[int(parts[0])].pointer if parts else "", problem.detail, problem.suggestion
+        placed[int(parts[0])].pointer if parts else "",
+        problem.detail,
+        problem.suggestion,
     )

@@ -61,7 +61,9 @@ class ResponseObject:
             else None
         )
         return self.response(
-            status="failed", error={"code": problem.code, "message": problem.detail}, usage=usage
+            status="failed",
+            error={"code": problem.code, "message": problem.detail},
+            usage=usage,
         )
 
     @property
@@ -69,7 +71,9 @@ class ResponseObject:
         """The status of a response that did not fail."""
         return "incomplete" if self._answer.cut_off else "completed"
 
-    def message(self, index: int, status: str, text: str | None = None) -> dict[str, Any]:
+    def message(
+        self, index: int, status: str, text: str | None = None
+    ) -> dict[str, Any]:
         """A message in the output; None is one whose text has not begun."""
         content = [] if text is None else [text_part(text)]
         item = {"type": "message", "id": self.item_id("msg", index), "status": status}
@@ -78,12 +82,20 @@ class ResponseObject:
     def reasoning(self, index: int, texts: Sequence[str]) -> dict[str, Any]:
         """Thoughts in the output."""
         summary = [summary_part(text) for text in texts]
-        return {"type": "reasoning", "id": self.item_id("rs", index), "summary": summary}
+        return {
+            "type": "reasoning",
+            "id": self.item_id("rs", index),
+            "summary": summary,
+        }
 
-    def _with_sealed_thoughts(self, output: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    def _with_sealed_thoughts(
+        self, output: Sequence[dict[str, Any]]
+    ) -> list[dict[str, Any]]:
         """The output with what the client may send back for the provider, in the last item with thoughts."""
         items = list(output)
-        indexes = [index for index, item in enumerate(items) if item["type"] == "reasoning"]
+        indexes = [
+            index for index, item in enumerate(items) if item["type"] == "reasoning"
+        ]
         if indexes and ENCRYPTED_CONTENT in (self._request.include or ()):
             response = self._answer.last_response
             sealed = seal(response.provider_fields, response.provider)
@@ -203,17 +215,24 @@ class ResponseEvents:
         if item is None:
             item = self._open = _OpenItem(len(self._output), piece.is_reasoning)
             begun = self._item(item, "in_progress")
-            yield self._event("response.output_item.added", output_index=item.index, item=begun)
+            yield self._event(
+                "response.output_item.added", output_index=item.index, item=begun
+            )
         if not item.texts or (item.is_reasoning and item.call != piece.call):
             yield from self._begin_part(item, piece.call)
         item.texts[-1] += piece.text
         if item.is_reasoning:
             yield self._event(
-                "response.reasoning_summary_text.delta", **self._at(item), delta=piece.text
+                "response.reasoning_summary_text.delta",
+                **self._at(item),
+                delta=piece.text,
             )
         else:
             yield self._event(
-                "response.output_text.delta", **self._at(item), delta=piece.text, logprobs=[]
+                "response.output_text.delta",
+                **self._at(item),
+                delta=piece.text,
+                logprobs=[],
             )
 
     def last(self, usage: Usage) -> Iterator[dict[str, Any]]:
@@ -234,14 +253,18 @@ class ResponseEvents:
         item.texts.append("")
         item.call = call
         name = "reasoning_summary_part" if item.is_reasoning else "content_part"
-        yield self._event(f"response.{name}.added", **self._at(item), part=self._part(item))
+        yield self._event(
+            f"response.{name}.added", **self._at(item), part=self._part(item)
+        )
 
     def _end_part(self, item: _OpenItem) -> Iterator[dict[str, Any]]:
         at = self._at(item)
         text = item.texts[-1]
         if item.is_reasoning:
             yield self._event("response.reasoning_summary_text.done", **at, text=text)
-            yield self._event("response.reasoning_summary_part.done", **at, part=self._part(item))
+            yield self._event(
+                "response.reasoning_summary_part.done", **at, part=self._part(item)
+            )
         else:
             yield self._event("response.output_text.done", **at, text=text, logprobs=[])
             yield self._event("response.content_part.done", **at, part=self._part(item))
@@ -255,21 +278,33 @@ class ResponseEvents:
         self._open = None
         ended = self._item(item, status)
         self._output.append(ended)
-        yield self._event("response.output_item.done", output_index=item.index, item=ended)
+        yield self._event(
+            "response.output_item.done", output_index=item.index, item=ended
+        )
 
     def _item(self, item: _OpenItem, status: str) -> dict[str, Any]:
         if item.is_reasoning:
             return self._state.reasoning(item.index, item.texts)
-        return self._state.message(item.index, status, item.texts[-1] if item.texts else None)
+        return self._state.message(
+            item.index, status, item.texts[-1] if item.texts else None
+        )
 
     @staticmethod
     def _part(item: _OpenItem) -> dict[str, Any]:
-        return summary_part(item.texts[-1]) if item.is_reasoning else text_part(item.texts[-1])
+        return (
+            summary_part(item.texts[-1])
+            if item.is_reasoning
+            else text_part(item.texts[-1])
+        )
 
     def _at(self, item: _OpenItem) -> dict[str, Any]:
         part = "summary_index" if item.is_reasoning else "content_index"
         item_id = self._state.item_id("rs" if item.is_reasoning else "msg", item.index)
-        return {"item_id": item_id, "output_index": item.index, part: len(item.texts) - 1}
+        return {
+            "item_id": item_id,
+            "output_index": item.index,
+            part: len(item.texts) - 1,
+        }
 
     def _event(self, name: str, **fields: Any) -> dict[str, Any]:
         number = self._number

@@ -128,7 +128,9 @@ class ItemReference(Lenient):
 
 def _kind_of_item(item: object) -> Any:
     data = as_object(item)
-    kind = data.get("type") or ("item_reference" if data.keys() == {"id"} else "message")
+    kind = data.get("type") or (
+        "item_reference" if data.keys() == {"id"} else "message"
+    )
     return data.get("role") if kind == "message" else kind
 
 
@@ -156,7 +158,9 @@ class ResponsesRequest(OpenAIRequest):
 
     format_pointer = "/text/format"
 
-    input: str | Annotated[list[InputItem], Field(min_length=1, max_length=MAX_MESSAGES)]
+    input: (
+        str | Annotated[list[InputItem], Field(min_length=1, max_length=MAX_MESSAGES)]
+    )
     """The user's message, or the conversation, of which the last item is the user's message."""
     instructions: str | None = None
     """Given to the model after the component's own."""
@@ -195,7 +199,9 @@ class ResponsesRequest(OpenAIRequest):
         conversation = Conversation([], [])
         conversation.add_instructions("/instructions", self.instructions or "")
         if isinstance(self.input, str):
-            conversation.messages.append(Placed("/input", {"role": "user", "content": self.input}))
+            conversation.messages.append(
+                Placed("/input", {"role": "user", "content": self.input})
+            )
             return conversation
         thoughts: Object = {}
         messages = conversation.messages
@@ -228,10 +234,14 @@ class ResponsesRequest(OpenAIRequest):
 def _not_stored(pointer: str) -> RequestError:
     problem = Problem(pointer, f"{NOT_STORED}.")
     suggestion = "Clients then send whole items. In Vercel's AI SDK: providerOptions: { openai: { store: false } }."
-    return RequestError(422, "request_invalid", problem.detail, suggestion, problems=[problem])
+    return RequestError(
+        422, "request_invalid", problem.detail, suggestion, problems=[problem]
+    )
 
 
-def _translated(item: UserItem | AssistantItem | FunctionCall | FunctionCallOutput) -> Object:
+def _translated(
+    item: UserItem | AssistantItem | FunctionCall | FunctionCallOutput,
+) -> Object:
     """A message in the shape of the library."""
     match item:
         case FunctionCall():
@@ -247,4 +257,7 @@ def _translated(item: UserItem | AssistantItem | FunctionCall | FunctionCallOutp
 
 
 def _call(item: FunctionCall) -> Object:
-    return {"id": item.call_id, "function": {"name": item.name, "arguments": item.arguments}}
+    return {
+        "id": item.call_id,
+        "function": {"name": item.name, "arguments": item.arguments},
+    }

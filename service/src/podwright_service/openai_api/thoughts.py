@@ -41,4 +41,6 @@ def unseal(text: object) -> dict[str, Any]:
         return {}
     if sum(1 for _ in islice(values_in(data), MAX_VALUES + 1)) > MAX_VALUES:
         return {}
-    return {key: value for key, value in as_object(data).items() if key not in _OWN_KEYS}
+    return {
+        key: value for key, value in as_object(data).items() if key not in _OWN_KEYS
+    }

@@ -21,9 +21,7 @@ from pydantic_core import PydanticCustomError
 
 from podwright_service.schemas import RequestModel
 
-NOT_STORED = (
-    "Nothing is stored here: send the whole conversation, and set 'store: false' in the client"
-)
+NOT_STORED = "Nothing is stored here: send the whole conversation, and set 'store: false' in the client"
 
 
 def _publish(schema: dict[str, Any]) -> None:
@@ -38,7 +36,9 @@ def _publish(schema: dict[str, Any]) -> None:
 
 def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
     notes = {
-        key: value for key, value in schema.items() if key in ("title", "description", "default")
+        key: value
+        for key, value in schema.items()
+        if key in ("title", "description", "default")
     }
     shape = {key: value for key, value in schema.items() if key not in notes}
     alternatives = shape["anyOf"] if shape.keys() == {"anyOf"} else [shape]
@@ -51,7 +51,10 @@ class Lenient(BaseModel):
     """A part of a conversation; clients send back answers with further keys that have no meaning here."""
 
     model_config = ConfigDict(
-        extra="ignore", strict=True, use_attribute_docstrings=True, json_schema_extra=_publish
+        extra="ignore",
+        strict=True,
+        use_attribute_docstrings=True,
+        json_schema_extra=_publish,
     )
 
     @model_validator(mode="before")
@@ -60,7 +63,9 @@ class Lenient(BaseModel):
         if not isinstance(data, dict):
             return data
         return {
-            key: value for key, value in cast("dict[str, Any]", data).items() if value is not None
+            key: value
+            for key, value in cast("dict[str, Any]", data).items()
+            if value is not None
         }
 
 
@@ -115,7 +120,8 @@ def _stops(value: object) -> object:
 NoEffect = Any
 """A parameter that is taken and has no effect here."""
 NoTools = Annotated[
-    JsonValue, only_empty("Tools of the client are not supported: the component has its own")
+    JsonValue,
+    only_empty("Tools of the client are not supported: the component has its own"),
 ]
 NotStored = Annotated[JsonValue, only_empty(NOT_STORED)]
 NotSupported = Annotated[JsonValue, only_empty("This parameter is not supported")]
@@ -127,8 +133,12 @@ Whole = Annotated[int, BeforeValidator(_whole)]
 One = Annotated[Literal[1], BeforeValidator(_whole)]
 _Count = Annotated[int, Field(ge=1)]
 _LimitInput: TypeAlias = _Count | Literal[-1] | None
-TokenLimit = Annotated[_Count | None, BeforeValidator(_limit, json_schema_input_type=_LimitInput)]
+TokenLimit = Annotated[
+    _Count | None, BeforeValidator(_limit, json_schema_input_type=_LimitInput)
+]
 """Most output tokens; -1 is no limit, as local servers have it."""
-Stops = Annotated[str | Annotated[list[str], Field(max_length=100)] | None, BeforeValidator(_stops)]
+Stops = Annotated[
+    str | Annotated[list[str], Field(max_length=100)] | None, BeforeValidator(_stops)
+]
 """Texts that end the output; an empty one is none."""
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh"]

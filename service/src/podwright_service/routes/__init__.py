@@ -1,6 +1,14 @@
 """The routes of the service, one module for each group."""
 
-from podwright_service.routes import blueprints, docs, health, info, metrics, openai, runs
+from podwright_service.routes import (
+    blueprints,
+    docs,
+    health,
+    info,
+    metrics,
+    openai,
+    runs,
+)
 
 OPEN_ROUTERS = (health.router, docs.router)
 """Routes that require no API key."""

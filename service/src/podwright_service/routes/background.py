@@ -143,7 +143,9 @@ async def start_run(request: Request, worker: Worker, body: RunRequest) -> Respo
     return _response(_response_data(run, worker), 202, headers)
 
 
-@router.get("/{run_id}", response_model=BackgroundRun | RunToApprove, responses=READ_PROBLEMS)
+@router.get(
+    "/{run_id}", response_model=BackgroundRun | RunToApprove, responses=READ_PROBLEMS
+)
 async def get_run(worker: Worker, run: Run, only_approves: OnlyApproves) -> Response:
     """A run: its status, and its result or its problem once it has ended.
 
@@ -161,20 +163,29 @@ async def list_runs(
     status: Annotated[
         list[RunStatus] | None, Query(description="Only runs with one of these.")
     ] = None,
-    component: Annotated[str | None, Query(description="Only runs of this component.")] = None,
+    component: Annotated[
+        str | None, Query(description="Only runs of this component.")
+    ] = None,
     limit: Annotated[int, Query(ge=1, le=200, description="How many.")] = 50,
-    cursor: Annotated[str | None, Query(description="`next` of the page before.")] = None,
+    cursor: Annotated[
+        str | None, Query(description="`next` of the page before.")
+    ] = None,
 ) -> Response:
     """The runs of all components in the database, newest first; with the scope `approve` alone, those that wait."""
     if only_approves:
         if set(status or ()) - {"waiting_for_approval"}:
             raise scope_missing("run")
         status = ["waiting_for_approval"]
-    found = await worker.store.page(status or [], component, _parse_cursor(cursor), limit + 1)
+    found = await worker.store.page(
+        status or [], component, _parse_cursor(cursor), limit + 1
+    )
     last = found[limit - 1] if len(found) > limit else None
     next_cursor = f"{last['created_at']!r}-{last['id']}" if last else None
     return _response(
-        {"runs": [_shown(run, worker, only_approves) for run in found[:limit]], "next": next_cursor}
+        {
+            "runs": [_shown(run, worker, only_approves) for run in found[:limit]],
+            "next": next_cursor,
+        }
     )
 
 
@@ -189,7 +200,8 @@ async def follow_run(
     worker: Worker,
     run_id: str,
     last_event_id: Annotated[
-        int, Header(ge=-1, lt=2**31, description="Number of the last event that is known.")
+        int,
+        Header(ge=-1, lt=2**31, description="Number of the last event that is known."),
     ] = -1,
 ) -> EventSourceResponse:
     """The events of a run from its first, or from the one after `Last-Event-ID`, live until its end.
@@ -209,7 +221,8 @@ async def _events(
     store = worker.store
     sent_at = time.monotonic()
     while lifecycle.state != "draining":
-        with contextlib.suppress(DatabaseUnavailableError):  # the stream goes on when it is back
+        # the stream goes on when it is back
+        with contextlib.suppress(DatabaseUnavailableError):
             # before the events, which are complete if it has ended
             status = await store.status(run_id)
             while found := await store.events(run_id, last_event_id, MAX_EVENTS):
@@ -287,7 +300,9 @@ async def approve_run(
     response_model=BackgroundRun | RunToApprove,
     responses=BODY_PROBLEMS | CHANGE_PROBLEMS,
 )
-async def reject_run(request: Request, worker: Worker, run: Run, body: DecisionRequest) -> Response:
+async def reject_run(
+    request: Request, worker: Worker, run: Run, body: DecisionRequest
+) -> Response:
     """Reject what a run waits for; it ends as cancelled. The same decision may be sent again."""
     return await _decide(request, worker, run, body, approved=False)
 
@@ -300,9 +315,13 @@ async def _decide(
     *,
     approved: bool,
 ) -> Response:
-    caller = hashlib.sha256(request.headers.get("authorization", "").encode()).hexdigest()
+    caller = hashlib.sha256(
+        request.headers.get("authorization", "").encode()
+    ).hexdigest()
     decision = {"approved": approved, "comment": body.comment, "caller": caller}
-    decided = await worker.store.decide(run["id"], body.attempt or _asked_attempt(run), decision)
+    decided = await worker.store.decide(
+        run["id"], body.attempt or _asked_attempt(run), decision
+    )
     if decided is None:
         word = "approved" if approved else "rejected"
         raise await _conflict(
@@ -334,13 +353,18 @@ def _parse_cursor(cursor: str | None) -> tuple[float, str] | None:
     if match is None:
         detail = "Invalid query parameter 'cursor'."
         raise RequestError(
-            422, "request_invalid", detail, "Use 'next' of the page before, or leave it out."
+            422,
+            "request_invalid",
+            detail,
+            "Use 'next' of the page before, or leave it out.",
         )
     return float(match[1]), match[2]
 
 
 def _event(name: str, data: Any, number: str | None = None) -> bytes:
-    return format_sse_event(event=name, id=number, data_str=to_json_bytes(data).decode())
+    return format_sse_event(
+        event=name, id=number, data_str=to_json_bytes(data).decode()
+    )
 
 
 def _response(
@@ -350,21 +374,37 @@ def _response(
     return Response(to_json_bytes(data), status, headers, "application/json")
 
 
-def _shown(run: StoredRun, worker: BackgroundWorker, only_approves: bool) -> dict[str, Any]:
+def _shown(
+    run: StoredRun, worker: BackgroundWorker, only_approves: bool
+) -> dict[str, Any]:
     """A run as a caller sees it who may read runs, or who may only approve."""
     data = _response_data(run, worker)
-    return {name: data[name] for name in RunToApprove.model_fields} if only_approves else data
+    return (
+        {name: data[name] for name in RunToApprove.model_fields}
+        if only_approves
+        else data
+    )
 
 
 def _response_data(run: StoredRun, worker: BackgroundWorker) -> dict[str, Any]:
     """A run as callers see it."""
     shown = {
         name: run[name]
-        for name in ("id", "component", "status", "attempt", "usage", "result", "problem")
+        for name in (
+            "id",
+            "component",
+            "status",
+            "attempt",
+            "usage",
+            "result",
+            "problem",
+        )
     }
     for name in ("created_at", "started_at", "ended_at"):
         shown[name] = _date(run[name])
-    shown["approval"] = run["approval"] if run["status"] == "waiting_for_approval" else None
+    shown["approval"] = (
+        run["approval"] if run["status"] == "waiting_for_approval" else None
+    )
     shown["decisions"] = [
         {
             **{name: decision[name] for name in decision if name != "caller"},

@@ -36,17 +36,25 @@ async def validate_blueprint(request: Request, body: InlineBlueprint) -> Validat
     try:
         await build_inline(request, body)
     except BlueprintValidationError as error:
-        return Validation(valid=False, errors=error_entries(error.problems), warnings=[])
+        return Validation(
+            valid=False, errors=error_entries(error.problems), warnings=[]
+        )
     names = await compute(check_inline_names, body.blueprint, body.agents)
     if names.problems:
-        return Validation(valid=False, errors=error_entries(names.problems), warnings=[])
+        return Validation(
+            valid=False, errors=error_entries(names.problems), warnings=[]
+        )
     warnings = await compute(inline_warnings, body.blueprint, body.agents)
     return Validation(
-        valid=True, errors=[], warnings=error_entries([*warnings, *names.warnings][:MAX_PROBLEMS])
+        valid=True,
+        errors=[],
+        warnings=error_entries([*warnings, *names.warnings][:MAX_PROBLEMS]),
     )
 
 
-async def build_inline(request: Request, body: InlineBlueprint | InlineRunRequest) -> Component:
+async def build_inline(
+    request: Request, body: InlineBlueprint | InlineRunRequest
+) -> Component:
     """The component of an inline blueprint.
 
     Raises:

@@ -20,7 +20,9 @@ async def health() -> Status:
 @router.head("/ready", include_in_schema=False)
 @router.get(
     "/ready",
-    responses={503: {"model": Status, "description": "The service is starting or draining."}},
+    responses={
+        503: {"model": Status, "description": "The service is starting or draining."}
+    },
 )
 async def ready(request: Request, response: Response) -> Status:
     """Readiness: a run is accepted.

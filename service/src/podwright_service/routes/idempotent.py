@@ -87,7 +87,8 @@ class _RecordedResponse(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def record_and_send(message: Message) -> None:
             self._record(message)
-            if self._complete:  # settled first, so that a client that repeats the request at once finds the response
+            # settled first, so that a client that repeats the request at once finds the response
+            if self._complete:
                 self._settle(scope)
             await send(message)
 
@@ -108,7 +109,8 @@ class _RecordedResponse(Response):
             body = None if self._too_large else bytes(self._recorded)
             headers = tuple(self._sent_headers.items())
             self._store.keep(
-                self._key, StoredResponse(self._fingerprint, self._status, headers, body)
+                self._key,
+                StoredResponse(self._fingerprint, self._status, headers, body),
             )
         else:
             self._store.release(self._key)
@@ -121,7 +123,9 @@ class _RecordedResponse(Response):
                 for name, value in message["headers"]
             }
             self._sent_headers = {
-                name: value for name, value in headers.items() if name != "content-length"
+                name: value
+                for name, value in headers.items()
+                if name != "content-length"
             }
         elif message["type"] == "http.response.body":
             self._complete = not message.get("more_body", False)
@@ -138,14 +142,16 @@ def key_of(request: Request) -> str:
     """
     values = request.headers.getlist(HEADER)
     key = values[0]
-    if len(key) > 1 and key[0] == key[-1] == '"':  # a string of structured fields (RFC 9651)
+    # a string of structured fields (RFC 9651)
+    if len(key) > 1 and key[0] == key[-1] == '"':
         key = key[1:-1]
     if len(values) > 1 or not (
-        0 < len(key) <= MAX_KEY_LENGTH and key.isascii() and key.isprintable() and '"' not in key
+        0 < len(key) <= MAX_KEY_LENGTH
+        and key.isascii()
+        and key.isprintable()
+        and '"' not in key
     ):
-        detail = (
-            f"Expected one header '{HEADER}' with 1 to {MAX_KEY_LENGTH} printable ASCII characters."
-        )
+        detail = f"Expected one header '{HEADER}' with 1 to {MAX_KEY_LENGTH} printable ASCII characters."
         raise RequestError(400, "idempotency_key_invalid", detail, _SUGGESTION)
     caller = request.headers.get("authorization", "")
     return hashlib.sha256(f"{caller}\0{key}".encode()).hexdigest()
@@ -175,7 +181,9 @@ def _claim(
     wish = request.headers.get(UNFINISHED_CALLS)
     if wish not in (None, "repeat", "interrupt"):
         detail = f"Invalid header '{UNFINISHED_CALLS}': expected repeat or interrupt, got {short_repr(wish)}."
-        raise RequestError(400, "header_invalid", detail, "Correct the header, or leave it out.")
+        raise RequestError(
+            400, "header_invalid", detail, "Correct the header, or leave it out."
+        )
     stored = store.claim(key, fingerprint)
     if wish == "repeat" and stored and stored.interrupted_tools:
         check_fingerprint(stored.fingerprint, fingerprint)
@@ -190,7 +198,9 @@ def _claim(
 
 
 def _interrupted(detail: str) -> RequestError:
-    suggestion = "Find out what the tools did; then send a new key to run the request again."
+    suggestion = (
+        "Find out what the tools did; then send a new key to run the request again."
+    )
     return RequestError(409, "run_interrupted", detail, suggestion)
 
 
@@ -203,8 +213,12 @@ def _replay(stored: StoredResponse, fingerprint: str) -> Response:
         )
     if stored.status is None:
         detail = f"The first request with this {HEADER} is still in progress."
-        suggestion = "Send the same request again after the seconds in the header 'Retry-After'."
-        raise RequestError(409, "idempotency_in_progress", detail, suggestion, {"retry-after": "1"})
+        suggestion = (
+            "Send the same request again after the seconds in the header 'Retry-After'."
+        )
+        raise RequestError(
+            409, "idempotency_in_progress", detail, suggestion, {"retry-after": "1"}
+        )
     headers = dict(stored.headers)
     if stored.body is None:
         run_id = headers[RUN_ID.lower()]
@@ -213,6 +227,9 @@ def _replay(stored: StoredResponse, fingerprint: str) -> Response:
             "its response was too large to store."
         )
         raise RequestError(
-            409, "idempotency_answer_too_large", detail, "Send a new key to run the request again."
+            409,
+            "idempotency_answer_too_large",
+            detail,
+            "Send a new key to run the request again.",
         )
     return Response(stored.body, stored.status, {**headers, REPLAYED: "true"})

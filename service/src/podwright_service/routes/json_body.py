@@ -37,7 +37,11 @@ class JSONRequest(Request):
     async def json(self) -> Any:
         """The JSON data of the body."""
         body = await self.body()
-        return orjson.loads(body) if len(body) <= _SMALL else await compute(_parse_large, body)
+        return (
+            orjson.loads(body)
+            if len(body) <= _SMALL
+            else await compute(_parse_large, body)
+        )
 
 
 class JSONRoute(APIRoute):
@@ -50,7 +54,9 @@ class JSONRoute(APIRoute):
         async def handle(request: Request) -> Response:
             _check_media_type(request)
             if not await request.body():
-                raise RequestError(400, "json_invalid", "The body is empty.", "Send a JSON object.")
+                raise RequestError(
+                    400, "json_invalid", "The body is empty.", "Send a JSON object."
+                )
             return await handler(JSONRequest(request))
 
         return handle

@@ -19,4 +19,6 @@ async def metrics(request: Request) -> Response:
     content, media_type = get_runtime(request).observability.metrics.render(
         request.headers.get("accept", "")
     )
-    return Response(content, headers={"content-type": media_type, "cache-control": "no-store"})
+    return Response(
+        content, headers={"content-type": media_type, "cache-control": "no-store"}
+    )

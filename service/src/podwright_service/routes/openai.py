@@ -86,7 +86,11 @@ async def chat_completions(request: Request, body: ChatRequest) -> Response:
     if body.stream:
         with_usage = bool(body.stream_options and body.stream_options.include_usage)
         return await _stream(
-            request, body, task, answer, Chunks(answer, body.model, with_usage=with_usage)
+            request,
+            body,
+            task,
+            answer,
+            Chunks(answer, body.model, with_usage=with_usage),
         )
     result, text = await _run(request, body, task, answer)
     return _response(answer, result, completion(answer, body.model, text, result.usage))
@@ -116,10 +120,14 @@ async def responses_get() -> None:
     raise RequestError(405, "method_not_allowed", detail, suggestion, {"allow": "POST"})
 
 
-def _prepare(request: Request, body: ChatRequest | ResponsesRequest) -> tuple[Task, Answer]:
+def _prepare(
+    request: Request, body: ChatRequest | ResponsesRequest
+) -> tuple[Task, Answer]:
     runtime = get_runtime(request)
     task = body.task(runtime.component, runtime.settings.openai_settings)
-    return task, Answer(runtime.component, task, show_reasoning=runtime.settings.show_reasoning)
+    return task, Answer(
+        runtime.component, task, show_reasoning=runtime.settings.show_reasoning
+    )
 
 
 async def _run(
@@ -127,14 +135,20 @@ async def _run(
 ) -> tuple[ExecutionResult, str]:
     runtime = get_runtime(request)
     origin = origin_of(request, runtime.settings, sender)
-    work = execute_request(request, runtime.component, task, subscriber=answer.read, origin=origin)
+    work = execute_request(
+        request, runtime.component, task, subscriber=answer.read, origin=origin
+    )
     result = await runtime.active_runs.run_until_disconnect(request, work)
     return result, answer.text(result.value)
 
 
-def _response(answer: Answer, result: ExecutionResult, content: dict[str, Any]) -> Response:
+def _response(
+    answer: Answer, result: ExecutionResult, content: dict[str, Any]
+) -> Response:
     headers = {RUN_ID: answer.run_id, USAGE: format_usage(result.usage)}
-    return Response(to_json_bytes(content), headers=headers, media_type="application/json")
+    return Response(
+        to_json_bytes(content), headers=headers, media_type="application/json"
+    )
 
 
 class _Protocol(Protocol):
@@ -159,7 +173,9 @@ async def _stream(
     async with contextlib.AsyncExitStack() as run:
         stream = await run.enter_async_context(begun_stream(request, task, sender))
         answer.run_id = stream.run_id
-        return StreamedRun(_events(request, stream, answer, protocol), stream, run.pop_all())
+        return StreamedRun(
+            _events(request, stream, answer, protocol), stream, run.pop_all()
+        )
 
 
 async def _events(
@@ -189,4 +205,6 @@ async def _events(
 
 def _formatted(event: dict[str, Any]) -> bytes:
     """A server-sent event, named by its type if it has one."""
-    return format_sse_event(event=event.get("type"), data_str=to_json_bytes(event).decode())
+    return format_sse_event(
+        event=event.get("type"), data_str=to_json_bytes(event).decode()
+    )

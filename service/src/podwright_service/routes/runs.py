@@ -42,13 +42,21 @@ router = APIRouter(tags=["runs"], route_class=IdempotentRoute)
 _log = logging.getLogger("podwright.service")
 
 IsTraced = Annotated[
-    bool, Query(alias="trace", description="Whether to answer with the result and its events.")
+    bool,
+    Query(
+        alias="trace", description="Whether to answer with the result and its events."
+    ),
 ]
 RunContent = WorkflowContext | RunOutput | Trace
 _RESPONSES = {200: {"headers": RUN_HEADERS}, **RUN_PROBLEMS}
 
 
-@router.post("/run", response_model=RunContent, responses=_RESPONSES, openapi_extra=RUN_PARAMETERS)
+@router.post(
+    "/run",
+    response_model=RunContent,
+    responses=_RESPONSES,
+    openapi_extra=RUN_PARAMETERS,
+)
 async def run(request: Request, body: RunRequest, trace: IsTraced = False) -> Response:
     """Run the served component."""
     component = get_runtime(request).component
@@ -56,7 +64,10 @@ async def run(request: Request, body: RunRequest, trace: IsTraced = False) -> Re
 
 
 @router.post(
-    "/run-blueprint", response_model=RunContent, responses=_RESPONSES, openapi_extra=RUN_PARAMETERS
+    "/run-blueprint",
+    response_model=RunContent,
+    responses=_RESPONSES,
+    openapi_extra=RUN_PARAMETERS,
 )
 async def run_blueprint(
     request: Request, body: InlineRunRequest, trace: IsTraced = False
@@ -94,7 +105,9 @@ async def begun_stream(
     responses=STREAM_RESPONSES,
     openapi_extra=RUN_PARAMETERS,
 )
-async def run_stream(request: Request, body: RunRequest, trace: IsTraced = False) -> Response:
+async def run_stream(
+    request: Request, body: RunRequest, trace: IsTraced = False
+) -> Response:
     """Run the served component and send its events as they happen, and at the end the response of `/run`."""
     task = task_of(get_runtime(request).component, body)
     async with contextlib.AsyncExitStack() as run:
@@ -133,7 +146,9 @@ class _RunId:
         self.value = self.value or event.run_id
 
 
-async def _run(request: Request, component: Component, body: RunRequest, trace: bool) -> Response:
+async def _run(
+    request: Request, component: Component, body: RunRequest, trace: bool
+) -> Response:
     runtime = get_runtime(request)
     run_id = _RunId()
     work = execute_request(
@@ -146,9 +161,13 @@ async def _run(request: Request, component: Component, body: RunRequest, trace: 
     )
     result = await runtime.active_runs.run_until_disconnect(request, work)
     headers = {RUN_ID: run_id.value, USAGE: format_usage(result.usage)}
-    return Response(_content(component, result), headers=headers, media_type="application/json")
+    return Response(
+        _content(component, result), headers=headers, media_type="application/json"
+    )
 
 
 def _content(component: Component, result: ExecutionResult) -> bytes:
     """The body of the response: a trace if the result has events, else the context of a workflow or the output."""
-    return to_json_bytes(result.to_dict() if result.events else result_content(component, result))
+    return to_json_bytes(
+        result.to_dict() if result.events else result_content(component, result)
+    )

@@ -1,6 +1,13 @@
 """The public names of the package; `__init__.py` imports each of them on first use."""
 
-from .asserts import RunLimits, Usage, assert_counted, assert_spans, assert_usage, assert_within
+from .asserts import (
+    RunLimits,
+    Usage,
+    assert_counted,
+    assert_spans,
+    assert_usage,
+    assert_within,
+)
 from .containers import ComponentContainer, ModelStubContainer, component_image
 from .metrics import Metrics
 from .model_stub import ModelStub, ReceivedRequest

@@ -84,9 +84,13 @@ def assert_counted(
     ]
     problems: list[str] = []
     for name, labels, value in expected:
-        increase = after.get(name, **labels) - (before.get(name, **labels) if before else 0)
+        increase = after.get(name, **labels) - (
+            before.get(name, **labels) if before else 0
+        )
         if value is not None and not _equal(increase, value):
-            problems.append(f"{name}{labels or ''} increased by {increase:g}, not {value:g}")
+            problems.append(
+                f"{name}{labels or ''} increased by {increase:g}, not {value:g}"
+            )
     _fail_if("The metrics differ from the usage", problems)
 
 
@@ -113,8 +117,14 @@ def assert_spans(
         names = path.split(" > ")
         for span in collector.spans:
             ancestors = iter([ancestor.name for ancestor in collector.path(span)])
-            matches = all(span.attributes.get(name) == value for name, value in expected.items())
-            if span.name == names[-1] and matches and all(name in ancestors for name in names):
+            matches = all(
+                span.attributes.get(name) == value for name, value in expected.items()
+            )
+            if (
+                span.name == names[-1]
+                and matches
+                and all(name in ancestors for name in names)
+            ):
                 return span
         return None
 
@@ -122,7 +132,9 @@ def assert_spans(
         collector.wait(lambda _: all(find(path) for path in paths), within)
     except AssertionError as error:
         missing = next(path for path in paths if not find(path))
-        raise AssertionError(f"No spans '{missing}' {expected or ''}. {error}") from None
+        raise AssertionError(
+            f"No spans '{missing}' {expected or ''}. {error}"
+        ) from None
     return [span for path in paths if (span := find(path))]
 
 

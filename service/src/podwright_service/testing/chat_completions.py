@@ -8,7 +8,13 @@ from typing import Any, cast
 
 from podwright.conversation import chat_message, read_message
 from podwright.json_data import as_array, as_object
-from podwright.messages import Message, ModelRequest, ModelResponse, ModelSettings, OutputSchema
+from podwright.messages import (
+    Message,
+    ModelRequest,
+    ModelResponse,
+    ModelSettings,
+    OutputSchema,
+)
 from podwright.usage import Usage
 
 
@@ -23,10 +29,15 @@ def read_request(body: Mapping[str, Any]) -> ModelRequest:
     schema = as_object(as_object(body.get("response_format")).get("json_schema"))
     return ModelRequest(
         str(body.get("model", "")),
-        tuple(_read_message(as_object(message)) for message in as_array(body.get("messages"))),
+        tuple(
+            _read_message(as_object(message))
+            for message in as_array(body.get("messages"))
+        ),
         tuple(as_array(body.get("tools"))),
         settings,
-        OutputSchema(str(schema.get("name")), as_object(schema.get("schema"))) if schema else None,
+        OutputSchema(str(schema.get("name")), as_object(schema.get("schema")))
+        if schema
+        else None,
         as_object(as_object(body.get("tool_choice")).get("function")).get("name"),
     )
 
@@ -74,8 +85,13 @@ def completion_chunks(
     """The response as the chunks of a stream, one word or tool call each."""
     head = {**_head(request, response), "object": "chat.completion.chunk"}
 
-    def chunk(delta: Mapping[str, Any], finish_reason: str | None = None) -> dict[str, Any]:
-        return {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": finish_reason}]}
+    def chunk(
+        delta: Mapping[str, Any], finish_reason: str | None = None
+    ) -> dict[str, Any]:
+        return {
+            **head,
+            "choices": [{"index": 0, "delta": delta, "finish_reason": finish_reason}],
+        }
 
     yield chunk({"role": "assistant", "content": "", **response.provider_fields})
     # a content in parts has the text
@@ -87,11 +103,16 @@ def completion_chunks(
         yield chunk({"content": word})
     for call in _tool_calls(response):
         function = call["function"]
-        yield chunk({"tool_calls": [{**call, "function": {**function, "arguments": ""}}]})
+        yield chunk(
+            {"tool_calls": [{**call, "function": {**function, "arguments": ""}}]}
+        )
         yield chunk(
             {
                 "tool_calls": [
-                    {"index": call["index"], "function": {"arguments": function["arguments"]}}
+                    {
+                        "index": call["index"],
+                        "function": {"arguments": function["arguments"]},
+                    }
                 ]
             }
         )
@@ -102,7 +123,13 @@ def completion_chunks(
 
 def error_body(code: str) -> dict[str, Any]:
     """The body of an error response."""
-    return {"error": {"message": code or "Error of the model stub", "type": "stub", "code": code}}
+    return {
+        "error": {
+            "message": code or "Error of the model stub",
+            "type": "stub",
+            "code": code,
+        }
+    }
 
 
 def _head(request: ModelRequest, response: ModelResponse) -> dict[str, Any]:

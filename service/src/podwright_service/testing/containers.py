@@ -48,7 +48,9 @@ HARDENED: Mapping[str, Any] = {
 
 
 @contextlib.contextmanager
-def component_image(folder: str | os.PathLike[str], image: str = IMAGE) -> Generator[str]:
+def component_image(
+    folder: str | os.PathLike[str], image: str = IMAGE
+) -> Generator[str]:
     """Build the image of a component folder, as `podwright build` does; it is removed at the end.
 
     Args:
@@ -101,8 +103,11 @@ class _Container(DockerContainer):
         Raises:
             StartError: It did not become ready in time, or stopped before.
         """
-        if not self.get_docker_client().client.images.list(testcontainers_config.ryuk_image):
-            testcontainers_config.ryuk_disabled = True  # the reaper's image may be out of reach
+        if not self.get_docker_client().client.images.list(
+            testcontainers_config.ryuk_image
+        ):
+            # the reaper's image may be out of reach
+            testcontainers_config.ryuk_disabled = True
         self._started = True
         try:
             super().start()
@@ -133,9 +138,7 @@ class _Container(DockerContainer):
     def _find_url(self, published: Mapping[str, Any]) -> str:
         bindings = published.get(f"{self._port}/tcp")
         if not bindings:  # in an internal network, no port is published
-            return (
-                f"http://{self.get_docker_client().bridge_ip(self.get_container_id())}:{self._port}"
-            )
+            return f"http://{self.get_docker_client().bridge_ip(self.get_container_id())}:{self._port}"
         host = "127.0.0.1" if self._local else self.get_container_host_ip()
         return f"http://{host}:{bindings[0]['HostPort']}"
 
@@ -189,11 +192,14 @@ class ComponentContainer(_Container, Served):
         is_folder = folder.is_dir()
         if not is_folder and not isinstance(component, str):
             raise ConfigurationError(
-                f"There is no folder '{folder}'.", suggestion="Give a folder, or an image's tag."
+                f"There is no folder '{folder}'.",
+                suggestion="Give a folder, or an image's tag.",
             )
         Served.__init__(self, model, spans, api_key, env)
         tag = image if is_folder else str(component)
-        _Container.__init__(self, tag, 8000, "/ready", startup, network=network, **options)
+        _Container.__init__(
+            self, tag, 8000, "/ready", startup, network=network, **options
+        )
         self._resources = contextlib.ExitStack()
         self._folder_to_build = folder if is_folder and requirements(folder) else None
         if is_folder and self._folder_to_build is None:
@@ -210,7 +216,9 @@ class ComponentContainer(_Container, Served):
             self.image = self._resources.enter_context(
                 component_image(self._folder_to_build, self.image)
             )
-        self.with_envs(**{"OTEL_TRACES_EXPORTER": "none", **self._variables("url_for_containers")})
+        self.with_envs(
+            **{"OTEL_TRACES_EXPORTER": "none", **self._variables("url_for_containers")}
+        )
         return super().start()
 
     def stop(self, force: bool = True, delete_volume: bool = True) -> None:
@@ -253,7 +261,13 @@ class ModelStubContainer(_Container):
         **options: Any,
     ) -> None:
         super().__init__(
-            image, PORT, CONTROL_PATH, startup, network=network, entrypoint=["python"], **options
+            image,
+            PORT,
+            CONTROL_PATH,
+            startup,
+            network=network,
+            entrypoint=["python"],
+            **options,
         )
         self.with_command(["-m", "podwright_service.testing.model_stub"])
         self._stub = stub
@@ -270,19 +284,25 @@ class ModelStubContainer(_Container):
                 suggestion="Give responses as data, or use when().",
             ) from error
         super()._wait_until_ready()
-        httpx.put(f"{self.url}{CONTROL_PATH}", content=script, trust_env=False).raise_for_status()
+        httpx.put(
+            f"{self.url}{CONTROL_PATH}", content=script, trust_env=False
+        ).raise_for_status()
 
     @property
     def url_for_containers(self) -> str:
         """The address for containers of its network."""
-        host = self._alias or self.get_docker_client().bridge_ip(self.get_container_id())
+        host = self._alias or self.get_docker_client().bridge_ip(
+            self.get_container_id()
+        )
         return f"http://{host}:{PORT}"
 
     @property
     def stub(self) -> ModelStub:
         """The stub, with the requests so far."""
         report: Any = httpx.get(f"{self.url}{CONTROL_PATH}", trust_env=False).json()
-        self._stub.received = [ReceivedRequest(**received) for received in report["received"]]
+        self._stub.received = [
+            ReceivedRequest(**received) for received in report["received"]
+        ]
         self._stub.unanswered = report["unanswered"]
         for call, used in zip(self._stub.script.recorded, report["used"], strict=True):
             call.used = used

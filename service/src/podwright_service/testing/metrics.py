@@ -23,7 +23,9 @@ class Metrics:
             self.samples += family.samples
             self._names |= {sample.name for sample in family.samples}
             # a counter without labels in use has no sample yet
-            self._names |= {f"{family.name}_total"} if family.type == "counter" else {family.name}
+            self._names |= (
+                {f"{family.name}_total"} if family.type == "counter" else {family.name}
+            )
 
     def get(self, name: str, **labels: str) -> float:
         """The sum of the samples with this name and these labels; 0 if there are none.
@@ -36,8 +38,12 @@ class Metrics:
             AssertionError: The service exports no metric of this name.
         """
         if name not in self._names:
-            known = sorted(known for known in self._names if known.startswith("podwright_"))
-            raise AssertionError(f"Unknown metric '{name}'. {did_you_mean(name, known)}")
+            known = sorted(
+                known for known in self._names if known.startswith("podwright_")
+            )
+            raise AssertionError(
+                f"Unknown metric '{name}'. {did_you_mean(name, known)}"
+            )
         return sum(
             sample.value
             for sample in self.samples

@@ -105,7 +105,9 @@ class ModelStub(BackgroundServer):
 
     def respond_with(self, *responses: StubResponse) -> Self:
         """Replace the script by these responses, and forget the requests so far."""
-        self._load(Script(list(responses), latency=self.script.latency, pace=self.script.pace))
+        self._load(
+            Script(list(responses), latency=self.script.latency, pace=self.script.pace)
+        )
         return self
 
     def when(self, text: str, *responses: StubResponse) -> Self:
@@ -121,7 +123,9 @@ class ModelStub(BackgroundServer):
     @property
     def missing(self) -> list[ModelRequest]:
         """Recorded requests that have not been made; empty after a run that repeats the trace."""
-        calls = [call for call in self.script.recorded if call.required and not call.used]
+        calls = [
+            call for call in self.script.recorded if call.required and not call.used
+        ]
         return [replace(call.request, component=call.component) for call in calls]
 
     def verify(self) -> None:
@@ -140,7 +144,11 @@ class ModelStub(BackgroundServer):
     def variables(self, url: str) -> dict[str, str]:
         """The environment variables of a component that uses this stub at `url`, at the vendors' list prices."""
         model = {"PODWRIGHT_MODEL": self.name} if self.name else {}
-        return {"PODWRIGHT_MODEL_BASE_URL": f"{url}/v1", "PODWRIGHT_PRICES": _LIST_PRICES, **model}
+        return {
+            "PODWRIGHT_MODEL_BASE_URL": f"{url}/v1",
+            "PODWRIGHT_PRICES": _LIST_PRICES,
+            **model,
+        }
 
     def application(self) -> web.Application:
         """The Chat Completions endpoint, and the one that controls a stub in a container."""
@@ -177,7 +185,9 @@ class ModelStub(BackgroundServer):
         if isinstance(response, Fault):
             return await self._fail(request, received, response)
         if received.body.get("stream"):
-            return await self._stream(request, [*_chunks(received, response), b"[DONE]"])
+            return await self._stream(
+                request, [*_chunks(received, response), b"[DONE]"]
+            )
         body = to_json_bytes(chat_completions.completion(received.request, response))
         return web.Response(body=body, content_type="application/json")
 
@@ -194,7 +204,9 @@ class ModelStub(BackgroundServer):
             return response
         return await ScriptedModel(response, name=request.model).complete(request)
 
-    async def _stream(self, request: web.Request, chunks: Iterable[bytes]) -> web.StreamResponse:
+    async def _stream(
+        self, request: web.Request, chunks: Iterable[bytes]
+    ) -> web.StreamResponse:
         response = web.StreamResponse(headers={"content-type": "text/event-stream"})
         await response.prepare(request)
         for number, chunk in enumerate(chunks):
@@ -209,19 +221,27 @@ class ModelStub(BackgroundServer):
         match fault.kind:
             case int(status):
                 headers = (
-                    {} if fault.retry_after is None else {"retry-after": str(fault.retry_after)}
+                    {}
+                    if fault.retry_after is None
+                    else {"retry-after": str(fault.retry_after)}
                 )
                 return web.json_response(
-                    chat_completions.error_body(fault.text), status=status, headers=headers
+                    chat_completions.error_body(fault.text),
+                    status=status,
+                    headers=headers,
                 )
             case "malformed":
-                return web.Response(body=b'{"choices": [', content_type="application/json")
+                return web.Response(
+                    body=b'{"choices": [', content_type="application/json"
+                )
             case "silence":
                 # until the client disconnects or the stub stops, which cancels this
                 await asyncio.Event().wait()
             case "cut" | "reset":
                 pass
-        response = await self._start_response(request, received, ModelResponse(fault.text))
+        response = await self._start_response(
+            request, received, ModelResponse(fault.text)
+        )
         _disconnect(request, reset=fault.kind == "reset")
         return response
 
@@ -241,10 +261,14 @@ class ModelStub(BackgroundServer):
 
 
 def _chunks(received: ReceivedRequest, response: ModelResponse) -> list[bytes]:
-    with_usage = bool(as_object(received.body.get("stream_options")).get("include_usage"))
+    with_usage = bool(
+        as_object(received.body.get("stream_options")).get("include_usage")
+    )
     return [
         to_json_bytes(chunk)
-        for chunk in chat_completions.completion_chunks(received.request, response, with_usage)
+        for chunk in chat_completions.completion_chunks(
+            received.request, response, with_usage
+        )
     ]
 
 

@@ -62,7 +62,11 @@ class ComponentProcess(Served):
             for key, value in os.environ.items()
             if not key.startswith(("PODWRIGHT_", "OTEL_"))
         }
-        program = [sys.executable, "-c", "from podwright_service.cli import main; main()"]
+        program = [
+            sys.executable,
+            "-c",
+            "from podwright_service.cli import main; main()",
+        ]
         options = ["serve", self._component, "--host", "127.0.0.1", "--port", "0"]
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 - stop() closes it
         self._process = subprocess.Popen(  # noqa: S603 - our own command
@@ -88,7 +92,9 @@ class ComponentProcess(Served):
             time.sleep(0.02)
 
     def _is_ready(self) -> bool:
-        match = re.search(r"(?:running on|Listening at:) (http://127\.0\.0\.1:\d+)", self.logs())
+        match = re.search(
+            r"(?:running on|Listening at:) (http://127\.0\.0\.1:\d+)", self.logs()
+        )
         if match is None:
             return False
         self.url = match[1]
@@ -99,7 +105,9 @@ class ComponentProcess(Served):
     def logs(self) -> str:
         """The output of the process so far."""
         if self._output is not None:
-            self._log = os.pread(self._output.fileno(), os.fstat(self._output.fileno()).st_size, 0)
+            self._log = os.pread(
+                self._output.fileno(), os.fstat(self._output.fileno()).st_size, 0
+            )
         return self._log.decode(errors="replace")
 
     def stop(self) -> int:

@@ -16,22 +16,37 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from podwright_service.testing import ComponentContainer, ModelStub, Served, SpanCollector
+    from podwright_service.testing import (
+        ComponentContainer,
+        ModelStub,
+        Served,
+        SpanCollector,
+    )
 
 _NOT_TESTED = "not tested in a container: "
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the setting `podwright_image`."""
-    parser.addini("podwright_image", "The image in which component folders are tested.", default="")
+    parser.addini(
+        "podwright_image",
+        "The image in which component folders are tested.",
+        default="",
+    )
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Report the tests without a container, even if pytest does not list the reasons of skips."""
-    reports = [str(report.longrepr[2]) for report in terminalreporter.stats.get("skipped", ())]
-    if reasons := [report.partition(_NOT_TESTED)[2] for report in reports if _NOT_TESTED in report]:
+    reports = [
+        str(report.longrepr[2]) for report in terminalreporter.stats.get("skipped", ())
+    ]
+    if reasons := [
+        report.partition(_NOT_TESTED)[2] for report in reports if _NOT_TESTED in report
+    ]:
         terminalreporter.section("podwright")
-        terminalreporter.line(f"{len(reasons)} test(s) {_NOT_TESTED}{reasons[0]}", yellow=True)
+        terminalreporter.line(
+            f"{len(reasons)} test(s) {_NOT_TESTED}{reasons[0]}", yellow=True
+        )
 
 
 @pytest.fixture
@@ -76,7 +91,9 @@ def component_container(
     """Starts a `ComponentContainer` for one test: `component_container(image_or_folder, model=model_stub)`."""
     with contextlib.ExitStack() as stack:
 
-        def start(component: str | os.PathLike[str], **options: Any) -> ComponentContainer:
+        def start(
+            component: str | os.PathLike[str], **options: Any
+        ) -> ComponentContainer:
             is_folder = os.path.isdir(component)  # noqa: PTH112 - a tag need not be a valid path
             options.setdefault("image", _base_image(request.config, required=is_folder))
             from podwright_service.testing import ComponentContainer

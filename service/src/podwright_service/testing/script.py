@@ -39,7 +39,12 @@ class Fault:
 
 
 StubResponse = (
-    str | ToolCall | list[ToolCall] | ModelResponse | Fault | Callable[[ModelRequest], Any]
+    str
+    | ToolCall
+    | list[ToolCall]
+    | ModelResponse
+    | Fault
+    | Callable[[ModelRequest], Any]
 )
 """A text, one or several tool calls, a complete response, a fault, or a function of the request that returns one of
 these. A function is not used up: it responds to all further requests.
@@ -86,7 +91,9 @@ class Script:
             return self._choose_recorded(request)
         texts = [message.text for message in request.messages]
         matching = [
-            responses for text, responses in self.when if any(text in message for message in texts)
+            responses
+            for text, responses in self.when
+            if any(text in message for message in texts)
         ]
         for responses in [*matching, self.responses]:
             if responses:
@@ -97,7 +104,9 @@ class Script:
         )
 
     def _choose_recorded(self, request: ModelRequest) -> ModelResponse | Fault:
-        matches = [call for call in self.recorded if not differences(call.request, request)]
+        matches = [
+            call for call in self.recorded if not differences(call.request, request)
+        ]
         for call in matches:
             if not call.used:
                 call.used = True
@@ -105,20 +114,26 @@ class Script:
         if not matches:
             nearest = max(
                 self.recorded,
-                key=lambda call: (_common_messages(call.request, request), not call.used),
+                key=lambda call: (
+                    _common_messages(call.request, request),
+                    not call.used,
+                ),
             )
             raise NoResponseError(
                 f"A request is not in the trace. Difference from the most similar request, of "
                 f"'{nearest.component}': {differences(nearest.request, request)}."
             )
-        if isinstance(matches[-1].response, Fault):  # a call that failed did so at every attempt
+        # a call that failed did so at every attempt
+        if isinstance(matches[-1].response, Fault):
             return matches[-1].response
         raise NoResponseError(
             f"A request of '{matches[0].component}' was made more often than in the trace."
         )
 
 
-def read_events(trace: str | Path | ExecutionResult | Iterable[Event]) -> Iterable[Event]:
+def read_events(
+    trace: str | Path | ExecutionResult | Iterable[Event],
+) -> Iterable[Event]:
     """The events of a trace, or of the file that holds one.
 
     Raises:
@@ -162,11 +177,18 @@ def _pair(
         if call in responses:
             model = event.request.model
             body = request_body(
-                event.request, model, ANY, provider=model.partition("/")[0], stream=False
+                event.request,
+                model,
+                ANY,
+                provider=model.partition("/")[0],
+                stream=False,
             )
             body = json.loads(json.dumps(body))
             yield RecordedCall(
-                read_request(body), event.component, responses[call], required=event.remote is None
+                read_request(body),
+                event.component,
+                responses[call],
+                required=event.remote is None,
             )
 
 

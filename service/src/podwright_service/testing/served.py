@@ -84,7 +84,9 @@ class Served(ABC):
     def client(self) -> httpx.Client:
         """An HTTP client for all endpoints, which sends the API key."""
         if self._client is None:
-            headers = {"authorization": f"Bearer {self.api_key}"} if self.api_key else {}
+            headers = (
+                {"authorization": f"Bearer {self.api_key}"} if self.api_key else {}
+            )
             self._client = httpx.Client(
                 base_url=self.url, headers=headers, timeout=60, trust_env=False
             )
@@ -115,7 +117,9 @@ class Served(ABC):
         """
         query = {"trace": "true"} if trace else {}
         body = _body(input_data, messages)
-        response = self.client.post("/run", json=body, params=query, headers=dict(headers or {}))
+        response = self.client.post(
+            "/run", json=body, params=query, headers=dict(headers or {})
+        )
         data = self.json_of(response)
         if trace:
             return ExecutionResult.from_dict(data)
@@ -134,13 +138,17 @@ class Served(ABC):
             ProblemError: The request was rejected, or the run failed, after the events so far.
         """
         body = _body(input_data, messages)
-        request = self.client.stream("POST", "/run/stream", json=body, headers=dict(headers or {}))
+        request = self.client.stream(
+            "POST", "/run/stream", json=body, headers=dict(headers or {})
+        )
         with request as response:
             if response.status_code != 200:
                 response.read()
                 raise self.problem_of(response)
             parser = EventParser()
-            for event in (event for chunk in response.iter_raw() for event in parser.feed(chunk)):
+            for event in (
+                event for chunk in response.iter_raw() for event in parser.feed(chunk)
+            ):
                 if event.name == "problem":
                     raise self.problem_of(httpx.Response(0, content=event.data))
                 if event.name != "result":
@@ -186,13 +194,17 @@ class Served(ABC):
         try:
             error = ProblemError(response.json())
         except ValueError:
-            error = ProblemError({"status": response.status_code, "detail": response.text[:2000]})
+            error = ProblemError(
+                {"status": response.status_code, "detail": response.text[:2000]}
+            )
         if self._model and not isinstance(self._model, str):
             for reason in self._model.unanswered:
                 error.add_note(reason)
         return error
 
-    def _variables(self, url_property: Literal["url", "url_for_containers"]) -> dict[str, str]:
+    def _variables(
+        self, url_property: Literal["url", "url_for_containers"]
+    ) -> dict[str, str]:
         """The environment variables of the component, given where it reaches model and collector."""
         variables: dict[str, str] = {}
         if isinstance(self._model, str):
@@ -235,7 +247,10 @@ class RunsClient:
             headers: Further request headers, such as `Idempotency-Key`.
         """
         return self._request(
-            "POST", "/runs", json=_body(input_data, messages), headers=dict(headers or {})
+            "POST",
+            "/runs",
+            json=_body(input_data, messages),
+            headers=dict(headers or {}),
         )
 
     def get(self, run_id: str) -> dict[str, Any]:
@@ -244,7 +259,9 @@ class RunsClient:
 
     def list(self, *statuses: str, limit: int = 50) -> Sequence[dict[str, Any]]:
         """The newest runs, by default with any status."""
-        return self._request("GET", "/runs", params={"status": statuses, "limit": limit})["runs"]
+        return self._request(
+            "GET", "/runs", params={"status": statuses, "limit": limit}
+        )["runs"]
 
     def wait(self, run_id: str, *statuses: str, within: float = 60) -> dict[str, Any]:
         """The run, once it has one of the statuses; by default once nothing more happens by itself.
@@ -275,7 +292,9 @@ class RunsClient:
                 response.read()
                 raise self._served.problem_of(response)
             parser = EventParser()
-            for event in (event for chunk in response.iter_raw() for event in parser.feed(chunk)):
+            for event in (
+                event for chunk in response.iter_raw() for event in parser.feed(chunk)
+            ):
                 if event.name not in ("result", "problem"):
                     yield adapter().validate_json(event.data)
 
@@ -287,24 +306,36 @@ class RunsClient:
         """Have a run that failed or was interrupted go on."""
         return self._request("POST", f"/runs/{run_id}/resume")
 
-    def approve(self, run_id: str, comment: str = "", attempt: int | None = None) -> dict[str, Any]:
+    def approve(
+        self, run_id: str, comment: str = "", attempt: int | None = None
+    ) -> dict[str, Any]:
         """Approve what a run waits for, if it does so in this attempt."""
         return self._request(
-            "POST", f"/runs/{run_id}/approve", json={"comment": comment, "attempt": attempt}
+            "POST",
+            f"/runs/{run_id}/approve",
+            json={"comment": comment, "attempt": attempt},
         )
 
-    def reject(self, run_id: str, comment: str = "", attempt: int | None = None) -> dict[str, Any]:
+    def reject(
+        self, run_id: str, comment: str = "", attempt: int | None = None
+    ) -> dict[str, Any]:
         """Reject what a run waits for, if it does so in this attempt; the run ends."""
         return self._request(
-            "POST", f"/runs/{run_id}/reject", json={"comment": comment, "attempt": attempt}
+            "POST",
+            f"/runs/{run_id}/reject",
+            json={"comment": comment, "attempt": attempt},
         )
 
     def _request(self, method: str, path: str, **options: Any) -> Any:
-        return self._served.json_of(self._served.client.request(method, path, **options))
+        return self._served.json_of(
+            self._served.client.request(method, path, **options)
+        )
 
 
 def _body(input_data: Input, messages: Messages) -> dict[str, Any]:
     inputs = (
-        {"inputs": dict(input_data)} if isinstance(input_data, Mapping) else {"input": input_data}
+        {"inputs": dict(input_data)}
+        if isinstance(input_data, Mapping)
+        else {"input": input_data}
     )
     return {**inputs, "messages": list(messages)} if messages else inputs

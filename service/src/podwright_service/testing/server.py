@@ -55,7 +55,10 @@ class BackgroundServer(ABC):
         """Listen; on a free port by default."""
         self._portal = self._running.enter_context(start_blocking_portal())
         self._runner = web.AppRunner(
-            self.application(), access_log=None, handler_cancellation=True, shutdown_timeout=0.01
+            self.application(),
+            access_log=None,
+            handler_cancellation=True,
+            shutdown_timeout=0.01,
         )
         self._portal.call(self._runner.setup)
         self._running.callback(self._portal.call, self._runner.cleanup)

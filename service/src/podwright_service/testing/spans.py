@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from aiohttp import web
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+)
 
 from podwright_service.testing.server import BackgroundServer
 
@@ -78,10 +80,14 @@ class SpanCollector(BackgroundServer):
         for group in message.resource_spans:
             resource = _attributes(group.resource.attributes)
             self.spans += [
-                _span(span, resource) for scope in group.scope_spans for span in scope.spans
+                _span(span, resource)
+                for scope in group.scope_spans
+                for span in scope.spans
             ]
 
-    def wait(self, condition: Callable[[list[Span]], object], within: float = 30) -> list[Span]:
+    def wait(
+        self, condition: Callable[[list[Span]], object], within: float = 30
+    ) -> list[Span]:
         """Wait until a condition on the received spans holds.
 
         Args:
@@ -109,8 +115,14 @@ class SpanCollector(BackgroundServer):
 
         def matches(spans: list[Span]) -> list[Span]:
             ids = {span.id for span in spans}
-            incomplete = {span.trace for span in spans if span.parent and span.parent not in ids}
-            return [span for span in spans if span.name == name and span.trace not in incomplete]
+            incomplete = {
+                span.trace for span in spans if span.parent and span.parent not in ids
+            }
+            return [
+                span
+                for span in spans
+                if span.name == name and span.trace not in incomplete
+            ]
 
         return matches(self.wait(matches, within))[0]
 

@@ -3,7 +3,8 @@
 from alembic import context
 
 context.configure(
-    connection=context.config.attributes["connection"], version_table="podwright_migrations"
+    connection=context.config.attributes["connection"],
+    version_table="podwright_migrations",
 )
 with context.begin_transaction():
     context.run_migrations()

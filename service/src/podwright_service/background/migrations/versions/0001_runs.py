@@ -35,9 +35,13 @@ def upgrade() -> None:
         sa.Column("usage", sa.JSON, nullable=False),
         sa.Column("result", sa.JSON),
         sa.Column("problem", sa.JSON),
-        sa.UniqueConstraint("component", "idempotency_key", name="podwright_runs_by_key"),
+        sa.UniqueConstraint(
+            "component", "idempotency_key", name="podwright_runs_by_key"
+        ),
     )
-    op.create_index("podwright_runs_by_status", "podwright_runs", ["status", "created_at"])
+    op.create_index(
+        "podwright_runs_by_status", "podwright_runs", ["status", "created_at"]
+    )
     op.create_index("podwright_runs_by_time", "podwright_runs", ["created_at", "id"])
     op.create_index("podwright_runs_by_worker", "podwright_runs", ["worker"])
     op.create_table(
