@@ -16,7 +16,7 @@ import helm_python
 import yaml
 
 from podwright import __version__
-from podwright_service import deploy
+from podwright_service.fleet import chart_values
 
 ROOT = Path(__file__).parents[1]
 CHART = ROOT / "helm" / "podwright"
@@ -58,8 +58,8 @@ def newsroom() -> str:
     folders = [ROOT / "deploy" / "examples" / "newsroom" / name for name in NEWSROOM]
     return (
         "# The newsroom, from its component folders, with an offline model instead of the one in its blueprints.\n"
-        + deploy.write_values(
-            {"defaults": {"model": "offline/echo"}, **deploy.render(folders)}
+        + chart_values.write_values(
+            {"defaults": {"model": "offline/echo"}, **chart_values.render(folders)}
         )
     )
 
@@ -94,7 +94,7 @@ def hundred() -> str:
     components["head"] = workflow("head", [f"team-{team}" for team in range(9)])
     return (
         "# A hundred components, written by deploy/chart.py.\n"
-        + deploy.write_values({"components": components})
+        + chart_values.write_values({"components": components})
     )
 
 

@@ -111,7 +111,7 @@ def litellm() -> FastAPI:
 
 def agent_in_fastapi() -> FastAPI:
     """FastAPI, with an agent of the library, and the service's settings of the garbage collector."""
-    from podwright_service.server import relax_garbage_collection
+    from podwright_service.serving.server import relax_garbage_collection
 
     agent, app = make_agent(), FastAPI()
     relax_garbage_collection()
@@ -175,7 +175,8 @@ async def echo_or_call(request: Any) -> Any:
 
 def service() -> None:
     """The service, as `podwright serve` runs it, or with fewer subscribers."""
-    from podwright_service.server import relax_garbage_collection, serve, server_options
+    from podwright_service.serving.server import relax_garbage_collection, serve
+    from podwright_service.serving.uvicorn_options import uvicorn_options
     from podwright_service.settings import read_settings
 
     settings = read_settings(host="127.0.0.1", port=PORT)
@@ -190,7 +191,9 @@ def service() -> None:
     observability = app.state.runtime.observability
     observability.subscribers = observability.subscribers[: SUBSCRIBERS[NAME]]
     relax_garbage_collection()
-    uvicorn.run(app, host=settings.host, port=settings.port, **server_options(settings))
+    uvicorn.run(
+        app, host=settings.host, port=settings.port, **uvicorn_options(settings)
+    )
 
 
 PLAIN_APPS = {"plain": plain, "litellm": litellm, "agent": agent_in_fastapi}

@@ -13,10 +13,10 @@ from tests.cluster.fleets import RATE, fake_node, large_fleet, objects_of, relea
 from tests.helm.conftest import SEEDS, example_values
 from tests.helpers import ROOT
 
-from podwright_service import fleet_split
+from podwright_service.fleet.releases import MAX_RELEASE_BYTES, split
 
 KIB = 1024
-LARGEST = fleet_split.MAX_RELEASE_BYTES // KIB
+LARGEST = MAX_RELEASE_BYTES // KIB
 
 
 def figures() -> list[Figure]:
@@ -28,7 +28,7 @@ def figures() -> list[Figure]:
     fleets: dict[str, dict[str, Any]] = {
         "`hundred`": {"fleet": example_values("hundred")},
         "801 components": {"fleet": large_fleet(80)},
-        "1 001 components": fleet_split.split(thousand, "fleet", 200),
+        "1 001 components": split(thousand, "fleet", 200),
     }
     rows: list[Figure] = []
     with Cluster(config) as cluster, fake_node(cluster) as defaults:

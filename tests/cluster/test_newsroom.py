@@ -13,7 +13,7 @@ from tests.cluster.cluster import Client, Namespace, side_by_side
 from tests.cluster.watchers import Watchers
 from tests.helm.conftest import SEEDS, Manifest, example_values
 
-from podwright_service import fleet_split
+from podwright_service.fleet.releases import split
 
 REACH = (Path(__file__).parent / "pods" / "reach.py").read_text()
 STAFF = {"researcher", "reviewer", "writer"}
@@ -45,7 +45,7 @@ class Newsroom:
                 ]
             },
         }
-        self.releases = fleet_split.split({**values, "apiKeys": SEEDS}, "part", 3)
+        self.releases = split({**values, "apiKeys": SEEDS}, "part", 3)
         side_by_side(
             lambda release: namespace.install(self.releases[release], release),
             self.releases,

@@ -13,7 +13,7 @@ from tests.cluster.cluster import Cluster, Namespace
 from tests.cluster.fleets import RATE, fake_node, large_fleet, objects_of, release_size
 from tests.helm.conftest import CHART, SEEDS, Manifest, example_values
 
-from podwright_service import fleet_split
+from podwright_service.fleet.releases import MAX_RELEASE_BYTES, release_bytes, split
 
 
 @pytest.fixture(scope="module")
@@ -26,8 +26,8 @@ def fake(cluster: Cluster) -> Iterator[Manifest]:
 def assert_size(namespace: Namespace, release: str, values: Manifest) -> None:
     """The release is below the limit, and the estimate of its size was right to a sixth."""
     size = release_size(namespace, release)
-    assert size < fleet_split.MAX_RELEASE_BYTES
-    assert fleet_split.release_bytes(values) == pytest.approx(size, rel=1 / 6)
+    assert size < MAX_RELEASE_BYTES
+    assert release_bytes(values) == pytest.approx(size, rel=1 / 6)
 
 
 def test_a_hundred_components(
@@ -53,7 +53,7 @@ def test_a_fleet_of_several_releases(
     """A fleet that is split is installed as several releases, and callers have the keys of agents in the others."""
     namespace = make_namespace()
     values = {**large_fleet(3), "defaults": {**fake, "replicas": 0}, "apiKeys": SEEDS}
-    releases = fleet_split.split(values, "fleet", 12)
+    releases = split(values, "fleet", 12)
 
     def install(release: str) -> None:
         text = yaml.safe_dump(namespace.values(releases[release]))
@@ -86,10 +86,7 @@ def test_a_release_that_is_too_large(make_namespace: Callable[[], Namespace]) ->
     noise = random.Random(0)
     files = {"notes.txt": noise.randbytes(300_000).hex()}
     components = {name: {"files": files, "replicas": 0} for name in ("a", "b")}
-    assert (
-        fleet_split.release_bytes({"components": components})
-        > fleet_split.MAX_RELEASE_BYTES
-    )
+    assert release_bytes({"components": components}) > MAX_RELEASE_BYTES
     text = yaml.safe_dump(namespace.values({"components": components}))
     helm = namespace.cluster.find_helm(4)
     command = (
@@ -102,5 +99,5 @@ def test_a_release_that_is_too_large(make_namespace: Callable[[], Namespace]) ->
     )
     done = namespace.cluster.run(*command, text=text)
     assert done.returncode != 0
-    assert f"{fleet_split.MAX_RELEASE_BYTES} bytes" in done.stderr
+    assert f"{MAX_RELEASE_BYTES} bytes" in done.stderr
     assert objects_of(namespace, "fleet") == []

@@ -9,7 +9,7 @@ from itertools import product
 import pytest
 from tests.helm.conftest import SEEDS, Helm, Manifest, example_values, helm4, rendered
 
-from podwright_service import fleet_split
+from podwright_service.fleet.releases import split
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ def test_a_component_may_call_its_agents_only(example: str) -> None:
 def test_a_component_may_call_its_agents_in_other_releases() -> None:
     """In a fleet that is split, a component may call its agents in all releases, and no other component."""
     values = example_values("newsroom")
-    parts = fleet_split.split({**values, "apiKeys": SEEDS}, "fleet", 2)
+    parts = split({**values, "apiKeys": SEEDS}, "fleet", 2)
     manifests = [
         manifest for release, part in parts.items() for manifest in helm4(part, release)
     ]

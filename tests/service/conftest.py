@@ -35,7 +35,7 @@ import podwright
 from podwright.components import Component
 from podwright_service.app import create_app
 from podwright_service.background.database import database_url, migrate
-from podwright_service.server import server_options
+from podwright_service.serving.uvicorn_options import uvicorn_options
 from podwright_service.settings import Settings
 
 
@@ -51,7 +51,7 @@ def _served(component: Component, **settings: Any) -> Iterator[httpx.Client]:
     options = Settings(**settings)
     config = uvicorn.Config(
         create_app(options, component),
-        **{**server_options(options), "log_level": "error"},
+        **{**uvicorn_options(options), "log_level": "error"},
     )
     server = uvicorn.Server(config)
     with socket.create_server(("127.0.0.1", 0)) as listening:

@@ -19,7 +19,7 @@ from tests.service.support import Serve
 
 from podwright import Agent, AgentStep, FunctionModel, ParallelStep, Usage, Workflow
 from podwright.testing import ModelRequest, ModelResponse, ToolCall
-from podwright_service.observability import span_content, tracing
+from podwright_service.observability import exporters, span_content
 
 USED = Usage(
     1000, 100, 400, 20, cost=0.5, cache_write_tokens=300, cost_source="override"
@@ -47,7 +47,7 @@ def trace(
     exporter = InMemorySpanExporter()
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    monkeypatch.setattr(tracing, "create_tracer_provider", lambda *_: provider)
+    monkeypatch.setattr(exporters, "create_tracer_provider", lambda *_: provider)
     monkeypatch.setenv(
         "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "SPAN_ONLY"
     )

@@ -40,6 +40,7 @@ from podwright import (
     WorkflowStep,
     tool,
 )
+from podwright.components.walks import models_of, remotes_in
 from podwright.events import Event
 from podwright.testing import ModelRequest, ModelResponse, ToolCall
 from podwright.usage import Usage
@@ -51,9 +52,8 @@ from podwright_service.background.database import (
 )
 from podwright_service.background.store import RunStore, StoredRun
 from podwright_service.background.worker import BackgroundWorker
-from podwright_service.inline_blueprints import inline_policy, models_of
+from podwright_service.inline.policy import inline_policy
 from podwright_service.observability import Observability
-from podwright_service.remotes import remotes_in
 from podwright_service.settings import Settings
 
 USAGE = Usage(10, 5, cost=0.25)
@@ -480,7 +480,7 @@ class Teller:
 
     async def _until_ended(self, ids: list[str], process: Process) -> None:
         async with asyncio.timeout(60):
-            while not process.stopping.is_set():  # noqa: ASYNC110 - a row
+            while not process.stopping.is_set():
                 if await self._have_ended(ids, process):
                     return
                 await asyncio.sleep(0.02)

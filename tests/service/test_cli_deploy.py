@@ -12,7 +12,8 @@ import pytest
 import yaml
 from tests.service.support import AGENT, Shell
 
-from podwright_service import deploy, fleet_split
+from podwright_service.fleet import chart_values
+from podwright_service.fleet.releases import MAX_RELEASE_BYTES, split
 
 NAMES = ("researcher", "reviewer", "writer", "newsroom")
 
@@ -20,12 +21,12 @@ NAMES = ("researcher", "reviewer", "writer", "newsroom")
 @pytest.fixture
 def running(newsroom: Path) -> str:
     """The output of `helm get values` for a release of the newsroom."""
-    values = deploy.render(newsroom / name for name in NAMES)
+    values = chart_values.render(newsroom / name for name in NAMES)
     values["components"]["writer"] |= {
         "replicas": 3,
         "agents": [{"name": "far", "url": "https://far.example"}],
     }
-    return "USER-SUPPLIED VALUES:\n" + deploy.write_values(
+    return "USER-SUPPLIED VALUES:\n" + chart_values.write_values(
         {"defaults": {"model": "offline/echo"}, **values}
     )
 
@@ -44,7 +45,7 @@ def test_render(shell: Shell, newsroom: Path, tmp_path: Path) -> None:
     folders = [str(newsroom / name) for name in NAMES]
     printed = shell("deploy", "render", *folders)
     assert (printed.returncode, printed.stderr) == (0, "")
-    assert yaml.safe_load(printed.stdout) == deploy.render(folders)
+    assert yaml.safe_load(printed.stdout) == chart_values.render(folders)
     assert "      tools.py: |\n" in printed.stdout
     written = shell("deploy", "render", *folders, "--output", "fleet.yaml")
     assert (written.returncode, written.stdout) == (
@@ -63,7 +64,7 @@ def test_render_onto_a_release(
     )
     done = shell("deploy", "render", folder, "--onto", "-", stdin=running)
     assert done.returncode == 0, done.stderr
-    before = deploy.read_values(running)
+    before = chart_values.read_values(running)
     after = yaml.safe_load(done.stdout)
     assert (
         "local newspaper"
@@ -96,7 +97,7 @@ def test_render_several_releases(shell: Shell, newsroom: Path, tmp_path: Path) -
         done.stdout
         == "fleet-1.yaml: newsroom, researcher, reviewer\nfleet-2.yaml: writer\n"
     )
-    releases = fleet_split.split(deploy.render(folders), "fleet", 3)
+    releases = split(chart_values.render(folders), "fleet", 3)
     assert {f"{name}.yaml" for name in releases} == {
         path.name for path in tmp_path.glob("*.yaml")
     }
@@ -119,7 +120,7 @@ def test_a_release_that_is_too_large(shell: Shell, tmp_path: Path) -> None:
     done = shell("deploy", "render", *folders, "--output", "fleet.yaml")
     assert (done.returncode, done.stdout) == (0, "fleet.yaml: first, second\n")
     assert done.stderr.startswith("fleet.yaml: ")
-    assert str(fleet_split.MAX_RELEASE_BYTES) in done.stderr
+    assert str(MAX_RELEASE_BYTES) in done.stderr
     split = shell(
         "deploy", "render", *folders, "--output", "fleet.yaml", "--split", "1"
     )
@@ -168,7 +169,7 @@ def test_the_difference_of_a_folder(
 
 def test_a_file_of_values(shell: Shell, running: str, tmp_path: Path) -> None:
     """A file of values is compared as a whole: added and removed components, and other values by path."""
-    values = deploy.read_values(running)
+    values = chart_values.read_values(running)
     values["defaults"]["model"] = "openai/gpt-4o"
     values["components"]["fresh"] = values["components"].pop("newsroom")
     values["components"]["writer"] |= {

@@ -14,7 +14,7 @@ from tests.service.support import AGENT
 
 from podwright import blueprints
 from podwright.errors import BlueprintValidationError, ConfigurationError
-from podwright_service import deploy
+from podwright_service.fleet import chart_values
 
 
 def folder(path: Path, blueprint: dict[str, Any] = AGENT, **files: str) -> Path:
@@ -31,7 +31,7 @@ def test_a_fleet_of_folders() -> None:
         NEWSROOM / name
         for name in ("writer", "newsroom", "researcher", "reviewer", "press")
     ]
-    components = deploy.render(folders)["components"]
+    components = chart_values.render(folders)["components"]
     assert list(components) == ["newsroom", "press", "researcher", "reviewer", "writer"]
     assert components["newsroom"]["agents"] == ["researcher", "reviewer", "writer"]
     assert components["press"]["agents"] == ["researcher", "writer"]
@@ -59,7 +59,7 @@ def test_agents_inside_and_outside_of_a_folder(tmp_path: Path) -> None:
     (outer / ".hidden").write_text("no")
     (outer / "__pycache__").mkdir()
     (outer / "__pycache__" / "x.pyc").write_bytes(b"\xff")
-    values = deploy.render([outer, folder(tmp_path / "Chief_Editor")])
+    values = chart_values.render([outer, folder(tmp_path / "Chief_Editor")])
     assert list(values["components"]) == ["chief-editor", "outer"]
     assert values["components"]["outer"]["agents"] == [
         {"name": "Chief_Editor", "component": "chief-editor"}
@@ -82,7 +82,7 @@ def test_files_that_are_left_out(tmp_path: Path) -> None:
     (path / "env").mkdir()
     for name in ("env/pyvenv.cfg", "env/notes.txt", "requirements.lock"):
         (path / name).write_text("")
-    assert list(deploy.render([path])["components"]["writer"]["files"]) == [
+    assert list(chart_values.render([path])["components"]["writer"]["files"]) == [
         "blueprint.py",
         "tools.py",
     ]
@@ -90,7 +90,7 @@ def test_files_that_are_left_out(tmp_path: Path) -> None:
 
 def error_of(*folders: Path) -> str:
     with pytest.raises(ConfigurationError) as raised:
-        deploy.render(folders)
+        chart_values.render(folders)
     return str(raised.value)
 
 
@@ -112,12 +112,12 @@ def test_folders_that_the_chart_cannot_deploy(tmp_path: Path) -> None:
     assert "a_b" in error_of(folder(tmp_path / "a_b"), folder(tmp_path / "a-b"))
     assert "'ä'" in error_of(folder(tmp_path / "ä"))
     with pytest.raises(BlueprintValidationError):
-        deploy.render([folder(tmp_path / "bad", {**AGENT, "bogus": 1})])
+        chart_values.render([folder(tmp_path / "bad", {**AGENT, "bogus": 1})])
 
 
 def test_changes_between_values() -> None:
     """Components are added and removed, their blueprints change, breaking or not, and their other values."""
-    running = deploy.render(
+    running = chart_values.render(
         [NEWSROOM / name for name in ("writer", "researcher", "reviewer")]
     )
     running["components"]["old"] = {"blueprint": {"inline": AGENT}}
@@ -129,7 +129,7 @@ def test_changes_between_values() -> None:
     function = {"name": "extra", "parameters": {"type": "object"}}
     tool = {"name": "extra", "schema": {"type": "function", "function": function}}
     new["components"]["researcher"]["blueprint"]["inline"]["tools"].append(tool)
-    changes = {change.component: change for change in deploy.diff(running, new)}
+    changes = {change.component: change for change in chart_values.diff(running, new)}
     assert {
         name: (change.what, change.breaking) for name, change in changes.items()
     } == {
@@ -142,7 +142,7 @@ def test_changes_between_values() -> None:
         "compatible: /instructions changed"
     ]
     assert changes["writer"].values == ["replicas"]
-    assert deploy.diff(running, running) == []
+    assert chart_values.diff(running, running) == []
 
 
 def test_blueprints_as_text_are_compared_as_data() -> None:
@@ -158,11 +158,13 @@ def test_blueprints_as_text_are_compared_as_data() -> None:
         }
     }
     as_data = {"components": {"x": {"blueprint": {"inline": AGENT}}}}
-    assert deploy.diff(to_text, as_data) == []
-    (change,) = deploy.diff(
+    assert chart_values.diff(to_text, as_data) == []
+    (change,) = chart_values.diff(
         as_data, {"components": {"x": {"blueprint": {"configMap": "mine"}}}}
     )
     assert change.values == ["blueprint"]
-    assert deploy.diff({}, {}) == []
+    assert chart_values.diff({}, {}) == []
     with pytest.raises(ConfigurationError, match=r"components\.x\.blueprint\.inline"):
-        deploy.diff({"components": {"x": {"blueprint": {"inline": "- no\n"}}}}, as_data)
+        chart_values.diff(
+            {"components": {"x": {"blueprint": {"inline": "- no\n"}}}}, as_data
+        )

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from podwright_service import fleet_split
+from podwright_service.fleet.releases import split
 
 
 def fleet(**components: Any) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def test_components_that_use_each_other_stay_together() -> None:
         z={},
     )
     objects = [{"kind": "ConfigMap"}]
-    releases = fleet_split.split({**values, "extraObjects": objects}, "big", 4)
+    releases = split({**values, "extraObjects": objects}, "big", 4)
     assert [release.get("extraObjects") for release in releases.values()] == [
         objects,
         None,
@@ -62,7 +62,7 @@ def test_more_components_than_a_release_may_have(size: int) -> None:
     values = fleet(
         a=["b", {"name": "sea", "component": "c"}, outside], b=agent, c=policy, d=["b"]
     )
-    releases = fleet_split.split(values, "big", size)
+    releases = split(values, "big", size)
     assert sorted(name for each in names(releases).values() for name in each) == [
         "a",
         "b",
@@ -101,5 +101,5 @@ def test_more_components_than_a_release_may_have(size: int) -> None:
         ]  # fmt: skip
         if peers:
             assert components[agent]["networkPolicy"]["from"] == [*shared, *peers]
-    again = fleet_split.split(releases["big-1"], "small", size)
+    again = split(releases["big-1"], "small", size)
     assert again == {"small-1": releases["big-1"]}

@@ -15,7 +15,7 @@ from podwright import Agent, ApprovalStep, FunctionModel, ScriptedModel, Workflo
 from podwright.errors import ModelError, ModelRateLimitError
 from podwright.models.retries import Retries
 from podwright.testing import ModelRequest, ToolCall
-from podwright_service.idempotency import IdempotencyStore, StoredResponse
+from podwright_service.http.idempotency import IdempotencyStore, StoredResponse
 from podwright_service.settings import Settings
 
 BODIES: dict[str, dict[str, Any]] = {

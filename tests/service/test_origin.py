@@ -17,8 +17,8 @@ from tests.service.support import Serve
 from podwright import Agent, FunctionModel, Remote, Usage, Workflow
 from podwright.errors import ConfigurationError, ModelError
 from podwright.testing import ModelRequest, ModelResponse
-from podwright_service.auth import ApiKeys
-from podwright_service.observability import configure_logging, tracing
+from podwright_service.http.auth import ApiKeys
+from podwright_service.observability import configure_logging, exporters
 from podwright_service.settings import Settings
 from podwright_service.testing import Metrics
 
@@ -44,7 +44,7 @@ def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
     exporter = InMemorySpanExporter()
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    monkeypatch.setattr(tracing, "create_tracer_provider", lambda *_: provider)
+    monkeypatch.setattr(exporters, "create_tracer_provider", lambda *_: provider)
     yield exporter
     provider.shutdown()
 
@@ -332,7 +332,7 @@ def test_a_trace_goes_on_through_a_service_without_spans(
 ) -> None:
     """The caller's trace is that of the remote component, although the service between them exports nothing."""
     remote = serve(writer())
-    monkeypatch.setattr(tracing, "create_tracer_provider", lambda *_: None)
+    monkeypatch.setattr(exporters, "create_tracer_provider", lambda *_: None)
     flow = serve(Workflow("flow", [Remote("writer", str(remote.base_url))]))
     response = flow.post(
         "/run",

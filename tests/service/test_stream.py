@@ -30,7 +30,7 @@ from podwright.errors import ModelError
 from podwright.events import RunFinished, adapter
 from podwright.models import Model, TokenCallback
 from podwright.testing import ModelRequest, ModelResponse
-from podwright_service import streams
+from podwright_service.http import streams
 
 BODY = b'{"input": "x"}'
 

@@ -15,33 +15,31 @@ from starlette.types import Scope
 
 from podwright import __version__
 from podwright.components import Component
+from podwright.components.walks import models_of, remotes_in
 from podwright.errors import ModelAuthenticationError
 from podwright.models import resolve
 from podwright_service import background
-from podwright_service.active_runs import ActiveRuns
-from podwright_service.admission import Admission, AdmissionMiddleware
-from podwright_service.auth import ApiKeys, AuthenticationMiddleware
-from podwright_service.documentation import (
-    EXPOSED_HEADERS,
-    common_responses,
-    extend_openapi,
-)
-from podwright_service.hosts import HostMiddleware
-from podwright_service.idempotency import IdempotencyStore
-from podwright_service.inline_blueprints import inline_policy, models_of
+from podwright_service.http.active_runs import ActiveRuns
+from podwright_service.http.admission import Admission, AdmissionMiddleware
+from podwright_service.http.auth import ApiKeys, AuthenticationMiddleware
+from podwright_service.http.error_responses import add_exception_handlers
+from podwright_service.http.hosts import HostMiddleware
+from podwright_service.http.idempotency import IdempotencyStore
+from podwright_service.http.shutdown import DrainMiddleware, Lifecycle
+from podwright_service.inline.policy import inline_policy
 from podwright_service.model_checks import (
     check_cost_limits,
     model_errors,
     price_warnings,
 )
 from podwright_service.observability import Observability, RequestTelemetryMiddleware
-from podwright_service.problems import add_exception_handlers
-from podwright_service.remotes import remotes_in
 from podwright_service.routes import OPEN_ROUTERS, OPENAI_ROUTERS, ROUTERS
 from podwright_service.routes.docs import static_files
+from podwright_service.routes.openai_responses import openai_errors
+from podwright_service.routes.openapi import extend_openapi
+from podwright_service.routes.responses import EXPOSED_HEADERS, common_responses
 from podwright_service.runtime import Runtime
 from podwright_service.settings import Settings
-from podwright_service.shutdown import DrainMiddleware, Lifecycle
 
 if TYPE_CHECKING:
     from podwright_service.background.worker import BackgroundWorker
@@ -117,10 +115,10 @@ def _add_routes(app: FastAPI, runtime: Runtime) -> None:
         routers = (*routers, *BACKGROUND_ROUTERS)
     for router in routers:
         app.include_router(router, responses=common_responses(has_keys=has_keys))
-    for router in OPENAI_ROUTERS if runtime.settings.openai_routes else ():
-        app.include_router(
-            router, responses=common_responses(has_keys=has_keys, openai=True)
-        )
+    if runtime.settings.openai_routes:
+        denials = common_responses(has_keys=has_keys, describe=openai_errors)
+        for router in OPENAI_ROUTERS:
+            app.include_router(router, responses=denials)
     for router in OPEN_ROUTERS:
         app.include_router(router)
     app.mount("/docs/static", static_files)

@@ -16,11 +16,11 @@ from podwright.json_data import to_json_data
 from podwright.models import use_model
 from podwright.result import ExecutionResult
 from podwright.run import Task, execute
-from podwright_service.limits import granted_limits
+from podwright_service.http.limits import granted_limits
+from podwright_service.http.problems import RequestError
+from podwright_service.http.schemas import RunRequest
 from podwright_service.origin import INLINE, Origin, current_origin
-from podwright_service.problems import RequestError
 from podwright_service.runtime import get_runtime
-from podwright_service.schemas import RunRequest
 
 
 async def execute_request(

@@ -6,13 +6,12 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 
 from podwright.components import Component
+from podwright.components.walks import models_of, walk
 from podwright.errors import ConfigurationError, PodwrightError, Problem
 from podwright.models import Model, choose_client, resolve
 from podwright.models.pricing import operators_file
 from podwright.usage import Usage
-from podwright_service.inline_blueprints import models_of
-from podwright_service.remotes import everything_in
-from podwright_service.schemas import ModelClient
+from podwright_service.http.schemas import ModelClient
 from podwright_service.settings import Settings
 
 _ONE_CALL = Usage(input_tokens=1, output_tokens=1)
@@ -77,7 +76,7 @@ def check_cost_limits(
     if settings.allow_unpriced_models:
         return
     limited: list[Model] = [*models] if settings.run_cost is not None else []
-    for part in everything_in(component):
+    for part in walk(component):
         if part.limits is not None and part.limits.cost is not None:
             limited += models if settings.model else models_of(part)
     for model in limited:

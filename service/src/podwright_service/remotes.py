@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -61,19 +60,6 @@ def name_and_key(url: str, settings: Settings) -> tuple[str, str | None]:
     )
     key = settings.agent_keys.get(name)
     return name, key.get_secret_value() if key else None
-
-
-def remotes_in(*components: Component) -> list[str]:
-    """The names of the remote components among some components and their parts."""
-    parts = (part for component in components for part in everything_in(component))
-    return list(dict.fromkeys(part.name for part in parts if isinstance(part, Remote)))
-
-
-def everything_in(component: Component) -> Iterator[Component]:
-    """The component and all its parts."""
-    yield component
-    for member in component.members().values():
-        yield from everything_in(member)
 
 
 def _urls(settings: Settings) -> dict[str, str]:

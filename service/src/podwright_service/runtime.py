@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 
 from podwright.components import Component
-from podwright_service.active_runs import ActiveRuns
-from podwright_service.admission import Admission
-from podwright_service.auth import ApiKeys
-from podwright_service.idempotency import IdempotencyStore
-from podwright_service.inline_blueprints import InlinePolicy
+from podwright_service.http.active_runs import ActiveRuns
+from podwright_service.http.admission import Admission
+from podwright_service.http.auth import ApiKeys
+from podwright_service.http.idempotency import IdempotencyStore
+from podwright_service.http.shutdown import Lifecycle
+from podwright_service.inline.policy import InlinePolicy
 from podwright_service.observability import Observability
 from podwright_service.settings import Settings
-from podwright_service.shutdown import Lifecycle
 
 if TYPE_CHECKING:
     from podwright_service.background.worker import BackgroundWorker

@@ -19,7 +19,9 @@ from podwright.usage import Usage
 from podwright_service.background.store import StoredRun, cancelled_problem
 from podwright_service.background.stored_journal import StoredJournal, Writer
 from podwright_service.execution import result_content, task_of
-from podwright_service.limits import granted_limits
+from podwright_service.http.limits import granted_limits
+from podwright_service.http.problems import problem_of, run_problem
+from podwright_service.http.schemas import RunRequest, RunStatus
 from podwright_service.observability import Observability
 from podwright_service.observability.tracing import (
     current_traceparent,
@@ -28,8 +30,6 @@ from podwright_service.observability.tracing import (
     trace_of,
 )
 from podwright_service.origin import Origin, current_origin
-from podwright_service.problems import problem_of, run_problem
-from podwright_service.schemas import RunRequest, RunStatus
 from podwright_service.settings import Settings
 
 MAX_TAKEOVERS = 10

@@ -23,7 +23,7 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from podwright.errors import ConfigurationError
 from podwright.json_data import to_json_bytes
-from podwright_service.problems import RequestError
+from podwright_service.http.problems import RequestError
 
 TRANSACTION_TIMEOUT = 10.0
 """Seconds that a transaction may take in PostgreSQL, and that it may wait for a connection or for a lock in SQLite."""

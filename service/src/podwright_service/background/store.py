@@ -40,8 +40,8 @@ from podwright_service.background.tables import (
     runs,
     workers,
 )
-from podwright_service.problems import run_problem
-from podwright_service.schemas import RunStatus
+from podwright_service.http.problems import run_problem
+from podwright_service.http.schemas import RunStatus
 
 LEASE_SECONDS = 15.0
 """Seconds after which a run whose process is silent is taken over."""

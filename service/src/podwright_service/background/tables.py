@@ -16,7 +16,7 @@ from sqlalchemy import (
     text,
 )
 
-from podwright_service.schemas import RunStatus
+from podwright_service.http.schemas import RunStatus
 
 ENDED: tuple[RunStatus, ...] = ("succeeded", "failed", "cancelled", "interrupted")
 """The statuses in which nothing more happens by itself."""

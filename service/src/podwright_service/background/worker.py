@@ -28,9 +28,9 @@ from podwright_service.background.attempt import Attempt
 from podwright_service.background.database import DatabaseUnavailableError
 from podwright_service.background.store import RunStore, StoredRun
 from podwright_service.background.stored_journal import Writer
+from podwright_service.http.shutdown import RESPONSE_SECONDS
 from podwright_service.observability import Observability
 from podwright_service.settings import Settings
-from podwright_service.shutdown import RESPONSE_SECONDS
 
 POLL_INTERVAL = 1.0
 """Seconds between two queries for runs that this process could take over."""

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from podwright import blueprints
+from podwright.blueprints.diff import Change, blueprint_changes
+from podwright.blueprints.flowchart import mermaid
 from podwright.blueprints.validation import Blueprint
 from podwright.components import Component
 from podwright.components.folder import Folder
@@ -22,10 +24,8 @@ from podwright.errors import (
 )
 from podwright.json_data import as_array, as_object, walk_json
 from podwright.text import did_you_mean, short_repr, truncate
-from podwright_service.auth import ApiKeys
-from podwright_service.blueprint_diff import Change, blueprint_changes
 from podwright_service.cli.console import print_json, print_text
-from podwright_service.cli.flowchart import mermaid
+from podwright_service.http.auth import ApiKeys
 from podwright_service.model_checks import clients_of, model_errors, price_warnings
 from podwright_service.remotes import remotes_of
 from podwright_service.settings import Settings, adopt_secrets, read_settings

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from podwright.errors import ConfigurationError
-from podwright_service import deploy, fleet_split
 from podwright_service.cli.blueprints import describe_change
 from podwright_service.cli.console import print_json, print_text, read_text, write_text
+from podwright_service.fleet import chart_values
+from podwright_service.fleet.releases import MAX_RELEASE_BYTES, release_bytes, split
 
 
 def render_values(
@@ -34,25 +35,23 @@ def render_values(
             "Several releases need several files.",
             suggestion="Name them with --output.",
         )
-    values = deploy.update(_read_values(onto) if onto else {}, folders)
+    values = chart_values.update(_read_values(onto) if onto else {}, folders)
     if output is None:
         _warn_of_size("the release", values)
-        print_text(deploy.write_values(values).rstrip("\n"))
+        print_text(chart_values.write_values(values).rstrip("\n"))
         return
     file = Path(output)
-    releases = (
-        fleet_split.split(values, file.stem, size) if size else {file.stem: values}
-    )
+    releases = split(values, file.stem, size) if size else {file.stem: values}
     for release, part in releases.items():
         path = str(file.with_name(release + file.suffix))
         _warn_of_size(path, part)
-        write_text(path, deploy.write_values(part))
+        write_text(path, chart_values.write_values(part))
         print_text(f"{path}: {', '.join(part['components'])}")
 
 
 def _warn_of_size(name: str, values: dict[str, Any]) -> None:
-    if (size := fleet_split.release_bytes(values)) > fleet_split.MAX_RELEASE_BYTES:
-        limit = fleet_split.MAX_RELEASE_BYTES
+    if (size := release_bytes(values)) > MAX_RELEASE_BYTES:
+        limit = MAX_RELEASE_BYTES
         text = f"{name}: about {size} bytes in Helm's Secret, which may have {limit}. Split the fleet with --split."
         print_text(text, sys.stderr)
 
@@ -65,8 +64,8 @@ def print_diff(running: str, new: list[str], as_json: bool) -> bool:
     """
     before = _read_values(running)
     is_file = len(new) == 1 and not Path(new[0]).is_dir()
-    changes = deploy.diff(
-        before, _read_values(new[0]) if is_file else deploy.update(before, new)
+    changes = chart_values.diff(
+        before, _read_values(new[0]) if is_file else chart_values.update(before, new)
     )
     if as_json:
         print_json(
@@ -79,7 +78,7 @@ def print_diff(running: str, new: list[str], as_json: bool) -> bool:
     return any(change.breaking for change in changes)
 
 
-def _describe(change: deploy.ComponentChange) -> list[str]:
+def _describe(change: chart_values.ComponentChange) -> list[str]:
     if change.what != "changed":
         return [
             f"{'breaking' if change.breaking else 'compatible'}: {change.component} {change.what}"
@@ -91,4 +90,4 @@ def _describe(change: deploy.ComponentChange) -> list[str]:
 
 
 def _read_values(path: str) -> dict[str, Any]:
-    return deploy.read_values(read_text(path))
+    return chart_values.read_values(read_text(path))

@@ -37,8 +37,8 @@ from podwright_service.cli.console import (
     read_text,
     write_text,
 )
-from podwright_service.multiprocess import share_metrics
 from podwright_service.remotes import remotes_of
+from podwright_service.serving.shared_metrics import share_metrics
 from podwright_service.settings import adopt_secrets, read_settings
 from podwright_service.source import load_component
 
@@ -65,7 +65,7 @@ def serve_component(**options: Any) -> None:
     share_metrics(settings)
     component = load_component(settings.component, remotes_of(settings))
     # slow to import; errors so far are reported first
-    from podwright_service.server import serve
+    from podwright_service.serving.server import serve
 
     serve(component, settings)
 

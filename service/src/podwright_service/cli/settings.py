@@ -9,11 +9,12 @@ from typing import Any
 
 from pydantic import SecretStr
 
+from podwright.components.walks import models_of
 from podwright.models import Model, resolve
 from podwright.text import printable
-from podwright_service.auth import ApiKeys
 from podwright_service.cli.console import print_error, print_json
-from podwright_service.inline_blueprints import inline_policy, models_of
+from podwright_service.http.auth import ApiKeys
+from podwright_service.inline.policy import inline_policy
 from podwright_service.model_checks import check_cost_limits, clients_of, model_errors
 from podwright_service.remotes import remotes_of
 from podwright_service.settings import (

@@ -14,11 +14,11 @@ from typing import Any
 
 from podwright import __version__, blueprints
 from podwright.components import Agent, Component
+from podwright.components.walks import remotes_in, tools_of, walk
 from podwright.errors import BlueprintValidationError, PodwrightError, UnknownModelError
 from podwright.json_data import as_object
 from podwright.models import resolve
-from podwright_service.inline_blueprints import tools_of
-from podwright_service.remotes import everything_in, remotes_in, remotes_of
+from podwright_service.remotes import remotes_of
 from podwright_service.settings import Settings, read_settings
 from podwright_service.source import load_component
 
@@ -37,7 +37,7 @@ def describe(component: Component, run_limits: dict[str, Any]) -> dict[str, Any]
     max_loops = as_object(blueprint.get("config")).get("max_loops")
     agents = [
         part.name
-        for part in everything_in(component)
+        for part in walk(component)
         if isinstance(part, Agent) and part is not component
     ]
     return {

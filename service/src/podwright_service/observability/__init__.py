@@ -8,11 +8,13 @@ from podwright import __version__, blueprints
 from podwright.components import Agent, Component, Conductor
 from podwright.components.base import ModelComponent
 from podwright.components.remote import PROPAGATORS
+from podwright.components.walks import walk
 from podwright.events import Subscriber
 from podwright.models import Model
 from podwright.models import http as model_http
-from podwright_service.inline_blueprints import InlinePolicy
-from podwright_service.observability import semconv, tracing
+from podwright_service.http.paths import PATHS
+from podwright_service.inline.policy import InlinePolicy
+from podwright_service.observability import exporters, semconv, tracing
 from podwright_service.observability.logging import (
     configure_logging,
     log_runs,
@@ -21,8 +23,6 @@ from podwright_service.observability.logging import (
 from podwright_service.observability.otlp_metrics import OTLPMetrics
 from podwright_service.observability.requests import RequestTelemetryMiddleware
 from podwright_service.observability.run_spans import RunSpans
-from podwright_service.paths import PATHS
-from podwright_service.remotes import everything_in
 from podwright_service.settings import Settings
 
 __all__ = [
@@ -59,15 +59,16 @@ class Observability:
         from podwright_service.observability.metrics import Metrics, Part
 
         digest = blueprints.digest(component.to_blueprint())
-        components = list(everything_in(component))
+        components = list(walk(component))
         resource = {
             "service.name": component.name,
             "service.version": __version__,
             semconv.COMPONENT_KIND: component.kind,
             semconv.BLUEPRINT_DIGEST: digest,
         }
-        exporters = tracing.exporter_names("METRICS")
-        self._export = OTLPMetrics(exporters, resource) if exporters else None
+        self._export: OTLPMetrics | None = None
+        if names := exporters.exporter_names("METRICS"):
+            self._export = OTLPMetrics(names, resource)
         self.metrics = Metrics(
             component.name,
             component.kind,
@@ -97,7 +98,7 @@ class Observability:
             export=self._export,
         )
         self.metrics.begin_inline(policy.models, list(policy.tools))
-        self.tracer_provider = tracing.create_tracer_provider(
+        self.tracer_provider = exporters.create_tracer_provider(
             resource, self.metrics.count_spans
         )
         """The SDK's tracer provider; None if the environment asks for no spans."""
@@ -123,7 +124,7 @@ class Observability:
             shutdowns["spans"] = self.tracer_provider.shutdown
         if self._export is not None:
             shutdowns["metrics"] = self._export.shutdown
-        tracing.shut_down(**shutdowns)
+        exporters.shut_down(**shutdowns)
 
     def _spans(
         self, models: Collection[Model], remotes: Collection[str]

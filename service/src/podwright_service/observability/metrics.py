@@ -36,18 +36,17 @@ from podwright.events import Kind
 from podwright.messages import ModelResponse
 from podwright.models import price_file, pricing
 from podwright.usage import RunLimits, Usage
+from podwright_service.http.paths import route_of
 from podwright_service.observability.otlp_metrics import (
     InstrumentKind,
     OTLPMetrics,
     Record,
 )
-from podwright_service.observability.semconv import RUN_STATUSES
-from podwright_service.observability.tracing import SpanOutcome
+from podwright_service.observability.semconv import RUN_STATUSES, SpanOutcome
 from podwright_service.origin import INLINE, current_origin
-from podwright_service.paths import route_of
 
 if TYPE_CHECKING:
-    from podwright_service.admission import Admission
+    from podwright_service.http.admission import Admission
 
 UNKNOWN = "(unknown)"
 """The label value of models, tools, routes and limits that the service does not know."""

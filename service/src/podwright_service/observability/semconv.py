@@ -9,7 +9,8 @@ name. The HTTP attributes of server spans are FastAPI's own.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, Literal
 
 from podwright import events
 
@@ -143,3 +144,8 @@ RUN_STATUSES: Final[dict[type[events.RunEnded], str]] = {
     events.RunPaused: "paused",
 }
 """The status of a run in spans, metrics and log lines, by the class of its last event."""
+
+SpanOutcome = Literal["ended", "exported", "failed"]
+"""What becomes of spans: some of those that ended may wait, or be dropped because too many wait."""
+CountSpans = Callable[[SpanOutcome, int], object]
+"""Counts this many spans."""

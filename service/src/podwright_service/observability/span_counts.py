@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
-from podwright_service.observability.tracing import CountSpans
+from podwright_service.observability.semconv import CountSpans
 
 
 class _CountingProcessor(SpanProcessor):

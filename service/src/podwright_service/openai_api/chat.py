@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from podwright.usage import Usage
+from podwright_service.http.openai_errors import error_body
+from podwright_service.http.problems import ProblemDetails
 from podwright_service.openai_api.answer import Answer, Piece, usage_data
-from podwright_service.openai_api.errors import error_body
-from podwright_service.problems import ProblemDetails
 
 
 def completion(answer: Answer, model: str, text: str, usage: Usage) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Discriminator, Field
 
 from podwright.conversation import MAX_MESSAGES
+from podwright_service.http.schemas import Object
 from podwright_service.openai_api.content import (
     MAX_ANSWER_PARTS,
     Arguments,
@@ -36,7 +37,6 @@ from podwright_service.openai_api.values import (
     TokenLimit,
     Whole,
 )
-from podwright_service.schemas import Object
 
 _NO_THOUGHTS = (
     "refusal",

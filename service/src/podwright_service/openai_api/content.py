@@ -11,8 +11,8 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, Field
 
 from podwright.conversation import MAX_PARTS
 from podwright.messages import ImageLink
+from podwright_service.http.schemas import Object
 from podwright_service.openai_api.values import Lenient
-from podwright_service.schemas import Object
 
 _DATA_URL = re.compile(r"data:([^;,]+)(?:;[^;,]*)*;base64,", re.IGNORECASE)
 MAX_ANSWER_PARTS = 1000

@@ -20,6 +20,8 @@ from podwright.messages import Message, ModelSettings
 from podwright.run import Task
 from podwright.templates import names
 from podwright.text import short_repr
+from podwright_service.http.problems import RequestError
+from podwright_service.http.schemas import Object
 from podwright_service.openai_api.values import (
     NoEffect,
     NoTools,
@@ -29,8 +31,6 @@ from podwright_service.openai_api.values import (
     ToolChoice,
     Unit,
 )
-from podwright_service.problems import RequestError
-from podwright_service.schemas import Object
 
 
 class JSONSchemaFormat(Options):

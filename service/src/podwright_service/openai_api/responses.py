@@ -10,10 +10,10 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from podwright.usage import Usage
+from podwright_service.http.problems import ProblemDetails
 from podwright_service.openai_api.answer import Answer, Piece, usage_data
 from podwright_service.openai_api.responses_request import ResponsesRequest
 from podwright_service.openai_api.thoughts import seal
-from podwright_service.problems import ProblemDetails
 
 ENCRYPTED_CONTENT = "reasoning.encrypted_content"
 """The value of `include` of clients that send thoughts back."""

@@ -10,6 +10,8 @@ from pydantic import Discriminator, Field, JsonValue, Tag
 from podwright.conversation import MAX_MESSAGES
 from podwright.errors import Problem
 from podwright.json_data import as_object
+from podwright_service.http.problems import RequestError
+from podwright_service.http.schemas import Object
 from podwright_service.openai_api.chat_request import StreamOptions
 from podwright_service.openai_api.content import (
     MAX_ANSWER_PARTS,
@@ -40,8 +42,6 @@ from podwright_service.openai_api.values import (
     TokenLimit,
     only_empty,
 )
-from podwright_service.problems import RequestError
-from podwright_service.schemas import Object
 
 
 class ResponsesFormat(JSONSchemaFormat):

@@ -19,7 +19,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from podwright_service.schemas import RequestModel
+from podwright_service.http.schemas import RequestModel
 
 NOT_STORED = "Nothing is stored here: send the whole conversation, and set 'store: false' in the client"
 

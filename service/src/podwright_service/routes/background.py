@@ -17,35 +17,24 @@ from fastapi.sse import KEEPALIVE_COMMENT, EventSourceResponse, format_sse_event
 
 from podwright.headers import BUDGET, HOPS
 from podwright.json_data import to_json_bytes
-from podwright_service.auth import scope_missing
 from podwright_service.background.database import DatabaseUnavailableError
 from podwright_service.background.store import StoredRun, new_run_id
 from podwright_service.background.tables import ENDED
 from podwright_service.background.worker import BackgroundWorker
-from podwright_service.documentation import (
-    BACKGROUND_PARAMETERS,
-    BODY_PROBLEMS,
-    CHANGE_PROBLEMS,
-    DATABASE_PROBLEMS,
-    EVENT_STREAM,
-    READ_PROBLEMS,
-)
 from podwright_service.execution import task_of
-from podwright_service.hosts import check_origin
-from podwright_service.limits import granted_limits
-from podwright_service.observability.tracing import current_traceparent
-from podwright_service.origin import origin_of
-from podwright_service.problems import RequestError
-from podwright_service.routes.idempotent import (
+from podwright_service.http.auth import scope_missing
+from podwright_service.http.hosts import check_origin
+from podwright_service.http.idempotency import (
     HEADER,
     REPLAYED,
     check_fingerprint,
     fingerprint_of,
     key_of,
 )
-from podwright_service.routes.json_body import JSONRoute
-from podwright_service.runtime import get_runtime
-from podwright_service.schemas import (
+from podwright_service.http.json_body import JSONRoute
+from podwright_service.http.limits import granted_limits
+from podwright_service.http.problems import RequestError
+from podwright_service.http.schemas import (
     BackgroundRun,
     BackgroundRunPage,
     DecisionRequest,
@@ -53,7 +42,18 @@ from podwright_service.schemas import (
     RunStatus,
     RunToApprove,
 )
-from podwright_service.streams import HEARTBEAT, STREAM_HEADERS
+from podwright_service.http.streams import HEARTBEAT, STREAM_HEADERS
+from podwright_service.observability.tracing import current_traceparent
+from podwright_service.origin import origin_of
+from podwright_service.routes.responses import (
+    BACKGROUND_PARAMETERS,
+    BODY_PROBLEMS,
+    CHANGE_PROBLEMS,
+    DATABASE_PROBLEMS,
+    EVENT_STREAM,
+    READ_PROBLEMS,
+)
+from podwright_service.runtime import get_runtime
 
 EVENT_POLL_INTERVAL = 0.5
 """Seconds between two queries for new events of a run."""

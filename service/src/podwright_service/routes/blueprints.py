@@ -9,12 +9,12 @@ from podwright.callables import compute
 from podwright.components import Component
 from podwright.errors import BlueprintValidationError
 from podwright.validation_errors import MAX_PROBLEMS
-from podwright_service.documentation import BODY_PROBLEMS
-from podwright_service.inline_blueprints import check_inline_names, inline_warnings
-from podwright_service.problems import ErrorEntry, error_entries
-from podwright_service.routes.json_body import JSONRoute
+from podwright_service.http.json_body import JSONRoute
+from podwright_service.http.problems import ErrorEntry, error_entries
+from podwright_service.http.schemas import InlineBlueprint, InlineRunRequest
+from podwright_service.inline.policy import check_inline_names, inline_warnings
+from podwright_service.routes.responses import BODY_PROBLEMS
 from podwright_service.runtime import get_runtime
-from podwright_service.schemas import InlineBlueprint, InlineRunRequest
 
 router = APIRouter(tags=["blueprints"], route_class=JSONRoute)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
+from podwright_service.http.schemas import Status
 from podwright_service.runtime import get_runtime
-from podwright_service.schemas import Status
 
 router = APIRouter(tags=["health"])
 

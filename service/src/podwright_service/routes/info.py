@@ -8,12 +8,11 @@ from fastapi import APIRouter, Request
 
 import podwright
 from podwright import blueprints
+from podwright.components.walks import remotes_in, tools_of
 from podwright.models.price_lists import list_versions
-from podwright_service.inline_blueprints import tools_of
+from podwright_service.http.schemas import Info
 from podwright_service.model_checks import clients_of
-from podwright_service.remotes import remotes_in
 from podwright_service.runtime import get_runtime
-from podwright_service.schemas import Info
 from podwright_service.settings import Settings
 
 router = APIRouter(tags=["info"])

@@ -16,8 +16,10 @@ from podwright.json_data import to_json_bytes
 from podwright.result import ExecutionResult
 from podwright.run import Task
 from podwright.usage import Usage
-from podwright_service.documentation import NO_MODEL, OPENAI_RESPONSES
 from podwright_service.execution import execute_request
+from podwright_service.http.idempotency import IdempotentRoute
+from podwright_service.http.problems import ProblemDetails, RequestError
+from podwright_service.http.streams import RunStream, StreamedRun
 from podwright_service.openai_api.answer import Answer, Piece
 from podwright_service.openai_api.chat import Chunks, completion
 from podwright_service.openai_api.chat_request import ChatRequest
@@ -25,11 +27,9 @@ from podwright_service.openai_api.requests import check_model
 from podwright_service.openai_api.responses import ResponseEvents, ResponseObject
 from podwright_service.openai_api.responses_request import ResponsesRequest
 from podwright_service.origin import Sender, origin_of
-from podwright_service.problems import ProblemDetails, RequestError
-from podwright_service.routes.idempotent import IdempotentRoute
+from podwright_service.routes.openai_responses import NO_MODEL, OPENAI_RESPONSES
 from podwright_service.routes.runs import begun_stream, late_problem
 from podwright_service.runtime import get_runtime
-from podwright_service.streams import RunStream, StreamedRun
 
 models_router = APIRouter(prefix="/v1", tags=["openai"])
 router = APIRouter(prefix="/v1", tags=["openai"], route_class=IdempotentRoute)

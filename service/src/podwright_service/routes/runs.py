@@ -17,26 +17,26 @@ from podwright.headers import RUN_ID, USAGE, format_usage
 from podwright.json_data import to_json_bytes
 from podwright.result import ExecutionResult
 from podwright.run import Task
-from podwright_service.documentation import (
-    RUN_HEADERS,
-    RUN_PARAMETERS,
-    RUN_PROBLEMS,
-    STREAM_RESPONSES,
-)
 from podwright_service.execution import execute_request, result_content, task_of
-from podwright_service.origin import Sender, origin_of
-from podwright_service.problems import ProblemDetails, problem_details
-from podwright_service.routes.blueprints import build_inline
-from podwright_service.routes.idempotent import IdempotentRoute
-from podwright_service.runtime import get_runtime
-from podwright_service.schemas import (
+from podwright_service.http.idempotency import IdempotentRoute
+from podwright_service.http.problems import ProblemDetails, problem_details
+from podwright_service.http.schemas import (
     InlineRunRequest,
     RunOutput,
     RunRequest,
     Trace,
     WorkflowContext,
 )
-from podwright_service.streams import RunStream, StreamedRun
+from podwright_service.http.streams import RunStream, StreamedRun
+from podwright_service.origin import Sender, origin_of
+from podwright_service.routes.blueprints import build_inline
+from podwright_service.routes.responses import (
+    RUN_HEADERS,
+    RUN_PARAMETERS,
+    RUN_PROBLEMS,
+    STREAM_RESPONSES,
+)
+from podwright_service.runtime import get_runtime
 
 router = APIRouter(tags=["runs"], route_class=IdempotentRoute)
 _log = logging.getLogger("podwright.service")

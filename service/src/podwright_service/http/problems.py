@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from http import HTTPStatus
 from typing import Any
 
-from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.requests import Request
 
 from podwright import errors
 from podwright.errors import PodwrightError, Problem, help_page
-from podwright.headers import RUN_ID, USAGE, format_usage
 from podwright.json_data import to_json_bytes, to_json_data
 from podwright.text import did_you_mean, short_repr
 from podwright.validation_errors import to_problems
-from podwright_service.openai_api.errors import error_body, status_of
-from podwright_service.paths import OPENAI_PREFIX, PATHS, route_of
-from podwright_service.schemas import REQUEST_BODIES
+from podwright_service.http.paths import PATHS, route_of
+from podwright_service.http.schemas import REQUEST_BODIES
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -119,63 +114,10 @@ class RequestError(HTTPException):
         self.problems = problems
 
 
-def add_exception_handlers(app: FastAPI) -> None:
-    """Answer every error of the application with problem details."""
-
-    async def handle(request: Request, error: Exception) -> Response:
-        return problem_response(request, error)
-
-    async def ignore(request: Request, error: Exception) -> Response:
-        # as in nginx's log; the client has left and does not read it
-        return Response(status_code=499)
-
-    for error_type in (
-        RequestValidationError,
-        HTTPException,
-        PodwrightError,
-        Exception,
-    ):
-        app.add_exception_handler(error_type, handle)
-    app.add_exception_handler(ClientDisconnect, ignore)
-
-
 _METHODS = ("get", "head", "post", "put", "patch", "delete")
 
 
-def problem_response(request: Request, error: Exception) -> Response:
-    """The response for an error.
-
-    Args:
-        request: The request that caused it.
-        error: Any exception; the text of an unexpected one is not shown.
-    """
-    problem = problem_details(request, error)
-    headers = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
-    if problem.status == 405:
-        headers = {"Allow": _allowed_methods(request, headers)}
-    if isinstance(error, PodwrightError) and error.run_id:
-        headers[RUN_ID] = error.run_id
-        if error.usage is not None:
-            headers[USAGE] = format_usage(error.usage)
-    if isinstance(error, errors.ModelRateLimitError) and problem.status == 503:
-        # seconds
-        headers["Retry-After"] = str(
-            math.ceil(min(max(error.retry_after or 1, 1), 3600))
-        )
-    if request.url.path.startswith(OPENAI_PREFIX):
-        if RUN_ID in headers and "Retry-After" not in headers:
-            # OpenAI's clients would repeat, and pay for, a run that failed
-            headers["x-should-retry"] = "false"
-        return Response(
-            to_json_bytes(error_body(problem)),
-            status_of(problem),
-            headers,
-            "application/json",
-        )
-    return Response(problem.to_bytes(), problem.status, headers, MEDIA_TYPE)
-
-
-def _allowed_methods(request: Request, headers: Mapping[str, str]) -> str:
+def allowed_methods(request: Request, headers: Mapping[str, str]) -> str:
     """The methods of a path; Starlette's header names those of one route only."""
     path = request.app.openapi()["paths"].get(route_of(request.url.path), {})
     return ", ".join(
@@ -332,7 +274,7 @@ def _invalid_request(path: str, error: RequestValidationError) -> RequestError:
 
 def _route_suggestion(request: Request, error: HTTPException) -> str:
     if error.status_code == 405:
-        return f"Use {_allowed_methods(request, error.headers or {})} here."
+        return f"Use {allowed_methods(request, error.headers or {})} here."
     path = request.url.path
     if path.startswith("/runs") and request.app.state.runtime.background is None:
         return "Set PODWRIGHT_RUNS_DATABASE to have background runs."

@@ -15,7 +15,7 @@ from tests.library.shapes import (
     edited,
 )
 
-from podwright_service.blueprint_diff import blueprint_changes
+from podwright.blueprints.diff import blueprint_changes
 
 COMPATIBLE = False
 BREAKING = True

@@ -7,18 +7,14 @@ import gc
 import signal
 import threading
 from collections.abc import Generator
-from typing import Any
 
 import uvicorn
 
 from podwright.components import Component
 from podwright.errors import ConfigurationError
-from podwright_service.multiprocess import share_metrics
+from podwright_service.serving.shared_metrics import share_metrics
 from podwright_service.settings import Settings, read_settings
 
-KEEP_ALIVE = 75
-"""Seconds that an idle connection is kept open: longer than load balancers keep theirs (60 by default in nginx and
-most clouds), because a connection that the service closes may just carry a request."""
 GC_THRESHOLD = 50_000
 """New objects between two garbage collections: Python's default of 700 or 2000 is less than some concurrent runs
 hold with the spans that wait for their export, so that each collection would visit all of them."""
@@ -58,8 +54,9 @@ def serve(component: Component, settings: Settings) -> None:
     share_metrics(settings)
     # imported now, because prometheus_client chooses at its import where it keeps values
     from podwright_service.app import create_app
-    from podwright_service.auth import warn_if_open
+    from podwright_service.http.auth import warn_if_open
     from podwright_service.observability import configure_logging
+    from podwright_service.serving.uvicorn_options import uvicorn_options
 
     configure_logging(settings)
     app = create_app(settings, component)
@@ -67,12 +64,12 @@ def serve(component: Component, settings: Settings) -> None:
     relax_garbage_collection()
     if settings.workers > 1:
         # gunicorn does not run on Windows
-        from podwright_service.workers import serve_with_workers
+        from podwright_service.serving.workers import serve_with_workers
 
         serve_with_workers(app, settings)
     else:
         config = uvicorn.Config(
-            app, host=settings.host, port=settings.port, **server_options(settings)
+            app, host=settings.host, port=settings.port, **uvicorn_options(settings)
         )
         with _return_on_signal():
             try:
@@ -88,23 +85,6 @@ def relax_garbage_collection() -> None:
     """Collect less often, and only what requests create: what is loaded by now stays as long as the process."""
     gc.freeze()
     gc.set_threshold(GC_THRESHOLD)
-
-
-def server_options(settings: Settings) -> dict[str, Any]:
-    """The options of `uvicorn.Config` that one and several processes share."""
-    from podwright_service.http_protocol import LimitedHttpProtocol
-    from podwright_service.shutdown import RESPONSE_SECONDS
-
-    return {
-        "http": LimitedHttpProtocol,
-        "lifespan": "on",
-        "ws": "none",
-        "server_header": False,
-        "log_config": None,
-        "access_log": False,
-        "timeout_keep_alive": KEEP_ALIVE,
-        "timeout_graceful_shutdown": settings.shutdown_timeout + RESPONSE_SECONDS,
-    }
 
 
 @contextlib.contextmanager

@@ -11,20 +11,30 @@ import contextlib
 import signal
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import AbstractAsyncContextManager
 from types import FrameType
-from typing import TYPE_CHECKING, Literal
+from typing import Literal, Protocol
 
 from fastapi import FastAPI
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from podwright_service.active_runs import ActiveRuns
+from podwright_service.http.active_runs import ActiveRuns
 from podwright_service.settings import Settings
-
-if TYPE_CHECKING:
-    from podwright_service.background.worker import BackgroundWorker
 
 RESPONSE_SECONDS = 2
 """Seconds that cancelled runs have to send their responses."""
+
+
+class BackgroundWork(Protocol):
+    """What is performed besides requests while the application lives."""
+
+    def working(self) -> AbstractAsyncContextManager[object]:
+        """The context in which it works."""
+        ...
+
+    def drain(self) -> None:
+        """Begin nothing new: the process stops soon."""
+        ...
 
 
 class Lifecycle:
@@ -44,7 +54,7 @@ class Lifecycle:
         active_runs: ActiveRuns,
         begin: Callable[[], object],
         flush: Callable[[], object],
-        background: BackgroundWorker | None = None,
+        background: BackgroundWork | None = None,
     ) -> None:
         self._settings = settings
         self._active_runs = active_runs

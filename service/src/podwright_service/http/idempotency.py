@@ -9,6 +9,10 @@ repeated if it had called a tool that is not idempotent: nobody knows what the t
 from __future__ import annotations
 
 import hashlib
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -17,11 +21,11 @@ from starlette.types import Message, Receive, Scope, Send
 from podwright.errors import PodwrightError
 from podwright.headers import RUN_ID, UNFINISHED_CALLS
 from podwright.text import short_repr
-from podwright_service.idempotency import IdempotencyStore, StoredResponse
-from podwright_service.problems import RequestError, problem_response
-from podwright_service.routes.json_body import Handler, JSONRoute
-from podwright_service.runtime import get_runtime
-from podwright_service.streams import StreamedRun
+from podwright_service.http.error_responses import problem_response
+from podwright_service.http.json_body import Handler, JSONRoute
+from podwright_service.http.problems import RequestError
+from podwright_service.http.streams import StreamedRun
+from podwright_service.settings import Settings
 
 HEADER = "Idempotency-Key"
 REPLAYED = "Idempotency-Replayed"
@@ -29,6 +33,87 @@ MAX_KEY_LENGTH = 255
 _MAX_SHARE = 1 / 16
 """The largest part of the store that one response may take."""
 _SUGGESTION = "Send a new key, such as a UUID, for each new request, and the same key only to repeat a request."
+
+
+@dataclass(frozen=True, slots=True)
+class StoredResponse:
+    """The response to the first request with a key."""
+
+    fingerprint: str
+    """Digest of that request."""
+    status: int | None = None
+    """None while the request is in progress."""
+    headers: tuple[tuple[str, str], ...] = ()
+    body: bytes | None = None
+    """None if it was too large to store."""
+    interrupted_tools: tuple[str, ...] = ()
+    """The tools that the run had called when its client left: there is no response, and nobody knows what they did."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of headers and body."""
+        return len(self.body or b"") + sum(
+            len(name) + len(value) for name, value in self.headers
+        )
+
+
+class IdempotencyStore:
+    """Stores responses in this process. The oldest are dropped first; a key in progress is never dropped."""
+
+    def __init__(
+        self, settings: Settings, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._ttl = settings.idempotency_ttl
+        self._max_entries = settings.idempotency_entries
+        self._max_bytes = settings.idempotency_bytes
+        self.max_response_bytes = int(self._max_bytes * _MAX_SHARE)
+        """Bytes of the largest body that is stored."""
+        self._clock = clock
+        self._in_progress: dict[str, StoredResponse] = {}
+        self._responses: OrderedDict[str, tuple[float, StoredResponse]] = OrderedDict()
+        self._bytes = 0
+
+    def claim(self, key: str, fingerprint: str) -> StoredResponse | None:
+        """Claim a key: None if the request may run, else what is stored for the key."""
+        self._drop_expired()
+        if key in self._responses:
+            return self._responses[key][1]
+        if key in self._in_progress:
+            return self._in_progress[key]
+        self._in_progress[key] = StoredResponse(fingerprint)
+        return None
+
+    def keep(self, key: str, response: StoredResponse) -> None:
+        """Store the response of the request that claimed the key."""
+        self._in_progress.pop(key, None)
+        self._responses[key] = (self._clock() + self._ttl, response)
+        self._bytes += response.size
+        self._drop_expired()
+        while len(self._responses) > self._max_entries or self._bytes > self._max_bytes:
+            self._drop_oldest()
+
+    def interrupt(self, key: str, fingerprint: str, tools: Iterable[str]) -> None:
+        """Give up a claim whose run was cut off: the request may run again if it had called none of these tools."""
+        if tools := tuple(sorted(tools)):
+            self.keep(key, StoredResponse(fingerprint, interrupted_tools=tools))
+        else:
+            self.release(key)
+
+    def release(self, key: str) -> None:
+        """Forget a key: the request may run again."""
+        self._in_progress.pop(key, None)
+        if stored := self._responses.pop(key, None):
+            self._bytes -= stored[1].size
+
+    def _drop_expired(self) -> None:
+        while (
+            self._responses and next(iter(self._responses.values()))[0] <= self._clock()
+        ):
+            self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        _, (_, response) = self._responses.popitem(last=False)
+        self._bytes -= response.size
 
 
 class IdempotentRoute(JSONRoute):
@@ -41,9 +126,7 @@ class IdempotentRoute(JSONRoute):
         async def handle(request: Request) -> Response:
             if HEADER not in request.headers:
                 return await handler(request)
-            runtime = get_runtime(request)
-            store = runtime.idempotency
-            max_bytes = int(runtime.settings.idempotency_bytes * _MAX_SHARE)
+            store: IdempotencyStore = request.app.state.runtime.idempotency
             key = key_of(request)
             fingerprint = await fingerprint_of(request)
             if (stored := _claim(store, key, fingerprint, request)) is not None:
@@ -57,7 +140,7 @@ class IdempotentRoute(JSONRoute):
             except BaseException:
                 store.interrupt(key, fingerprint, request.state.called_tools)
                 raise
-            return _RecordedResponse(response, store, key, fingerprint, max_bytes)
+            return _RecordedResponse(response, store, key, fingerprint)
 
         return handle
 
@@ -71,18 +154,17 @@ class _RecordedResponse(Response):
         store: IdempotencyStore,
         key: str,
         fingerprint: str,
-        max_bytes: int,
     ) -> None:
         super().__init__()
         self._response = response
         self._store = store
         self._key = key
         self._fingerprint = fingerprint
-        self._max_bytes = max_bytes
         self._status = 500
         self._sent_headers = dict[str, str]()
         self._recorded = bytearray()
-        self._too_large = self._complete = False
+        self._too_large = False
+        self._complete = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def record_and_send(message: Message) -> None:
@@ -131,7 +213,7 @@ class _RecordedResponse(Response):
             self._complete = not message.get("more_body", False)
             if not self._too_large:
                 self._recorded += message.get("body", b"")
-                self._too_large = len(self._recorded) > self._max_bytes
+                self._too_large = len(self._recorded) > self._store.max_response_bytes
 
 
 def key_of(request: Request) -> str:

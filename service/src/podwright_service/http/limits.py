@@ -8,7 +8,7 @@ from starlette.datastructures import Headers
 
 from podwright.headers import BUDGET, HOPS, parse_budget
 from podwright.usage import RunLimits
-from podwright_service.problems import RequestError
+from podwright_service.http.problems import RequestError
 from podwright_service.settings import Settings
 
 Number = TypeVar("Number", int, float)

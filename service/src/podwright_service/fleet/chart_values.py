@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from podwright import blueprints
+from podwright.blueprints.diff import Change, blueprint_changes
 from podwright.components.folder import Folder, agent_names
 from podwright.errors import BlueprintValidationError, ConfigurationError
 from podwright.json_data import as_array, as_object
 from podwright.text import os_error_reason
-from podwright_service.blueprint_diff import Change, blueprint_changes
 from podwright_service.images.context import component_files, requirements
 
 _MAX_CONFIG_MAP_BYTES = 900_000

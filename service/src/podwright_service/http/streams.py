@@ -16,7 +16,7 @@ from podwright.events import Event, Token
 from podwright.headers import RUN_ID
 from podwright.json_data import to_json_bytes
 from podwright.result import ExecutionResult
-from podwright_service.problems import RequestError
+from podwright_service.http.problems import RequestError
 
 HEARTBEAT = 15.0
 """Seconds of silence after which a comment is sent, so that proxies keep the connection."""

@@ -14,11 +14,11 @@ from gunicorn.app.base import BaseApplication
 from prometheus_client import multiprocess
 from uvicorn_worker import UvicornWorker  # pyright: ignore[reportMissingTypeStubs] - the package has no types
 
-from podwright_service.multiprocess import MEMORY_DIR, remove_shared_metrics
+from podwright_service.http.shutdown import RESPONSE_SECONDS
 from podwright_service.observability import logging_config
-from podwright_service.server import server_options
+from podwright_service.serving.shared_metrics import MEMORY_DIR, remove_shared_metrics
+from podwright_service.serving.uvicorn_options import uvicorn_options
 from podwright_service.settings import Settings
-from podwright_service.shutdown import RESPONSE_SECONDS
 
 HANG_TIMEOUT = 30
 """Seconds without a heartbeat after which a worker counts as hung, and is replaced."""
@@ -43,7 +43,7 @@ class _Application(BaseApplication):
         settings = self._settings
 
         class Worker(UvicornWorker):
-            CONFIG_KWARGS = server_options(settings)
+            CONFIG_KWARGS = uvicorn_options(settings)
 
         finish = settings.shutdown_timeout + RESPONSE_SECONDS + FLUSH_SECONDS
         options = {

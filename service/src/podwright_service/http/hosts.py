@@ -14,9 +14,8 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from podwright.text import short_repr
-from podwright_service.paths import PROBES
-from podwright_service.problems import RequestError
-from podwright_service.runtime import get_runtime
+from podwright_service.http.paths import PROBES
+from podwright_service.http.problems import RequestError
 from podwright_service.settings import Settings
 
 _LOCAL = r"localhost|.+\.localhost|[\d.]+|\[[\da-f:.]+\]|[\w-]+"
@@ -73,7 +72,8 @@ async def check_origin(request: Request) -> None:
     Raises:
         RequestError: 403: the page's origin is not in `PODWRIGHT_CORS_ORIGINS`.
     """
-    allowed = get_runtime(request).settings.cors_origins
+    settings: Settings = request.app.state.runtime.settings
+    allowed = settings.cors_origins
     origin = request.headers.get("origin")
     if origin is None:
         is_foreign = request.headers.get("sec-fetch-site") == "cross-site"

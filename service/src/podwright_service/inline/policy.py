@@ -8,8 +8,8 @@ from typing import Any
 
 from podwright import blueprints
 from podwright.components import Agent, Component, Conductor, Pipeline, Workflow
-from podwright.components.base import ModelComponent
 from podwright.components.template_names import Findings, check_names
+from podwright.components.walks import tools_of, walk
 from podwright.errors import (
     BlueprintValidationError,
     ConfigurationError,
@@ -18,12 +18,11 @@ from podwright.errors import (
 )
 from podwright.events import Kind
 from podwright.json_data import as_object, json_pointer
-from podwright.models import Model
 from podwright.text import did_you_mean
 from podwright.tools import Tool
 from podwright.validation_errors import MAX_PROBLEMS
-from podwright_service.inline_checks import Inspection, Objects
-from podwright_service.remotes import everything_in, remotes_of
+from podwright_service.inline.inspection import Inspection, Objects
+from podwright_service.remotes import remotes_of
 from podwright_service.settings import Settings
 
 _STAND_IN = Agent("invalid", "", "offline/echo")
@@ -160,7 +159,7 @@ def inline_policy(component: Component, settings: Settings) -> InlinePolicy:
             f"PODWRIGHT_ALLOWED_MODELS has the invalid model name '{invalid[0]}'.",
             suggestion="Write <provider>/<model_name>, such as openai/gpt-4o-mini.",
         )
-    parts = list(everything_in(component))
+    parts = list(walk(component))
     workflows = [part for part in parts if isinstance(part, Workflow)]
     conditions = {
         name: condition
@@ -179,28 +178,3 @@ def inline_policy(component: Component, settings: Settings) -> InlinePolicy:
         conditions,
         settings,
     )
-
-
-def models_of(component: Component) -> list[Model]:
-    """The models that a component and its parts call, each once.
-
-    Raises:
-        UnknownModelError: No installed provider serves one of them.
-    """
-    parts = [
-        part for part in everything_in(component) if isinstance(part, ModelComponent)
-    ]
-    return list(
-        dict.fromkeys(model for part in parts for model in part.chat_models.all())
-    )
-
-
-def tools_of(component: Component) -> dict[str, Tool]:
-    """The tools of a component and its parts by name, without names that stand for several functions."""
-    tools: dict[str, Tool] = {}
-    ambiguous: set[str] = set()
-    for part in everything_in(component):
-        for name, tool in part.tools.items() if isinstance(part, Agent) else ():
-            if tools.setdefault(name, tool).function is not tool.function:
-                ambiguous.add(name)
-    return {name: tool for name, tool in tools.items() if name not in ambiguous}

@@ -17,8 +17,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from podwright.blueprints.files import read_bytes
 from podwright.errors import ConfigurationError
 from podwright.text import os_error_reason
-from podwright_service.paths import OPEN_PATHS, SCOPES, scopes_of
-from podwright_service.problems import RequestError
+from podwright_service.http.paths import OPEN_PATHS, SCOPES, scopes_of
+from podwright_service.http.problems import RequestError
 from podwright_service.settings import Settings
 
 MIN_KEY_LENGTH = 16

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from podwright_service.problems import ProblemDetails
+from podwright_service.http.problems import ProblemDetails
 
 _FACTS = ("run_id", "component", "usage", "limit", "provider_error")
 _TYPES = {

@@ -13,7 +13,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from podwright.text import short_repr
-from podwright_service.problems import RequestError
+from podwright_service.http.problems import RequestError
 from podwright_service.settings import Settings
 
 Reason = Literal["full", "waited"]

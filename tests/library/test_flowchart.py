@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.library.shapes import BLUEPRINTS, EVERY_STEP, Json, edited
 
-from podwright_service.cli.flowchart import mermaid
+from podwright.blueprints.flowchart import mermaid
 
 WORKFLOW = r"""flowchart TD
     n1(["input"])

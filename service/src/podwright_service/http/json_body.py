@@ -14,7 +14,7 @@ from starlette.responses import Response
 from podwright.callables import compute
 from podwright.json_data import values_in
 from podwright.text import short_repr
-from podwright_service.problems import RequestError
+from podwright_service.http.problems import RequestError
 
 _SMALL = 32 * 1024
 """Bytes of a body that is parsed on the event loop; larger ones have their turn in a few threads."""

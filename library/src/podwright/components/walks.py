@@ -1,0 +1,54 @@
+"""What a component consists of: all its parts, their models and tools, and the remote components among them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from podwright.components.agent import Agent
+from podwright.components.base import Component, ModelComponent
+from podwright.components.remote import Remote
+from podwright.models import Model
+from podwright.tools import Tool
+
+
+def walk(component: Component) -> Iterator[Component]:
+    """The component and all its parts, each before its own parts; one that is used twice comes twice."""
+    yield component
+    for member in component.members().values():
+        yield from walk(member)
+
+
+def models_of(component: Component) -> list[Model]:
+    """The models that a component and its parts call, each once.
+
+    Raises:
+        UnknownModelError: No installed provider serves one of them.
+    """
+    models: dict[Model, None] = {}
+    for part in walk(component):
+        if isinstance(part, ModelComponent):
+            models |= dict.fromkeys(part.chat_models.all())
+    return list(models)
+
+
+def tools_of(component: Component) -> dict[str, Tool]:
+    """The tools of a component and its parts by name, without names that stand for several functions."""
+    tools: dict[str, Tool] = {}
+    ambiguous: set[str] = set()
+    for part in walk(component):
+        if not isinstance(part, Agent):
+            continue
+        for name, tool in part.tools.items():
+            if tools.setdefault(name, tool).function is not tool.function:
+                ambiguous.add(name)
+    return {name: tool for name, tool in tools.items() if name not in ambiguous}
+
+
+def remotes_in(*components: Component) -> list[str]:
+    """The names of the remote components among some components and their parts, each once."""
+    names: dict[str, None] = {}
+    for component in components:
+        for part in walk(component):
+            if isinstance(part, Remote):
+                names[part.name] = None
+    return list(names)

@@ -1,0 +1,1 @@
+"""Fleets: the values of the Helm chart for a set of blueprints."""

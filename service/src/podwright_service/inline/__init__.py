@@ -1,0 +1,1 @@
+"""Inline blueprints: what they may name, and their inspection before they are built."""

@@ -1,0 +1,135 @@
+"""The exporters of OpenTelemetry's SDK, set up by its standard environment variables."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Literal
+
+from opentelemetry import trace
+
+from podwright.errors import ConfigurationError
+from podwright.text import did_you_mean
+from podwright_service.observability.semconv import CountSpans
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
+
+FLUSH_TIMEOUT = 3.0
+"""Seconds that the shutdown of the service waits for the export of the last spans."""
+
+_log = logging.getLogger("podwright.tracing")
+_EXPORTERS = ("otlp", "console", "none")
+_ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+
+
+def create_tracer_provider(
+    attributes: Mapping[str, str], count: CountSpans
+) -> TracerProvider | None:
+    """The SDK's tracer provider with the exporters that the environment asks for; None if it asks for none.
+
+    It also becomes the global provider, so that spans that tools make are exported too.
+
+    Args:
+        attributes: Resource attributes; `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` take precedence.
+        count: Counts spans; those of the first exporter, if there are several.
+
+    Raises:
+        ConfigurationError: An `OTEL_*` variable has a value that is not supported.
+    """
+    names = _span_exporters()
+    if not names:
+        return None
+    # Importing the SDK takes time and memory, which a service without spans does not need.
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
+
+    from podwright_service.observability.span_counts import counting, counting_processor
+
+    exporters = {"otlp": OTLPSpanExporter, "console": ConsoleSpanExporter}
+    try:
+        resource = Resource.create(attributes).merge(OTELResourceDetector().detect())
+        provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+        for name in names:
+            exporter = exporters[name]()
+            if name == names[0]:
+                provider.add_span_processor(counting_processor(count))
+                exporter = counting(exporter, count)
+            provider.add_span_processor(BatchSpanProcessor(exporter))
+    except ValueError as error:
+        raise ConfigurationError(
+            f"Invalid OpenTelemetry configuration: {error}",
+            suggestion="Check the variables that begin with OTEL_.",
+        ) from error
+    if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+        trace.set_tracer_provider(provider)
+    return provider
+
+
+def shut_down(**shutdowns: Callable[[], object]) -> None:
+    """Export what remains and stop the exporters, within `FLUSH_TIMEOUT` together.
+
+    Args:
+        **shutdowns: What is exported, and a function that does it.
+    """
+    until = time.monotonic() + FLUSH_TIMEOUT
+    # daemon threads, because the SDK waits up to 30 s for a collector that does not respond
+    threads = {
+        name: threading.Thread(
+            target=shutdown, name=f"podwright-{name}-shutdown", daemon=True
+        )
+        for name, shutdown in shutdowns.items()
+    }
+    for thread in threads.values():
+        thread.start()
+    for name, thread in threads.items():
+        thread.join(max(0.0, until - time.monotonic()))
+        if thread.is_alive():
+            _log.warning(
+                "The last %s were not exported within %g seconds and are lost.",
+                name,
+                FLUSH_TIMEOUT,
+            )
+
+
+def _span_exporters() -> list[str]:
+    has_collector = any(os.environ.get(name, "").strip() for name in _ENDPOINTS)
+    return exporter_names("TRACES", default="otlp" if has_collector else "")
+
+
+def exporter_names(
+    signal: Literal["TRACES", "METRICS"], default: str = ""
+) -> list[str]:
+    """The exporters of a signal that the environment asks for; `prometheus` is the service's own route.
+
+    Raises:
+        ConfigurationError: One of them does not exist, or has another protocol than HTTP.
+    """
+    if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return []
+    variable = f"OTEL_{signal}_EXPORTER"
+    known = _EXPORTERS if signal == "TRACES" else (*_EXPORTERS, "prometheus")
+    value = os.environ.get(variable, "").strip() or default
+    names = [name.strip() for name in value.split(",") if name.strip()]
+    for name in names:
+        if name not in known:
+            raise ConfigurationError(
+                f"Unknown exporter '{name}' in {variable}.",
+                suggestion=did_you_mean(name, known),
+            )
+    variables = (f"OTEL_EXPORTER_OTLP_{signal}_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+    protocol = next(
+        (value for name in variables if (value := os.environ.get(name, "").strip())),
+        "http/protobuf",
+    )
+    if "otlp" in names and protocol != "http/protobuf":
+        raise ConfigurationError(
+            f"Unsupported OTLP protocol '{protocol}' in OTEL_EXPORTER_OTLP_PROTOCOL.",
+            suggestion="Use http/protobuf, and the collector's HTTP port, usually 4318.",
+        )
+    return [name for name in names if name not in ("none", "prometheus")]

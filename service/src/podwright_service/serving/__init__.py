@@ -1,0 +1,1 @@
+"""The server: uvicorn in one process, or gunicorn with several."""
