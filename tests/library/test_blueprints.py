@@ -302,12 +302,9 @@ def test_agents_are_a_map_and_members_a_list(kind: Any) -> None:
     agent = AGENTS["writer"]
     with pytest.raises(ConfigurationError, match="agents"):
         CLASSES[kind].from_blueprint(BLUEPRINTS[kind], agents=[agent])
+    arguments: list[Any] = ["", "a/b", agent] if kind == "conductor" else [agent]
     with pytest.raises(ConfigurationError, match="list"):
-        _ = (
-            Conductor("x", "", "a/b", agent)
-            if kind == "conductor"
-            else CLASSES[kind]("x", agent)
-        )  # pyright: ignore[reportArgumentType]
+        CLASSES[kind]("x", *arguments)
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,8 @@ from tests.library.upstream import (
 )
 
 from podwright import Agent, Remote, errors
-from podwright.models.http import Fault, TransportError, post
+from podwright.models import http
+from podwright.models.http import Fault, TransportError
 from podwright.models.retries import Timeouts
 from podwright.models.sse import EventParser
 from podwright.models.urls import join_url
@@ -42,7 +43,7 @@ async def send(
     first_byte: float = 30.0,
     max_bytes: int = 2**20,
 ) -> bytes:
-    async with post(
+    async with http.send(
         url, b"{}", {}, timeouts, first_byte=first_byte, max_bytes=max_bytes
     ) as response:
         return await response.read()
@@ -73,7 +74,7 @@ async def test_connections_are_reused(provider: Upstream) -> None:
 async def test_after_its_last_event_a_stream_is_drained(provider: Upstream) -> None:
     """The end of a stream is read, so that its connection is used again."""
     provider.answers(streamed(b"data: x\n\n", b": the end\n\n"), OK)
-    async with post(
+    async with http.send(
         provider.url, b"{}", {}, LIMITS, first_byte=30.0, max_bytes=100
     ) as response:
         await response.read_chunk()
@@ -87,7 +88,7 @@ async def test_a_stream_that_stays_open_does_not_delay_the_caller(
 ) -> None:
     """The wait for the end of a stream is short; then its connection is closed, and nothing else is read from it."""
     provider.answers([STREAM, chunk(b"data: x\n\n"), "hang"], OK)
-    async with post(
+    async with http.send(
         provider.url, b"{}", {}, LIMITS, first_byte=30.0, max_bytes=100
     ) as response:
         await response.read_chunk()
@@ -113,7 +114,7 @@ async def test_no_redirect_is_followed_and_no_cookie_kept(provider: Upstream) ->
 async def test_a_long_header_is_accepted(provider: Upstream) -> None:
     """Headers of up to 64 KiB are read, as content filters and gateways send."""
     provider.answers([reply({}, X_Filter="x" * 60_000)])
-    async with post(
+    async with http.send(
         provider.url, b"{}", {}, LIMITS, first_byte=30.0, max_bytes=100
     ) as response:
         assert len(response.headers["x-filter"]) == 60_000
@@ -175,7 +176,7 @@ async def test_a_silence_within_a_response(provider: Upstream) -> None:
     timeouts = Timeouts(idle=HOUR / 2)
 
     async def read_two_pieces() -> None:
-        async with post(
+        async with http.send(
             provider.url, b"{}", {}, timeouts, first_byte=math.inf, max_bytes=100
         ) as response:
             await response.read_chunk()
@@ -192,7 +193,9 @@ async def test_a_timeout_of_the_caller_is_its_own(provider: Upstream) -> None:
     """A TimeoutError that the code around a response raises is not taken for one of the request."""
     provider.answers(OK)
     with pytest.raises(TimeoutError, match="mine"):
-        async with post(provider.url, b"", {}, LIMITS, first_byte=30.0, max_bytes=100):
+        async with http.send(
+            provider.url, b"", {}, LIMITS, first_byte=30.0, max_bytes=100
+        ):
             raise TimeoutError("mine")
 
 

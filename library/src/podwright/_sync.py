@@ -38,11 +38,11 @@ def _background_loop() -> asyncio.AbstractEventLoop:
 
 def _shut_down_loop() -> None:
     # closes what belongs to the loop, such as its HTTP session
-    if _loop is not None and _loop.is_running():
-        with contextlib.suppress(Exception):
-            asyncio.run_coroutine_threadsafe(_loop.shutdown_asyncgens(), _loop).result(
-                1
-            )
+    if _loop is None or not _loop.is_running():
+        return
+    with contextlib.suppress(Exception):
+        shutdown = asyncio.run_coroutine_threadsafe(_loop.shutdown_asyncgens(), _loop)
+        shutdown.result(timeout=1)
 
 
 atexit.register(_shut_down_loop)
@@ -61,12 +61,11 @@ def run_sync(
         BlockingCallError: The calling thread is the one that would have to run it.
     """
     target = loop or _background_loop()
-    with contextlib.suppress(RuntimeError):  # no loop runs on this thread
-        if asyncio.get_running_loop() is target:
-            coroutine.close()
-            raise BlockingCallError(
-                "run() was called on the event loop's own thread, where it would wait for itself."
-            )
+    if _runs_here(target):
+        coroutine.close()
+        raise BlockingCallError(
+            "run() was called on the event loop's own thread, where it would wait for itself."
+        )
     causes: list[BaseException] = []
     tasks: list[asyncio.Task[Any]] = []
 
@@ -76,18 +75,29 @@ def run_sync(
             return await coroutine
         except asyncio.CancelledError as cancellation:
             # the future keeps no cause of a cancellation
-            causes.extend(cause for cause in (cancellation.__cause__,) if cause)
+            if cancellation.__cause__ is not None:
+                causes.append(cancellation.__cause__)
             raise
 
     try:
         return _result(asyncio.run_coroutine_threadsafe(with_cause(), target))
-    except CancelledError as cancellation:
-        raise next(iter(causes), cancellation) from None
+    except CancelledError:
+        if causes:
+            raise causes[0] from None
+        raise
     except BaseException:
         # an interrupt of the waiting thread must not leave the coroutine running
         if not tasks or not tasks[0].done():
             _result(asyncio.run_coroutine_threadsafe(_cancel(tasks), target))
         raise
+
+
+def _runs_here(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether this code runs on the thread of the loop."""
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:  # no loop runs on this thread
+        return False
 
 
 def _result(future: Future[T]) -> T:

@@ -7,9 +7,11 @@ its end. Whoever asks first is served first.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TypeVar
 
 from podwright.errors import LimitExceededError
 from podwright.usage import RunLimits, Usage, add_cost
@@ -22,6 +24,8 @@ parallel_tasks: ContextVar[int] = ContextVar("podwright_parallel_tasks", default
 
 CostOf = Callable[[Usage], float | None]
 """Returns the cost of a usage in USD; None if it is unknown."""
+
+_Amount = TypeVar("_Amount", int, float)
 
 
 @dataclass(slots=True, eq=False)
@@ -73,9 +77,10 @@ class Budget:
         Raises:
             LimitExceededError: Not even one output token is left.
         """
-        return await self._in_turn(
-            lambda: self._try_reserve(input_tokens, output_tokens, cost_of, calls)
+        attempt = partial(
+            self._try_reserve, input_tokens, output_tokens, cost_of, calls=calls
         )
+        return await self._in_turn(attempt)
 
     async def lend(self) -> Reservation:
         """Set aside a share of what is left for a run in another container; waits while nothing is left.
@@ -100,19 +105,22 @@ class Budget:
         """
         self._reservations.remove(reservation)
         if usage is not None:
-            self.calls += calls
-            # what is not known counts as reserved
-            is_estimate = usage.uncounted_model_calls > 0 and not reservation.lent
-            self.tokens += max(
-                usage.total_tokens, reservation.tokens if is_estimate else 0
-            )
-            cost = (
-                max(reservation.cost, usage.known_cost)
-                if usage.cost is None
-                else usage.cost
-            )
-            self.cost = add_cost(self.cost, cost) or 0.0
+            self._count_settled(reservation, usage, calls)
         self._released.set()
+
+    def _count_settled(
+        self, reservation: Reservation, usage: Usage, calls: int
+    ) -> None:
+        """Count what was used; what is not known counts as reserved."""
+        least_tokens = 0
+        if usage.uncounted_model_calls > 0 and not reservation.lent:
+            least_tokens = reservation.tokens
+        cost = usage.cost
+        if cost is None:
+            cost = max(reservation.cost, usage.known_cost)
+        self.calls += calls
+        self.tokens += max(usage.total_tokens, least_tokens)
+        self.cost = add_cost(self.cost, cost) or 0.0
 
     def count(self, usage: Usage) -> None:
         """Count what an earlier attempt of the run has used."""
@@ -144,11 +152,9 @@ class Budget:
         tokens = sum(reservation.tokens for reservation in reserved) + self.tokens
         cost = sum(reservation.cost for reservation in reserved) + self.cost
         return RunLimits(
-            model_calls=None
-            if limits.model_calls is None
-            else max(0, limits.model_calls - calls),
-            tokens=None if limits.tokens is None else max(0, limits.tokens - tokens),
-            cost=None if limits.cost is None else max(0.0, limits.cost - cost),
+            model_calls=_left_of(limits.model_calls, calls),
+            tokens=_left_of(limits.tokens, tokens),
+            cost=_left_of(limits.cost, cost),
         )
 
     def _try_reserve(
@@ -160,6 +166,26 @@ class Budget:
                 return None
             message = f"The run has made its {self.limits.model_calls} model calls."
             raise LimitExceededError(message, limit="model_calls")
+        allowed, limit = self._allowed(left, input_tokens, output_tokens, cost_of)
+        if allowed < output_tokens and self._reservations:
+            return None
+        if allowed < 1:
+            raise self._exhausted_error(limit, input_tokens)
+        cost = 0.0
+        if left.cost is not None:
+            cost = _highest_cost(cost_of, input_tokens, allowed) or 0.0
+        return Reservation(
+            tokens=input_tokens + allowed,
+            cost=cost,
+            calls=calls,
+            output_tokens=allowed,
+            limit=limit,
+        )
+
+    def _allowed(
+        self, left: RunLimits, input_tokens: int, output_tokens: int, cost_of: CostOf
+    ) -> tuple[int, str]:
+        """The output tokens that a call may have, at most those that it asks for, and the limit that allows no more."""
         allowed = output_tokens
         limit = ""
         if left.tokens is not None and left.tokens - input_tokens < allowed:
@@ -172,22 +198,7 @@ class Budget:
             if affordable < allowed:
                 allowed = affordable
                 limit = "cost"
-        if allowed < output_tokens and self._reservations:
-            return None
-        if allowed < 1:
-            raise self._exhausted(limit, input_tokens)
-        cost = (
-            0.0
-            if left.cost is None
-            else _highest_cost(cost_of, input_tokens, allowed) or 0.0
-        )
-        return Reservation(
-            input_tokens + allowed,
-            cost,
-            calls=calls,
-            output_tokens=allowed,
-            limit=limit,
-        )
+        return allowed, limit
 
     def _affordable(
         self, left: float, input_tokens: int, output_tokens: int, cost_of: CostOf
@@ -205,11 +216,11 @@ class Budget:
             return 0
         if whole <= left:
             return output_tokens
-        return (
-            int(output_tokens * (left - base) / (whole - base)) if whole > base else 0
-        )
+        if whole <= base:
+            return 0
+        return int(output_tokens * (left - base) / (whole - base))
 
-    def _exhausted(self, limit: str, input_tokens: int) -> LimitExceededError:
+    def _exhausted_error(self, limit: str, input_tokens: int) -> LimitExceededError:
         if limit == "cost":
             used = f"{self.cost:.6g} of {self.limits.cost:.6g} USD are used"
         else:
@@ -219,16 +230,7 @@ class Budget:
 
     def _try_lend(self) -> Reservation | None:
         left = self._left()
-        # with a cost limit of 0, free models are still allowed
-        cost_exhausted = left.cost == 0 and bool(self.cost > 0 or self._reservations)
-        exhausted = (
-            "model_calls"
-            if left.model_calls == 0
-            else "tokens"
-            if left.tokens == 0
-            else ""
-        )
-        exhausted = exhausted or ("cost" if cost_exhausted else "")
+        exhausted = self._exhausted_limit(left)
         if exhausted and self._reservations:
             return None
         if exhausted:
@@ -237,16 +239,33 @@ class Budget:
             )
         parts = max(1, parallel_tasks.get() // self._parallel_tasks)
         lent = [reservation for reservation in self._reservations if reservation.lent]
+        tokens = _share(left.tokens, [loan.tokens for loan in lent], parts)
+        cost = _share(left.cost, [loan.cost for loan in lent], parts)
+        calls = _share(left.model_calls, [loan.calls for loan in lent], parts)
         return Reservation(
-            tokens=max(
-                1, int(_share(left.tokens, [loan.tokens for loan in lent], parts))
-            ),
-            cost=_share(left.cost, [loan.cost for loan in lent], parts),
-            calls=max(
-                1, int(_share(left.model_calls, [loan.calls for loan in lent], parts))
-            ),
+            tokens=max(1, int(tokens)),
+            cost=cost,
+            calls=max(1, int(calls)),
             lent=True,
         )
+
+    def _exhausted_limit(self, left: RunLimits) -> str:
+        """The limit that leaves nothing to lend; empty if none does."""
+        if left.model_calls == 0:
+            return "model_calls"
+        if left.tokens == 0:
+            return "tokens"
+        # with a cost limit of 0, free models are still allowed
+        if left.cost == 0 and (self.cost > 0 or self._reservations):
+            return "cost"
+        return ""
+
+
+def _left_of(limit: _Amount | None, used: _Amount) -> _Amount | None:
+    """What is left of a limit, 0 or more; None if there is no limit."""
+    if limit is None:
+        return None
+    return limit - min(used, limit)
 
 
 def _highest_cost(
@@ -256,15 +275,22 @@ def _highest_cost(
 
     None if it is unknown.
     """
+    highest = 0.0
+    for usage in _possible_usages(input_tokens, output_tokens):
+        cost = cost_of(usage)
+        if cost is None:
+            return None
+        highest = max(highest, cost)
+    return highest
+
+
+def _possible_usages(input_tokens: int, output_tokens: int) -> Iterator[Usage]:
     plain = Usage(input_tokens, output_tokens)
-    written = replace(plain, cache_write_tokens=input_tokens)
-    dearest = (plain, written, replace(written, cache_write_1h_tokens=input_tokens))
-    costs = [cost_of(usage) for usage in dearest]
-    costs += [
-        cost_of(replace(usage, reasoning_tokens=output_tokens)) for usage in dearest
-    ]
-    known = [cost for cost in costs if cost is not None]
-    return max(known) if len(known) == len(costs) else None
+    cached = replace(plain, cache_write_tokens=input_tokens)
+    cached_for_an_hour = replace(cached, cache_write_1h_tokens=input_tokens)
+    for usage in (plain, cached, cached_for_an_hour):
+        yield usage
+        yield replace(usage, reasoning_tokens=output_tokens)
 
 
 def _share(left: float | None, lent: Iterable[float], parts: int) -> float:
@@ -300,25 +326,31 @@ async def borrow(budgets: Iterable[Budget]) -> Loan:
     loan = Loan()
     try:
         for budget in budgets:
-            loan.reservations.append((budget, await budget.lend()))
+            share = await budget.lend()
+            loan.reservations.append((budget, share))
     except BaseException:
         loan.settle(None)
         raise
-    shares = [(budget.limits, share) for budget, share in loan.reservations]
-    loan.limits = RunLimits(
-        model_calls=min(
-            (share.calls for limits, share in shares if limits.model_calls is not None),
-            default=None,
-        ),
-        tokens=min(
-            (share.tokens for limits, share in shares if limits.tokens is not None),
-            default=None,
-        ),
-        cost=min(
-            (share.cost for limits, share in shares if limits.cost is not None),
-            default=None,
-        ),
-    )
+    loan.limits = _tightest(loan.reservations)
     for budget, reservation in loan.reservations:
         budget.reduce(reservation, loan.limits)
     return loan
+
+
+def _tightest(reservations: Iterable[tuple[Budget, Reservation]]) -> RunLimits:
+    """The smallest share of each amount that a budget limits."""
+    calls: list[int] = []
+    tokens: list[int] = []
+    costs: list[float] = []
+    for budget, share in reservations:
+        if budget.limits.model_calls is not None:
+            calls.append(share.calls)
+        if budget.limits.tokens is not None:
+            tokens.append(share.tokens)
+        if budget.limits.cost is not None:
+            costs.append(share.cost)
+    return RunLimits(
+        model_calls=min(calls, default=None),
+        tokens=min(tokens, default=None),
+        cost=min(costs, default=None),
+    )

@@ -49,36 +49,37 @@ async def call_function(
     if not is_async(function):
         by_level = _slots.setdefault(asyncio.get_running_loop(), {})
         slots = by_level.setdefault(_level.get(), asyncio.Semaphore(max_threads()))
-        return await _in_thread(partial(function, *args, **kwargs), slots)
+        call = partial(function, *args, **kwargs)
+        return await _in_thread(call, slots)
     task = cast("asyncio.Task[Any]", asyncio.current_task())
     try:
         result = function(*args, **kwargs)
-        return (
-            [item async for item in result]
-            if inspect.isasyncgen(result)
-            else await result
-        )
-    except (SystemExit, asyncio.CancelledError) as error:
-        if isinstance(error, asyncio.CancelledError) and task.cancelling():
+        if inspect.isasyncgen(result):
+            return [item async for item in result]
+        return await result
+    except asyncio.CancelledError as error:
+        if task.cancelling():
             raise
-        raise _not_an_exit(error) from error
+        raise _exit_error(error) from error
+    except SystemExit as error:
+        raise _exit_error(error) from error
 
 
 async def compute(function: Callable[..., T], /, *args: Any) -> T:
     """Call a function of our own that may take long in one of few threads, so that the event loop stays free."""
-    slots = _computing.setdefault(
-        asyncio.get_running_loop(), asyncio.Semaphore(COMPUTING_THREADS)
-    )
+    loop = asyncio.get_running_loop()
+    slots = _computing.setdefault(loop, asyncio.Semaphore(COMPUTING_THREADS))
     return await _in_thread(partial(function, *args), slots)
 
 
 def is_async(function: Callable[..., Any]) -> bool:
     """Whether a call has to be awaited or iterated; true for objects with an async `__call__` as well."""
     call = getattr(function, "__call__", None)  # noqa: B004 - not whether it is callable, but whether its call is async
-    return any(
-        inspect.iscoroutinefunction(each) or inspect.isasyncgenfunction(each)
-        for each in (function, call)
-    )
+    return _is_async_function(function) or _is_async_function(call)
+
+
+def _is_async_function(function: object) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
 
 
 def max_threads() -> int:
@@ -87,7 +88,7 @@ def max_threads() -> int:
     Raises:
         ConfigurationError: The variable is not a positive integer.
     """
-    return _positive("PODWRIGHT_TOOL_THREADS", 64)
+    return _positive_integer("PODWRIGHT_TOOL_THREADS", default=64)
 
 
 def max_tool_calls() -> int:
@@ -96,10 +97,10 @@ def max_tool_calls() -> int:
     Raises:
         ConfigurationError: The variable is not a positive integer.
     """
-    return _positive("PODWRIGHT_MAX_TOOL_CALLS", 128)
+    return _positive_integer("PODWRIGHT_MAX_TOOL_CALLS", default=128)
 
 
-def _positive(name: str, default: int) -> int:
+def _positive_integer(name: str, default: int) -> int:
     """The value of an environment variable that is a positive integer."""
     text = os.environ.get(name) or str(default)
     if not text.isdecimal() or int(text) < 1:
@@ -109,9 +110,16 @@ def _positive(name: str, default: int) -> int:
     return int(text)
 
 
-def _not_an_exit(error: BaseException) -> RuntimeError:
+def _exit_error(error: BaseException) -> RuntimeError:
     """An error in place of one that would end the process or the calling task."""
     return RuntimeError(f"the function raised {describe_error(error)}")
+
+
+def _ordinary_error(error: BaseException) -> Exception:
+    """The error itself, or another in its place if a future cannot hold it or a task cannot raise it."""
+    if isinstance(error, Exception) and not isinstance(error, StopIteration):
+        return error
+    return _exit_error(error)
 
 
 async def _in_thread(function: Callable[[], Any], slots: asyncio.Semaphore) -> Any:
@@ -125,13 +133,7 @@ async def _in_thread(function: Callable[[], Any], slots: asyncio.Semaphore) -> A
         try:
             outcome = partial(future.set_result, context.run(_call, function))
         except BaseException as error:  # noqa: BLE001 - it is raised in the awaiting task
-            # a future cannot hold a StopIteration
-            ordinary = isinstance(error, Exception) and not isinstance(
-                error, StopIteration
-            )
-            outcome = partial(
-                future.set_exception, error if ordinary else _not_an_exit(error)
-            )
+            outcome = partial(future.set_exception, _ordinary_error(error))
         with contextlib.suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(finish, outcome)
 
@@ -151,4 +153,6 @@ async def _in_thread(function: Callable[[], Any], slots: asyncio.Semaphore) -> A
 
 def _call(function: Callable[[], Any]) -> Any:
     result = function()
-    return list(cast("Any", result)) if inspect.isgenerator(result) else result
+    if inspect.isgenerator(result):
+        return list(cast("Any", result))
+    return result

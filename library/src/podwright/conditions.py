@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from typing import Any, cast
 
 from podwright.callables import call_function, compute
@@ -29,6 +28,9 @@ Condition = Callable[..., Any]
 
 Conditions = Mapping[str, Condition]
 
+_Values = Mapping[str, Any]
+"""A context, or the arguments of a condition."""
+
 _LARGE = 20_000
 """Characters that are compared on the event loop; more are compared in a thread."""
 
@@ -45,42 +47,60 @@ def _number(value: Any) -> float:
 
 
 def _equal(value: Any, other: Any) -> bool:
-    return to_text(value).strip() == to_text(other).strip()
+    text = to_text(value).strip()
+    return text == to_text(other).strip()
 
 
 def _folded(value: Any) -> str:
     return to_text(value).casefold()
 
 
-_COMPARISONS: dict[str, tuple[tuple[str, ...], Callable[[dict[str, Any]], bool]]] = {
-    "equals": (("value", "to"), lambda args: _equal(args["value"], args["to"])),
-    "not_equals": (("value", "to"), lambda args: not _equal(args["value"], args["to"])),
-    "contains": (
-        ("value", "text"),
-        lambda args: _folded(args["text"]) in _folded(args["value"]),
-    ),
-    "starts_with": (
-        ("value", "text"),
-        lambda args: _folded(args["value"]).lstrip().startswith(_folded(args["text"])),
-    ),
-    "one_of": (
-        ("value", "options"),
-        lambda args: any(_equal(args["value"], option) for option in args["options"]),
-    ),
-    "greater_than": (
-        ("value", "than"),
-        lambda args: _number(args["value"]) > _number(args["than"]),
-    ),
-    "less_than": (
-        ("value", "than"),
-        lambda args: _number(args["value"]) < _number(args["than"]),
-    ),
-    "is_empty": (("value",), lambda args: not to_text(args["value"]).strip()),
+def _not_equal(value: Any, other: Any) -> bool:
+    return not _equal(value, other)
+
+
+def _contains(value: Any, text: Any) -> bool:
+    return _folded(text) in _folded(value)
+
+
+def _starts_with(value: Any, text: Any) -> bool:
+    start = _folded(text)
+    return _folded(value).lstrip().startswith(start)
+
+
+def _one_of(value: Any, options: Any) -> bool:
+    return any(_equal(value, option) for option in options)
+
+
+def _greater(value: Any, other: Any) -> bool:
+    return _number(value) > _number(other)
+
+
+def _less(value: Any, other: Any) -> bool:
+    return _number(value) < _number(other)
+
+
+def _is_empty(value: Any) -> bool:
+    return not to_text(value).strip()
+
+
+_COMPARISONS: dict[str, tuple[Callable[..., bool], tuple[str, ...]]] = {
+    "equals": (_equal, ("value", "to")),
+    "not_equals": (_not_equal, ("value", "to")),
+    "contains": (_contains, ("value", "text")),
+    "starts_with": (_starts_with, ("value", "text")),
+    "one_of": (_one_of, ("value", "options")),
+    "greater_than": (_greater, ("value", "than")),
+    "less_than": (_less, ("value", "than")),
+    "is_empty": (_is_empty, ("value",)),
 }
-"""The built-in comparisons: their arguments and what they do. `contains` and `starts_with` ignore case."""
+"""The built-in comparisons: what they do, and their arguments in order. `contains` and `starts_with` ignore case."""
 
 _COMBINATIONS = {"all": "conditions", "any": "conditions", "not": "condition"}
 """The built-in combinations, and the argument that holds their conditions."""
+
+_KEYS = ("name", "args")
+"""The keys of a reference to a condition."""
 
 BUILT_IN = (*_COMPARISONS, *_COMBINATIONS)
 """Names of the built-in conditions."""
@@ -113,82 +133,99 @@ async def holds(
     args = cast("dict[str, Any]", reference.get("args", {}))
     if name in conditions:
         return await _call(name, conditions[name], args, context)
-    match name:
-        case "all" | "any":
-            wanted = name == "any"
-            for inner in args["conditions"]:
-                if (
-                    await holds(inner, context, conditions, spend, values=values)
-                    is wanted
-                ):
-                    return wanted
-            return not wanted
-        case "not":
-            return not await holds(
-                args["condition"], context, conditions, spend, values=values
+    if name == "not":
+        negated = args["condition"]
+        result = await holds(
+            negated,
+            context,
+            conditions,
+            spend=spend,
+            values=values,
+        )
+        return not result
+    if name in ("all", "any"):
+        decisive = name == "any"
+        for inner in args["conditions"]:
+            result = await holds(
+                inner,
+                context,
+                conditions,
+                spend=spend,
+                values=values,
             )
-        case _:
-            readable = context if values is None else values
-            is_large = any(_is_large(value, readable) for value in args.values())
-            compared = partial(_compare, name, args, readable)
-            result, length = await compute(compared) if is_large else compared()
-            spend(length)
-            return result
+            if result is decisive:
+                return result
+        return not decisive
+    readable = context
+    if values is not None:
+        readable = values
+    if any(_is_large(value, readable) for value in args.values()):
+        result, length = await compute(_compare, name, args, readable)
+    else:
+        result, length = _compare(name, args, readable)
+    spend(length)
+    return result
 
 
-def _compare(
-    name: str, args: Mapping[str, Any], context: Mapping[str, Any]
-) -> tuple[bool, int]:
+def _compare(name: str, args: _Values, context: _Values) -> tuple[bool, int]:
     """The result of a built-in comparison, and how many characters it compared."""
+    comparison, names_of_arguments = _COMPARISONS[name]
     filled = {key: _fill(value, context, name) for key, value in args.items()}
-    return _COMPARISONS[name][1](filled), sum(
-        len(value) for value in filled.values() if isinstance(value, str)
-    )
+    length = 0
+    for value in filled.values():
+        if isinstance(value, str):
+            length += len(value)
+    operands = [filled[key] for key in names_of_arguments]
+    return comparison(*operands), length
 
 
-def _is_large(value: object, context: Mapping[str, Any]) -> bool:
+def _is_large(value: object, context: _Values) -> bool:
     """Whether a template is filled with a long text, or with a value that has to become one."""
     if isinstance(value, list):
-        return any(_is_large(item, context) for item in cast("list[object]", value))
-    values = (
-        [context.get(name) for name in names(value)] if isinstance(value, str) else []
-    )
-    return (
-        any(isinstance(each, list | dict) for each in values)
-        or sum(len(str(each)) for each in values) > _LARGE
-    )
+        items = cast("list[object]", value)
+        return any(_is_large(item, context) for item in items)
+    if not isinstance(value, str):
+        return False
+    length = 0
+    for name in names(value):
+        filled = context.get(name)
+        if isinstance(filled, list | dict):
+            return True
+        length += len(str(filled))
+    return length > _LARGE
 
 
 def calls_function(reference: Mapping[str, Any], conditions: Conditions) -> bool:
     """Whether the check of a condition calls one of the caller's functions."""
     if not conditions:
         return False
-    return any(
-        as_object(value).get("name") in conditions
-        for _, value, _ in walk_json(reference)
-    )
+    for _, value, _ in walk_json(reference):
+        name = as_object(value).get("name")
+        if name in conditions:
+            return True
+    return False
 
 
 async def _call(
-    name: str, condition: Condition, args: dict[str, Any], context: Mapping[str, Any]
+    name: str, condition: Condition, args: dict[str, Any], context: _Values
 ) -> bool:
     try:
-        # a copy, so that a condition cannot change the context
-        return bool(await call_function(condition, copy_json(dict(context)), **args))
+        # so that a condition cannot change the context
+        copy = copy_json(dict(context))
+        return bool(await call_function(condition, copy, **args))
     except PodwrightError:  # of a nested run, whose code and limit the caller needs
         raise
     except Exception as error:
         raise error_from(ConditionError, f"Condition '{name}'", error) from error
 
 
-def _fill(value: Any, context: Mapping[str, Any], name: str) -> Any:
+def _fill(value: Any, context: _Values, name: str) -> Any:
     if isinstance(value, list):
-        return [_fill(item, context, name) for item in cast("list[Any]", value)]
-    return (
-        fill_all(value, context, f"Condition '{name}'")
-        if isinstance(value, str)
-        else value
-    )
+        items = cast("list[Any]", value)
+        return [_fill(item, context, name) for item in items]
+    if isinstance(value, str):
+        return fill_all(value, context, f"Condition '{name}'")
+    return value
 
 
 def templates(reference: object, at: str) -> Iterator[tuple[str, str]]:
@@ -199,15 +236,18 @@ def templates(reference: object, at: str) -> Iterator[tuple[str, str]]:
         at: Its JSON pointer.
     """
     known = as_object(reference)
+    name = known.get("name")
     args = as_object(known.get("args"))
-    if known.get("name") in _COMPARISONS:
+    if name in _COMPARISONS:
         for pointer, value, _ in walk_json(args):
             if isinstance(value, str):
                 yield f"{at}/args{pointer}", value
-    elif known.get("name") in _COMBINATIONS:
-        for number, inner in enumerate(as_array(args.get("conditions"))):
+    elif name in _COMBINATIONS:
+        inner_conditions = as_array(args.get("conditions"))
+        for number, inner in enumerate(inner_conditions):
             yield from templates(inner, f"{at}/args/conditions/{number}")
-        yield from templates(args.get("condition"), f"{at}/args/condition")
+        negated = args.get("condition")
+        yield from templates(negated, f"{at}/args/condition")
 
 
 def problems(reference: object, at: str, conditions: Conditions) -> list[Problem]:
@@ -222,62 +262,66 @@ def problems(reference: object, at: str, conditions: Conditions) -> list[Problem
     name = known.get("name")
     args = known.get("args", {})
     if not isinstance(name, str) or not isinstance(args, dict):
-        return [
-            Problem(
-                at, "Expected a condition: an object with a 'name', and perhaps 'args'."
-            )
-        ]
-    arguments = cast("dict[str, Any]", args)
+        detail = "Expected a condition: an object with a 'name', and perhaps 'args'."
+        return [Problem(at, detail)]
     if name in conditions:
         return []
     if name not in BUILT_IN:
-        hint = did_you_mean(name, [*conditions, *BUILT_IN])
-        return [
-            Problem(
-                f"{at}/name",
-                f"Missing condition '{name}': it was not given, and is not built in.",
-                hint,
-            )
-        ]
-    wanted = _COMPARISONS[name][0] if name in _COMPARISONS else (_COMBINATIONS[name],)
-    found = [
-        Problem(f"{at}/args", f"Condition '{name}' needs the argument '{key}'.")
-        for key in wanted
-        if key not in arguments
-    ]
-    found += [
-        Problem(
-            f"{at}/args" + json_pointer(key),
-            f"Condition '{name}' has no argument '{key}'.",
-            did_you_mean(key, wanted),
+        problem = Problem(
+            f"{at}/name",
+            detail=f"Missing condition '{name}': it was not given, and is not built in.",
+            suggestion=did_you_mean(name, [*conditions, *BUILT_IN]),
         )
-        for key in arguments
-        if key not in wanted
-    ]
-    for key in ("options", "conditions"):
-        if key in wanted and key in arguments and not as_array(arguments[key]):
-            found.append(
-                Problem(f"{at}/args/{key}", "Expected an array of at least one item.")
-            )
-    for number, inner in enumerate(as_array(arguments.get("conditions"))):
-        found += _inner_problems(inner, f"{at}/args/conditions/{number}", conditions)
+        return [problem]
+    arguments = cast("dict[str, Any]", args)
+    pointer = f"{at}/args"
+    found = list(_argument_problems(name, arguments, pointer))
+    inner_conditions = as_array(arguments.get("conditions"))
+    for number, inner in enumerate(inner_conditions):
+        inner_pointer = f"{pointer}/conditions/{number}"
+        found += _inner_problems(inner, inner_pointer, conditions)
     if name == "not" and "condition" in arguments:
-        found += _inner_problems(
-            arguments["condition"], f"{at}/args/condition", conditions
-        )
+        negated = arguments["condition"]
+        found += _inner_problems(negated, f"{pointer}/condition", conditions)
     return found
 
 
 def _inner_problems(
-    reference: object, at: str, conditions: Conditions
-) -> list[Problem]:
+    reference: object, pointer: str, conditions: Conditions
+) -> Iterator[Problem]:
     """As `problems`, for a condition in the arguments of another, where no schema reports unknown keys."""
-    keys = ("name", "args")
-    unknown = [
-        Problem(
-            at + json_pointer(key), f"Unknown key '{key}'.", did_you_mean(key, keys)
-        )
-        for key in as_object(reference)
-        if key not in keys
-    ]
-    return [*unknown, *problems(reference, at, conditions)]
+    for key in as_object(reference):
+        if key not in _KEYS:
+            yield Problem(
+                pointer + json_pointer(key),
+                detail=f"Unknown key '{key}'.",
+                suggestion=did_you_mean(key, _KEYS),
+            )
+    yield from problems(reference, pointer, conditions)
+
+
+def _argument_problems(name: str, args: _Values, pointer: str) -> Iterator[Problem]:
+    """What is wrong with the arguments of a built-in condition, apart from the conditions in them."""
+    wanted = _names_of_arguments(name)
+    for key in wanted:
+        if key not in args:
+            yield Problem(pointer, f"Condition '{name}' needs the argument '{key}'.")
+    for key in args:
+        if key not in wanted:
+            yield Problem(
+                pointer + json_pointer(key),
+                detail=f"Condition '{name}' has no argument '{key}'.",
+                suggestion=did_you_mean(key, wanted),
+            )
+    for key in ("options", "conditions"):
+        if key not in wanted or key not in args:
+            continue
+        if not as_array(args[key]):
+            detail = "Expected an array of at least one item."
+            yield Problem(f"{pointer}/{key}", detail)
+
+
+def _names_of_arguments(name: str) -> tuple[str, ...]:
+    if name in _COMPARISONS:
+        return _COMPARISONS[name][1]
+    return (_COMBINATIONS[name],)

@@ -43,7 +43,7 @@ _OPEN = CLOSED | ConfigDict(extra="allow")
 """The pydantic configuration of what providers may give further fields."""
 _MAX_DEPTH = 100
 """Levels of a further field."""
-_NOT_SENT_BACK = ("refusal", "audio", "function_call", "index")
+_NOT_SENT_BACK = frozenset({"refusal", "audio", "function_call", "index"})
 """Keys that clients send back as they got them, and that say the same as others."""
 
 _Name = Annotated[str, MinLen(1)]  # providers make names and ids of any length
@@ -78,7 +78,9 @@ class UserMessage(TypedDict):
 
 
 def _kind_of_part(part: object) -> str:
-    return "text" if as_object(part).get("type") == "text" else "other"
+    if as_object(part).get("type") == "text":
+        return "text"
+    return "other"
 
 
 @with_config(_OPEN)
@@ -89,10 +91,9 @@ class AnswerText(TypedDict):
     text: str
 
 
-AnswerPart = Annotated[
-    Annotated[AnswerText, Tag("text")] | Annotated[dict[str, JsonValue], Tag("other")],
-    Discriminator(_kind_of_part),
-]
+_TaggedText = Annotated[AnswerText, Tag("text")]
+_TaggedOther = Annotated[dict[str, JsonValue], Tag("other")]
+AnswerPart = Annotated[_TaggedText | _TaggedOther, Discriminator(_kind_of_part)]
 """A text of the answer, or another part that its provider has put there, such as a thought."""
 
 
@@ -130,31 +131,15 @@ def _check(data: Any, check_shape: ValidatorFunctionWrapHandler) -> Any:
 
     Null means that a key is not set.
     """
-    data = (
-        [_without_nulls(message) for message in cast("list[Any]", data)]
-        if isinstance(data, list)
-        else data
-    )
-    errors: list[InitErrorDetails] = []
+    if isinstance(data, list):
+        data = [_without_nulls(message) for message in cast("list[Any]", data)]
     checked: Any = None
+    errors: list[InitErrorDetails] = []
     try:
         checked = check_shape(data)
     except ValidationError as error:
-        for detail in error.errors(include_url=False):
-            kind = PydanticCustomError(
-                cast("Any", detail["type"]),
-                cast("Any", detail["msg"]),
-                detail.get("ctx"),
-            )
-            # without the role, which names the shape
-            location = (*detail["loc"][:1], *detail["loc"][2:])
-            errors.append({"type": kind, "loc": location, "input": detail["input"]})
-    messages = as_array(data)
-    for location, message in _misplaced(
-        messages if len(messages) <= MAX_MESSAGES else ()
-    ):
-        kind = PydanticCustomError("value_error", cast("Any", message))
-        errors.append({"type": kind, "loc": location, "input": data})
+        errors += _shape_errors(error)
+    errors += _relation_errors(as_array(data))
     if errors:
         raise ValidationError.from_exception_data("messages", errors)
     return checked
@@ -165,71 +150,110 @@ def _without_nulls(message: Any) -> Any:
     if not isinstance(message, dict):
         return message
     fields = _set_fields(message)
-    # the parts of an answer are its provider's
-    for key in ("tool_calls",) if fields.get("role") == "assistant" else ("content",):
-        if isinstance(fields.get(key), list):
-            fields[key] = [_set_fields(item) for item in fields[key]]
+    key = "content"
+    if fields.get("role") == "assistant":  # the parts of its content are its provider's
+        key = "tool_calls"
+    if isinstance(fields.get(key), list):
+        fields[key] = [_set_fields(item) for item in fields[key]]
     return fields
 
 
 def _set_fields(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
-    return {
-        key: item
-        for key, item in cast("dict[Any, Any]", value).items()
-        if item is not None
-    }
+    fields = cast("dict[Any, Any]", value)
+    return {key: item for key, item in fields.items() if item is not None}
 
 
-def _misplaced(messages: Sequence[Any]) -> Iterator[tuple[tuple[int | str, ...], str]]:
-    """Tool results without their call, and tool calls without their result."""
+def _shape_errors(error: ValidationError) -> Iterator[InitErrorDetails]:
+    for detail in error.errors(include_url=False):
+        code = cast("Any", detail["type"])
+        message = cast("Any", detail["msg"])
+        kind = PydanticCustomError(code, message, detail.get("ctx"))
+        # without the role, which names the shape
+        location = detail["loc"][:1] + detail["loc"][2:]
+        yield {"type": kind, "loc": location, "input": detail["input"]}
+
+
+def _relation_errors(messages: list[Any]) -> Iterator[InitErrorDetails]:
+    if len(messages) > MAX_MESSAGES:
+        return
+    for location, message in _misplaced(messages):
+        kind = PydanticCustomError("value_error", cast("Any", message))
+        yield {"type": kind, "loc": location, "input": messages}
+
+
+def _misplaced(messages: Sequence[Any]) -> Iterator[tuple[tuple[int, str], str]]:
+    """Tool results without their call, tool calls without their result, and what is no JSON data."""
     waiting: dict[str, int] = {}
-    end: dict[str, Any] = {}
-    for index, message in enumerate([*map(as_object, messages), end]):
+    for index, message in enumerate(map(as_object, messages)):
         if message.get("role") == "tool":
             id_ = message.get("tool_call_id")
             if isinstance(id_, str) and waiting.pop(id_, None) is None:
-                yield (
-                    (index, "tool_call_id"),
-                    f"No tool call {short_repr(id_)} right before waits for this result",
+                reason = (
+                    f"No tool call {short_repr(id_)} right before waits for this result"
                 )
+                yield (index, "tool_call_id"), reason
             continue
-        for id_, caller in waiting.items():
-            yield (
-                (caller, "tool_calls"),
-                f"The tool call {short_repr(id_)} has no result right after it",
-            )
-        calls = as_array(message.get("tool_calls"))
-        ids = [
-            id_ for call in calls if isinstance(id_ := as_object(call).get("id"), str)
-        ]
+        yield from _without_result(waiting)
+        ids = _call_ids(message)
         waiting = dict.fromkeys(ids, index)
         if len(waiting) < len(ids):
             yield (index, "tool_calls"), "Two tool calls have the same id"
-        if message.get("role") == "assistant" and (key := _unreadable_field(message)):
-            yield (index, key), "Further fields of a message must be JSON data"
+        if message.get("role") == "assistant":
+            key = _unreadable_field(message)
+            if key:
+                yield (index, key), "Further fields of a message must be JSON data"
+    yield from _without_result(waiting)
+
+
+def _without_result(
+    waiting: Mapping[str, int],
+) -> Iterator[tuple[tuple[int, str], str]]:
+    for id_, caller in waiting.items():
+        reason = f"The tool call {short_repr(id_)} has no result right after it"
+        yield (caller, "tool_calls"), reason
+
+
+def _call_ids(message: Mapping[str, Any]) -> list[str]:
+    calls = as_array(message.get("tool_calls"))
+    ids = [as_object(call).get("id") for call in calls]
+    return [id_ for id_ in ids if isinstance(id_, str)]
 
 
 def _unreadable_field(message: Mapping[str, Any]) -> str | None:
     """The key of a further field that is not JSON data; None if there is none."""
-    fields = _further(message, AssistantMessage)
-    calls = list(map(as_object, as_array(message.get("tool_calls"))))
-    functions = [as_object(call.get("function")) for call in calls]
-    fields["tool_calls"] = [
-        *(_further(call, ToolCallData) for call in calls),
-        *(_further(function, FunctionCallData) for function in functions),
-    ]
+    fields = _further(message, _ASSISTANT_KEYS)
+    in_calls: list[dict[str, Any]] = []
+    for call in map(as_object, as_array(message.get("tool_calls"))):
+        in_calls.append(_further(call, _CALL_KEYS))
+        in_calls.append(_further(as_object(call.get("function")), _FUNCTION_KEYS))
+    fields["tool_calls"] = in_calls
     for key, value in fields.items():
-        try:
-            # the first line finds data that is deeper than the second one can look
-            if nested_deeper(value, _MAX_DEPTH):
-                return key
-            _json.validate_python(value)
-        except ValidationError:
+        if not _is_json(value):
             return key
     return None
 
+
+def _is_json(value: object) -> bool:
+    # first, because pydantic cannot look into data that is much deeper
+    if nested_deeper(value, _MAX_DEPTH):
+        return False
+    try:
+        _json.validate_python(value)
+    except ValidationError:
+        return False
+    return True
+
+
+def _own_keys(shape: Any) -> frozenset[str]:
+    """The keys of a TypedDict, and those that are not sent back."""
+    return shape.__required_keys__ | shape.__optional_keys__ | _NOT_SENT_BACK
+
+
+_ASSISTANT_KEYS = _own_keys(AssistantMessage)
+_CALL_KEYS = _own_keys(ToolCallData)
+_FUNCTION_KEYS = _own_keys(FunctionCallData)
 
 Conversation = Annotated[
     Annotated[list[ConversationMessage], Strict(), MaxLen(MAX_MESSAGES)],
@@ -260,9 +284,8 @@ def parse_messages(data: object) -> tuple[Message, ...]:
     except ValidationError as error:
         problems = to_problems(error.errors(include_url=False), data)
         raise MessagesError("The messages are invalid.", problems=problems) from None
-    return tuple(
-        message for message in map(read_message, checked) if not _is_empty(message)
-    )
+    messages = map(read_message, checked)
+    return tuple(message for message in messages if not _is_empty(message))
 
 
 def parse_content(parts: object) -> str | tuple[ContentPart, ...]:
@@ -291,52 +314,56 @@ def _is_empty(message: Message) -> bool:
     """Whether a message is an answer without text and tool calls, which many providers refuse."""
     if message.role != "assistant":
         return False
-    return (
-        not message.tool_calls
-        and not message.text.strip()
-        and "content" not in message.provider_fields
-    )
+    if message.tool_calls or message.text.strip():
+        return False
+    return "content" not in message.provider_fields
 
 
 def read_message(data: Mapping[str, Any]) -> Message:
     """A message from valid data of it; what an assistant's message has besides are fields of its provider."""
-    if data["role"] != "assistant":
-        return Message(
-            data["role"],
-            _content(data["content"]),
-            tool_call_id=data.get("tool_call_id"),
-        )
-    fields = copy_json(_further(data, AssistantMessage))
+    if data["role"] == "assistant":
+        return _read_answer(data)
+    content = _content(data["content"])
+    return Message(data["role"], content, tool_call_id=data.get("tool_call_id"))
+
+
+def _read_answer(data: Mapping[str, Any]) -> Message:
+    fields = copy_json(_further(data, _ASSISTANT_KEYS))
     content = data.get("content") or ""
     if not isinstance(content, str):
-        texts = [part["text"] for part in content if part.get("type") == "text"]
-        has_others = any(part.keys() != {"type", "text"} for part in content)
-        if has_others:
+        separator = "\n"
+        if any(part.keys() != {"type", "text"} for part in content):
+            # a provider's parts are pieces of one text, those of a client are paragraphs
+            separator = ""
             fields["content"] = copy_json(content)
-        # a provider's parts are pieces of one text, those of a client are paragraphs
-        content = ("" if has_others else "\n").join(texts)
-    calls = tuple(map(_tool_call, data.get("tool_calls") or ()))
+        texts = [part["text"] for part in content if part.get("type") == "text"]
+        content = separator.join(texts)
+    calls = data.get("tool_calls") or ()
     return Message(
-        "assistant",
-        content,
-        calls,
+        role="assistant",
+        content=content,
+        tool_calls=tuple(map(_tool_call, calls)),
         provider_fields=fields,
         provider=data.get(PROVIDER, ""),
     )
 
 
 def _tool_call(data: Any) -> ToolCall:
-    fields = copy_json(_further(data, ToolCallData))
-    if in_function := _further(data["function"], FunctionCallData):
+    function = data["function"]
+    fields = copy_json(_further(data, _CALL_KEYS))
+    in_function = _further(function, _FUNCTION_KEYS)
+    if in_function:
         fields["function"] = copy_json(in_function)
     return ToolCall(
-        data["id"], data["function"]["name"], data["function"]["arguments"], fields
+        id=data["id"],
+        name=function["name"],
+        arguments=function["arguments"],
+        provider_fields=fields,
     )
 
 
-def _further(data: Mapping[str, Any], shape: Any) -> dict[str, Any]:
-    """The fields that the shape does not have, as far as they are set."""
-    own = (*shape.__required_keys__, *shape.__optional_keys__, *_NOT_SENT_BACK)
+def _further(data: Mapping[str, Any], own: frozenset[str]) -> dict[str, Any]:
+    """The fields beside the own ones, as far as they are set."""
     return {
         key: value for key, value in data.items() if key not in own and is_set(value)
     }
@@ -346,30 +373,33 @@ def _content(data: Any) -> str | tuple[ContentPart, ...]:
     """Texts without an image are one text, so that a message is the same in its own turn and in later ones."""
     if isinstance(data, str):
         return data
-    return (
-        tuple(data)
-        if any(part["type"] != "text" for part in data)
-        else "\n".join(part["text"] for part in data)
-    )
+    if any(part["type"] != "text" for part in data):
+        return tuple(data)
+    return "\n".join(part["text"] for part in data)
 
 
 def message_data(message: Message) -> dict[str, Any]:
     """A message in the shape of Chat Completions, with the further fields of its provider, and that provider."""
     data = chat_message(message)
-    if message.provider_fields or any(
-        call.provider_fields for call in message.tool_calls
-    ):
-        data = copy_json(data)
-        if message.provider:
-            data[PROVIDER] = message.provider
+    if not _has_provider_fields(message):
+        return data
+    data = copy_json(data)
+    if message.provider:
+        data[PROVIDER] = message.provider
     return data
+
+
+def _has_provider_fields(message: Message) -> bool:
+    if message.provider_fields:
+        return True
+    return any(call.provider_fields for call in message.tool_calls)
 
 
 def chat_message(message: Message) -> dict[str, Any]:
     """A message as Chat Completions has it, with the further fields of its provider."""
-    content = (
-        message.content if isinstance(message.content, str) else list(message.content)
-    )
+    content = message.content
+    if not isinstance(content, str):
+        content = list(content)
     data: dict[str, Any] = {"role": message.role, "content": content}
     if message.tool_calls:
         data["content"] = content or None
@@ -385,22 +415,19 @@ def _call_data(call: ToolCall) -> dict[str, Any]:
     data: dict[str, Any] = {"id": call.id, "type": "function", "function": function}
     if call.provider_fields:
         data.update(call.provider_fields)
-        data["function"] = {
-            **as_object(call.provider_fields.get("function")),
-            **function,
-        }
+        further = as_object(call.provider_fields.get("function"))
+        data["function"] = further | function
     return data
 
 
 def turns(messages: Sequence[Message]) -> list[Sequence[Message]]:
     """The messages by turn: each begins with a user message, except perhaps the first."""
-    starts = [
-        index
-        for index, message in enumerate(messages)
-        if message.role == "user" and index > 0
-    ]
-    return [
-        messages[start:end]
-        for start, end in zip([0, *starts], [*starts, len(messages)], strict=True)
-        if end > start
-    ]
+    found: list[Sequence[Message]] = []
+    start = 0
+    for index, message in enumerate(messages):
+        if message.role == "user" and index > start:
+            found.append(messages[start:index])
+            start = index
+    if messages:
+        found.append(messages[start:])
+    return found

@@ -342,9 +342,8 @@ Event = Annotated[
 ]
 """Any event, discriminated by `type`."""
 
-_TYPES = {
-    event.__dataclass_fields__["type"].default for event in get_args(get_args(Event)[0])
-}
+_EVENT_CLASSES = get_args(get_args(Event)[0])
+_TYPES = {event.__dataclass_fields__["type"].default for event in _EVENT_CLASSES}
 
 Subscriber = Callable[[Event], object]
 """A fast synchronous callable; it is called with each event, in order, on the thread of the run.
@@ -365,11 +364,8 @@ def check_subscriber(function: Callable[[Any], object], name: str) -> None:
         ConfigurationError: It is async.
     """
     if is_async(function):
-        message = (
-            f"'{name}' must be a plain function, not the async {short_repr(function)}."
-        )
         raise ConfigurationError(
-            message,
+            f"'{name}' must be a plain function, not the async {short_repr(function)}.",
             suggestion="Use `async for event in component.astream(...)` instead.",
         )
 
@@ -409,18 +405,9 @@ class EventManager:
             ConfigurationError: An event type does not exist, or the subscriber is async.
         """
         check_subscriber(subscriber, "subscriber")
-        wanted = frozenset(types)
-        if unknown := sorted(wanted - _TYPES):
-            hint = did_you_mean(unknown[0], sorted(_TYPES))
-            raise ConfigurationError(
-                f"Unknown event type '{unknown[0]}'.", suggestion=hint
-            )
-
-        def filtered(event: Event) -> None:
-            if event.type in wanted:
-                subscriber(event)
-
-        added = filtered if types else subscriber
+        added = subscriber
+        if types:
+            added = _filtered(subscriber, frozenset(types))
         self._subscribers = (*self._subscribers, added)
 
         def unsubscribe() -> None:
@@ -429,3 +416,21 @@ class EventManager:
             )
 
         return unsubscribe
+
+
+def _filtered(subscriber: Subscriber, types: frozenset[str]) -> Subscriber:
+    """A subscriber that passes on the events of these types.
+
+    Raises:
+        ConfigurationError: An event type does not exist.
+    """
+    unknown = sorted(types - _TYPES)
+    if unknown:
+        hint = did_you_mean(unknown[0], sorted(_TYPES))
+        raise ConfigurationError(f"Unknown event type '{unknown[0]}'.", suggestion=hint)
+
+    def pass_on(event: Event) -> None:
+        if event.type in types:
+            subscriber(event)
+
+    return pass_on

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import asdict
 from decimal import Decimal
 from typing import Any, Literal, cast
@@ -33,13 +34,12 @@ _LARGEST_DECIMAL = 10**12 - 1
 
 def format_usage(usage: Usage) -> str:
     """The value of `Podwright-Usage`; an unknown cost is left out."""
-    return _format(
-        {
-            "input_tokens": usage.input_tokens,
-            "output_tokens": usage.output_tokens,
-            "cost": usage.cost,
-        }
-    )
+    members = {
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cost": usage.cost,
+    }
+    return _format(members)
 
 
 def format_budget(limits: RunLimits) -> str:
@@ -53,30 +53,54 @@ def parse_budget(value: str) -> RunLimits:
     Raises:
         ValueError: The value is not a dictionary of structured fields, or a member has the wrong type.
     """
-    members = cast(
-        "dict[str, tuple[Any, object]]",
-        http_sf.parse(value.encode(), tltype="dictionary"),
-    )
+    parsed = http_sf.parse(value.encode(), tltype="dictionary")
+    members = cast("dict[str, tuple[Any, object]]", parsed)
     values = {name: item for name, (item, _) in members.items()}
-    cost = values.get("cost", "0")
-    if not (
-        isinstance(cost, str)
-        and cost.isascii()
-        and cost.replace(".", "", 1).isdecimal()
-    ):
-        raise ValueError(
-            "'cost' is not a string with an amount in USD, such as \"0.5\""
-        )
+    cost = None
+    if "cost" in values:
+        cost = _parse_amount(values["cost"])
     wall_time = values.get("wall_time")
+    if isinstance(wall_time, Decimal):
+        wall_time = float(wall_time)
     try:
         return RunLimits(
-            wall_time=float(wall_time) if isinstance(wall_time, Decimal) else wall_time,
+            wall_time=wall_time,
             model_calls=values.get("model_calls"),
             tokens=values.get("tokens"),
-            cost=float(cost) if "cost" in values else None,
+            cost=cost,
         )
     except ConfigurationError as error:
         raise ValueError(error.message) from error
+
+
+def parse_usage(value: str) -> Usage:
+    """The usage in a `Podwright-Usage` header; what is missing or malformed stays 0, and a cost unknown."""
+    try:
+        parsed = http_sf.parse(value.encode(), tltype="dictionary")
+    except ValueError:
+        return Usage(cost=None)
+    members = cast("dict[str, tuple[Any, object]]", parsed)
+    values = {name: item for name, (item, _) in members.items()}
+    cost = None
+    with contextlib.suppress(ValueError):
+        cost = _parse_amount(values.get("cost"))
+    return Usage(
+        input_tokens=_count(values.get("input_tokens")),
+        output_tokens=_count(values.get("output_tokens")),
+        cost=cost,
+    )
+
+
+def _count(value: object) -> int:
+    return value if type(value) is int and value > 0 else 0
+
+
+def _parse_amount(value: object) -> float:
+    if isinstance(value, str) and value.isascii():
+        digits = value.replace(".", "", 1)
+        if digits.isdecimal():
+            return float(value)
+    raise ValueError("'cost' is not a string with an amount in USD, such as \"0.5\"")
 
 
 def _format(members: dict[str, int | float | None]) -> str:
@@ -91,7 +115,9 @@ def _format(members: dict[str, int | float | None]) -> str:
 def _format_item(name: str, value: float) -> str:
     # a string: one call may cost less than the 0.001 that a decimal can express
     if name == "cost":
-        return '"' + f"{value:.12f}".rstrip("0").rstrip(".") + '"'
+        amount = f"{value:.12f}".rstrip("0").rstrip(".")
+        return f'"{amount}"'
     if isinstance(value, int):
         return str(min(value, _LARGEST_INTEGER))
-    return str(int(min(value, _LARGEST_DECIMAL) * 1000) / 1000)
+    thousandths = int(min(value, _LARGEST_DECIMAL) * 1000)
+    return str(thousandths / 1000)

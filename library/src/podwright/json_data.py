@@ -29,15 +29,14 @@ def to_json_data(value: Any) -> Any:
 
 
 def _replace_non_finite(data: Any) -> Any:
-    if isinstance(data, float):
-        return data if math.isfinite(data) else json.dumps(data)
     if isinstance(data, dict):
-        return {
-            key: _replace_non_finite(item)
-            for key, item in cast("dict[str, Any]", data).items()
-        }
+        members = cast("dict[str, Any]", data)
+        return {key: _replace_non_finite(item) for key, item in members.items()}
     if isinstance(data, list):
-        return [_replace_non_finite(item) for item in cast("list[Any]", data)]
+        items = cast("list[Any]", data)
+        return [_replace_non_finite(item) for item in items]
+    if isinstance(data, float) and not math.isfinite(data):
+        return json.dumps(data)
     return data
 
 
@@ -64,30 +63,36 @@ def to_json_bytes(data: Any) -> bytes:
 
 def json_pointer(*parts: str | int) -> str:
     """The JSON pointer (RFC 6901) with these parts."""
-    return "".join(
-        "/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts
-    )
+    pointer = ""
+    for part in parts:
+        token = str(part).replace("~", "~0").replace("/", "~1")
+        pointer += f"/{token}"
+    return pointer
 
 
 def copy_json(value: Any) -> Any:
     """A deep copy of JSON data."""
     if isinstance(value, dict):
-        return {
-            key: copy_json(item) for key, item in cast("dict[str, Any]", value).items()
-        }
+        members = cast("dict[str, Any]", value)
+        return {key: copy_json(item) for key, item in members.items()}
     if isinstance(value, list):
-        return [copy_json(item) for item in cast("list[Any]", value)]
+        items = cast("list[Any]", value)
+        return [copy_json(item) for item in items]
     return value
 
 
 def as_object(value: object) -> dict[str, Any]:
     """The value if it is a JSON object, else an empty one."""
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    if isinstance(value, dict):
+        return cast("dict[str, Any]", value)
+    return {}
 
 
 def as_array(value: object) -> list[Any]:
     """The value if it is a JSON array, else an empty one."""
-    return cast("list[Any]", value) if isinstance(value, list) else []
+    if isinstance(value, list):
+        return cast("list[Any]", value)
+    return []
 
 
 def is_set(value: object) -> bool:
@@ -104,12 +109,14 @@ def walk_json(value: object) -> Iterator[tuple[str, object, int]]:
     stack = [("", _entries(value))]
     while stack:
         above, entries = stack[-1]
-        if (entry := next(entries, None)) is None:
+        entry = next(entries, None)
+        if entry is None:
             stack.pop()
             continue
-        pointer = above + json_pointer(str(entry[0]))
-        yield pointer, entry[1], len(stack)
-        stack.append((pointer, _entries(entry[1])))
+        key, child = entry
+        pointer = above + json_pointer(key)
+        yield pointer, child, len(stack)
+        stack.append((pointer, _entries(child)))
 
 
 def values_in(value: object) -> Iterator[object]:
@@ -118,11 +125,16 @@ def values_in(value: object) -> Iterator[object]:
     while waiting:
         value = waiting.pop()
         yield value
-        waiting += as_object(value).values() or as_array(value)
+        if isinstance(value, dict):
+            waiting += cast("dict[str, object]", value).values()
+        elif isinstance(value, list):
+            waiting += cast("list[object]", value)
 
 
 def _entries(value: object) -> Iterator[tuple[str | int, object]]:
-    return iter(as_object(value).items() or enumerate(as_array(value)))
+    if isinstance(value, dict):
+        return iter(cast("dict[str, object]", value).items())
+    return enumerate(as_array(value))
 
 
 def nested_deeper(value: object, depth: int = 100) -> bool:

@@ -6,8 +6,8 @@ that a check visits are counted first, with each reference followed, in a time t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, cast
 from urllib.parse import unquote
@@ -50,6 +50,10 @@ _ANNOTATIONS = frozenset(
 """Keywords that restrict nothing."""
 
 
+_Schema = Mapping[str, Any]
+"""A schema, or a part of it."""
+
+
 class SchemaTooComplexError(ValueError):
     """A JSON Schema is too large, or refers to itself too often, to be checked."""
 
@@ -58,11 +62,15 @@ class SchemaTooComplexError(ValueError):
 class _Part:
     """A subschema, and the subschemas that it applies, by their identity."""
 
-    same_value: list[int] = field(default_factory=list[int])
-    inner_values: list[int] = field(default_factory=list[int])
+    same_value: list[int]
+    inner_values: list[int]
+
+    def applied(self) -> Iterator[int]:
+        yield from self.same_value
+        yield from self.inner_values
 
 
-def measure(schema: Mapping[str, Any]) -> int:
+def measure(schema: _Schema) -> int:
     """The subschemas that the check of an answer visits, if each property and item occurs once.
 
     Raises:
@@ -70,23 +78,8 @@ def measure(schema: Mapping[str, Any]) -> int:
         ValueError: A part refers to something that is no subschema, or has a name of its own.
     """
     _check_size(schema)
-    parts = dict[int, _Part]()
-    waiting: list[object] = [schema]
-    while waiting:
-        part = as_object(waiting.pop())
-        if id(part) not in parts:
-            same = list(_applied_to_same(part, schema))
-            inner = list(_applied_to_inner(part))
-            parts[id(part)] = _Part(
-                [id(each) for each in same], [id(each) for each in inner]
-            )
-            waiting += [*same, *inner]
-    try:
-        TopologicalSorter(
-            {key: part.same_value for key, part in parts.items()}
-        ).prepare()
-    except CycleError:
-        raise SchemaTooComplexError("a part of it refers to itself") from None
+    parts = _parts_of(schema)
+    _check_cycles(parts)
     visits = _count_visits(parts, id(schema))
     if visits > MAX_VISITS:
         raise SchemaTooComplexError(
@@ -95,15 +88,16 @@ def measure(schema: Mapping[str, Any]) -> int:
     return visits
 
 
-def _check_size(schema: Mapping[str, Any]) -> None:
+def _check_size(schema: _Schema) -> None:
     for number, (pointer, value, depth) in enumerate(walk_json(schema), 1):
         if number > MAX_VALUES or depth > MAX_DEPTH:
             raise SchemaTooComplexError(
                 f"it has more than {MAX_VALUES} values, or more than {MAX_DEPTH} levels of nesting"
             )
         part = as_object(value)
-        if unknown := [key for key in _IDENTIFIERS if isinstance(part.get(key), str)]:
-            raise ValueError(f"it has '{unknown[0]}' at '{truncate(pointer, 100)}'")
+        for key in _IDENTIFIERS:
+            if isinstance(part.get(key), str):
+                raise ValueError(f"it has '{key}' at '{truncate(pointer, 100)}'")
         reference = part.get("$ref")
         if isinstance(reference, str) and subschema(schema, reference) is None:
             raise ValueError(
@@ -111,28 +105,55 @@ def _check_size(schema: Mapping[str, Any]) -> None:
             )
 
 
-def _applied_to_same(
-    part: Mapping[str, Any], root: Mapping[str, Any]
-) -> Iterator[dict[str, Any]]:
+def _parts_of(schema: _Schema) -> dict[int, _Part]:
+    parts = dict[int, _Part]()
+    waiting = [as_object(schema)]
+    while waiting:
+        part = waiting.pop()
+        if id(part) in parts:
+            continue
+        same = list(_applied_to_same(part, schema))
+        inner = list(_applied_to_inner(part))
+        parts[id(part)] = _Part(_identities(same), _identities(inner))
+        waiting += same
+        waiting += inner
+    return parts
+
+
+def _identities(parts: Iterable[object]) -> list[int]:
+    return [id(part) for part in parts]
+
+
+def _check_cycles(parts: Mapping[int, _Part]) -> None:
+    graph = {key: part.same_value for key, part in parts.items()}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError:
+        raise SchemaTooComplexError("a part of it refers to itself") from None
+
+
+def _applied_to_same(part: _Schema, root: _Schema) -> Iterator[dict[str, Any]]:
     """The subschemas that a subschema applies to the value itself, the one that it refers to included."""
     reference = part.get("$ref")
-    if isinstance(reference, str) and isinstance(
-        target := subschema(root, reference), dict
-    ):
-        yield target
-    # to find what is not evaluated, jsonschema checks the subschemas again, and looks into each
-    times = 3 if "unevaluatedProperties" in part or "unevaluatedItems" in part else 1
+    if isinstance(reference, str):
+        target = subschema(root, reference)
+        if isinstance(target, dict):
+            yield target
+    times = 1
+    if "unevaluatedProperties" in part or "unevaluatedItems" in part:
+        # to find what is not evaluated, jsonschema checks the subschemas again, and looks into each
+        times = 3
     for _ in range(times):
         yield from _subschemas(part, _SAME_VALUE, _SAME_VALUE_LISTS, _SAME_VALUE_MAPS)
 
 
-def _applied_to_inner(part: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _applied_to_inner(part: _Schema) -> Iterator[dict[str, Any]]:
     """The subschemas that a subschema applies to values inside the value."""
     return _subschemas(part, _INNER_VALUE, _INNER_VALUE_LISTS, _INNER_VALUE_MAPS)
 
 
 def _subschemas(
-    part: Mapping[str, Any],
+    part: _Schema,
     single: tuple[str, ...],
     lists: tuple[str, ...],
     maps: tuple[str, ...],
@@ -142,10 +163,13 @@ def _subschemas(
         found += as_array(part.get(key))
     for key in maps:
         found += as_object(part.get(key)).values()
-    return (subschema for each in found if (subschema := as_object(each)))
+    for value in found:
+        applied = as_object(value)
+        if applied:
+            yield applied
 
 
-def object_root(schema: Mapping[str, Any]) -> dict[str, Any] | None:
+def object_root(schema: _Schema) -> dict[str, Any] | None:
     """The schema of an object with a root as providers require it: `type: object`, without `$ref` and unions.
 
     A `$ref` in the root, which pydantic writes for a type that refers to itself, is replaced by what it names.
@@ -161,21 +185,25 @@ def object_root(schema: Mapping[str, Any]) -> dict[str, Any] | None:
         target = as_object(subschema(schema, str(reference)))
         if not target or (root.keys() & target.keys()) - _ANNOTATIONS:
             return None
-        root = {**target, **root}
-    is_object = root.get("type") == "object" and "$ref" not in root
-    return root if is_object and not any(key in root for key in _NOT_AT_ROOT) else None
+        root = target | root
+    if root.get("type") != "object" or "$ref" in root:
+        return None
+    if any(key in root for key in _NOT_AT_ROOT):
+        return None
+    return root
 
 
-def subschema(root: Mapping[str, Any], reference: str) -> dict[str, Any] | bool | None:
+def subschema(root: _Schema, reference: str) -> dict[str, Any] | bool | None:
     """The part of a schema that a `$ref` names by a JSON pointer; None if that is no subschema."""
     if reference not in ("#", "") and not reference.startswith("#/"):
         return None
     value: Any = root
     for token in unquote(reference).split("/")[1:]:
-        value = _member(value, token.replace("~1", "/").replace("~0", "~"))
-    return (
-        cast("dict[str, Any] | bool", value) if isinstance(value, dict | bool) else None
-    )
+        key = token.replace("~1", "/").replace("~0", "~")
+        value = _member(value, key)
+    if isinstance(value, dict | bool):
+        return cast("dict[str, Any] | bool", value)
+    return None
 
 
 def _member(value: object, key: str) -> object:
@@ -183,11 +211,12 @@ def _member(value: object, key: str) -> object:
     items = as_array(value)
     if not items:
         return as_object(value).get(key)
-    return (
-        items[int(key)]
-        if key.isdecimal() and len(key) < 6 and int(key) < len(items)
-        else None
-    )
+    if not key.isdecimal() or len(key) > 5:  # no position in a schema of this size
+        return None
+    position = int(key)
+    if position >= len(items):
+        return None
+    return items[position]
 
 
 def _count_visits(parts: Mapping[int, _Part], root: int) -> int:
@@ -195,37 +224,32 @@ def _count_visits(parts: Mapping[int, _Part], root: int) -> int:
     counts = dict[int, int]()
     path = {root: 1}
     """The parts from the root to the present one, each with its visits so far."""
-    stack = [(root, iter([*parts[root].same_value, *parts[root].inner_values]))]
+    stack = [(root, parts[root].applied())]
     while stack:
         key, applied = stack[-1]
-        for target in applied:
-            if target in path:
-                path[key] += 1
-            elif target in counts:
-                path[key] += counts[target]
-            else:
-                path[target] = 1
-                stack.append(
-                    (
-                        target,
-                        iter([*parts[target].same_value, *parts[target].inner_values]),
-                    )
-                )
-                break
-        else:
+        target = next(applied, None)
+        if target is None:
             stack.pop()
             counts[key] = min(path.pop(key), MAX_VISITS + 1)
             if stack:
-                path[stack[-1][0]] += counts[key]
+                outer, _ = stack[-1]
+                path[outer] += counts[key]
+        elif target in path:
+            path[key] += 1
+        elif target in counts:
+            path[key] += counts[target]
+        else:
+            path[target] = 1
+            stack.append((target, parts[target].applied()))
     return counts[root]
 
 
-def has_open_objects(schema: Mapping[str, Any]) -> bool:
+def has_open_objects(schema: _Schema) -> bool:
     """Whether a JSON Schema has an object whose keys it does not name."""
     for _, value, _ in walk_json(schema):
         part = as_object(value)
-        if part.get("type") == "object" and (
-            part.get("additionalProperties") or not part.get("properties")
-        ):
+        if part.get("type") != "object":
+            continue
+        if part.get("additionalProperties") or not part.get("properties"):
             return True
     return False

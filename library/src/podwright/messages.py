@@ -29,17 +29,18 @@ Role = Literal["system", "user", "assistant", "tool"]
 _IMAGE_DATA = re.compile(r"data:image/[a-z0-9.+-]+;base64,", re.ASCII)
 
 
-def _without_remote_references(schema: dict[str, Any]) -> dict[str, Any]:
+def _check_references(schema: dict[str, Any]) -> dict[str, Any]:
     for pointer, value, _ in walk_json(schema):
-        if (
-            pointer.endswith("/$ref")
-            and isinstance(value, str)
-            and not value.startswith("#")
-        ):
+        if not pointer.endswith("/$ref") or not isinstance(value, str):
+            continue
+        if not value.startswith("#"):
             raise ValueError(
                 f"A schema may refer only to itself ('#/…'), not to {short_repr(value)}"
             )
     return schema
+
+
+_Penalty = Annotated[float, Ge(-2), Le(2)]
 
 
 class ModelSettings(TypedDict, total=False):
@@ -57,9 +58,9 @@ class ModelSettings(TypedDict, total=False):
     """Texts that end the output."""
     timeout: Annotated[float, Gt(0)]
     """Seconds for one whole model call, retries included."""
-    presence_penalty: Annotated[float, Ge(-2), Le(2)]
+    presence_penalty: _Penalty
     """-2 to 2."""
-    frequency_penalty: Annotated[float, Ge(-2), Le(2)]
+    frequency_penalty: _Penalty
     """-2 to 2."""
     parallel_tool_calls: bool
     """Whether a model may call several tools in one turn."""
@@ -82,9 +83,7 @@ class ToolFunction(TypedDict, total=False):
 
     name: Required[Annotated[str, MinLen(1)]]
     description: str
-    parameters: Required[
-        Annotated[dict[str, Any], AfterValidator(_without_remote_references)]
-    ]
+    parameters: Required[Annotated[dict[str, Any], AfterValidator(_check_references)]]
     """JSON Schema of an object, one property a parameter."""
     strict: bool
     """Whether the provider must enforce the schema exactly."""
@@ -119,15 +118,15 @@ class ToolCall:
         return cls(id, name, json.dumps(arguments))
 
 
-def _image_url(url: str) -> str:
-    if not url.startswith("https://") and not _IMAGE_DATA.match(url):
-        raise ValueError(
-            "An image must be an https URL, or a data URL such as 'data:image/png;base64,…'"
-        )
-    return url
+def _check_image_url(url: str) -> str:
+    if url.startswith("https://") or _IMAGE_DATA.match(url):
+        return url
+    raise ValueError(
+        "An image must be an https URL, or a data URL such as 'data:image/png;base64,…'"
+    )
 
 
-ImageLink = Annotated[str, AfterValidator(_image_url)]
+ImageLink = Annotated[str, AfterValidator(_check_image_url)]
 """An https URL, which only the provider fetches, or a data URL with the image itself."""
 
 
@@ -186,9 +185,8 @@ class Message:
         """The text of its content, without images."""
         if isinstance(self.content, str):
             return self.content
-        return "\n".join(
-            part["text"] for part in self.content if part["type"] == "text"
-        )
+        texts = [part["text"] for part in self.content if part["type"] == "text"]
+        return "\n".join(texts)
 
 
 @dataclass(frozen=True, slots=True)

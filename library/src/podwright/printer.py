@@ -33,10 +33,9 @@ class Printer:
 
     def __eq__(self, other: object) -> bool:
         # a run adds equal subscribers once, so a verbose component inside a verbose one is printed once
-        return isinstance(other, Printer) and (self._timing, self._file) == (
-            other._timing,
-            other._file,
-        )
+        if not isinstance(other, Printer):
+            return False
+        return self._timing == other._timing and self._file == other._file
 
     def __hash__(self) -> int:
         return hash((self._timing, self._file))
@@ -55,8 +54,9 @@ class Printer:
         if self._in_tokens:
             self._write("", "")
             self._in_tokens = False
-        time = f"{event.at - self._start:8.3f}s " if self._timing else ""
-        self._write(f"{time}{line}", style)
+        if self._timing:
+            line = f"{event.at - self._start:8.3f}s {line}"
+        self._write(line, style)
 
     def _write(self, text: str, style: str, end: str = "\n") -> None:
         file = self._file or sys.stdout
@@ -64,97 +64,170 @@ class Printer:
             print(text, end=end, file=file, flush=True)
             return
         if self._console is None:
-            # a fifth of the library's import time, and only terminals need it
-            from rich.console import Console
-
-            self._console = Console(
-                file=file, highlight=False, soft_wrap=True, markup=False, emoji=False
-            )
+            self._console = _open_console(file)
         self._console.print(text, style=style or None, end=end)
+
+
+def _open_console(file: TextIO) -> Console:
+    # a fifth of the library's import time, and only terminals need it
+    from rich.console import Console
+
+    return Console(
+        file=file, highlight=False, soft_wrap=True, markup=False, emoji=False
+    )
 
 
 def event_line(event: Event) -> tuple[str, str]:
     """The style and the line of an event; the line is empty for events that the printer does not give one."""
     style, text = _describe(event)
-    line = truncate(" ".join(printable(text).split("\n")), _MAX_LINE_LENGTH)
-    return (
-        style,
-        f"{'  ' * len(event.path)}[{printable(event.component)}] {line}"
-        if text
-        else "",
-    )
+    if not text:
+        return style, ""
+    indent = "  " * len(event.path)
+    component = printable(event.component)
+    line = printable(text).replace("\n", " ")
+    return style, f"{indent}[{component}] {truncate(line, _MAX_LINE_LENGTH)}"
 
 
-def _describe(event: Event) -> tuple[str, str]:  # noqa: C901, PLR0912 - one case for each type of event
+def _describe(event: Event) -> tuple[str, str]:
     """The style and the text of an event's line; the text is empty for events without one."""
     match event:
+        case (
+            events.RunStarted()
+            | events.RunFinished()
+            | events.RunFailed()
+            | events.RunCancelled()
+            | events.RunPaused()
+        ):
+            return _describe_run(event)
+        case (
+            events.ModelCallStarted()
+            | events.ModelCallFailed()
+            | events.ModelCallRetried()
+            | events.ModelCallFellBack()
+        ):
+            return _describe_model_call(event)
+        case (
+            events.ToolCallStarted()
+            | events.ToolCallFinished()
+            | events.ToolCallFailed()
+        ):
+            return _describe_tool_call(event)
+        case (
+            events.StepStarted()
+            | events.StepFinished()
+            | events.ConditionChecked()
+            | events.LoopExhausted()
+        ):
+            return _describe_step(event)
+        case events.PlanMade():
+            return "magenta", _plan_text(event)
+        case events.HistoryCut():
+            return "yellow", f"the oldest {event.turns} turns are left out"
+        case events.Token() | events.Reasoning() | events.ModelCallFinished():
+            return "", ""
+
+
+def _describe_run(
+    event: events.RunStarted
+    | events.RunFinished
+    | events.RunFailed
+    | events.RunCancelled
+    | events.RunPaused,
+) -> tuple[str, str]:
+    match event:
+        case events.RunStarted(input=None):
+            return "bold", "started"
         case events.RunStarted():
-            return (
-                "bold",
-                "started"
-                if event.input is None
-                else f"started: {to_text(event.input)}",
-            )
+            return "bold", f"started: {to_text(event.input)}"
         case events.RunFinished():
-            usage = event.usage
-            cost = "cost unknown" if usage.cost is None else f"{usage.cost:.6g} USD"
-            used = (
-                f"{event.duration_ms / 1000:.2f} s, {usage.total_tokens} tokens, {cost}"
-            )
+            used = _used_text(event)
             return "bold green", f"final answer ({used}): {to_text(event.value)}"
         case events.RunFailed():
-            return "bold red", f"failed: {event.error.get('message', '')}"
+            return "bold red", f"failed: {_message(event)}"
         case events.RunCancelled():
             return "bold red", "cancelled"
         case events.RunPaused():
             return "bold yellow", f"waiting for approval: {event.message}"
+
+
+def _describe_model_call(
+    event: events.ModelCallStarted
+    | events.ModelCallFailed
+    | events.ModelCallRetried
+    | events.ModelCallFellBack,
+) -> tuple[str, str]:
+    match event:
         case events.ModelCallStarted():
             return "cyan", f"thinking ({event.request.model})"
         case events.ModelCallFailed():
-            return "red", f"model call failed: {event.error.get('message', '')}"
+            return "red", f"model call failed: {_message(event)}"
         case events.ModelCallRetried():
             wait = f"{event.wait_ms / 1000:.1f} s"
-            return (
-                "yellow",
-                f"model call failed, retrying in {wait}: {event.error.get('message', '')}",
-            )
+            text = f"model call failed, retrying in {wait}: {_message(event)}"
+            return "yellow", text
         case events.ModelCallFellBack():
-            return (
-                "yellow",
-                f"{event.model} failed, asking the next model: {event.error.get('message', '')}",
-            )
+            text = f"{event.model} failed, asking the next model: {_message(event)}"
+            return "yellow", text
+
+
+def _describe_tool_call(
+    event: events.ToolCallStarted | events.ToolCallFinished | events.ToolCallFailed,
+) -> tuple[str, str]:
+    match event:
+        case events.ToolCallStarted(arguments=None):  # as in a journal
+            return "blue", f"calling {event.tool}()"
         case events.ToolCallStarted():
-            # a journal has none
-            arguments = "" if event.arguments is None else to_text(event.arguments)
-            return "blue", f"calling {event.tool}({arguments})"
+            return "blue", f"calling {event.tool}({to_text(event.arguments)})"
         case events.ToolCallFinished():
             return "blue", f"{event.tool} returned: {event.output}"
         case events.ToolCallFailed():
-            return "red", f"{event.tool} failed: {event.error.get('message', '')}"
-        case events.HistoryCut():
-            return "yellow", f"the oldest {event.turns} turns are left out"
-        case events.PlanMade():
-            steps = "; ".join(
-                f"{number}. {step.skill}: {step.task}"
-                for number, step in enumerate(event.steps, 1)
-            )
-            return "magenta", f"{'revised plan' if event.revision else 'plan'}: {steps}"
+            return "red", f"{event.tool} failed: {_message(event)}"
+
+
+def _describe_step(
+    event: events.StepStarted
+    | events.StepFinished
+    | events.ConditionChecked
+    | events.LoopExhausted,
+) -> tuple[str, str]:
+    match event:
         case events.StepStarted():
             return "dim", f"step {event.step} ({event.step_type})"
-        case events.StepFinished():
-            return "dim red", "" if event.outcome in (
-                "ok",
-                "exhausted",
-            ) else f"step {event.step} {event.outcome}"
-        case events.ConditionChecked():
-            return (
-                "dim",
-                f"condition {event.condition}: {'true' if event.result else 'false'}",
-            )
-        case events.LoopExhausted():
-            return (
-                "yellow",
-                f"loop {event.step} ended by max_iterations, after {event.iterations} iterations",
-            )
-        case events.Token() | events.Reasoning() | events.ModelCallFinished():
+        case events.StepFinished(outcome="ok" | "exhausted"):
             return "", ""
+        case events.StepFinished():
+            return "dim red", f"step {event.step} {event.outcome}"
+        case events.ConditionChecked():
+            return "dim", f"condition {event.condition}: {to_text(event.result)}"
+        case events.LoopExhausted():
+            text = f"loop {event.step} ended by max_iterations, after {event.iterations} iterations"
+            return "yellow", text
+
+
+def _used_text(event: events.RunFinished) -> str:
+    cost = "cost unknown"
+    if event.usage.cost is not None:
+        cost = f"{event.usage.cost:.6g} USD"
+    seconds = event.duration_ms / 1000
+    return f"{seconds:.2f} s, {event.usage.total_tokens} tokens, {cost}"
+
+
+def _plan_text(event: events.PlanMade) -> str:
+    name = "plan"
+    if event.revision:
+        name = "revised plan"
+    steps = [
+        f"{number}. {step.skill}: {step.task}"
+        for number, step in enumerate(event.steps, 1)
+    ]
+    return f"{name}: {'; '.join(steps)}"
+
+
+def _message(
+    event: events.RunFailed
+    | events.ModelCallFailed
+    | events.ModelCallRetried
+    | events.ModelCallFellBack
+    | events.ToolCallFailed,
+) -> str:
+    return str(event.error.get("message", ""))

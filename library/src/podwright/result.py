@@ -55,25 +55,25 @@ class ExecutionResult:
         _check_delay(delay)
         emit = subscriber or Printer(timing=True)
         check_subscriber(emit, "subscriber")
-        for number, event in enumerate(self.events):
-            if number > 0:
-                pause = (
-                    event.at - self.events[number - 1].at if delay is None else delay
-                )
-                if pause > 0:
-                    time.sleep(min(pause, _MAX_PAUSE))
+        previous: Event | None = None
+        for event in self.events:
+            if previous is not None:
+                _pause_between(previous, event, delay)
             emit(event)
+            previous = event
 
     def to_dict(self) -> dict[str, Any]:
         """The result as JSON-compatible data, the trace included."""
-        return {
+        data = {
             "format": FORMAT,
             "value": to_json_data(self.value),
             "events": [event.to_dict() for event in self.events],
             "duration_ms": self.duration_ms,
             "usage": self.usage.to_dict(),
-            **({"messages": self.messages} if self.messages else {}),
         }
+        if self.messages:
+            data["messages"] = self.messages
+        return data
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ExecutionResult:
@@ -90,18 +90,31 @@ class ExecutionResult:
                 f"Invalid trace at '{problem.pointer}': {problem.detail}"
             ) from error
         return cls(
-            saved.value, saved.events, saved.duration_ms, saved.usage, saved.messages
+            value=saved.value,
+            events=saved.events,
+            duration_ms=saved.duration_ms,
+            usage=saved.usage,
+            messages=saved.messages,
         )
 
 
 def _check_delay(delay: object) -> None:
-    if delay is not None and not (
-        isinstance(delay, int | float) and 0 <= delay <= _MAX_PAUSE
-    ):
-        raise ConfigurationError(
-            f"Invalid delay {short_repr(delay)}.",
-            suggestion="Pass a number of seconds from 0 on.",
-        )
+    if delay is None:
+        return
+    if isinstance(delay, int | float) and 0 <= delay <= _MAX_PAUSE:
+        return
+    raise ConfigurationError(
+        f"Invalid delay {short_repr(delay)}.",
+        suggestion="Pass a number of seconds from 0 on.",
+    )
+
+
+def _pause_between(earlier: Event, later: Event, delay: float | None) -> None:
+    pause = delay
+    if pause is None:
+        pause = later.at - earlier.at
+    if pause > 0:
+        time.sleep(min(pause, _MAX_PAUSE))
 
 
 class _SavedResult(BaseModel):

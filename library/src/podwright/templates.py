@@ -15,6 +15,10 @@ from podwright.errors import ContextError
 from podwright.json_data import to_text
 from podwright.text import did_you_mean
 
+Context = Mapping[str, Any]
+"""Values by name."""
+_Match = re.Match[str]
+
 _NAME = re.compile(r"(?<!\{)(\{++)([A-Za-z_][A-Za-z0-9_-]*+)(\}++)")
 """A name with all braces around it. An odd number of pairs is a value; each two pairs are one pair of braces."""
 _BRACES = re.compile(rf"{_NAME.pattern}|\{{++|\}}++")
@@ -37,11 +41,8 @@ _MAX_REPEATED = 100_000
 
 def names(template: str) -> list[str]:
     """The names of the values in a template, in order, each once."""
-    return list(
-        dict.fromkeys(
-            match[2] for match in _NAME.finditer(template) if _pairs(match) % 2
-        )
-    )
+    found = [match[2] for match in _NAME.finditer(template) if _is_value(match)]
+    return list(dict.fromkeys(found))
 
 
 def missing_names(template: str, known: Container[str]) -> Iterator[str]:
@@ -52,9 +53,9 @@ def missing_names(template: str, known: Container[str]) -> Iterator[str]:
     found = set[str]()
     for match in _NAME.finditer(template):
         name = match[2]
-        if _pairs(match) % 2 == 0 or name in known or name in found:
+        if name in known or name in found:
             continue
-        if not _is_code(template, match.start()):
+        if _is_value(match) and not _is_code(template, match.start()):
             found.add(name)
             yield name
 
@@ -62,10 +63,12 @@ def missing_names(template: str, known: Container[str]) -> Iterator[str]:
 def _is_code(template: str, start: int) -> bool:
     """Whether what stands before the braces at a position shows that they are not those of a template."""
     before = template[max(0, start - _CODE_LENGTH) : start]
-    return before.endswith(("$", "^")) or _LATEX.search(before) is not None
+    if before.endswith(("$", "^")):
+        return True
+    return _LATEX.search(before) is not None
 
 
-def fill(template: str, context: Mapping[str, Any]) -> str:
+def fill(template: str, context: Context) -> str:
     """Replace each `{name}` that the context has, and undouble literal braces; all other braces stay.
 
     Raises:
@@ -73,45 +76,58 @@ def fill(template: str, context: Mapping[str, Any]) -> str:
     """
     if "{" not in template:
         return template
-    length = 0
-    repeated = 0
-    seen = set[str]()
+    filler = _Filler(context)
+    return _NAME.sub(filler.replace, _undouble_objects(template))
 
-    def value(match: re.Match[str]) -> str:
-        nonlocal length, repeated
-        pairs = _pairs(match)
+
+class _Filler:
+    """Replaces the names of one template, and limits the characters of their values."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._length = 0
+        self._repeated = 0
+        self._seen = set[str]()
+
+    def replace(self, match: _Match) -> str:
         name = match[2]
-        if pairs % 2 == 0:
+        if not _is_value(match):
             return _inside_braces(match, name)
-        if name not in context:
+        if name not in self._context:
             return _inside_braces(match, f"{{{name}}}")
-        text = to_text(context[name])
-        length += len(text)
-        repeated += len(text) if name in seen else 0
-        seen.add(name)
-        if length > _MAX_CHARACTERS or repeated > _MAX_REPEATED:
+        text = to_text(self._context[name])
+        self._count(name, len(text))
+        return _inside_braces(match, text)
+
+    def _count(self, name: str, length: int) -> None:
+        self._length += length
+        if name in self._seen:
+            self._repeated += length
+        self._seen.add(name)
+        if self._length > _MAX_CHARACTERS or self._repeated > _MAX_REPEATED:
             raise ContextError(
                 f"The template would exceed {_MAX_CHARACTERS} characters, or repeat {_MAX_REPEATED}, at '{{{name}}}'.",
                 suggestion="Use a long value only once, or let a step before shorten it.",
             )
-        return _inside_braces(match, text)
-
-    return _NAME.sub(value, _undouble_objects(template))
 
 
-def _pairs(match: re.Match[str]) -> int:
+def _is_value(match: _Match) -> bool:
+    """Whether a name with its braces is a value, not a literal text."""
+    return _pairs(match) % 2 == 1
+
+
+def _pairs(match: _Match) -> int:
     """How many pairs of braces a name has around it."""
     return min(len(match[1]), len(match[3]))
 
 
-def _inside_braces(match: re.Match[str], text: str) -> str:
+def _inside_braces(match: _Match, text: str) -> str:
     """A text with the literal braces of a name around it; braces of one side only stay."""
     opening, _, closing = match.groups()
     pairs = _pairs(match)
     literal = pairs // 2
-    before = "{" * (len(opening) - pairs + literal)
-    after = "}" * (len(closing) - pairs + literal)
-    return f"{before}{text}{after}"
+    removed = pairs - literal
+    return opening[removed:] + text + closing[removed:]
 
 
 def _undouble_objects(template: str) -> str:
@@ -134,43 +150,69 @@ def _redundant_braces(template: str, objects: Collection[int]) -> set[int]:
         template: The template.
         objects: Where such an object may start.
     """
-    redundant = set[int]()
-    unclosed: list[int] = []
-    closed: list[tuple[int, int]] = []
+    pairs = _DoubledPairs(objects)
     for start, brace, length in _brace_runs(template):
         if brace == "{":
-            unclosed += range(start, start + length - 1, 2)
-            is_odd = length % 2 == 1
+            rest = pairs.open(start, length)
         else:
-            used = 0
-            while unclosed and length - used >= 2:
-                opening = unclosed.pop()
-                closed.append((opening, start + used))
-                used += 2
-                while opening in objects and closed and closed[-1][0] >= opening:
-                    redundant.update(closed.pop())
-            is_odd = length - used == 1
+            rest = pairs.close(start, length)
         # a single brace inside an object shows that its braces are not doubled
-        if is_odd or not unclosed:
-            unclosed.clear()
-            closed.clear()
-    return redundant
+        if rest == 1 or not pairs.unclosed:
+            pairs.forget()
+    return pairs.redundant
+
+
+class _DoubledPairs:
+    """The doubled braces of a template that is read from its start, by the position of their first brace."""
+
+    def __init__(self, objects: Collection[int]) -> None:
+        self.redundant = set[int]()
+        self.unclosed: list[int] = []
+        self._closed: list[tuple[int, int]] = []
+        self._objects = objects
+
+    def open(self, start: int, length: int) -> int:
+        """Take the doubled braces of a run; returns how many braces are left over."""
+        self.unclosed += range(start, start + length - 1, 2)
+        return length % 2
+
+    def close(self, start: int, length: int) -> int:
+        """Close as many doubled braces as a run does; returns how many braces are left over."""
+        while self.unclosed and length >= 2:
+            opening = self.unclosed.pop()
+            self._closed.append((opening, start))
+            if opening in self._objects:
+                self._undouble(opening)
+            start += 2
+            length -= 2
+        return length
+
+    def _undouble(self, opening: int) -> None:
+        """Take the braces of an object, and those inside it, for redundant."""
+        while self._closed and self._closed[-1][0] >= opening:
+            self.redundant.update(self._closed.pop())
+
+    def forget(self) -> None:
+        self.unclosed.clear()
+        self._closed.clear()
 
 
 def _brace_runs(template: str) -> Iterator[tuple[int, str, int]]:
     """The runs of equal braces that belong to no name: position, brace and length."""
     for match in _BRACES.finditer(template):
         if match[2] is None:
-            yield match.start(), match[0][0], len(match[0])
+            braces = match[0]
+            yield match.start(), braces[0], len(braces)
             continue
-        pairs = _pairs(match)
-        if before := len(match[1]) - pairs:
+        before = len(match[1]) - _pairs(match)
+        if before:
             yield match.start(), "{", before
-        if after := len(match[3]) - pairs:
+        after = len(match[3]) - _pairs(match)
+        if after:
             yield match.end() - after, "}", after
 
 
-def fill_all(template: str, context: Mapping[str, Any], where: str) -> str:
+def fill_all(template: str, context: Context, where: str) -> str:
     """As `fill`, but a name that is missing is an error.
 
     Raises:
@@ -187,17 +229,13 @@ def fill_all(template: str, context: Mapping[str, Any], where: str) -> str:
 def suggest_name(name: str, known: Collection[str]) -> str:
     """What to do about a name that nothing fills."""
     hint = did_you_mean(name, known)
-    is_misspelt = hint.startswith("Did you mean")
-    return (
-        hint
-        if is_misspelt
-        else f"{hint} For the text '{{{name}}}', write '{{{{{name}}}}}'.".lstrip()
-    )
+    if hint.startswith("Did you mean"):
+        return hint
+    literal = f"For the text '{{{name}}}', write '{{{{{name}}}}}'."
+    return f"{hint} {literal}".lstrip()
 
 
-def visible(
-    context: Mapping[str, Any], leave_out: Collection[str] = ()
-) -> dict[str, Any]:
+def visible(context: Context, leave_out: Collection[str] = ()) -> dict[str, Any]:
     """The part of a context that models and people see: names without a leading underscore."""
     return {
         name: value
@@ -206,9 +244,10 @@ def visible(
     }
 
 
-def sections(context: Mapping[str, Any], leave_out: Collection[str] = ()) -> str:
+def sections(context: Context, leave_out: Collection[str] = ()) -> str:
     """A context as text for a model: a single value as it is, several with a heading each."""
     shown = visible(context, leave_out)
     if len(shown) == 1:
         return to_text(next(iter(shown.values())))
-    return "\n\n".join(f"## {name}\n{to_text(value)}" for name, value in shown.items())
+    paragraphs = [f"## {name}\n{to_text(value)}" for name, value in shown.items()]
+    return "\n\n".join(paragraphs)

@@ -35,8 +35,9 @@ from podwright.usage import Usage as Usage
 
 def events_of(trace: ExecutionResult | Iterable[Event], *types: str) -> list[Event]:
     """The events of these types, in order; of all types if none is named."""
-    events = trace.events if isinstance(trace, ExecutionResult) else trace
-    return [event for event in events if not types or event.type in types]
+    if isinstance(trace, ExecutionResult):
+        trace = trace.events
+    return [event for event in trace if not types or event.type in types]
 
 
 def assert_events(trace: ExecutionResult | Iterable[Event], *expected: str) -> None:
@@ -50,27 +51,26 @@ def assert_events(trace: ExecutionResult | Iterable[Event], *expected: str) -> N
         AssertionError: An event did not happen in this order; with all events that did.
     """
     events = events_of(trace)
-    position = 0
+    remaining = iter(events)
     for wanted in expected:
-        event_type, *conditions = wanted.split(" ")
-        fields = [condition.partition("=")[::2] for condition in conditions]
-        matches = (
-            number
-            for number, event in enumerate(events[position:], position)
-            if event.type == event_type
-            and all(
-                to_text(getattr(event, key, None)) == value for key, value in fields
-            )
-        )
-        match = next(matches, None)
-        if match is None:
-            happened = "\n".join(
-                f"  {event.type} ({event.component})" for event in events
-            )
+        # each search goes on after the event that the one before has found
+        if not any(_fits(event, wanted) for event in remaining):
+            happened = [f"  {event.type} ({event.component})" for event in events]
             raise AssertionError(
-                f"'{wanted}' did not happen in this order. The events are:\n{happened}"
+                f"'{wanted}' did not happen in this order. The events are:\n"
+                + "\n".join(happened)
             )
-        position = match + 1
+
+
+def _fits(event: Event, wanted: str) -> bool:
+    event_type, *conditions = wanted.split(" ")
+    if event.type != event_type:
+        return False
+    for condition in conditions:
+        key, _, value = condition.partition("=")
+        if to_text(getattr(event, key, None)) != value:
+            return False
+    return True
 
 
 @contextlib.contextmanager

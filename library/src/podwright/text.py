@@ -8,22 +8,26 @@ from collections.abc import Callable, Iterable, Iterator
 
 def truncate(text: str, length: int) -> str:
     """The text, cut to at most `length` characters with an ellipsis."""
-    return text if len(text) <= length else text[: length - 1] + "…"
+    if len(text) <= length:
+        return text
+    return text[: length - 1] + "…"
 
 
 def short_repr(value: object, length: int = 60) -> str:
     """The `repr` of a value of any type, cut to `length` characters; never raises."""
-    return truncate(_convert(repr, value) or f"({type(value).__name__})", length)
+    shown = _convert(repr, value)
+    if not shown:
+        shown = f"({type(value).__name__})"
+    return truncate(shown, length)
 
 
 def describe_error(error: BaseException) -> str:
     """The type and the message of an exception, even if its `__str__` raises."""
+    name = type(error).__name__
     message = _convert(str, error)
-    return (
-        type(error).__name__
-        if message is None
-        else f"{type(error).__name__}: {message}"
-    )
+    if message is None:
+        return name
+    return f"{name}: {message}"
 
 
 def _convert(function: Callable[[object], str], value: object) -> str | None:
@@ -48,18 +52,22 @@ def os_error_reason(error: Exception) -> str:
 
 def printable(text: str) -> str:
     """The text with control characters replaced, so that it cannot control a terminal."""
-    return "".join(
-        char if char.isprintable() or char in "\n\t" else "\ufffd" for char in text
-    )
+    characters = list(text)
+    for position, char in enumerate(characters):
+        if not char.isprintable() and char not in "\n\t":
+            characters[position] = "\ufffd"
+    return "".join(characters)
 
 
 def did_you_mean(word: str, options: Iterable[str]) -> str:
     """A sentence that suggests the closest of the options, or lists them; empty without options."""
     known = list(dict.fromkeys(options))[:200]  # comparing more takes seconds
-    if close := difflib.get_close_matches(word, known, n=1, cutoff=0.6):
-        return f"Did you mean '{close[0]}'?"
-    if known:
-        return (
-            f"Known names: {', '.join(known[:12])}{', …' if len(known) > 12 else ''}."
-        )
-    return ""
+    closest = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    if closest:
+        return f"Did you mean '{closest[0]}'?"
+    if not known:
+        return ""
+    listed = ", ".join(known[:12])
+    if len(known) > 12:
+        listed += ", …"
+    return f"Known names: {listed}."

@@ -13,7 +13,7 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, cast
@@ -58,10 +58,14 @@ _MAX_LITERAL = 10_000
 _NOTHING = object()
 
 Schema = Mapping[str, Any]
+Options = Sequence[Schema]
+"""The schemas of which a value may fit any."""
 
 
 def validate_arguments(
-    adapter: TypeAdapter[dict[str, Any]], arguments: dict[str, Any], tool: str
+    adapter: TypeAdapter[dict[str, Any]],
+    arguments: dict[str, Any],
+    tool: str,
 ) -> dict[str, Any]:
     """The values of a tool's parameters, after repairs if the arguments do not fit as they are.
 
@@ -100,10 +104,8 @@ class _SchemaWithNames(GenerateJsonSchema):
     """A JSON Schema that says what repairs need to know, and no model sees."""
 
     def enum_schema(self, schema: Any) -> dict[str, Any]:
-        return {
-            **super().enum_schema(schema),
-            _MEMBER_NAMES: [member.name for member in schema["members"]],
-        }
+        names = [member.name for member in schema["members"]]
+        return {**super().enum_schema(schema), _MEMBER_NAMES: names}
 
     def decimal_schema(self, schema: Any) -> dict[str, Any]:
         """A number: its text is no free text."""
@@ -129,11 +131,13 @@ class _Place:
 
 def _wrong_places(error: ValidationError, data: object) -> _Place:
     root = _Place()
-    for details in error.errors(
+    problems = error.errors(
         include_url=False, include_context=False, include_input=False
-    ):
+    )
+    for problem in problems:
         place = root
-        for part in resolve(data, details["loc"])[0]:
+        parts, _ = resolve(data, problem["loc"])
+        for part in parts:
             place = place.inside.setdefault(part, _Place())
         place.is_wrong = True
     return root
@@ -158,31 +162,37 @@ class _Repair:
         place = _wrong_places(error, arguments)
         options = self._options([self._schema])
         unwrapped = self._unwrap(arguments, options)
-        return (
-            unwrapped
-            if unwrapped is not arguments
-            else self._repair_object(arguments, options, place)
-        )
+        if unwrapped is not arguments:
+            return unwrapped
+        return self._repair_object(arguments, options, place)
 
-    def _unwrap(
-        self, arguments: dict[str, Any], options: Sequence[Schema]
-    ) -> dict[str, Any]:
+    def _unwrap(self, arguments: dict[str, Any], options: Options) -> dict[str, Any]:
         """The arguments inside `{"arguments": {…}}`, or inside a whole call `{"name": …, "arguments": {…}}`."""
-        known = {
-            name for option in options for name in as_object(option.get("properties"))
-        }
-        wrappers = [key for key in arguments if key in {*_WRAPPERS, self._tool} - known]
-        others = {key: value for key, value in arguments.items() if key not in wrappers}
-        names_the_tool = "name" not in known and others == {"name": self._tool}
-        if len(wrappers) != 1 or (others and not names_the_tool):
+        known: set[str] = set()
+        for option in options:
+            known.update(as_object(option.get("properties")))
+        possible = {*_WRAPPERS, self._tool} - known
+        wrappers = [key for key in arguments if key in possible]
+        if len(wrappers) != 1:
             return arguments
-        inner = arguments[wrappers[0]]
+        others = dict(arguments)
+        inner = others.pop(wrappers[0])
+        names_the_tool = "name" not in known and others == {"name": self._tool}
+        if others and not names_the_tool:
+            return arguments
         if isinstance(inner, str):
             inner = _read(inner)
-        return cast("dict[str, Any]", inner) if isinstance(inner, dict) else arguments
+        if isinstance(inner, dict):
+            return cast("dict[str, Any]", inner)
+        return arguments
 
     def _repair_value(
-        self, value: Any, schemas: Sequence[Schema], place: _Place, *, in_list: bool
+        self,
+        value: Any,
+        schemas: Options,
+        place: _Place,
+        *,
+        in_list: bool,
     ) -> Any:
         options = self._options(schemas)
         if place.is_wrong:
@@ -196,52 +206,74 @@ class _Repair:
         return value
 
     def _repair_object(
-        self, value: dict[str, Any], options: Sequence[Schema], place: _Place
+        self,
+        value: dict[str, Any],
+        options: Options,
+        place: _Place,
     ) -> dict[str, Any]:
         options = _matching_constants(value, options)
         changed = dict(value)
+        is_changed = False
         for key, inner in place.inside.items():
             if not isinstance(key, str) or key not in value:
                 continue
             item = value[key]
+            repaired = item
             schemas = _schemas_of_key(options, key)
-            repaired = (
-                self._repair_value(item, schemas, inner, in_list=False)
-                if schemas
-                else item
-            )
+            if schemas:
+                repaired = self._repair_value(item, schemas, inner, in_list=False)
             if repaired is not item:
                 changed[key] = repaired
-            elif inner.is_wrong and self._means_nothing(key, item, options, schemas):
+                is_changed = True
+            elif inner.is_wrong and self._means_nothing(
+                key, item, options=options, schemas=schemas
+            ):
                 del changed[key]
-        return value if _same_items(changed, value) else changed
+                is_changed = True
+        if not is_changed:
+            return value
+        return changed
 
     def _means_nothing(
-        self, key: str, item: Any, options: Sequence[Schema], schemas: Sequence[Schema]
+        self,
+        key: str,
+        item: Any,
+        options: Options,
+        schemas: Options,
     ) -> bool:
         """Whether a key can be left out: it is unset, or only explains the call."""
         if not schemas:
-            is_remark = isinstance(item, str) and key.strip("_").lower() in _REMARKS
-            return item is None or is_remark
-        is_required = any(key in as_array(option.get("required")) for option in options)
-        is_text = any(_is_free_text(option) for option in self._options(schemas))
-        return not is_required and (
-            item is None or (not is_text and _read(item) is None)
-        )
+            return item is None or _is_remark(key, item)
+        if _is_required(key, options):
+            return False
+        if item is None:
+            return True
+        if any(_is_free_text(option) for option in self._options(schemas)):
+            return False
+        return _read(item) is None
 
     def _repair_list(
-        self, value: list[Any], options: Sequence[Schema], place: _Place
+        self,
+        value: list[Any],
+        options: Options,
+        place: _Place,
     ) -> list[Any]:
         changed = list(value)
+        is_changed = False
         for index, inner in place.inside.items():
-            if isinstance(index, int) and index < len(value):
-                schemas = _schemas_of_item(options, index)
-                changed[index] = self._repair_value(
-                    value[index], schemas, inner, in_list=True
-                )
-        return value if all(map(_is_same_object, changed, value)) else changed
+            if not isinstance(index, int) or index >= len(value):
+                continue
+            item = value[index]
+            schemas = _schemas_of_item(options, index)
+            repaired = self._repair_value(item, schemas, inner, in_list=True)
+            if repaired is not item:
+                changed[index] = repaired
+                is_changed = True
+        if not is_changed:
+            return value
+        return changed
 
-    def _convert(self, value: Any, options: Sequence[Schema], *, in_list: bool) -> Any:
+    def _convert(self, value: Any, options: Options, *, in_list: bool) -> Any:
         """A wrong value as one of the type that a schema asks for; the same object if its meaning is not certain.
 
         Args:
@@ -252,27 +284,26 @@ class _Repair:
         """
         if any(_is_anything(option) for option in options):
             return value
-        if isinstance(value, str) and any(_is_free_text(option) for option in options):
+        is_text = isinstance(value, str)
+        if is_text and any(_is_free_text(option) for option in options):
             return value
-        if (member := _meant_member(value, options)) is not _NOTHING:
+        member = _meant_member(value, options)
+        if member is not _NOTHING:
             return member
-        data = _read(value) if isinstance(value, str) else value
-        types = {
-            kind
-            for option in options
-            if not _members(option)
-            for kind in _types(option)
-        }
+        data = value
+        if is_text:
+            data = _read(value)
+        types = _types_of_all(option for option in options if not _members(option))
         if _fits_type(data, types):
-            is_integer = _is_whole_float(data) and "number" not in types
-            return int(data) if is_integer else data
+            if _is_whole_float(data) and "number" not in types:
+                return int(data)
+            return data
         if in_list or data is None or "array" not in types:
             return value
-        return self._as_only_item(
-            value, data, self._options(_schemas_of_item(options, 0))
-        )
+        items = self._options(_schemas_of_item(options, 0))
+        return self._as_only_item(value, data, items)
 
-    def _as_only_item(self, value: Any, data: Any, items: Sequence[Schema]) -> Any:
+    def _as_only_item(self, value: Any, data: Any, items: Options) -> Any:
         """A list with one value; the value itself if it may be several, or cannot be an item.
 
         Args:
@@ -280,23 +311,17 @@ class _Repair:
             data: What it reads as, if it is JSON text.
             items: The schemas of which an item may fit any.
         """
-        takes_anything = any(_is_anything(item) for item in items)
-        types = {kind for item in items for kind in _types(item)}
         converted = self._convert(value, items, in_list=True)
         if converted is not value:
             return [converted]
-        if isinstance(value, str):
-            if takes_anything and isinstance(data, dict):
-                return [data]
-            is_one = (
-                bool(value.strip())
-                and value.lstrip()[0] not in "[{"
-                and not _SEVERAL.search(value)
-            )
-            return (
-                [value] if is_one and (takes_anything or "string" in types) else value
-            )
-        return [value] if takes_anything or _fits_type(value, types) else value
+        takes_anything = any(_is_anything(item) for item in items)
+        if isinstance(value, str) and isinstance(data, dict) and takes_anything:
+            return [data]
+        if isinstance(value, str) and not _is_one_element(value):
+            return value
+        if takes_anything or _fits_type(value, _types_of_all(items)):
+            return [value]
+        return value
 
     def _options(self, schemas: Iterable[Schema]) -> list[Schema]:
         """The schemas of which a value may fit any, without references and unions."""
@@ -308,11 +333,9 @@ class _Repair:
             if id(schema) in seen:
                 continue
             seen.add(id(schema))
-            parts = [
-                part
-                for key in ("anyOf", "oneOf", "allOf")
-                for part in as_array(schema.get(key))
-            ]
+            parts: list[Any] = []
+            for key in ("anyOf", "oneOf", "allOf"):
+                parts += as_array(schema.get(key))
             if "$ref" in schema:
                 parts.append(subschema(self._schema, str(schema["$ref"])))
             if parts:
@@ -324,53 +347,80 @@ class _Repair:
 
 def _schemas_of_key(options: Iterable[Schema], key: str) -> list[Schema]:
     """The schemas of a property; empty if it is unknown."""
-    objects = [option for option in options if "object" in _types(option)]
-    own = [
-        option["properties"][key]
-        for option in objects
-        if key in as_object(option.get("properties"))
-    ]
-    others = [option.get("additionalProperties", True) for option in objects]
+    own: list[Any] = []
+    others: list[Any] = []
+    for option in options:
+        if "object" not in _types(option):
+            continue
+        properties = as_object(option.get("properties"))
+        if key in properties:
+            own.append(properties[key])
+        others.append(option.get("additionalProperties", True))
     return [as_object(schema) for schema in own or others if schema is not False]
 
 
 def _schemas_of_item(options: Iterable[Schema], index: int) -> list[Schema]:
     schemas: list[Schema] = []
     for option in options:
-        if "array" in _types(option):
-            prefix = as_array(option.get("prefixItems"))
-            schemas.append(
-                as_object(prefix[index] if index < len(prefix) else option.get("items"))
-            )
+        if "array" not in _types(option):
+            continue
+        prefix = as_array(option.get("prefixItems"))
+        item = option.get("items")
+        if index < len(prefix):
+            item = prefix[index]
+        schemas.append(as_object(item))
     return schemas
 
 
-def _matching_constants(
-    value: Mapping[str, Any], options: Sequence[Schema]
-) -> Sequence[Schema]:
+def _matching_constants(value: Mapping[str, Any], options: Options) -> Options:
     """The options whose constants, such as the tag of a union's member, the object has; all if none is left."""
-    matching: list[Schema] = []
-    for option in options:
-        properties = as_object(option.get("properties"))
-        tags = {
-            key: _members(as_object(schema))
-            for key, schema in properties.items()
-            if key in value
-        }
-        if all(value[key] in members for key, members in tags.items() if members):
-            matching.append(option)
+    matching = [option for option in options if _has_constants(value, option)]
     return matching or options
+
+
+def _has_constants(value: Mapping[str, Any], option: Schema) -> bool:
+    for key, schema in as_object(option.get("properties")).items():
+        if key not in value:
+            continue
+        members = _members(as_object(schema))
+        if members and value[key] not in members:
+            return False
+    return True
+
+
+def _is_required(key: str, options: Iterable[Schema]) -> bool:
+    for option in options:
+        if key in as_array(option.get("required")):
+            return True
+    return False
+
+
+def _is_remark(key: str, item: object) -> bool:
+    """Whether an item of this key only explains the call."""
+    word = key.strip("_").lower()
+    return isinstance(item, str) and word in _REMARKS
 
 
 def _types(schema: Schema) -> set[str]:
     """The JSON types that a schema without references and unions names."""
     kind = schema.get("type")
-    return {kind} if isinstance(kind, str) else set(as_array(kind))
+    if isinstance(kind, str):
+        return {kind}
+    return set(as_array(kind))
+
+
+def _types_of_all(schemas: Iterable[Schema]) -> set[str]:
+    types: set[str] = set()
+    for schema in schemas:
+        types |= _types(schema)
+    return types
 
 
 def _members(schema: Schema) -> list[Any]:
     """The values of an enumeration or a constant; empty if the schema is neither."""
-    return [schema["const"]] if "const" in schema else as_array(schema.get("enum"))
+    if "const" in schema:
+        return [schema["const"]]
+    return as_array(schema.get("enum"))
 
 
 def _is_anything(schema: Schema) -> bool:
@@ -380,11 +430,9 @@ def _is_anything(schema: Schema) -> bool:
 def _is_free_text(schema: Schema) -> bool:
     if _is_anything(schema):
         return True
-    return (
-        "string" in _types(schema)
-        and not _members(schema)
-        and schema.get("format") not in _TEXT_OF_OTHER_TYPES
-    )
+    if "string" not in _types(schema) or _members(schema):
+        return False
+    return schema.get("format") not in _TEXT_OF_OTHER_TYPES
 
 
 def _fits_type(data: Any, types: set[str]) -> bool:
@@ -395,8 +443,12 @@ def _fits_type(data: Any, types: set[str]) -> bool:
             return "boolean" in types
         case int():
             return not types.isdisjoint({"integer", "number"})
+        case float() if not data.is_integer():
+            return "number" in types
         case float():
-            return "number" in types or ("integer" in types and data.is_integer())
+            return not types.isdisjoint({"integer", "number"})
+        case str():
+            return "string" in types
         case list():
             return "array" in types
         case dict():
@@ -413,37 +465,59 @@ def _meant_member(value: Any, options: Iterable[Schema]) -> Any:
         members = _members(option)
         equal += [member for member in members if _is_same_scalar(member, value)]
         if isinstance(value, str):
-            names = zip(option.get(_MEMBER_NAMES, ()), members, strict=False)
-            named += [
-                member
-                for name, member in names
-                if name.lower() == value.strip().lower()
-            ]
-    found = equal or named
-    is_one = bool(found) and all(
-        type(member) is type(found[0]) and member == found[0] for member in found
-    )
-    return found[0] if is_one else _NOTHING
+            named += _members_named(value, option)
+    return _only_one(equal or named)
+
+
+def _members_named(text: str, schema: Schema) -> Iterator[Any]:
+    """The members of an enumeration that have this name."""
+    wanted = text.strip().lower()
+    names = schema.get(_MEMBER_NAMES, ())
+    for name, member in zip(names, _members(schema), strict=False):
+        if name.lower() == wanted:
+            yield member
+
+
+def _only_one(members: Sequence[Any]) -> Any:
+    """The member that all of these are; `_NOTHING` if they differ, or there are none."""
+    if not members:
+        return _NOTHING
+    first = members[0]
+    for member in members:
+        if type(member) is not type(first) or member != first:
+            return _NOTHING
+    return first
 
 
 def _is_same_scalar(member: Any, value: Any) -> bool:
     """Whether a value of another JSON type means a member: `"60"` or `60.0` for 60, `1` for `"1"`."""
-    if isinstance(value, str) and not isinstance(member, str):
+    if type(member) is type(value):
+        return False
+    if isinstance(member, str):
+        is_scalar = isinstance(value, bool | int | float)
+        return is_scalar and member == json.dumps(value)
+    data = value
+    if isinstance(value, str):
         data = _read(value)
-    elif isinstance(member, str) and isinstance(value, bool | int | float):
-        return member == json.dumps(value)
-    else:
-        data = value
-    is_number = _is_number(member) and _is_number(data)
-    return (
-        (is_number or type(member) is type(data))
-        and member == data
-        and type(member) is not type(value)
-    )
+    if member != data:
+        return False
+    if _is_number(member) and _is_number(data):
+        return True
+    return type(member) is type(data)
+
+
+def _is_one_element(text: str) -> bool:
+    """Whether a text cannot be several elements of a list."""
+    stripped = text.strip()
+    if not stripped or stripped.startswith(("[", "{")):
+        return False
+    return _SEVERAL.search(text) is None
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    if isinstance(value, bool):
+        return False
+    return isinstance(value, int | float)
 
 
 def _is_whole_float(value: object) -> bool:
@@ -461,7 +535,9 @@ def _read(text: object) -> Any:
         data = json.loads(stripped, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         return _read_literal(stripped)
-    return _read(data) if isinstance(data, str) else data
+    if isinstance(data, str):
+        return _read(data)
+    return data
 
 
 def _refuse_constant(name: str) -> Any:
@@ -470,21 +546,16 @@ def _refuse_constant(name: str) -> Any:
 
 def _read_literal(text: str) -> Any:
     """The data in a list or an object that is written as in Python: `"['a', None]"`."""
-    if text[:1] not in ("[", "{") or len(text) > _MAX_LITERAL:
+    if not text.startswith(("[", "{")):
+        return _NOTHING
+    if len(text) > _MAX_LITERAL:
         return _NOTHING
     try:
         data = ast.literal_eval(text)
-        is_json = data == json.loads(json.dumps(data, allow_nan=False))
+        copy = json.loads(json.dumps(data, allow_nan=False))
+        is_json = copy == data
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return _NOTHING
-    return data if is_json else _NOTHING
-
-
-def _same_items(changed: Mapping[str, Any], value: Mapping[str, Any]) -> bool:
-    return len(changed) == len(value) and all(
-        changed[key] is item for key, item in value.items()
-    )
-
-
-def _is_same_object(one: object, other: object) -> bool:
-    return one is other
+    if not is_json:
+        return _NOTHING
+    return data

@@ -13,6 +13,7 @@ from pydantic import (
     PydanticUserError,
     TypeAdapter,
     ValidationError,
+    ValidatorFunctionWrapHandler,
     WrapValidator,
     with_config,
 )
@@ -34,6 +35,9 @@ from podwright.validation_errors import Location, to_problems
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _IDEMPOTENT = "__podwright_idempotent__"
+"""The attribute of a function that `@tool(idempotent=True)` sets."""
+_DESCRIPTIVE = ("description", "title", "examples", "default")
+"""Keywords of a schema that only describe."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +65,9 @@ class Tool:
     def entry(self) -> Blueprint:
         """The tool's entry in a blueprint (spec §2.1)."""
         entry: Blueprint = {"name": self.name, "schema": self.schema}
-        return {**entry, "idempotent": True} if self.idempotent else entry
+        if self.idempotent:
+            entry["idempotent"] = True
+        return entry
 
     async def call(self, arguments: dict[str, Any]) -> Any:
         """Validate the arguments and call the function; those whose meaning is certain are repaired first.
@@ -82,11 +88,10 @@ class Tool:
         return await call_function(self.function, **values)
 
     def _allowed_keys(self, location: Location) -> Iterable[str]:
-        return (
-            ()
-            if location
-            else as_object(self.schema["function"]["parameters"].get("properties"))
-        )
+        if location:
+            return ()
+        parameters = self.schema["function"]["parameters"]
+        return as_object(parameters.get("properties"))
 
 
 def _restore(function: Callable[..., Any], schema: ToolSchema) -> Tool:
@@ -112,7 +117,9 @@ def tool(
         function.__dict__[_IDEMPOTENT] = idempotent
         return function
 
-    return mark if function is None else mark(function)
+    if function is None:
+        return mark
+    return mark(function)
 
 
 def to_tool(function: Callable[..., Any]) -> Tool:
@@ -146,6 +153,38 @@ def _make_tool(function: Callable[..., Any]) -> Tool:
     inner = function
     while isinstance(inner, partial):
         inner = cast("Callable[..., Any]", inner.func)
+    name = _tool_name(function, inner)
+    description, descriptions = _parse_docstring(inner)
+    try:
+        fields: dict[str, Any] = {}
+        for parameter, hint in _parameters(function, inner):
+            text = descriptions.get(parameter.name)
+            fields[parameter.name] = _field(name, parameter, hint, description=text)
+        typed_dict: Any = TypedDict  # type checkers expect literal fields
+        shape = with_config(extra="forbid")(typed_dict(name, fields))
+        arguments: TypeAdapter[Any] = TypeAdapter(shape)
+        parameters = arguments.json_schema(schema_generator=_SchemaWithoutTitles)
+    except (PydanticUserError, TypeError, NameError, ValueError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ToolDefinitionError(
+            f"The parameters of tool '{name}' have no JSON Schema: {reason}"
+        ) from error
+    parameters.pop("title", None)
+    schema: ToolSchema = {
+        "type": "function",
+        "function": {"name": name, "parameters": parameters},
+    }
+    if description:
+        schema["function"]["description"] = description
+    idempotent = getattr(inner, _IDEMPOTENT, False)
+    return Tool(function, schema, arguments, idempotent=idempotent)
+
+
+_cached_tool = lru_cache(maxsize=1024)(_make_tool)
+
+
+def _tool_name(function: Callable[..., Any], inner: Callable[..., Any]) -> str:
+    """The name of a function, or of the one inside a partial."""
     name = (
         getattr(function, "__name__", None)
         or getattr(inner, "__name__", None)
@@ -161,48 +200,18 @@ def _make_tool(function: Callable[..., Any]) -> Tool:
             f"The name of tool {short_repr(name, 120)} is one that providers refuse.",
             suggestion="Rename the function: letters a to z and A to Z, digits and '_', at most 64 characters.",
         )
-    description, descriptions = _parse_docstring(inner)
-    try:
-        fields: dict[str, Any] = {
-            parameter.name: _field(
-                name, parameter, hint, descriptions.get(parameter.name)
-            )
-            for parameter, hint in _parameters(function, inner)
-        }
-        typed_dict: Any = TypedDict  # type checkers expect literal fields
-        arguments: TypeAdapter[Any] = TypeAdapter(
-            with_config(extra="forbid")(typed_dict(name, fields))
-        )
-        parameters = arguments.json_schema(schema_generator=_SchemaWithoutTitles)
-    except (PydanticUserError, TypeError, NameError, ValueError) as error:
-        reason = str(error).partition("\n")[0]
-        raise ToolDefinitionError(
-            f"The parameters of tool '{name}' have no JSON Schema: {reason}"
-        ) from error
-    parameters.pop("title", None)
-    schema: ToolSchema = {
-        "type": "function",
-        "function": {"name": name, "parameters": parameters},
-    }
-    if description:
-        schema["function"]["description"] = description
-    return Tool(
-        function, schema, arguments, idempotent=getattr(inner, _IDEMPOTENT, False)
-    )
-
-
-_cached_tool = lru_cache(maxsize=1024)(_make_tool)
+    return name
 
 
 def _parameters(
     function: Callable[..., Any], inner: Callable[..., Any]
 ) -> list[tuple[inspect.Parameter, Any]]:
-    target = inner if inspect.isroutine(inner) else type(inner).__call__
+    target = inner
+    if not inspect.isroutine(inner):
+        target = type(inner).__call__
     hints = get_type_hints(getattr(target, "__func__", target), include_extras=True)
-    return [
-        (value, hints.get(value.name, Any))
-        for value in inspect.signature(function).parameters.values()
-    ]
+    parameters = inspect.signature(function).parameters.values()
+    return [(parameter, hints.get(parameter.name, Any)) for parameter in parameters]
 
 
 def _field(
@@ -222,14 +231,21 @@ def _field(
         info = FieldInfo.from_annotated_attribute(hint, parameter.default)
     info.description = info.description or description
     # the function takes its own names only
-    info.alias = info.validation_alias = info.serialization_alias = None
+    info.alias = None
+    info.validation_alias = None
+    info.serialization_alias = None
     field = Annotated[info.annotation, info]
     if parameter.default is None:  # as in `word: str = None`
-        field = Annotated[
-            field,
-            WrapValidator(lambda value, check: None if value is None else check(value)),
-        ]
-    return field if info.is_required() else NotRequired[field]
+        field = Annotated[field, WrapValidator(_check_unless_none)]
+    if info.is_required():
+        return field
+    return NotRequired[field]
+
+
+def _check_unless_none(value: Any, check: ValidatorFunctionWrapHandler) -> Any:
+    if value is None:
+        return None
+    return check(value)
 
 
 def _parse_docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
@@ -258,7 +274,9 @@ def tools_by_name(functions: Iterable[Callable[..., Any]]) -> dict[str, Tool]:
         )
     tools: dict[str, Tool] = {}
     for function in functions:
-        tool = function if isinstance(function, Tool) else to_tool(function)
+        tool = function
+        if not isinstance(tool, Tool):
+            tool = to_tool(function)
         if tools.get(tool.name, tool).function is not tool.function:
             raise ToolDefinitionError(
                 f"Two tools are called '{tool.name}'.",
@@ -289,53 +307,50 @@ def attach(
             case {
                 "name": str(name),
                 "schema": {"function": {"name": str(), "parameters": dict()}} as stored,
-            }:
+            } if TOOL_NAME.fullmatch(name):
                 schema = cast("ToolSchema", stored)
+                tool, problems = _attach_entry(name, schema, tools, at=f"{at}/{number}")
+                found += problems
+                if tool is not None:
+                    attached[name] = tool
             case _:
-                continue
-        if not TOOL_NAME.fullmatch(name):
-            continue
-        parameters = object_parameters(schema["function"]["parameters"])
-        if parameters is None:
-            hint = "Its root must have 'type': 'object' and 'properties'."
-            detail = f"The parameters of tool '{name}' are not the schema of an object."
-            found.append(
-                Problem(f"{at}/{number}/schema/function/parameters", detail, hint)
-            )
-            continue
-        tool = tools.get(name)
-        if tool is None:
-            suggestion = did_you_mean(name, tools)
-            hint = (
-                suggestion
-                if suggestion.startswith("Did you")
-                else "Define it in tools.py, or pass it in tools=[…]."
-            )
-            found.append(
-                Problem(
-                    f"{at}/{number}", f"Missing function for the tool '{name}'.", hint
-                )
-            )
-            continue
-        for difference in schema_differences(
-            parameters, tool.schema["function"]["parameters"]
-        ):
-            hint = "Export the blueprint again, or change the function back."
-            found.append(
-                Problem(
-                    f"{at}/{number}/schema/function/parameters",
-                    f"Tool '{name}': {difference}.",
-                    hint,
-                )
-            )
-        shown: ToolSchema = {
-            "type": "function",
-            "function": {**schema["function"], "parameters": parameters},
-        }
-        attached[name] = (
-            tool if shown == tool.schema else replace(tool, schema=copy_json(shown))
-        )
+                pass
     return attached, found
+
+
+def _attach_entry(
+    name: str, schema: ToolSchema, tools: Mapping[str, Tool], at: str
+) -> tuple[Tool | None, list[Problem]]:
+    """The tool of one entry, with the entry's schema, and its problems; see `attach`."""
+    parameters_at = f"{at}/schema/function/parameters"
+    parameters = object_parameters(schema["function"]["parameters"])
+    if parameters is None:
+        detail = f"The parameters of tool '{name}' are not the schema of an object."
+        hint = "Its root must have 'type': 'object' and 'properties'."
+        return None, [Problem(parameters_at, detail, hint)]
+    tool = tools.get(name)
+    if tool is None:
+        return None, [_missing_function_problem(name, tools, at)]
+    hint = "Export the blueprint again, or change the function back."
+    actual = tool.schema["function"]["parameters"]
+    problems = [
+        Problem(parameters_at, f"Tool '{name}': {difference}.", hint)
+        for difference in schema_differences(parameters, actual)
+    ]
+    shown: ToolSchema = {
+        "type": "function",
+        "function": {**schema["function"], "parameters": parameters},
+    }
+    if shown != tool.schema:
+        tool = replace(tool, schema=copy_json(shown))
+    return tool, problems
+
+
+def _missing_function_problem(name: str, tools: Iterable[str], at: str) -> Problem:
+    hint = did_you_mean(name, tools)
+    if not hint.startswith("Did you"):
+        hint = "Define it in tools.py, or pass it in tools=[…]."
+    return Problem(at, f"Missing function for the tool '{name}'.", hint)
 
 
 def object_parameters(parameters: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -382,10 +397,10 @@ def _properties(schema: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters of a schema, each with the definitions that it may refer to, without descriptive texts."""
     definitions = _without_texts(as_object(schema.get("$defs")), names=True)
     properties = _without_texts(as_object(schema.get("properties")), names=True)
-    return {
-        name: (value, definitions) if "$ref" in json.dumps(value) else value
-        for name, value in properties.items()
-    }
+    for name, value in properties.items():
+        if "$ref" in json.dumps(value):
+            properties[name] = (value, definitions)
+    return properties
 
 
 def _without_texts(schema: Any, names: bool = False) -> Any:
@@ -394,7 +409,9 @@ def _without_texts(schema: Any, names: bool = False) -> Any:
         return [_without_texts(item) for item in cast("list[Any]", schema)]
     if not isinstance(schema, dict):
         return schema
-    skipped = () if names else ("description", "title", "examples", "default")
+    skipped = _DESCRIPTIVE
+    if names:
+        skipped = ()
     items = cast("dict[str, Any]", schema).items()
     return {
         key: _without_texts(item, names=key == "properties")

@@ -59,58 +59,63 @@ class Usage:
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
-        by_model = {**self.by_model}
-        for name, usage in other.by_model.items():
-            by_model[name] = by_model[name] + usage if name in by_model else usage
+        unpriced = self.unpriced_model_calls + other.unpriced_model_calls
+        uncounted = self.uncounted_model_calls + other.uncounted_model_calls
+        incomplete = self.incomplete_model_calls + other.incomplete_model_calls
+        written_1h = self.cache_write_1h_tokens + other.cache_write_1h_tokens
         return Usage(
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            self.cached_input_tokens + other.cached_input_tokens,
-            self.reasoning_tokens + other.reasoning_tokens,
-            self.model_calls + other.model_calls,
-            self.tool_calls + other.tool_calls,
-            add_cost(self.cost, other.cost),
-            self.unpriced_model_calls + other.unpriced_model_calls,
-            by_model,
-            self.cache_write_tokens + other.cache_write_tokens,
-            self.cache_write_1h_tokens + other.cache_write_1h_tokens,
-            add_cost(self.known_cost, other.known_cost) or 0.0,
-            self.uncounted_model_calls + other.uncounted_model_calls,
-            self.incomplete_model_calls + other.incomplete_model_calls,
-            _common_source(self, other),
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cached_input_tokens=self.cached_input_tokens + other.cached_input_tokens,
+            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
+            model_calls=self.model_calls + other.model_calls,
+            tool_calls=self.tool_calls + other.tool_calls,
+            cost=add_cost(self.cost, other.cost),
+            unpriced_model_calls=unpriced,
+            by_model=_add_by_model(self.by_model, other.by_model),
+            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
+            cache_write_1h_tokens=written_1h,
+            known_cost=add_cost(self.known_cost, other.known_cost) or 0.0,
+            uncounted_model_calls=uncounted,
+            incomplete_model_calls=incomplete,
+            cost_source=_common_source(self.cost_source, other.cost_source),
         )
 
     def as_call(self, model: str) -> Usage:
         """The usage as that of one successful call to `model`, to be added to the usage of a run."""
-        return self._of(model, calls=1)
+        return self._as_attempt(model, calls=1)
 
     def as_failed_call(self, model: str) -> Usage:
         """The usage as that of an attempt to call `model` that failed after an answer had begun."""
-        return self._of(model, calls=0)
+        return self._as_attempt(model, calls=0)
 
-    def _of(self, model: str, calls: int) -> Usage:
+    def _as_attempt(self, model: str, calls: int) -> Usage:
+        cost = self.cost
+        unpriced = 0
+        if cost is None:
+            unpriced = max(1, self.unpriced_model_calls)
+        else:
+            cost = _rounded(cost)
         call = replace(
             self,
             model_calls=calls,
             tool_calls=0,
-            cost=None if self.cost is None else _rounded(self.cost),
+            cost=cost,
             known_cost=_rounded(self.known_cost),
-            unpriced_model_calls=0
-            if self.cost is not None
-            else max(1, self.unpriced_model_calls),
+            unpriced_model_calls=unpriced,
             by_model={},
         )
         return replace(call, by_model={model: call})
 
     def to_dict(self) -> dict[str, Any]:
         """The usage as JSON-compatible data with all fields."""
-        data: dict[str, Any] = {
-            item.name: getattr(self, item.name) for item in fields(self)
-        }
-        by_model = {
-            name: usage.to_dict() for name, usage in data.pop("by_model").items()
-        }
-        return {**data, "by_model": by_model} if by_model else data
+        names = [item.name for item in fields(self)]
+        data: dict[str, Any] = {name: getattr(self, name) for name in names}
+        del data["by_model"]
+        if self.by_model:
+            by_model = self.by_model.items()
+            data["by_model"] = {name: usage.to_dict() for name, usage in by_model}
+        return data
 
 
 NO_USAGE = Usage()
@@ -121,17 +126,33 @@ def _rounded(amount: float) -> float:
     return round(amount * _PICO) / _PICO
 
 
-def _common_source(one: Usage, other: Usage) -> str:
-    """The source of two costs, one of which may be that of nothing."""
-    sources = {usage.cost_source for usage in (one, other) if usage.cost_source}
-    return "mixed" if len(sources) > 1 else "".join(sources)
+def _add_by_model(
+    one: Mapping[str, Usage], other: Mapping[str, Usage]
+) -> dict[str, Usage]:
+    total = dict(one)
+    for name, usage in other.items():
+        if name in total:
+            total[name] += usage
+        else:
+            total[name] = usage
+    return total
+
+
+def _common_source(one: str, other: str) -> str:
+    """The source of a sum of two costs; empty is the source of no cost."""
+    if not one or one == other:
+        return other
+    if not other:
+        return one
+    return "mixed"
 
 
 def add_cost(cost: float | None, other: float | None) -> float | None:
     """The sum of two amounts in USD, exact to 1e-12; unknown if either is unknown."""
     if cost is None or other is None:
         return None
-    return (round(cost * _PICO) + round(other * _PICO)) / _PICO
+    total = round(cost * _PICO) + round(other * _PICO)
+    return total / _PICO
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,16 +179,22 @@ class RunLimits:
     def __post_init__(self) -> None:
         for name in self.__slots__:
             value = getattr(self, name)
-            whole = name in ("model_calls", "tokens")
-            valid = (
-                isinstance(value, int if whole else int | float)
-                and not isinstance(value, bool)
-                and value >= 0
-            )
-            if value is not None and not valid:
-                expected = "an integer" if whole else "a number"
-                raise ConfigurationError(
-                    f"RunLimits.{name} must be {expected}, 0 or more, not {value!r}."
-                )
+            _check_limit(name, value)
             if value == math.inf:
                 object.__setattr__(self, name, None)
+
+
+def _check_limit(name: str, value: Any) -> None:
+    if value is None:
+        return
+    if name in ("model_calls", "tokens"):
+        expected = "an integer"
+        has_type = isinstance(value, int)
+    else:
+        expected = "a number"
+        has_type = isinstance(value, int | float)
+    # NaN is neither negative nor 0 or more
+    if not has_type or isinstance(value, bool) or not value >= 0:
+        raise ConfigurationError(
+            f"RunLimits.{name} must be {expected}, 0 or more, not {value!r}."
+        )

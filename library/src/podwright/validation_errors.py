@@ -36,14 +36,16 @@ _REWORDED = {  # in this order: the first ones contain the later ones
 }
 
 
+_EXPECTED = "Expected "
+"""The start of a message about the type of a value, or about its limits."""
+
+
 def describe_value(value: object) -> str:
     """The JSON type of a value, with the value itself if it is a scalar: "the integer 5", "null", "array"."""
     name = _JSON_TYPES.get(type(value), type(value).__name__)
-    return (
-        name
-        if value is None or isinstance(value, dict | list)
-        else f"the {name} {short_repr(value)}"
-    )
+    if value is None or isinstance(value, dict | list):
+        return name
+    return f"the {name} {short_repr(value)}"
 
 
 def _no_keys(location: Location) -> Iterable[str]:
@@ -67,38 +69,38 @@ def to_problems(
     for error in details[:MAX_PROBLEMS]:
         problem = _to_problem(error, data, allowed_keys)
         grouped.setdefault(problem.pointer, []).append(problem)
-    # if one member of a union fails inside the value, the type errors of the other members mislead
-    outer = {
-        pointer
-        for pointer in grouped
-        if any(other.startswith(f"{pointer}/") for other in grouped)
-    }
-    found = [
-        problem
-        for pointer, group in grouped.items()
-        for problem in _merge_alternatives(group)
-        if pointer not in outer or not problem.detail.startswith("Expected ")
-    ]
-    if len(details) > MAX_PROBLEMS:
-        found.append(Problem("", f"{len(details) - MAX_PROBLEMS} more problems."))
+    found: list[Problem] = []
+    for pointer, group in grouped.items():
+        problems = _merge_alternatives(group)
+        # if one member of a union fails inside the value, the type errors of the other members mislead
+        if any(other.startswith(f"{pointer}/") for other in grouped):
+            problems = [problem for problem in problems if not _is_about_type(problem)]
+        found += problems
+    more = len(details) - MAX_PROBLEMS
+    if more > 0:
+        found.append(Problem("", f"{more} more problems."))
     return found
 
 
 def _merge_alternatives(group: list[Problem]) -> list[Problem]:
     """Errors of several members of a union about one value, as one problem."""
-    expected = [problem for problem in group if problem.detail.startswith("Expected ")]
+    expected = [problem for problem in group if _is_about_type(problem)]
+    others = [problem for problem in group if problem not in expected]
     # if the value has the type of another member, the type error misleads
     if len(expected) < 2:
-        return [problem for problem in group if problem not in expected] or group
-    wanted = [
-        problem.detail.removeprefix("Expected ").partition(", got ")[0]
-        for problem in expected
-    ]
-    got = expected[0].detail.partition(", got ")[2]
-    merged = Problem(
-        expected[0].pointer, f"Expected {' or '.join(dict.fromkeys(wanted))}, got {got}"
-    )
-    return [merged, *(problem for problem in group if problem not in expected)]
+        return others or group
+    wanted: dict[str, None] = {}
+    for problem in expected:
+        text, _, _ = problem.detail.removeprefix(_EXPECTED).partition(", got ")
+        wanted[text] = None
+    _, _, got = expected[0].detail.partition(", got ")
+    detail = f"{_EXPECTED}{' or '.join(wanted)}, got {got}"
+    return [Problem(expected[0].pointer, detail), *others]
+
+
+def _is_about_type(problem: Problem) -> bool:
+    """Whether a problem says that a value has the wrong type."""
+    return problem.detail.startswith(_EXPECTED)
 
 
 def _to_problem(
@@ -106,38 +108,39 @@ def _to_problem(
 ) -> Problem:
     location, value = resolve(data, error["loc"])
     pointer = json_pointer(*location)
-    name = str(error["loc"][-1]) if error["loc"] else ""
+    name = ""
+    if error["loc"]:
+        name = str(error["loc"][-1])
     context = cast("dict[str, Any]", error.get("ctx", {}))
     match error["type"]:
         case "missing":
             return Problem(pointer, f"Missing key '{name}'.")
         case "extra_forbidden":
             keys = [key for key in allowed_keys(location[:-1]) if key != name]
-            return Problem(
-                pointer, f"Unknown key {short_repr(name)}.", did_you_mean(name, keys)
-            )
+            hint = did_you_mean(name, keys)
+            return Problem(pointer, f"Unknown key {short_repr(name)}.", hint)
         case "union_tag_invalid":
-            tags = [tag.strip(" '") for tag in str(context["expected_tags"]).split(",")]
-            tag = short_repr(context["tag"])
-            key = _discriminator(context)
-            return Problem(
-                f"{pointer}/{key}",
-                f"Unknown {key} {tag}.",
-                did_you_mean(str(context["tag"]), tags),
-            )
+            return _unknown_tag_problem(pointer, context)
         case "union_tag_not_found":
             return Problem(pointer, f"Missing key '{_discriminator(context)}'.")
         case "json_invalid":
             reason = context.get("error", error["msg"])
-            return Problem(
-                "", f"Invalid JSON: {reason}.", "Check quotes, commas and brackets."
-            )
-        case "string_pattern_mismatch" if expected := PATTERNS.get(context["pattern"]):
-            return Problem(
-                pointer, f"Expected {expected}, got {describe_value(value)}."
-            )
+            hint = "Check quotes, commas and brackets."
+            return Problem("", f"Invalid JSON: {reason}.", hint)
+        case "string_pattern_mismatch" if context["pattern"] in PATTERNS:
+            expected = PATTERNS[context["pattern"]]
+            got = describe_value(value)
+            return Problem(pointer, f"{_EXPECTED}{expected}, got {got}.")
         case _:
             return Problem(pointer, _reworded(str(error["msg"]), value))
+
+
+def _unknown_tag_problem(pointer: str, context: Mapping[str, Any]) -> Problem:
+    key = _discriminator(context)
+    tag = context["tag"]
+    known = [name.strip(" '") for name in str(context["expected_tags"]).split(",")]
+    hint = did_you_mean(str(tag), known)
+    return Problem(f"{pointer}/{key}", f"Unknown {key} {short_repr(tag)}.", hint)
 
 
 def _discriminator(context: Mapping[str, Any]) -> str:
@@ -148,7 +151,7 @@ def _discriminator(context: Mapping[str, Any]) -> str:
 def _reworded(message: str, value: object) -> str:
     for theirs, ours in _REWORDED.items():
         message = message.replace(theirs, ours)
-    if message.startswith("Expected "):
+    if message.startswith(_EXPECTED):
         return f"{message}, got {describe_value(value)}."
     return f"{message.removeprefix('Value error, ')}."
 
@@ -159,16 +162,28 @@ def resolve(data: object, loc: Location) -> tuple[list[str | int], Any]:
     here: Any = data
     previous: str | int | None = None
     for part, following in zip_longest(loc, loc[1:]):
-        members = as_object(here)
-        is_tag = isinstance(previous, int) and part == members.get("type")
-        if is_tag and part in members:  # a key has the name of the tag
-            is_tag = following in members
+        # between the index of an item and its key, a location has the tag of the item's type
+        is_item = isinstance(previous, int)
         previous = part
-        if is_tag:  # the member of a tagged union, not a key
+        if is_item and _is_tag(part, following, as_object(here)):
             continue
-        if part in as_object(here) or (
-            isinstance(part, int) and part < len(as_array(here))
-        ):
+        if _has(here, part):
             location.append(part)
             here = here[part]
     return location, here
+
+
+def _is_tag(part: str | int, following: object, members: Mapping[Any, Any]) -> bool:
+    """Whether a part of a location names the member of a tagged union, not a key of the object there."""
+    if part != members.get("type"):
+        return False
+    if part in members:  # a key has the name of the tag
+        return following in members
+    return True
+
+
+def _has(value: object, part: str | int) -> bool:
+    items = as_array(value)
+    if isinstance(part, int) and part < len(items):
+        return True
+    return part in as_object(value)

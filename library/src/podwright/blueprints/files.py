@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -18,7 +19,9 @@ from podwright.text import did_you_mean, os_error_reason, truncate
 SUFFIXES = (".json", ".yaml", ".yml")
 """The file names of blueprints end in one of these."""
 
-MAX_FILE_BYTES = 16 * 1024 * 1024
+_YAML_BREAK = re.compile("[\x85\u2028\u2029]")
+
+MAX_FILE_BYTES = 16 * 2**20
 """Largest file of a blueprint or of settings."""
 
 
@@ -39,13 +42,16 @@ def to_yaml(blueprint: Mapping[str, Any]) -> str:
             self, tag: str, value: Any, style: str | None = None
         ) -> yaml.ScalarNode:
             # YAML 1.1 takes these characters for line breaks, except within double quotes
-            quoted = isinstance(value, str) and any(
-                char in value for char in "\x85\u2028\u2029"
-            )
-            return super().represent_scalar(tag, value, '"' if quoted else style)  # pyright: ignore[reportUnknownMemberType] - untyped in its stubs
+            if isinstance(value, str) and _YAML_BREAK.search(value):
+                style = '"'
+            return super().represent_scalar(tag, value, style)  # pyright: ignore[reportUnknownMemberType] - untyped in its stubs
 
     return yaml.dump(
-        dict(blueprint), Dumper=Dumper, allow_unicode=True, sort_keys=False, width=110
+        dict(blueprint),
+        Dumper=Dumper,
+        allow_unicode=True,
+        sort_keys=False,
+        width=110,
     )
 
 
@@ -58,8 +64,12 @@ def from_json(text: str | bytes) -> Any:
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:
-        hint = "Check quotes, commas and brackets."
-        raise invalid([Problem("", f"Invalid JSON: {error}.", hint)]) from error
+        problem = Problem(
+            "",
+            detail=f"Invalid JSON: {error}.",
+            suggestion="Check quotes, commas and brackets.",
+        )
+        raise invalid([problem]) from error
 
 
 def from_yaml(text: str | bytes) -> Any:
@@ -81,9 +91,12 @@ def from_yaml(text: str | bytes) -> Any:
         RecursionError,
     ) as error:
         reason = " ".join(str(error).split())
-        raise invalid(
-            [Problem("", f"Invalid YAML: {reason}.", "Check indentation and quotes.")]
-        ) from error
+        problem = Problem(
+            "",
+            detail=f"Invalid YAML: {reason}.",
+            suggestion="Check indentation and quotes.",
+        )
+        raise invalid([problem]) from error
 
 
 def read_file(path: str | Path) -> Blueprint:
@@ -102,9 +115,8 @@ def read_file(path: str | Path) -> Blueprint:
             suggestion=f"Rename it to one of {endings}.",
         )
     if not isinstance(data, dict):
-        problem = Problem(
-            "", f"A blueprint must be an object, not {type(data).__name__}."
-        )
+        found = type(data).__name__
+        problem = Problem("", f"A blueprint must be an object, not {found}.")
         raise invalid([problem], f"The blueprint '{file}'")
     return cast("Blueprint", data)
 
@@ -119,15 +131,21 @@ def read_data(path: str | Path) -> Any:
     file = Path(path)
     name = truncate(str(path), 200)
     try:
-        # editors on Windows write it
-        text = read_bytes(file).removeprefix(codecs.BOM_UTF8)
+        content = read_bytes(file)
     except (OSError, ValueError) as error:
-        hint = _similar_name(file) if isinstance(error, FileNotFoundError) else None
+        hint: str | None = None
+        if isinstance(error, FileNotFoundError):
+            hint = _similar_name(file)
+        reason = os_error_reason(error)
         raise ConfigurationError(
-            f"Cannot read '{name}': {os_error_reason(error)}.", suggestion=hint
+            f"Cannot read '{name}': {reason}.", suggestion=hint
         ) from error
+    # editors on Windows write it
+    text = content.removeprefix(codecs.BOM_UTF8)
     try:
-        return from_json(text) if file.suffix.lower() == ".json" else from_yaml(text)
+        if file.suffix.lower() == ".json":
+            return from_json(text)
+        return from_yaml(text)
     except BlueprintValidationError as error:
         raise invalid(error.problems, f"The file '{name}'") from error
 
@@ -145,24 +163,20 @@ def read_bytes(path: str | Path) -> bytes:
     with file.open("rb") as opened:
         content = opened.read(MAX_FILE_BYTES + 1)
     if len(content) > MAX_FILE_BYTES:
-        raise ValueError(f"larger than {MAX_FILE_BYTES // 1024 // 1024} MiB")
+        mebibytes = MAX_FILE_BYTES // 2**20
+        raise ValueError(f"larger than {mebibytes} MiB")
     return content
 
 
 def _similar_name(file: Path) -> str | None:
     """A suggestion: the blueprint file or folder with the most similar name."""
     siblings = sorted(file.parent.glob("*"))
-    return (
-        did_you_mean(
-            file.name,
-            (
-                path.name
-                for path in siblings
-                if path.suffix in SUFFIXES or path.is_dir()
-            ),
-        )
-        or None
-    )
+    names = [path.name for path in siblings if _may_be_blueprint(path)]
+    return did_you_mean(file.name, names) or None
+
+
+def _may_be_blueprint(path: Path) -> bool:
+    return path.suffix in SUFFIXES or path.is_dir()
 
 
 def digest(blueprint: Mapping[str, Any]) -> str:
@@ -174,15 +188,18 @@ def digest(blueprint: Mapping[str, Any]) -> str:
         ensure_ascii=False,
         allow_nan=False,
     )
-    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+    sha256 = hashlib.sha256(text.encode())
+    return f"sha256:{sha256.hexdigest()}"
 
 
 def _canonical(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {
-            key: _canonical(item)
-            for key, item in cast("Mapping[str, Any]", value).items()
-        }
+        canonical: dict[str, Any] = {}
+        for key, item in cast("Mapping[str, Any]", value).items():
+            canonical[key] = _canonical(item)
+        return canonical
     if isinstance(value, list | tuple):
-        return [_canonical(item) for item in cast("list[Any]", value)]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+        return list(map(_canonical, cast("list[Any]", value)))
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value

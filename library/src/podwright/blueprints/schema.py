@@ -367,10 +367,10 @@ def allowed_keys(
     names = [part for part in location if isinstance(part, str)]
     if not names:
         return sorted(keys_of(kind))
+    if names == ["config"]:
+        return sorted(_keys(_CONFIGS.get(kind, AgentConfig)))
     if names[-1] == "config":
-        return sorted(
-            _keys(_CONFIGS.get(kind, AgentConfig) if len(names) == 1 else MemberConfig)
-        )
+        return sorted(_keys(MemberConfig))
     step_type = value.get("type")
     if kind == "workflow" and isinstance(step_type, str) and step_type in STEP_SHAPES:
         return sorted(_keys(STEP_SHAPES[step_type]))

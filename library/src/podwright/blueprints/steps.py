@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from podwright.json_data import as_array, as_object
+
+_SEQUENCES = ("then", "else", "steps")
+"""The keys of steps that hold one sequence of steps."""
 
 
 def walk_steps(
@@ -22,10 +25,22 @@ def walk_steps(
         step = as_object(entry)
         if step:
             yield here, step
-        for key in ("then", "else", "steps"):
-            yield from walk_steps(step.get(key), f"{here}/{key}")
-        for number, branch in enumerate(as_array(step.get("branches"))):
-            yield from walk_steps(branch, f"{here}/branches/{number}")
-        yield from walk_steps(
-            as_object(step.get("workflow")).get("steps"), f"{here}/workflow/steps"
-        )
+        for pointer, inner in inner_sequences(step):
+            yield from walk_steps(inner, here + pointer)
+
+
+def inner_sequences(step: Mapping[str, Any]) -> Iterator[tuple[str, list[Any]]]:
+    """The sequences of steps directly inside a step, with their JSON pointers from there.
+
+    Args:
+        step: A step of a workflow blueprint, valid or not.
+    """
+    for key in _SEQUENCES:
+        if key in step:
+            yield f"/{key}", as_array(step[key])
+    branches = as_array(step.get("branches"))
+    for number, branch in enumerate(branches):
+        yield f"/branches/{number}", as_array(branch)
+    workflow = as_object(step.get("workflow"))
+    if workflow:
+        yield "/workflow/steps", as_array(workflow.get("steps"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, cast
 
@@ -30,6 +30,8 @@ MAX_KEYS = 1000
 
 Blueprint = dict[str, Any]
 
+_JSON_TYPES = (str, bool, int, float, list, dict, type(None))
+
 _UNSAFE = re.compile(
     # words are separated by other characters, or by a capital letter
     r"(?:^|[^A-Za-z]|(?<=[a-z])(?=[A-Z]))(?i:"
@@ -40,6 +42,7 @@ _UNSAFE = re.compile(
     r"|(?<!_)code|scripts?|modules?|imports?|functions?|commands?|exec|eval)(?:$|[^a-z])"
 )
 """Names of addresses, credentials, limits and code, which `config` may not contain at any depth."""
+_UNSAFE_KEY = "Unsafe key: like an address, a credential, a limit or code."
 _HINT = "Addresses, credentials and limits belong in the environment, code in Python, and notes in metadata."
 
 _TYPES: dict[str, Kind] = {
@@ -55,20 +58,26 @@ def kind_of(blueprint: Mapping[str, Any]) -> Kind:
     """
     name = blueprint.get("type")
     if name is None:
-        return "workflow" if "steps" in blueprint else "agent"
+        if "steps" in blueprint:
+            return "workflow"
+        return "agent"
     if isinstance(name, str) and name in _TYPES:
         return _TYPES[name]
-    hint = did_you_mean(str(name)[:100], _TYPES)
-    raise invalid(
-        [Problem("/type", f"Unknown type {short_repr(name)} of component.", hint)]
+    problem = Problem(
+        "/type",
+        detail=f"Unknown type {short_repr(name)} of component.",
+        suggestion=did_you_mean(str(name)[:100], _TYPES),
     )
+    raise invalid([problem])
 
 
 def invalid(
     problems: Sequence[Problem], what: str = "The blueprint"
 ) -> BlueprintValidationError:
     """The error that carries these problems."""
-    count = f"{len(problems)} problem{'s' if len(problems) > 1 else ''}"
+    count = f"{len(problems)} problems"
+    if len(problems) == 1:
+        count = "1 problem"
     return BlueprintValidationError(f"{what} is invalid: {count}.", problems=problems)
 
 
@@ -79,7 +88,8 @@ def problems(blueprint: object, kind: Kind | None = None) -> list[Problem]:
         blueprint: Data of any type.
         kind: The kind that it must have; by default the one that it names.
     """
-    return parse(blueprint, kind)[1]
+    _, found = parse(blueprint, kind)
+    return found
 
 
 def warnings(blueprint: object, kind: Kind | None = None) -> list[Problem]:
@@ -90,7 +100,12 @@ def warnings(blueprint: object, kind: Kind | None = None) -> list[Problem]:
         kind: As in `problems`.
     """
     data, _ = parse(blueprint, kind)
-    return _check_shape(data, kind or kind_of(data))[1][:MAX_PROBLEMS] if data else []
+    if not data:
+        return []
+    if kind is None:
+        kind = kind_of(data)
+    _, found = _check_shape(data, kind)
+    return found[:MAX_PROBLEMS]
 
 
 def check(
@@ -117,39 +132,38 @@ def parse(
 ) -> tuple[Blueprint, list[Problem]]:
     """As `check`, but returns the problems, so that a caller can add its own; with problems, the data is not usable."""
     if not isinstance(blueprint, Mapping):
-        return {}, [
-            Problem(
-                "", f"A blueprint must be an object, not {describe_value(blueprint)}."
-            )
-        ]
+        actual = describe_value(blueprint)
+        return {}, [Problem("", f"A blueprint must be an object, not {actual}.")]
     data = dict(cast("Mapping[str, Any]", blueprint))
-    if found := list(_json_problems(data)):
-        return {}, found[:MAX_PROBLEMS]
+    not_json = list(_json_problems(data))
+    if not_json:
+        return {}, not_json[:MAX_PROBLEMS]
     try:
         own_kind = kind_of(data)
     except BlueprintValidationError as error:
         return {}, list(error.problems)
     if kind is not None and own_kind != kind and "type" in data:
-        hint = f"Use {own_kind.capitalize()} for it."
-        return {}, [
-            Problem(
-                "/type", f"Expected a blueprint of kind {kind}, not {own_kind}.", hint
-            )
-        ]
+        problem = Problem(
+            "/type",
+            detail=f"Expected a blueprint of kind {kind}, not {own_kind}.",
+            suggestion=f"Use {own_kind.capitalize()} for it.",
+        )
+        return {}, [problem]
     current = copy_json(migrate(data))
-    return current, _check_shape(current, kind or own_kind, validate)[0]
+    found, _ = _check_shape(current, kind or own_kind, validate)
+    return current, found
 
 
 def migrate(blueprint: Mapping[str, Any]) -> Blueprint:
     """The blueprint in the current schema version; an unknown version stays, and fails validation."""
     current = dict(blueprint)
-    if current.get("version") == "0":
-        current["version"] = "1"
-        if current.get("type") == "Conductor" and isinstance(
-            current.get("config"), dict
-        ):
-            # spec §9: added later
-            current["config"] = {"planning": False, **current["config"]}
+    if current.get("version") != "0":
+        return current
+    current["version"] = "1"
+    config = current.get("config")
+    if current.get("type") == "Conductor" and isinstance(config, dict):
+        # spec §9: added later
+        current["config"] = {"planning": False, **cast("dict[str, Any]", config)}
     return current
 
 
@@ -160,22 +174,24 @@ def _json_problems(data: object) -> Iterator[Problem]:
             yield Problem(pointer, f"Nested deeper than {MAX_DEPTH} levels.")
             return
         if isinstance(value, dict):
-            keys = cast("dict[object, object]", value)
-            if len(keys) > MAX_KEYS:
-                yield Problem(
-                    pointer, f"Expected at most {MAX_KEYS} keys, got {len(keys)}."
-                )
-            for key in keys:
-                if not isinstance(key, str):
-                    yield Problem(
-                        pointer,
-                        f"The key {short_repr(key)} is not a string.",
-                        "Put it in quotes.",
-                    )
+            yield from _key_problems(cast("dict[object, object]", value), pointer)
         elif isinstance(value, float) and not math.isfinite(value):
             yield Problem(pointer, f"{value} is not a JSON number.")
-        elif not (value is None or isinstance(value, str | bool | int | float | list)):
+        elif not isinstance(value, _JSON_TYPES):
             yield Problem(pointer, f"Expected JSON data, got {describe_value(value)}.")
+
+
+def _key_problems(keys: Collection[object], pointer: str) -> Iterator[Problem]:
+    if len(keys) > MAX_KEYS:
+        detail = f"Expected at most {MAX_KEYS} keys, got {len(keys)}."
+        yield Problem(pointer, detail)
+    for key in keys:
+        if not isinstance(key, str):
+            yield Problem(
+                pointer,
+                detail=f"The key {short_repr(key)} is not a string.",
+                suggestion="Put it in quotes.",
+            )
 
 
 def _check_shape(
@@ -188,69 +204,74 @@ def _check_shape(
     except ValidationError as error:
         errors = error.errors(include_url=False)
     further = _further_keys(errors)
-    unknown = [error["loc"] for error in errors if error["type"] == "extra_forbidden"]
-    dropped = (
-        []
-        if validate
-        else [location for location in unknown if further.get(location) != ""]
-    )
-    for *parents, key in dropped:
-        resolve(blueprint, parents)[1].pop(key, None)
-    if dropped:
+    if not validate and _drop_unknown_keys(blueprint, errors, further):
         return _check_shape(blueprint, kind)
 
+    def allowed(location: Location) -> list[str]:
+        _, value = resolve(blueprint, location)
+        return allowed_keys(kind, location, as_object(value))
+
     others = [error for error in errors if error["loc"] not in further]
-    problems = to_problems(
-        others,
-        blueprint,
-        lambda at: allowed_keys(kind, at, as_object(resolve(blueprint, at)[1])),
-    )
-    problems += [
-        Problem(
-            pointer,
-            "Unsafe key: like an address, a credential, a limit or code.",
-            _HINT,
-        )
-        for pointer in further.values()
-        if pointer
-    ]
-    return problems, [
-        Problem(json_pointer(*at), "Unknown key, kept but not used.")
-        for at in further
-        if not further[at]
-    ]
+    problems = to_problems(others, blueprint, allowed)
+    warnings: list[Problem] = []
+    for location, unsafe_pointer in further.items():
+        if unsafe_pointer:
+            problems.append(Problem(unsafe_pointer, _UNSAFE_KEY, _HINT))
+        else:
+            pointer = json_pointer(*location)
+            warnings.append(Problem(pointer, "Unknown key, kept but not used."))
+    return problems, warnings
+
+
+def _drop_unknown_keys(
+    blueprint: Blueprint,
+    errors: Sequence[Mapping[str, Any]],
+    further: Mapping[Location, str],
+) -> bool:
+    """Drop the unknown keys of a blueprint, except the harmless ones of `config`; true if there were any."""
+    dropped = False
+    for error in errors:
+        location = error["loc"]
+        if error["type"] != "extra_forbidden" or further.get(location) == "":
+            continue
+        *parents, key = location
+        _, above = resolve(blueprint, parents)
+        above.pop(key, None)
+        dropped = True
+    return dropped
 
 
 def _further_keys(errors: Sequence[Mapping[str, Any]]) -> dict[Location, str]:
     """Unknown keys of `config` that resemble no setting, by location: the pointer of an unsafe key, "" if harmless."""
-    further = [
-        error
-        for error in errors
-        if error["type"] == "extra_forbidden" and error["loc"][-2:-1] == ("config",)
-    ]
-    return {
-        error["loc"]: _unsafe_key(error)
-        for error in further
-        if not resembles_setting(str(error["loc"][-1]))
-    }
+    further: dict[Location, str] = {}
+    for error in errors:
+        if error["type"] != "extra_forbidden":
+            continue
+        location = error["loc"]
+        *parents, key = location
+        if parents[-1:] != ["config"] or resembles_setting(str(key)):
+            continue
+        further[location] = _unsafe_pointer(location, error["input"])
+    return further
 
 
-def _unsafe_key(error: Mapping[str, Any]) -> str:
-    *parents, key = error["loc"]
-    pointers = (
-        json_pointer(*parents) + inner
-        for inner, _, _ in walk_json({key: error["input"]})
-    )
-    return next(
-        (pointer for pointer in pointers if _UNSAFE.search(pointer.rpartition("/")[2])),
-        "",
-    )
+def _unsafe_pointer(location: Location, value: object) -> str:
+    """The pointer of the first unsafe key at a location or inside its value; empty if there is none."""
+    *parents, key = location
+    above = json_pointer(*parents)
+    for pointer, _, _ in walk_json({key: value}):
+        name = pointer.rpartition("/")[2]
+        if _UNSAFE.search(name):
+            return above + pointer
+    return ""
 
 
 def resembles_setting(key: str) -> bool:
     """Whether a key is a setting in `config` of some kind of component, or nearly so."""
-    word = key[:50].lower().replace("-", "_")
+    start = key[:50].lower()
+    word = start.replace("-", "_")
+    if get_close_matches(word, CONFIG_KEYS, n=1, cutoff=0.81):
+        return True
     # swapped letters count, but "opts" and "post" are words of their own
-    return bool(get_close_matches(word, CONFIG_KEYS, 1, 0.81)) or sorted(word) in map(
-        sorted, CONFIG_KEYS - {"stop"}
-    )
+    settings = CONFIG_KEYS - {"stop"}
+    return sorted(word) in map(sorted, settings)

@@ -67,7 +67,9 @@ class Component(ABC):
     def subscribers(self) -> tuple[Subscriber, ...]:
         """Subscribers of its runs; read when a run starts."""
         manager = self._options.get("event_manager")
-        return self._subscribers + manager.subscribers if manager else self._subscribers
+        if not manager:
+            return self._subscribers
+        return self._subscribers + manager.subscribers
 
     @property
     def limits(self) -> RunLimits | None:
@@ -89,10 +91,13 @@ class Component(ABC):
 
     def models(self) -> list[str]:
         """Names of the models that it and its members call, each once."""
-        own = [self.config["model"]] if "model" in self.config else []
-        own += self.config.get("fallback", ())
-        inner = [name for member in self.members().values() for name in member.models()]
-        return list(dict.fromkeys([*own, *inner]))
+        names: list[str] = []
+        if "model" in self.config:
+            names.append(self.config["model"])
+        names += self.config.get("fallback", ())
+        for member in self.members().values():
+            names += member.models()
+        return list(dict.fromkeys(names))
 
     def text(self, value: Any) -> str:
         """A result of this component as input for the next component."""
@@ -119,18 +124,20 @@ class Component(ABC):
 
     async def _arun(self, task: Task, stream: bool, trace: bool) -> Any:
         result = await execute(self, task, stream=stream, trace=trace)
-        return result if trace else result.value
+        if trace:
+            return result
+        return result.value
 
     def _run(self, task: Task, stream: bool, trace: bool) -> Any:
         loop = _loop_of_outer_run()
-        return run_sync(self._arun(task, stream, trace), loop)
+        running = self._arun(task, stream, trace)
+        return run_sync(running, loop)
 
     async def _astream(self, task: Task) -> AsyncGenerator[Event]:
         # the run is a task of its own, so that its context variables do not leak into the reader
         queue: asyncio.Queue[Event | None] = asyncio.Queue()
-        running = asyncio.create_task(
-            execute(self, task, subscribers=(queue.put_nowait,), stream=True)
-        )
+        execution = execute(self, task, subscribers=(queue.put_nowait,), stream=True)
+        running = asyncio.create_task(execution)
         running.add_done_callback(lambda _: queue.put_nowait(None))
         try:
             while (event := await queue.get()) is not None:
@@ -176,7 +183,8 @@ class PromptComponent(Component):
         Raises:
             PodwrightError: See `podwright.errors`.
         """
-        return self._run(self.task(input_data, response_model, messages), stream, trace)
+        task = self.task(input_data, response_model, messages)
+        return self._run(task, stream, trace)
 
     async def arun(
         self,
@@ -188,21 +196,22 @@ class PromptComponent(Component):
         messages: Messages = (),
     ) -> Any:
         """As `run`, from asynchronous code; cancelling it cancels the run."""
-        return await self._arun(
-            self.task(input_data, response_model, messages), stream, trace
-        )
+        task = self.task(input_data, response_model, messages)
+        return await self._arun(task, stream, trace)
 
     def stream(
         self, input_data: Input, response_model: Any = None, *, messages: Messages = ()
     ) -> Iterator[Event]:
         """Run and yield each event as it happens, tokens included; leaving early cancels the run."""
-        return self._stream(self.task(input_data, response_model, messages))
+        task = self.task(input_data, response_model, messages)
+        return self._stream(task)
 
     def astream(
         self, input_data: Input, response_model: Any = None, *, messages: Messages = ()
     ) -> AsyncGenerator[Event]:
         """As `stream`, from asynchronous code."""
-        return self._astream(self.task(input_data, response_model, messages))
+        task = self.task(input_data, response_model, messages)
+        return self._astream(task)
 
     def task(
         self, data: Any, response_model: Any = None, messages: object = ()
@@ -260,7 +269,8 @@ class ModelComponent(PromptComponent):
             UnknownModelError: No provider serves it.
         """
         connection = Connection(
-            self._options.get("api_key"), self._options.get("base_url")
+            api_key=self._options.get("api_key"),
+            base_url=self._options.get("base_url"),
         )
         return resolve(self.config["model"], self._model, connection)
 
@@ -271,27 +281,32 @@ class ModelComponent(PromptComponent):
         Raises:
             UnknownModelError: No provider serves one of them.
         """
-        names = () if self._model is not None else self.config.get("fallback", ())
-        wait = self.config.get("fallback_wait", DEFAULT_FALLBACK_WAIT)
-        return ChatModels(self.model, [resolve(name) for name in names], wait)
+        first = self.model
+        fallback: list[Model] = []
+        if self._model is None:
+            names = self.config.get("fallback", ())
+            fallback += map(resolve, names)
+        return ChatModels(
+            first,
+            fallback,
+            longest_wait=self.config.get("fallback_wait", DEFAULT_FALLBACK_WAIT),
+        )
 
     @property
     def history_settings(self) -> HistorySettings:
         """How much of a conversation its model is given."""
-        known = HistorySettings.__optional_keys__
-        return cast(
-            "HistorySettings",
-            {key: value for key, value in self.config.items() if key in known},
-        )
+        settings = self._config_of(HistorySettings.__optional_keys__)
+        return cast("HistorySettings", settings)
 
     @property
     def settings(self) -> ModelSettings:
         """The model settings in the blueprint's `config`."""
-        known = ModelSettings.__optional_keys__
-        return cast(
-            "ModelSettings",
-            {key: value for key, value in self.config.items() if key in known},
-        )
+        settings = self._config_of(ModelSettings.__optional_keys__)
+        return cast("ModelSettings", settings)
+
+    def _config_of(self, keys: frozenset[str]) -> dict[str, Any]:
+        """The part of `config` with these keys."""
+        return {key: value for key, value in self.config.items() if key in keys}
 
 
 def _loop_of_outer_run() -> asyncio.AbstractEventLoop | None:
@@ -301,8 +316,10 @@ def _loop_of_outer_run() -> asyncio.AbstractEventLoop | None:
         RunCancelledError: That run is over, and only the thread of its tool goes on.
     """
     outer = current()
-    if outer is not None and outer.over:
+    if outer is None:
+        return None
+    if outer.over:
         raise RunCancelledError(
             f"The run of '{outer.component}', which this call is part of, is over."
         )
-    return outer.loop if outer else None
+    return outer.loop

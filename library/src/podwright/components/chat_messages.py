@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, cast
 
 from podwright import errors
@@ -47,40 +48,44 @@ class ChatMessages:
         """
         data = task.input
         if isinstance(data, list):
-            message = Message("user", parse_content(cast("object", data)))
+            content = parse_content(cast("object", data))
+            message = Message("user", content)
             context: Mapping[str, Any] = {"input": message.text}
         else:
             context = to_context(data)
-            used = [name for name in names(instructions) if name in context]
-            # a chat needs a user message
-            message = Message(
-                "user", sections(context, leave_out=used) or sections(context)
-            )
-        values = {**task.values, **context}
-        system = (
-            (Message("system", fill(instructions, values)),) if instructions else ()
+            message = _input_message(context, instructions)
+        system: tuple[Message, ...] = ()
+        if instructions:
+            values = {**task.values, **context}
+            system = (Message("system", fill(instructions, values)),)
+        callers: tuple[Message, ...] = ()
+        if task.instructions:
+            callers = (Message("user", task.instructions),)
+        return cls(
+            system=system,
+            instructions=callers,
+            earlier=task.messages,
+            turn=[message],
+            limits=limits,
         )
-        callers = (Message("user", task.instructions),) if task.instructions else ()
-        return cls(system, callers, task.messages, [message], limits)
 
     def with_question(self, text: str) -> ChatMessages:
         """A copy in which the user asks one thing more."""
-        return replace(self, turn=[*self.turn, Message("user", text)], asides=[])
+        question = Message("user", text)
+        return replace(self, turn=[*self.turn, question], asides=[])
 
     def add_asides(self, answer: Message, order: str) -> None:
-        """Add an answer of the model and what it is told then, which later turns do not need."""
+        """Add an answer of the model and the next instruction to it, which later turns do not need."""
         messages = (answer, Message("user", order))
         self.turn += messages
         self.asides += messages
 
     def to_data(self) -> list[dict[str, Any]]:
         """The conversation as JSON data."""
-        turn = [
-            message
-            for message in self.turn
-            if not any(message is aside for aside in self.asides)
-        ]
-        return to_data((*self.earlier, *turn))
+        asides = {id(message) for message in self.asides}
+        turn = [message for message in self.turn if id(message) not in asides]
+        conversation = (*self.earlier, *turn)
+        return to_data(conversation)
 
     def request(self, run: Run, model: str, **fields: Any) -> ModelRequest:
         """The next request to the model; a history that is too long is cut, whole turns at a time.
@@ -93,40 +98,70 @@ class ChatMessages:
         before = (*self.system, *self.instructions)
         fields = {**fields, "component": run.component, "path": run.path}
         request = ModelRequest(
-            model, (*before, *self.turn), **fields, history=len(self.instructions)
+            model,
+            messages=(*before, *self.turn),
+            history=len(self.instructions),
+            **fields,
         )
         if not self.earlier:
             return request
-        kept = self._kept(request)
-        cut = len(self.earlier) - len(kept)
-        if cut != self.cut:
-            self.cut = cut
-            run.emit(
-                HistoryCut(
-                    **run.stamp(), messages=cut, turns=len(turns(self.earlier[:cut]))
-                )
-            )
+        kept = self._fitting_messages(request)
+        self._note_cut(len(self.earlier) - len(kept), run)
         return replace(
             request,
             messages=(*before, *kept, *self.turn),
             history=request.history + len(kept),
         )
 
-    def _kept(self, request: ModelRequest) -> Sequence[Message]:
+    def _note_cut(self, cut: int, run: Run) -> None:
+        """Emit an event if another number of earlier messages is left out than before."""
+        if cut == self.cut:
+            return
+        self.cut = cut
+        cut_turns = turns(self.earlier[:cut])
+        event = HistoryCut(
+            **run.stamp(),
+            messages=cut,
+            turns=len(cut_turns),
+        )
+        run.emit(event)
+
+    def _fitting_messages(self, request: ModelRequest) -> Sequence[Message]:
         """The earlier messages that the model is given with the request."""
         kept = turns(self.earlier)
-        if (most := self.limits.get("max_history")) is not None:
-            kept = kept[max(0, len(kept) - most) :]
-        if (allowed := self.limits.get("max_input_tokens")) is not None:
-            left = allowed - estimate_input(request)
-            fitting = 0
-            for turn in reversed(kept):
-                left -= sum(map(estimate_message, turn))
-                if left < 0:
-                    break
-                fitting += 1
-            kept = kept[len(kept) - fitting :]
-        return [message for turn in kept for message in turn]
+        most_turns = self.limits.get("max_history")
+        if most_turns is not None:
+            surplus = max(0, len(kept) - most_turns)
+            kept = kept[surplus:]
+        most_tokens = self.limits.get("max_input_tokens")
+        if most_tokens is not None:
+            left = most_tokens - estimate_input(request)
+            kept = _latest_turns(kept, left)
+        return list(chain.from_iterable(kept))
+
+
+def _input_message(context: Mapping[str, Any], instructions: str) -> Message:
+    """The named inputs as a message of the user, without those that the instructions use."""
+    used = [name for name in names(instructions) if name in context]
+    text = sections(context, leave_out=used)
+    if not text:
+        # a chat needs a user message
+        text = sections(context)
+    return Message("user", text)
+
+
+def _latest_turns(
+    earlier: Sequence[Sequence[Message]], tokens: float
+) -> Sequence[Sequence[Message]]:
+    """The last turns that take no more than so many tokens together."""
+    fitting = 0
+    for turn in reversed(earlier):
+        tokens -= sum(map(estimate_message, turn))
+        if tokens < 0:
+            break
+        fitting += 1
+    first = len(earlier) - fitting
+    return earlier[first:]
 
 
 def to_context(data: object) -> Mapping[str, Any]:
@@ -149,16 +184,20 @@ def to_context(data: object) -> Mapping[str, Any]:
             "The object of named inputs is empty.",
             suggestion="Name at least one input.",
         )
-    for key, value in context.items():
-        if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance] - it comes from a caller
-            raise errors.ContextError(
-                f"The name of an input must be a string, not {key!r}."
-            )
-        try:
-            to_text(value).encode()
-        except (ValueError, RecursionError, TypeError) as error:
-            hint = "Pass JSON data, with texts that can be encoded as UTF-8."
-            raise errors.ContextError(
-                f"The input '{key}' is not JSON: {error}.", suggestion=hint
-            ) from error
+    for name, value in context.items():
+        _check_input(name, value)
     return context
+
+
+def _check_input(name: object, value: object) -> None:
+    if not isinstance(name, str):
+        raise errors.ContextError(
+            f"The name of an input must be a string, not {name!r}."
+        )
+    try:
+        to_text(value).encode()
+    except (ValueError, RecursionError, TypeError) as error:
+        raise errors.ContextError(
+            f"The input '{name}' is not JSON: {error}.",
+            suggestion="Pass JSON data, with texts that can be encoded as UTF-8.",
+        ) from error

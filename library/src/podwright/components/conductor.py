@@ -30,6 +30,7 @@ REVISE_PLAN = "revise_plan"
 """Name of the tool by which the model replaces its plan."""
 MAX_BASE_NAME = 60
 """Characters of a skill's name in the name of its tool, so that a number after it fits into 64."""
+_NOT_IN_TOOL_NAME = re.compile(r"[^a-zA-Z0-9_-]+")
 _LETTERS = {
     "ß": "ss",
     "æ": "ae",
@@ -105,7 +106,12 @@ class Conductor(ModelComponent):
             ConfigurationError: A keyword is unknown.
         """
         parsed, members = parse_team(
-            "conductor", blueprint, tools, validate, agents, kwargs
+            "conductor",
+            blueprint,
+            tools,
+            validate=validate,
+            agents=agents,
+            overrides=kwargs,
         )
         self = cls.__new__(cls)
         ModelComponent.__init__(self, parsed)
@@ -135,30 +141,35 @@ class Conductor(ModelComponent):
         """Make a plan if `planning` is set, then chat with the skills as tools."""
         state = _PlanState(run)
         messages = ChatMessages.begin(self.instructions, task, self.history_settings)
-        tools = {
-            name: _tool(
+        tools: dict[str, Tool] = {}
+        for name, skill in self._skills.items():
+            tools[name] = _tool(
                 name,
-                _purpose(name, skill),
-                _SKILL_ARGUMENTS,
-                partial(state.call_skill, name, skill),
+                description=_purpose(name, skill),
+                arguments=_SKILL_ARGUMENTS,
+                function=partial(state.call_skill, name, skill),
             )
-            for name, skill in self._skills.items()
-        }
         if self.planning:
-            plan = _plan_type(tuple(self._skills))
-            await self._plan(run, task, messages, plan, state)
+            plan_type = _plan_type(tuple(self._skills))
+            await self._make_plan(task, messages, plan_type, state=state)
             tools[REVISE_PLAN] = _tool(
                 REVISE_PLAN,
-                "Replace the rest of the plan.",
-                _adapter(plan),
-                state.revise,
+                description="Replace the rest of the plan.",
+                arguments=_adapter(plan_type),
+                function=state.revise,
             )
         config = ChatConfig.of(self, task, tools)
         return await run_chat(run, config, messages, task.response_model)
 
-    async def _plan(
-        self, run: Run, task: Task, messages: ChatMessages, plan: Any, state: _PlanState
+    async def _make_plan(
+        self,
+        task: Task,
+        messages: ChatMessages,
+        plan_type: Any,
+        *,
+        state: _PlanState,
     ) -> None:
+        run = state.run
         skills = "\n".join(
             f"- {name}: {_purpose(name, skill)}" for name, skill in self._skills.items()
         )
@@ -168,9 +179,9 @@ class Conductor(ModelComponent):
         )
         with run.step("plan", "plan", run.path):
             question = messages.with_question(request)
-            state.replace(
-                await run_chat(run, ChatConfig.of(self, task, {}), question, plan)
-            )
+            config = ChatConfig.of(self, task, {})
+            plan = await run_chat(run, config, question, plan_type)
+            state.replace(plan)
             messages.cut = question.cut
         order = f"Carry out the plan, one skill call per step; call {REVISE_PLAN} to change it. Then give the answer."
         messages.add_asides(Message("assistant", f"The plan:\n{state.text()}"), order)
@@ -191,11 +202,12 @@ class _PlanState:
         self.revision += 1
         self.steps = [PlanStep(**step) for step in plan["steps"]]
         self.begun = set()
-        self.run.emit(
-            PlanMade(
-                **self.run.stamp(), revision=self.revision, steps=tuple(self.steps)
-            )
+        event = PlanMade(
+            **self.run.stamp(),
+            revision=self.revision,
+            steps=tuple(self.steps),
         )
+        self.run.emit(event)
 
     def text(self) -> str:
         """The plan as text."""
@@ -213,19 +225,19 @@ class _PlanState:
         """Give a skill a task, as a nested run."""
         path = (*self.run.path, self.calls)
         self.calls += 1
-        waiting = (
-            index
-            for index, step in enumerate(self.steps)
-            if step.skill == name and index not in self.begun
-        )
-        step = next(waiting, None)
-        if step is not None:
-            self.begun.add(step)
-        with self.run.step(
-            skill.name, "skill_step" if step is None else "plan_step", path
-        ):
+        is_planned = self._begin_step(name)
+        step_type = "plan_step" if is_planned else "skill_step"
+        with self.run.step(skill.name, step_type, path):
             value = await self.run.child(skill, path).execute(skill, Task(task))
         return skill.text(value)
+
+    def _begin_step(self, skill: str) -> bool:
+        """Mark the first step of a skill that has not begun; false if the plan has no such step."""
+        for index, step in enumerate(self.steps):
+            if step.skill == skill and index not in self.begun:
+                self.begun.add(index)
+                return True
+        return False
 
 
 @with_config(CLOSED)
@@ -238,6 +250,7 @@ _SKILL_ARGUMENTS: TypeAdapter[Any] = TypeAdapter(_SkillArguments)
 
 def _tool(
     name: str,
+    *,
     description: str,
     arguments: TypeAdapter[Any],
     function: Callable[..., Any],
@@ -271,14 +284,15 @@ def _plan_type(skills: tuple[str, ...]) -> Any:
 
 def _purpose(name: str, skill: Component) -> str:
     """What a skill is for, in one line; with its own name if the model calls it by another one."""
-    instructions = skill.instructions if isinstance(skill, ModelComponent) else ""
-    text = (
-        skill.description
-        or fill(instructions, {}).strip()
-        or f"The {skill.kind} '{skill.name}'."
-    )
+    text = skill.description
+    if not text and isinstance(skill, ModelComponent):
+        text = fill(skill.instructions, {}).strip()
+    if not text:
+        text = f"The {skill.kind} '{skill.name}'."
     line = text.splitlines()[0]
-    return line if name == skill.name else f"{skill.name}: {line}"
+    if name == skill.name:
+        return line
+    return f"{skill.name}: {line}"
 
 
 def _by_tool_name(skills: Sequence[Component]) -> dict[str, Component]:
@@ -303,15 +317,12 @@ def _tool_name(name: str, number: int) -> str:
         number: Its number in the conductor, which stands for a name without any letter or digit of ASCII.
     """
     letters = "".join(_LETTERS.get(letter, letter) for letter in name)
-    plain = "".join(
-        letter
-        for letter in unicodedata.normalize("NFKD", letters)
-        if not unicodedata.combining(letter)
-    )
-    return (
-        re.sub(r"[^a-zA-Z0-9_-]+", "_", plain).strip("_-")[:MAX_BASE_NAME]
-        or f"skill_{number}"
-    )
+    decomposed = unicodedata.normalize("NFKD", letters)
+    plain = "".join(char for char in decomposed if not unicodedata.combining(char))
+    tool_name = _NOT_IN_TOOL_NAME.sub("_", plain).strip("_-")
+    if not tool_name:
+        return f"skill_{number}"
+    return tool_name[:MAX_BASE_NAME]
 
 
 def _free_name(base: str, taken: Container[str]) -> str:

@@ -16,7 +16,7 @@ import hashlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -29,6 +29,8 @@ from podwright.json_data import as_array, as_object, walk_json
 from podwright.text import describe_error, did_you_mean
 
 _MAX_NAME_BYTES = 240
+_REFERENCE_KEYS = {"type", "name", "version", "description"}
+"""The keys of a member that is nothing but a reference to an agent."""
 
 
 class Folder:
@@ -44,9 +46,8 @@ class Folder:
         Raises:
             ConfigurationError: There is none, or more than one, or the folder cannot be read.
         """
-        names = [f"blueprint{suffix}" for suffix in blueprints.SUFFIXES]
         try:
-            files = [self.path / name for name in names if (self.path / name).is_file()]
+            files = [path for path in self._blueprint_paths() if path.is_file()]
         except OSError as error:
             raise ConfigurationError(
                 f"Cannot read the folder '{self.path.name}': {error.strerror}."
@@ -58,25 +59,31 @@ class Folder:
             raise ConfigurationError(
                 f"The folder '{self.path.name}' has more than one blueprint: {listed}."
             )
-        if not self.path.is_dir():
-            siblings = (
-                path.name
-                for path in sorted(self.path.parent.glob("[!.]*"))
-                if path.is_dir()
-            )
-            hint = did_you_mean(self.path.name, siblings) or None
-            raise ConfigurationError(
-                f"The folder '{self.path.name}' does not exist.", suggestion=hint
-            )
-        inside = sorted(
-            {file.parent.name for name in names for file in self.path.glob(f"*/{name}")}
+        if self.path.is_dir():
+            raise self._no_blueprint_error()
+        raise self._no_folder_error()
+
+    def _blueprint_paths(self) -> list[Path]:
+        return [self.path / f"blueprint{suffix}" for suffix in blueprints.SUFFIXES]
+
+    def _no_folder_error(self) -> ConfigurationError:
+        siblings = sorted(self.path.parent.glob("[!.]*"))
+        names = [path.name for path in siblings if path.is_dir()]
+        return ConfigurationError(
+            f"The folder '{self.path.name}' does not exist.",
+            suggestion=did_you_mean(self.path.name, names) or None,
         )
-        hint = (
-            f"It contains components: {', '.join(inside[:10])}."
-            if inside
-            else "Add a blueprint.json."
-        )
-        raise ConfigurationError(
+
+    def _no_blueprint_error(self) -> ConfigurationError:
+        components: set[str] = set()
+        for path in self._blueprint_paths():
+            for file in self.path.glob(f"*/{path.name}"):
+                components.add(file.parent.name)
+        hint = "Add a blueprint.json."
+        if components:
+            listed = ", ".join(sorted(components)[:10])
+            hint = f"It contains components: {listed}."
+        return ConfigurationError(
             f"The folder '{self.path.name}' has no blueprint.", suggestion=hint
         )
 
@@ -90,24 +97,19 @@ class Folder:
         Raises:
             ConfigurationError: The agent is one of these folders.
         """
-        if (
-            Path(name).name != name
-            or name == ".."
-            or len(name.encode(errors="replace")) > _MAX_NAME_BYTES
-        ):
+        if not _is_file_name(name):
             return None  # a path could lead anywhere
+        agents = self.path / "agents"
         for suffix in blueprints.SUFFIXES:
-            file = self.path / "agents" / f"{name}{suffix}"
+            file = agents / f"{name}{suffix}"
             if file.is_file():
                 return file
-        for parent in (self.path / "agents", self.path.parent):
-            if (parent / name).is_dir():
-                folder = Folder(parent / name)
+        for parent in (agents, self.path.parent):
+            path = parent / name
+            if path.is_dir():
+                folder = Folder(path)
                 if folder.path in within:
-                    message = f"The component '{name}' is an agent of itself."
-                    raise ConfigurationError(
-                        message, suggestion="Remove the circular reference."
-                    )
+                    raise _circular_reference_error(name)
                 return folder
         return None
 
@@ -117,77 +119,119 @@ class Folder:
         For a name that does not exist, the function with the most similar name is included, so that an error can
         suggest it.
         """
-        module = self._module(file) if names else None
+        if not names:
+            return {}
+        module = self._load_module(file)
         if module is None:
             return {}
         functions: dict[str, Callable[..., Any]] = {}
         for name in names:
-            exists = callable(getattr(module, name, None))
-            chosen = (
-                [name]
-                if exists
-                else difflib.get_close_matches(name, _public_functions(module), n=1)
-            )
-            functions |= {choice: getattr(module, choice) for choice in chosen}
+            for found in _matching_names(module, name):
+                functions[found] = getattr(module, found)
         return functions
 
-    def _module(self, file: str) -> ModuleType | None:
+    def _load_module(self, file: str) -> ModuleType | None:
+        """A module of the folder, imported once; None if the folder has no such file."""
         if file not in self._modules:
+            module = None
             path = self.path / file
-            self._modules[file] = _import_file(path) if path.is_file() else None
+            if path.is_file():
+                module = _import_file(path)
+            self._modules[file] = module
         return self._modules[file]
 
 
 def tool_names(blueprint: Mapping[str, Any]) -> set[str]:
     """The tools that a blueprint and its members name; a name that no tool can have is a problem of the blueprint."""
-    lists = [
-        value
-        for pointer, value, _ in walk_json(dict(blueprint))
-        if pointer.endswith("/tools")
-    ]
-    names = [
-        as_object(entry).get("name") for entries in lists for entry in as_array(entries)
-    ]
-    return {
-        name for name in names if isinstance(name, str) and TOOL_NAME.fullmatch(name)
-    }
+    return set(_tool_names(blueprint))
+
+
+def _tool_names(blueprint: Mapping[str, Any]) -> Iterator[str]:
+    for pointer, value, _ in walk_json(dict(blueprint)):
+        if not pointer.endswith("/tools"):
+            continue
+        for entry in as_array(value):
+            name = as_object(entry).get("name")
+            if isinstance(name, str) and TOOL_NAME.fullmatch(name):
+                yield name
 
 
 def condition_names(blueprint: Mapping[str, Any]) -> set[str]:
     """The conditions that a workflow's blueprint names, those in arguments of other conditions included."""
-    names: set[str] = set()
+    return set(_condition_names(blueprint))
+
+
+def _condition_names(blueprint: Mapping[str, Any]) -> Iterator[str]:
     for _, step in blueprints.walk_steps(blueprint.get("steps")):
         for key in ("condition", "until"):
-            for _, value, _ in walk_json(step.get(key)):
+            condition = step.get(key)
+            for _, value, _ in walk_json(condition):
                 name = as_object(value).get("name")
-                names |= {name} if isinstance(name, str) else set()
-    return names
+                if isinstance(name, str):
+                    yield name
 
 
 def agent_names(blueprint: Mapping[str, Any]) -> list[str]:
     """The agents that a blueprint refers to by name only, each once."""
-    names = [
-        step.get("agent") for _, step in blueprints.walk_steps(blueprint.get("steps"))
-    ]
-    reference_keys = {"type", "name", "version", "description"}
-    for key in ("skills", "steps"):
-        members = [as_object(member) for member in as_array(blueprint.get(key))]
-        names += [
-            one.get("name")
-            for one in members
-            if one.get("type") == "Agent" and set(one) <= reference_keys
-        ]
-    return list(dict.fromkeys(name for name in names if isinstance(name, str)))
+    names: dict[str, None] = {}
+    for name in _agent_names(blueprint):
+        if isinstance(name, str):
+            names[name] = None
+    return list(names)
 
 
-def _public_functions(module: ModuleType) -> list[str]:
-    return [
-        name
-        for name, value in vars(module).items()
-        if inspect.isfunction(value)
-        and value.__module__ == module.__name__
-        and not name.startswith("_")
-    ]
+def _agent_names(blueprint: Mapping[str, Any]) -> Iterator[object]:
+    """As `agent_names`, but a name may come more than once, and of an invalid blueprint have any type."""
+    steps = as_array(blueprint.get("steps"))
+    skills = as_array(blueprint.get("skills"))
+    for _, step in blueprints.walk_steps(steps):
+        yield step.get("agent")
+    for entry in (*skills, *steps):
+        member = as_object(entry)
+        if _is_reference(member):
+            yield member.get("name")
+
+
+def _is_reference(member: Mapping[str, Any]) -> bool:
+    """Whether an entry refers to an agent without defining it."""
+    if member.get("type") != "Agent":
+        return False
+    return member.keys() <= _REFERENCE_KEYS
+
+
+def _is_file_name(name: str) -> bool:
+    """Whether a name leads nowhere but to a file or a folder of that name."""
+    if name == "..":
+        return False
+    if Path(name).name != name:
+        return False
+    encoded = name.encode(errors="replace")
+    return len(encoded) <= _MAX_NAME_BYTES
+
+
+def _circular_reference_error(name: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"The component '{name}' is an agent of itself.",
+        suggestion="Remove the circular reference.",
+    )
+
+
+def _matching_names(module: ModuleType, name: str) -> list[str]:
+    """The name, if a module has such a function; otherwise the most similar one, if there is any."""
+    function = getattr(module, name, None)
+    if callable(function):
+        return [name]
+    known = _public_functions(module)
+    return difflib.get_close_matches(name, known, n=1)
+
+
+def _public_functions(module: ModuleType) -> Iterator[str]:
+    for name, function in inspect.getmembers(module, inspect.isfunction):
+        if name.startswith("_"):
+            continue
+        # functions that the module imports are not its own
+        if function.__module__ == module.__name__:
+            yield name
 
 
 def _import_file(path: Path) -> ModuleType:
@@ -196,7 +240,7 @@ def _import_file(path: Path) -> ModuleType:
     Raises:
         ConfigurationError: It cannot be imported.
     """
-    name = f"podwright_component_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:16]}"
+    name = _module_name(path)
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)
@@ -204,16 +248,30 @@ def _import_file(path: Path) -> ModuleType:
         raise ConfigurationError(f"Cannot import '{path}'.")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    sys.path.insert(0, str(path.parent))
+    folder = str(path.parent)
+    sys.path.insert(0, folder)
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
-        hint = f"Run `python {path.name}` in that folder to see the whole traceback."
-        if isinstance(error, ModuleNotFoundError) and error.name:
-            hint = f"Install the package that provides '{error.name}', and add it to requirements.txt there."
-        message = f"Cannot import '{path.name}' of '{path.parent.name}': {describe_error(error).rstrip('.')}."
-        raise ConfigurationError(message, suggestion=hint) from error
+        raise _import_error(path, error) from error
     finally:
-        sys.path.remove(str(path.parent))
+        sys.path.remove(folder)
     return module
+
+
+def _module_name(path: Path) -> str:
+    encoded = str(path).encode()
+    digest = hashlib.sha256(encoded).hexdigest()
+    return f"podwright_component_{path.stem}_{digest[:16]}"
+
+
+def _import_error(path: Path, error: BaseException) -> ConfigurationError:
+    hint = f"Run `python {path.name}` in that folder to see the whole traceback."
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        hint = f"Install the package that provides '{error.name}', and add it to requirements.txt there."
+    reason = describe_error(error).rstrip(".")
+    return ConfigurationError(
+        f"Cannot import '{path.name}' of '{path.parent.name}': {reason}.",
+        suggestion=hint,
+    )

@@ -58,22 +58,32 @@ def load(
         BlueprintValidationError: The blueprint is invalid; with all problems.
         ConfigurationError: A file or folder cannot be read.
     """
-    parts = _Parts(
-        tuple(tools),
-        named_map(agents, "agents"),
-        named_map(conditions, "conditions"),
-        resolve(model) if isinstance(model, str) else model,
-        validate,
+    if isinstance(model, str):
+        model = resolve(model)
+    supplied = _Supplied(
+        tools=tuple(tools),
+        agents=named_map(agents, "agents"),
+        conditions=named_map(conditions, "conditions"),
+        model=model,
+        validate=validate,
     )
     if isinstance(source, Mapping):
-        return _build(source, parts, options)
+        return _build(source, supplied, options)
     if os.path.isdir(source):  # noqa: PTH112 - a name that is too long is no folder, and read_file says so
-        return _load_folder(Folder(Path(source)), parts, options, ())
-    return _build(blueprints.read_file(source), parts, options)
+        folder = Folder(Path(source))
+        return _load_folder(folder, supplied, options, within=())
+    blueprint = blueprints.read_file(source)
+    return _build(blueprint, supplied, options)
+
+
+_TEAMS: dict[Kind, type[Conductor | Pipeline]] = {
+    "conductor": Conductor,
+    "pipeline": Pipeline,
+}
 
 
 @dataclass(frozen=True, slots=True)
-class _Parts:
+class _Supplied:
     """What the caller supplies."""
 
     tools: tuple[Callable[..., Any], ...]
@@ -84,54 +94,81 @@ class _Parts:
 
 
 def _build(
-    blueprint: Mapping[str, Any], parts: _Parts, options: Mapping[str, Any]
+    blueprint: Mapping[str, Any],
+    supplied: _Supplied,
+    options: Mapping[str, Any],
 ) -> AnyComponent:
     try:
         kind = blueprints.kind_of(blueprint)
     except BlueprintValidationError:
-        raise blueprints.invalid(blueprints.problems(blueprint)) from None
-    if kind == "workflow":
-        return Workflow.from_blueprint(
-            blueprint, parts.agents, parts.conditions, parts.validate, **options
-        )
-    model = {} if parts.model is None else {"model": parts.model}
-    if kind == "agent":
-        return Agent.from_blueprint(
-            blueprint, parts.tools, parts.validate, **model, **options
-        )
-    team = Conductor if kind == "conductor" else Pipeline
-    return team.from_blueprint(
-        blueprint, parts.tools, parts.validate, agents=parts.agents, **model, **options
-    )
+        problems = blueprints.problems(blueprint)
+        raise blueprints.invalid(problems) from None
+    arguments = dict(options)
+    if supplied.model is not None and kind != "workflow":
+        arguments["model"] = supplied.model
+    match kind:
+        case "workflow":
+            return Workflow.from_blueprint(
+                blueprint,
+                agents=supplied.agents,
+                conditions=supplied.conditions,
+                validate=supplied.validate,
+                **arguments,
+            )
+        case "agent":
+            return Agent.from_blueprint(
+                blueprint,
+                tools=supplied.tools,
+                validate=supplied.validate,
+                **arguments,
+            )
+        case "conductor" | "pipeline":
+            return _TEAMS[kind].from_blueprint(
+                blueprint,
+                tools=supplied.tools,
+                validate=supplied.validate,
+                agents=supplied.agents,
+                **arguments,
+            )
 
 
 def _load_folder(
-    folder: Folder, given: _Parts, options: Mapping[str, Any], within: tuple[Path, ...]
+    folder: Folder,
+    supplied: _Supplied,
+    options: Mapping[str, Any],
+    *,
+    within: tuple[Path, ...],
 ) -> AnyComponent:
     blueprint = folder.blueprint()
-    agents = dict(given.agents)
+    agents = dict(supplied.agents)
+    parents = (*within, folder.path)
     for name in agent_names(blueprint):
-        source = None if name in agents else folder.agent(name, (*within, folder.path))
+        if name in agents:
+            continue
+        source = folder.agent(name, parents)
         if isinstance(source, Folder):
-            agents[name] = _load_folder(source, given, {}, (*within, folder.path))
+            agents[name] = _load_folder(source, supplied, {}, within=parents)
         elif source is not None:
-            data = cast("Mapping[str, Any]", blueprints.read_file(source))
-            agents[name] = _build(data, _with_functions(given, folder, data), {})
-    return _build(
-        blueprint,
-        replace(_with_functions(given, folder, blueprint), agents=agents),
-        options,
-    )
+            agents[name] = _load_agent_file(source, supplied, folder)
+    with_functions = _with_functions(supplied, folder, blueprint)
+    with_agents = replace(with_functions, agents=agents)
+    return _build(blueprint, with_agents, options)
+
+
+def _load_agent_file(path: Path, supplied: _Supplied, folder: Folder) -> AnyComponent:
+    blueprint = cast("Mapping[str, Any]", blueprints.read_file(path))
+    with_functions = _with_functions(supplied, folder, blueprint)
+    return _build(blueprint, with_functions, {})
 
 
 def _with_functions(
-    given: _Parts, folder: Folder, blueprint: Mapping[str, Any]
-) -> _Parts:
+    supplied: _Supplied, folder: Folder, blueprint: Mapping[str, Any]
+) -> _Supplied:
     """What the caller supplies, and the functions of the folder that a blueprint names."""
-    tools = folder.functions("tools.py", tool_names(blueprint)).values()
+    tools = folder.functions("tools.py", tool_names(blueprint))
     conditions = folder.functions("conditions.py", condition_names(blueprint))
     return replace(
-        given,
-        tools=(*given.tools, *tools),
-        conditions={**conditions, **given.conditions},
+        supplied,
+        tools=(*supplied.tools, *tools.values()),
+        conditions={**conditions, **supplied.conditions},
     )

@@ -10,15 +10,14 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 _THOUGHTS = r"<{}(?:think|thinking|thoughts?|reasoning)>|\[{}THINK\]|◁{}think▷"
 _THOUGHTS_START = re.compile(rf"\s*+(?:{_THOUGHTS.format('', '', '')})", re.IGNORECASE)
 _THOUGHTS_END = re.compile(_THOUGHTS.format("/", "/", "/"), re.IGNORECASE)
 
-_FENCE = re.compile(r"(?<![`~])(`{3,}+|~{3,}+)[ \t]*+([\w+.#-]*+)$")
+_FENCE = re.compile(r"(?<![`~])(`{3,}+|~{3,}+)[ \t]*+[\w+.#-]*+$")
 """The end of a line that opens a fenced block, perhaps with a language; words may stand before it."""
 _FENCE_ON_ONE_LINE = re.compile(r"(?<!`)(`{3,}+)(?:json)?[ \t]*+([\[{][^`]*+)\1$")
 
@@ -70,13 +69,17 @@ def read_items(value: object) -> list[Any]:
     Raises:
         UnreadableItemsError: The items are not certain.
     """
-    return _items_of_text(value) if isinstance(value, str) else _list_in(value)
+    if isinstance(value, str):
+        return _items_of_text(value)
+    return _list_in(value)
 
 
 def after_thoughts(text: str) -> str:
     """What a text says after the thoughts of a model, `<think>…</think>`; the opening tag may be missing."""
-    ends = [match.end() for match in _THOUGHTS_END.finditer(text)]
-    return text[ends[-1] :] if ends else text
+    end = 0
+    for match in _THOUGHTS_END.finditer(text):
+        end = match.end()
+    return text[end:]
 
 
 def _items_of_text(text: str) -> list[Any]:
@@ -93,96 +96,105 @@ def _items_of_answer(answer: str) -> list[Any]:
     """The items of a text that is not a JSON document by itself."""
     if _THOUGHTS_START.match(answer):
         raise UnreadableItemsError("ends within the thoughts of the model")
-    fences, words = _split_fences(answer)
-    if any(fence.is_json for fence in fences):
-        return _only_list(_fenced_documents(fences, words))
-    if documents := _documents(answer):
+    blocks, words = _split_blocks(answer)
+    if any(_begins_like_json(block) for block in blocks):
+        return _only_list(_documents_of_blocks(blocks, words))
+    documents = _documents(answer)
+    if documents:
         return _only_list(documents)
-    lines = (fences[0].content if len(fences) == 1 else answer).splitlines()
+    list_text = answer
+    if len(blocks) == 1:
+        list_text = blocks[0]
+    lines = list_text.splitlines()
     items = _markdown_items(lines)
     if items is not None:
         return items
     if _looks_like_json(answer):
         raise UnreadableItemsError("looks like JSON, but is not")
-    return [line.strip() for line in lines if line.strip()]
+    return _stripped_lines(lines)
+
+
+def _stripped_lines(lines: Iterable[str]) -> list[str]:
+    """Lines without the white space around them, and without the blank ones."""
+    stripped = map(str.strip, lines)
+    return [line for line in stripped if line]
 
 
 def _only_list(documents: Sequence[object]) -> list[Any]:
     """The items of the only document, or of several that are equal."""
-    if any(document != documents[0] for document in documents):
-        raise UnreadableItemsError(f"has {len(documents)} JSON documents")
-    return _list_in(documents[0])
+    first = documents[0]
+    for document in documents:
+        if document != first:
+            raise UnreadableItemsError(f"has {len(documents)} JSON documents")
+    return _list_in(first)
 
 
 def _list_in(value: object) -> list[Any]:
     """The list that a value is, or that is inside objects with one key."""
     while isinstance(value, dict):
-        values = list(cast("dict[str, object]", value).values())
-        if len(values) != 1:
-            raise UnreadableItemsError(
-                f"is not a list, but an object with {len(values)} keys"
-            )
-        value = values[0]
+        value = _only_value(cast("dict[str, object]", value))
     if not isinstance(value, list):
         raise UnreadableItemsError("is not a list")
     return cast("list[Any]", value)
 
 
-@dataclass(frozen=True, slots=True)
-class _Fence:
-    """A fenced block of a Markdown text."""
-
-    language: str
-    content: str
-
-    @property
-    def is_json(self) -> bool:
-        """Whether it begins as JSON does."""
-        return self.content.lstrip().startswith(("[", "{"))
+def _only_value(value: Mapping[str, object]) -> object:
+    if len(value) != 1:
+        raise UnreadableItemsError(
+            f"is not a list, but an object with {len(value)} keys"
+        )
+    return next(iter(value.values()))
 
 
-def _split_fences(text: str) -> tuple[list[_Fence], str]:
-    """The fenced blocks of a text, and the words around them; the last block may lack its end."""
-    fences: list[_Fence] = []
+def _split_blocks(text: str) -> tuple[list[str], str]:
+    """The fenced blocks of a Markdown text, and the words around them; the last block may lack its end."""
+    blocks: list[str] = []
     words: list[str] = []
     content: list[str] = []
-    mark = ""
-    language = ""
+    fence = ""
     for line in text.split("\n"):
         stripped = line.rstrip()
-        if mark and _ends_fence(stripped, mark):
-            content.append(stripped.rstrip(mark[0]))
-            fences.append(_Fence(language, "\n".join(content)))
-            mark = ""
-        elif mark:
+        if fence and _ends_block(stripped, fence):
+            content.append(stripped.rstrip(fence[0]))
+            blocks.append("\n".join(content))
+            fence = ""
+        elif fence:
             content.append(line)
         elif opening := _FENCE.search(stripped):
-            mark, language = opening.groups()
+            fence = opening[1]
             content = []
             words.append(line[: opening.start()])
         elif block := _FENCE_ON_ONE_LINE.search(stripped):
-            fences.append(_Fence("json", block[2]))
+            blocks.append(block[2])
             words.append(line[: block.start()])
         else:
             words.append(line)
-    if mark:
-        fences.append(_Fence(language, "\n".join(content)))
-    return fences, "\n".join(words)
+    if fence:
+        blocks.append("\n".join(content))
+    return blocks, "\n".join(words)
 
 
-def _ends_fence(line: str, mark: str) -> bool:
+def _ends_block(line: str, fence: str) -> bool:
     """Whether a line ends a fenced block: it is the fence alone, or the end of JSON with the fence."""
-    content = line.rstrip(mark[0]).strip()
-    return line.endswith(mark) and (not content or content.endswith(("]", "}")))
+    if not line.endswith(fence):
+        return False
+    content = line.rstrip(fence[0]).strip()
+    if not content:
+        return True
+    return content.endswith(("]", "}"))
 
 
-def _fenced_documents(fences: Sequence[_Fence], words: str) -> list[object]:
+def _begins_like_json(block: str) -> bool:
+    return block.lstrip().startswith(("[", "{"))
+
+
+def _documents_of_blocks(blocks: Sequence[str], words: str) -> list[object]:
     """The documents of the fenced blocks that begin as JSON does, and the complete ones around them."""
     documents: list[object] = []
-    for fence in fences:
-        if not fence.is_json:
+    for block in blocks:
+        if not _begins_like_json(block):
             continue
-        found = _documents(fence.content)
+        found = _documents(block)
         if not found:
             raise UnreadableItemsError("has a block that looks like JSON, but is not")
         documents += found
@@ -194,22 +206,34 @@ def _fenced_documents(fences: Sequence[_Fence], words: str) -> list[object]:
 
 def _documents(text: str) -> list[object]:
     """The JSON documents in a text; JSON Lines, an object on each line, are one list."""
-    lines = [line.strip() for line in text.split("\n") if line.strip()]
-    if len(lines) > 1 and all(
-        line.startswith("{") and line.endswith("}") for line in lines
-    ):
-        with contextlib.suppress(UnreadableItemsError):
-            objects = [_whole_document(line) for line in lines]
-            if not any(_is_list_in_object(each) for each in objects):
-                return [objects]
+    objects = _json_lines(text)
+    if objects is not None:
+        return [objects]
     return list(_documents_between_words(text))
 
 
-def _is_list_in_object(value: object) -> bool:
-    with contextlib.suppress(UnreadableItemsError):
+def _json_lines(text: str) -> list[object] | None:
+    """The objects of JSON Lines; None if the text is anything else, or if one of the objects holds a list."""
+    lines = _stripped_lines(text.split("\n"))
+    if len(lines) < 2:
+        return None
+    if not all(line.startswith("{") and line.endswith("}") for line in lines):
+        return None
+    try:
+        objects = [_whole_document(line) for line in lines]
+    except UnreadableItemsError:
+        return None
+    if any(_holds_list(each) for each in objects):
+        return None
+    return objects
+
+
+def _holds_list(value: object) -> bool:
+    try:
         _list_in(value)
-        return True
-    return False
+    except UnreadableItemsError:
+        return False
+    return True
 
 
 def _documents_between_words(text: str) -> Iterator[object]:
@@ -220,24 +244,7 @@ def _documents_between_words(text: str) -> Iterator[object]:
         start = bracket.start()
         if start < end:
             continue
-        before = text[max(0, start - _NEARBY) : start].rpartition("\n")[2]
-        is_first = not before.strip(" \t`*_")
-        is_introduced = _INTRODUCTION.search(before) is not None
-        is_document = _START.match(text, start) is not None
-        if is_first or is_introduced:
-            is_document = is_document or _START_ON_LINE.match(text, start) is not None
-        if _START_OF_SCALARS.match(text, start):
-            is_document = True
-        if scalars := _SCALARS.match(text, start):
-            after = text[scalars.end() : scalars.end() + _NEARBY].partition("\n")[0]
-            is_last = not after.strip(" \t`*_.,;")
-            may_be_citation = (
-                not is_one_line and _CITATION.fullmatch(scalars[0]) is not None
-            )
-            is_document = (is_first and is_last) or (
-                is_introduced and not may_be_citation
-            )
-        if not is_document:
+        if not _begins_document(text, start, is_one_line=is_one_line):
             continue
         if _is_inside_brackets(text[end:start]):
             raise UnreadableItemsError("looks like JSON, but is invalid")
@@ -245,10 +252,37 @@ def _documents_between_words(text: str) -> Iterator[object]:
         yield document
 
 
+def _begins_document(text: str, start: int, *, is_one_line: bool) -> bool:
+    """Whether the bracket at a position begins JSON, and is not one of prose."""
+    nearby = text[max(0, start - _NEARBY) : start]
+    before = nearby.rpartition("\n")[2]
+    is_first = not before.strip(" \t`*_")
+    is_introduced = _INTRODUCTION.search(before) is not None
+    scalars = _SCALARS.match(text, start)
+    if scalars:
+        if is_first and _is_last_on_line(text, scalars.end()):
+            return True
+        is_certain = is_one_line or not _CITATION.fullmatch(scalars[0])
+        return is_introduced and is_certain
+    if _START.match(text, start) or _START_OF_SCALARS.match(text, start):
+        return True
+    if is_first or is_introduced:
+        return _START_ON_LINE.match(text, start) is not None
+    return False
+
+
+def _is_last_on_line(text: str, end: int) -> bool:
+    """Whether nothing but punctuation stands between a position and the end of its line."""
+    nearby = text[end : end + _NEARBY]
+    after = nearby.partition("\n")[0]
+    return not after.strip(" \t`*_.,;")
+
+
 def _is_inside_brackets(before: str) -> bool:
     """Whether a bracket before is not closed."""
     opened = before.count("[") + before.count("{")
-    return opened > before.count("]") + before.count("}")
+    closed = before.count("]") + before.count("}")
+    return opened > closed
 
 
 def _decode(text: str, start: int) -> tuple[object, int]:
@@ -271,15 +305,15 @@ def _whole_document(text: str) -> object:
 
 def _looks_like_json(text: str) -> bool:
     """Whether a text without a JSON document has a list of another kind, or the rest of one."""
-    if _BRACKETED.fullmatch(text) or any(
-        "," in end[1] for end in _END_OF_LINE_IN_BRACKETS.finditer(text)
-    ):
+    if _BRACKETED.fullmatch(text):
         return True
     if "[" not in text and _REST_OF_LIST.search(text):
         return True
-    return any(
-        not _CITATION.fullmatch(scalars[0]) for scalars in _SCALARS.finditer(text)
-    )
+    for end in _END_OF_LINE_IN_BRACKETS.finditer(text):
+        if "," in end[1]:
+            return True
+    lists = _SCALARS.finditer(text)
+    return any(not _CITATION.fullmatch(scalars[0]) for scalars in lists)
 
 
 def _markdown_items(lines: Sequence[str]) -> list[str] | None:
@@ -287,49 +321,88 @@ def _markdown_items(lines: Sequence[str]) -> list[str] | None:
 
     What is indented below an item is part of it. Words before and after the list are not part of it.
     """
-    marker = next(
-        (each for line in lines for each in (_BULLET, _NUMBER) if each.match(line)),
-        None,
-    )
+    marker = _first_marker(lines)
     if marker is None:
         return None
-    markers = {
-        number: match
-        for number, line in enumerate(lines)
-        if (match := marker.match(line))
-    }
-    first = min(markers)
-    level = markers[first][1]
-    starts = {number: match for number, match in markers.items() if match[1] == level}
-    if marker is _NUMBER and not _counts_up(
-        [int(match[2]) for match in starts.values()]
-    ):
+    starts = _starts_of_items(lines, marker)
+    if marker is _NUMBER and not _counts_up(list(starts.values())):
         return None
-    items: list[str] = []
-    end = first
-    for number, line in enumerate(lines[first:], first):
-        if match := starts.get(number):
-            items.append(line[match.end() :].strip())
-        elif line.strip() and not line.startswith((f"{level} ", f"{level}\t")):
-            break
-        elif line.strip():
-            items[-1] = f"{items[-1]}\n{line.strip()}"
-        end = number
+    first = min(starts)
+    items, end = _collect_items(lines, first, starts)
+    if end <= max(starts):
+        return None
     before = [line.strip() for line in lines[:first]]
-    after = lines[end + 1 :]
-    is_introduced = (
-        not any(before)
-        or not before[-1]
-        or before[-1].strip("*_").endswith((":", "\uff1a"))
-    )
-    is_concluded = not after or not lines[end].strip() or len(items) > 1
-    has_words = any(before) or bool(after)
-    is_whole = end >= max(starts) and (len(items) > 1 or not has_words)
-    return items if is_whole and is_introduced and is_concluded else None
+    after = lines[end:]
+    has_words_before = any(before)
+    if has_words_before and not _introduces_list(before[-1]):
+        return None
+    if len(items) == 1 and (has_words_before or after):
+        return None
+    return items
 
 
-def _counts_up(numbers: Sequence[int]) -> bool:
+def _first_marker(lines: Sequence[str]) -> re.Pattern[str] | None:
+    """What the items of the first list begin with: bullets or numbers."""
+    for line in lines:
+        for marker in (_BULLET, _NUMBER):
+            if marker.match(line):
+                return marker
+    return None
+
+
+def _starts_of_items(
+    lines: Sequence[str], marker: re.Pattern[str]
+) -> dict[int, re.Match[str]]:
+    """The bullets or numbers that are indented like the first one, by the indices of their lines."""
+    starts: dict[int, re.Match[str]] = {}
+    level: str | None = None
+    for index, line in enumerate(lines):
+        match = marker.match(line)
+        if match is None:
+            continue
+        if level is None:
+            level = match[1]
+        if match[1] == level:
+            starts[index] = match
+    return starts
+
+
+def _collect_items(
+    lines: Sequence[str], first: int, starts: Mapping[int, re.Match[str]]
+) -> tuple[list[str], int]:
+    """The items of a list from its first line on, and the index of the line after the list."""
+    level = starts[first][1]
+    items: list[str] = []
+    indented = (f"{level} ", f"{level}\t")
+    for index, line in enumerate(lines[first:], first):
+        start = starts.get(index)
+        text = line.strip()
+        if start:
+            content = line[start.end() :]
+            items.append(content.strip())
+        elif not text:
+            continue
+        elif line.startswith(indented):
+            items[-1] += f"\n{text}"
+        else:
+            return items, index
+    return items, len(lines)
+
+
+def _introduces_list(line: str) -> bool:
+    """Whether a list may follow a line: it is blank, or ends in a colon."""
+    if not line:
+        return True
+    return line.strip("*_").endswith((":", "\uff1a"))
+
+
+def _counts_up(matches: Sequence[re.Match[str]]) -> bool:
     """Whether the numbers of a list begin with 0 or 1 and have no gap."""
-    return numbers[0] in (0, 1) and list(numbers) == list(
-        range(numbers[0], numbers[0] + len(numbers))
-    )
+    expected = int(matches[0][2])
+    if expected > 1:
+        return False
+    for match in matches:
+        if int(match[2]) != expected:
+            return False
+        expected += 1
+    return True

@@ -20,8 +20,10 @@ from podwright.text import did_you_mean
 from podwright.tools import Tool, attach, tools_by_name
 
 _OWN_KEYS = ("instructions", "config", "tools")
-_FALLBACK_KEYS = ("fallback", "fallback_wait")
 """An entry with one of these keys defines an agent; without them, it names one that the caller supplies."""
+_FALLBACK_KEYS = ("fallback", "fallback_wait")
+_MEMBER_KEYS = {"conductor": "skills", "pipeline": "steps"}
+"""The key of a blueprint that holds its members, by its kind."""
 
 
 def entries_of(components: object, what: str) -> list[Blueprint]:
@@ -38,12 +40,12 @@ def entries_of(components: object, what: str) -> list[Blueprint]:
             raise ConfigurationError(
                 f"A {what} must be a component such as Agent(…), not {component!r}."
             )
-        data = (
-            component.to_blueprint()
-            if isinstance(component, Agent)
-            else {"name": component.name}
-        )
-        entries.append({"type": "Agent", **data})
+        entry: Blueprint = {"type": "Agent"}
+        if isinstance(component, Agent):
+            entry.update(component.to_blueprint())
+        else:
+            entry["name"] = component.name
+        entries.append(entry)
     return entries
 
 
@@ -51,6 +53,7 @@ def parse_team(
     kind: Literal["conductor", "pipeline"],
     blueprint: object,
     tools: Sequence[Callable[..., Any]],
+    *,
     validate: bool,
     agents: object,
     overrides: Mapping[str, Any],
@@ -65,17 +68,20 @@ def parse_team(
     config = as_object(parsed.data.get("config"))
     fallback = {name: config[name] for name in _FALLBACK_KEYS if name in config}
     team = _Team(
-        parsed.model or config.get("model"),
-        named_map(agents, "agents"),
-        tools,
+        model=parsed.model or config.get("model"),
+        agents=named_map(agents, "agents"),
+        tools=tools,
         fallback=fallback,
+        validate=validate,
     )
-    key = "skills" if kind == "conductor" else "steps"
+    key = _MEMBER_KEYS[kind]
     problems: list[Problem] = []
-    for number, entry in enumerate(as_array(parsed.data.get(key))):
-        problems += team.problems(as_object(entry), f"/{key}/{number}", validate)
+    entries = as_array(parsed.data.get(key))
+    for number, entry in enumerate(entries):
+        problems += team.problems(as_object(entry), f"/{key}/{number}")
     parsed.check(problems)
-    return parsed, [team.member(entry, validate) for entry in parsed.data[key]]
+    members = [team.member(entry) for entry in entries]
+    return parsed, members
 
 
 class _Team:
@@ -86,6 +92,7 @@ class _Team:
         agents: Components for entries that are only names.
         tools: The functions behind the tools of all members.
         fallback: The settings of fallback models of members that name no model.
+        validate: Whether missing tools, and tools that no longer fit, are problems.
     """
 
     def __init__(
@@ -95,54 +102,74 @@ class _Team:
         tools: Sequence[Callable[..., Any]],
         *,
         fallback: Mapping[str, Any],
+        validate: bool,
     ) -> None:
         self._model = model
+        self._validate = validate
         self._fallback = fallback
         self._agents = agents
         self._functions = tools
         self._tools: Mapping[str, Tool] = tools_by_name(tools)
 
-    def problems(
-        self, entry: Mapping[str, Any], at: str, validate: bool
-    ) -> list[Problem]:
-        """What is wrong with an entry beyond its shape."""
+    def problems(self, entry: Mapping[str, Any], pointer: str) -> list[Problem]:
+        """What is wrong with an entry beyond its shape.
+
+        Args:
+            entry: The entry, valid or not.
+            pointer: Its JSON pointer.
+        """
         name = entry.get("name")
         if not isinstance(name, str):
             return []
-        if not any(key in entry for key in _OWN_KEYS):
-            hint = (
-                did_you_mean(name, self._agents)
-                or "Pass it in agents={…}, or add its instructions."
+        if not _defines_agent(entry):
+            return self._reference_problems(name, pointer)
+        problems: list[Problem] = []
+        if self._validate:
+            tools = entry.get("tools")
+            _, problems = attach(tools, self._tools, f"{pointer}/tools")
+        config = as_object(entry.get("config"))
+        if self._model is None and "model" not in config:
+            problem = Problem(
+                pointer,
+                detail=f"The agent '{name}' has no model.",
+                suggestion="Add it under 'config'.",
             )
-            return (
-                []
-                if name in self._agents
-                else [Problem(at, f"Missing agent '{name}'.", hint)]
-            )
-        found = (
-            attach(entry.get("tools"), self._tools, f"{at}/tools")[1]
-            if validate
-            else []
-        )
-        if self._model is None and "model" not in as_object(entry.get("config")):
-            found.append(
-                Problem(
-                    at, f"The agent '{name}' has no model.", "Add it under 'config'."
-                )
-            )
-        return found
+            problems.append(problem)
+        return problems
 
-    def member(self, entry: Blueprint, validate: bool) -> Component:
+    def _reference_problems(self, name: str, pointer: str) -> list[Problem]:
+        if name in self._agents:
+            return []
+        hint = did_you_mean(name, self._agents)
+        if not hint:
+            hint = "Pass it in agents={…}, or add its instructions."
+        return [Problem(pointer, f"Missing agent '{name}'.", hint)]
+
+    def member(self, entry: Blueprint) -> Component:
         """The component of a valid entry."""
-        if not any(key in entry for key in _OWN_KEYS):
+        if not _defines_agent(entry):
             return self._agents[entry["name"]]
-        options = {"model": self._model} if isinstance(self._model, Model) else {}
-        model_name = self._model.name if isinstance(self._model, Model) else self._model
-        own = entry.get("config", {})
-        # the fallback models answer for the model that they were chosen for
-        inherited = {"model": model_name} if model_name else {}
-        if "model" not in own:
-            inherited |= self._fallback
-        config = {**inherited, **own}
+        options: dict[str, Any] = {}
+        if isinstance(self._model, Model):
+            options["model"] = self._model
+        config = self._config_of(entry.get("config", {}))
         whole = {"instructions": "", **entry, "config": config}
-        return Agent.from_blueprint(whole, self._functions, validate, **options)
+        return Agent.from_blueprint(whole, self._functions, self._validate, **options)
+
+    def _config_of(self, own: Mapping[str, Any]) -> dict[str, Any]:
+        """The `config` of a member with what it inherits."""
+        config: dict[str, Any] = {}
+        if isinstance(self._model, Model):
+            config["model"] = self._model.name
+        elif self._model:
+            config["model"] = self._model
+        if "model" not in own:
+            # the fallback models answer for the model that they were chosen for
+            config.update(self._fallback)
+        config.update(own)
+        return config
+
+
+def _defines_agent(entry: Mapping[str, Any]) -> bool:
+    """Whether an entry defines an agent, and does not only name one."""
+    return any(key in entry for key in _OWN_KEYS)

@@ -29,11 +29,9 @@ class ChatModels:
 
     def all(self) -> list[Model]:
         """All of them, each once: one model may stand for all, as in tests."""
-        models = [self.first]
-        for model in self.fallback:
-            if all(model is not other for other in models):
-                models.append(model)
-        return models
+        models = (self.first, *self.fallback)
+        by_identity = {id(model): model for model in models}
+        return list(by_identity.values())
 
     def request_to(self, model: Model, request: ModelRequest) -> ModelRequest:
         """A request for one of the models, from that for the first one.
@@ -43,13 +41,11 @@ class ChatModels:
         if model is self.first:
             return request
         provider = self.first.name.partition("/")[0]
-        messages = tuple(_marked(message, provider) for message in request.messages)
-        return replace(request, model=model.name, messages=messages)
+        marked = [_marked(message, provider) for message in request.messages]
+        return replace(request, model=model.name, messages=tuple(marked))
 
 
 def _marked(message: Message, provider: str) -> Message:
-    return (
-        message
-        if message.provider or message.role != "assistant"
-        else replace(message, provider=provider)
-    )
+    if message.provider or message.role != "assistant":
+        return message
+    return replace(message, provider=provider)

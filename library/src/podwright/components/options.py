@@ -66,6 +66,10 @@ class AgentOptions(ModelSettings, HistorySettings, DescribedOptions, total=False
 
 
 _OPTION_KEYS = Options.__optional_keys__
+_OPTION_TYPES: dict[str, type] = {
+    "limits": RunLimits,
+    "event_manager": EventManager,
+}
 
 
 def apply_options(
@@ -88,22 +92,26 @@ def apply_options(
         elif key in ("description", "metadata"):
             blueprint[key] = value
         elif settings and resembles_setting(key):
-            # a misspelt setting is reported with all other problems
-            blueprint.setdefault("config", {})[key] = value
+            # a misspelled setting is reported with all other problems
+            config = blueprint.setdefault("config", {})
+            config[key] = value
         else:
-            known = sorted(
-                DescribedOptions.__optional_keys__
-                | (CONFIG_KEYS if settings else set[str]())
-            )
-            hint = (
-                "Pass the tools to its agents."
-                if key == "tools"
-                else did_you_mean(key, known)
-            )
-            raise ConfigurationError(
-                f"Unknown option '{key}' of '{blueprint['name']}'.", suggestion=hint
-            )
+            raise _unknown_option_error(key, blueprint["name"], settings=settings)
     return kept
+
+
+def _unknown_option_error(
+    key: str, component: str, *, settings: bool
+) -> ConfigurationError:
+    known = set(DescribedOptions.__optional_keys__)
+    if settings:
+        known |= CONFIG_KEYS
+    hint = did_you_mean(key, sorted(known))
+    if key == "tools":
+        hint = "Pass the tools to its agents."
+    return ConfigurationError(
+        f"Unknown option '{key}' of '{component}'.", suggestion=hint
+    )
 
 
 @dataclass(slots=True)
@@ -124,10 +132,10 @@ class ParsedBlueprint:
         Raises:
             BlueprintValidationError: The blueprint is invalid.
         """
-        if problems := [*self.problems, *further]:
-            raise invalid(
-                problems, f"The {self.kind} {short_repr(self.data.get('name'))}"
-            )
+        problems = [*self.problems, *further]
+        if problems:
+            name = self.data.get("name")
+            raise invalid(problems, f"The {self.kind} {short_repr(name)}")
 
 
 def parse_arguments(
@@ -145,13 +153,19 @@ def parse_arguments(
     """
     blueprint: Blueprint = {"type": kind.capitalize(), "version": VERSION, **fields}
     model = as_object(blueprint.get("config")).get("model")
+    model_object: Model | None = None
     if isinstance(model, Model):
+        model_object = model
         blueprint["config"] = {**blueprint["config"], "model": model.name}
-    kept = apply_options(blueprint, options, settings=kind in ("agent", "conductor"))
+    has_settings = kind in ("agent", "conductor")
+    kept = apply_options(blueprint, options, settings=has_settings)
     data, problems = parse(blueprint, kind)
-    named = data or {"name": blueprint["name"]}
     return ParsedBlueprint(
-        kind, named, problems, kept, model if isinstance(model, Model) else None
+        kind,
+        data=data or {"name": blueprint["name"]},
+        problems=problems,
+        options=kept,
+        model=model_object,
     )
 
 
@@ -170,30 +184,37 @@ def parse_with_overrides(
         ConfigurationError: A keyword is unknown.
     """
     top = keys_of(kind)
-    config_keys = CONFIG_KEYS if "config" in top else frozenset[str]()
+    config_keys: frozenset[str] = frozenset()
+    if "config" in top:
+        config_keys = CONFIG_KEYS
     changed = dict(as_object(blueprint))
     options = Options()
-    model = None
+    model: Model | None = None
     for key, value in overrides.items():
         if key in _OPTION_KEYS:
             options[key] = value
         elif key == "model" and isinstance(value, Model):
             model = value
         elif key in config_keys:
-            changed["config"] = {**as_object(changed.get("config")), key: value}
+            config = as_object(changed.get("config"))
+            changed["config"] = {**config, key: value}
         elif key in top:
             changed[key] = value
         else:
-            hint = did_you_mean(key, sorted(top | config_keys | _OPTION_KEYS))
+            known = top | config_keys | _OPTION_KEYS
             raise ConfigurationError(
                 f"Unknown keyword '{key}' for a blueprint of kind {kind}.",
-                suggestion=hint,
+                suggestion=did_you_mean(key, sorted(known)),
             )
-    data, problems = parse(
-        changed if isinstance(blueprint, dict) else blueprint, kind, validate
-    )
+    if isinstance(blueprint, dict):
+        blueprint = changed
+    data, problems = parse(blueprint, kind, validate)
     return ParsedBlueprint(
-        kind, data or {"name": changed.get("name")}, problems, options, model
+        kind,
+        data=data or {"name": changed.get("name")},
+        problems=problems,
+        options=options,
+        model=model,
     )
 
 
@@ -203,16 +224,19 @@ def option_subscribers(options: Options) -> tuple[Subscriber, ...]:
     Raises:
         ConfigurationError: `limits` or `event_manager` has a wrong type, or `on_token` is async.
     """
-    for name, expected in (("limits", RunLimits), ("event_manager", EventManager)):
+    for name, expected in _OPTION_TYPES.items():
         value = options.get(name)
-        if value is not None and not isinstance(value, expected):
-            raise ConfigurationError(
-                f"'{name}' must be of type {expected.__name__}, not {short_repr(value)}."
-            )
+        if value is None or isinstance(value, expected):
+            continue
+        shown = short_repr(value)
+        raise ConfigurationError(
+            f"'{name}' must be of type {expected.__name__}, not {shown}."
+        )
     subscribers: list[Subscriber] = []
     if options.get("verbose"):
         subscribers.append(Printer())
-    if on_token := options.get("on_token"):
+    on_token = options.get("on_token")
+    if on_token:
         check_subscriber(on_token, "on_token")
         subscribers.append(partial(_pass_token, on_token))
     return tuple(subscribers)

@@ -37,7 +37,10 @@ class Pipeline(PromptComponent):
         model: str | None = None,
         **options: Unpack[DescribedOptions],
     ) -> None:
-        fields: Blueprint = {"name": name, "steps": entries_of(steps, "pipeline step")}
+        fields: Blueprint = {
+            "name": name,
+            "steps": entries_of(steps, "pipeline step"),
+        }
         if model is not None:
             fields["config"] = {"model": model}
         super().__init__(parse_arguments("pipeline", fields, options))
@@ -67,7 +70,12 @@ class Pipeline(PromptComponent):
             ConfigurationError: A keyword is unknown.
         """
         parsed, members = parse_team(
-            "pipeline", blueprint, tools, validate, agents, kwargs
+            "pipeline",
+            blueprint,
+            tools,
+            validate=validate,
+            agents=agents,
+            overrides=kwargs,
         )
         self = cls.__new__(cls)
         PromptComponent.__init__(self, parsed)
@@ -86,12 +94,15 @@ class Pipeline(PromptComponent):
     async def perform(self, run: Run, task: Task) -> Any:
         """Run the agents one after the other; the last one gives the answer."""
         value: Any = task.input
+        last = len(self._steps) - 1
         for index, step in enumerate(self._steps):
             path = (*run.path, index)
-            last = index == len(self._steps) - 1
+            response_model = None
+            if index == last:
+                response_model = task.response_model
             with run.step(step.name, "agent_step", path):
-                step_task = Task(value, task.response_model if last else None)
+                step_task = Task(value, response_model)
                 value = await run.child(step, path).execute(step, step_task)
-            if not last:
+            if index != last:
                 value = step.text(value)
         return value

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from hashlib import blake2b
 from typing import Any, cast
 from urllib.parse import quote
@@ -28,7 +29,11 @@ from podwright.components.options import (
     ParsedBlueprint,
     apply_options,
 )
-from podwright.components.remote_stream import RemoteStream, remote_error
+from podwright.components.remote_stream import (
+    RemoteStream,
+    remote_error,
+    transport_error,
+)
 from podwright.conversation import parse_content, to_data
 from podwright.errors import (
     ConfigurationError,
@@ -39,7 +44,7 @@ from podwright.errors import (
 from podwright.events import Kind
 from podwright.json_data import as_object, to_json_bytes, to_json_data, to_text
 from podwright.messages import Message
-from podwright.models.http import TransportError, post
+from podwright.models.http import TransportError, send
 from podwright.models.retries import Retries, Timeouts, with_retries
 from podwright.models.urls import is_header_value, join_url
 from podwright.run import Run, Task
@@ -112,22 +117,25 @@ class Remote(PromptComponent):
         """The last output of a remote workflow; the value of any other component."""
         # only the value of a workflow is an object
         outputs = list(as_object(value).values())
-        return to_text(outputs[-1] if outputs else value)
+        if outputs:
+            value = outputs[-1]
+        return to_text(value)
 
     async def perform(self, run: Run, task: Task) -> Any:
         """Run the remote component, and relay its events."""
-        finished = run.journal.finished_run(run.id) or run.journal.finished_remote_run(
-            run.id
-        )
+        finished = run.journal.finished_run(run.id)
+        if not finished:
+            finished = run.journal.finished_remote_run(run.id)
         if finished:
             run.count_recorded_usage(finished.usage)
             value = finished.value
         else:
             value = await self._call(run, task)
         if self.keeps_conversation:
-            asked = ChatMessages.begin("", task, {})
-            asked.turn.append(Message("assistant", self.text(value)))
-            run.messages = asked.to_data()
+            messages = ChatMessages.begin("", task, {})
+            answer = Message("assistant", self.text(value))
+            messages.turn.append(answer)
+            run.messages = messages.to_data()
         return value
 
     async def _call(self, run: Run, task: Task) -> Any:
@@ -139,7 +147,7 @@ class Remote(PromptComponent):
         async with run.journal.call(in_tool=run.in_tool):
             loan = await borrow(run.budgets)
             try:
-                return await self._call_in_time(run, body, loan.limits, stream)
+                return await self._call_in_time(run, body, stream, limits=loan.limits)
             finally:
                 run.add_usage(stream.usage)
                 loan.settle(stream.usage, stream.calls)
@@ -163,33 +171,24 @@ class Remote(PromptComponent):
             )
 
     async def _call_in_time(
-        self, run: Run, body: bytes, limits: RunLimits, stream: RemoteStream
+        self, run: Run, body: bytes, stream: RemoteStream, *, limits: RunLimits
     ) -> Any:
         own_headers = {
             **self._headers,
             "Idempotency-Key": _idempotency_key(run, body),
             headers.ROOT: quote(run.outermost.component),
         }
-        if unfinished_calls := run.journal.unfinished_remote_calls(run.id):
+        unfinished_calls = run.journal.unfinished_remote_calls(run.id)
+        if unfinished_calls:
             own_headers[headers.UNFINISHED_CALLS] = unfinished_calls
 
         async def attempt() -> Any:
-            request_headers = (
-                own_headers | _propagated(run) | self._granted(run, limits)
-            )
-            first_byte = self.timeouts.first_byte
-            try:
-                async with post(
-                    self._url,
-                    body,
-                    request_headers,
-                    self.timeouts,
-                    first_byte=first_byte,
-                    max_bytes=MAX_STREAM,
-                ) as response:
-                    return await stream.read(response)
-            except TransportError as error:
-                raise stream.transport_error(error) from error
+            request_headers = {
+                **own_headers,
+                **_propagated(run),
+                **self._granted(run, limits),
+            }
+            return await self._post(body, request_headers, stream)
 
         deadline = asyncio.timeout(self._timeout)
         try:
@@ -200,38 +199,62 @@ class Remote(PromptComponent):
         except TimeoutError as error:
             if not deadline.expired():
                 raise
-            late = f"took longer than {self._timeout:g} s."
-            raise remote_error(RemoteTimeoutError, self.name, late) from error
+            raise remote_error(
+                RemoteTimeoutError,
+                self.name,
+                f"took longer than {self._timeout:g} s.",
+            ) from error
+
+    async def _post(
+        self,
+        body: bytes,
+        request_headers: Mapping[str, str],
+        stream: RemoteStream,
+    ) -> Any:
+        try:
+            async with send(
+                self._url,
+                body,
+                request_headers,
+                self.timeouts,
+                first_byte=self.timeouts.first_byte,
+                max_bytes=MAX_STREAM,
+            ) as response:
+                return await stream.read(response)
+        except TransportError as error:
+            raise transport_error(self.name, error) from error
 
     def _granted(self, run: Run, limits: RunLimits) -> dict[str, str]:
         """The headers with what the remote run may use, and how many more containers it may pass."""
-        time_left = min(
-            run.time_left, math.inf if self._timeout is None else self._timeout
-        )
-        wall_time = max(0.0, time_left) if time_left < math.inf else None
-        budget = headers.format_budget(
-            RunLimits(wall_time, limits.model_calls, limits.tokens, limits.cost)
-        )
-        return {headers.HOPS: str(run.hops - 1)} | (
-            {headers.BUDGET: budget} if budget else {}
-        )
+        time_left = run.time_left
+        if self._timeout is not None:
+            time_left = min(time_left, self._timeout)
+        wall_time: float | None = None
+        if time_left < math.inf:
+            wall_time = max(0.0, time_left)
+        granted = {headers.HOPS: str(run.hops - 1)}
+        budget = headers.format_budget(replace(limits, wall_time=wall_time))
+        if budget:
+            granted[headers.BUDGET] = budget
+        return granted
 
 
 def _request_body(task: Task) -> dict[str, Any]:
     given: object = task.input
     if isinstance(given, list):
         content = parse_content(cast("object", given))
-        body: dict[str, Any] = {
-            "input": content if isinstance(content, str) else list(content)
-        }
+        if not isinstance(content, str):
+            content = list(content)
+        body: dict[str, Any] = {"input": content}
     else:
         context = to_context(given)
-        body = (
-            {"input": given}
-            if isinstance(given, str)
-            else {"inputs": to_json_data(context)}
-        )
-    return {**body, "messages": to_data(task.messages)} if task.messages else body
+        if isinstance(given, str):
+            body = {"input": given}
+        else:
+            body = {"inputs": to_json_data(context)}
+    if task.messages:
+        body["messages"] = to_data(task.messages)
+    return body
 
 
 def _idempotency_key(run: Run, body: bytes) -> str:
@@ -257,7 +280,8 @@ def _check_name(name: str) -> str:
     try:
         return TypeAdapter(Name).validate_python(name)
     except ValidationError as error:
-        reason = error.errors(include_url=False, include_input=False)[0]["msg"]
+        details = error.errors(include_url=False, include_input=False)
+        reason = details[0]["msg"]
         raise ConfigurationError(
             f"Invalid name of a remote component {name!r}: {reason}."
         ) from error

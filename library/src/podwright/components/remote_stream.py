@@ -47,6 +47,12 @@ _TRANSPORT_ERRORS: dict[Fault, type[errors.RemoteError]] = {
     "too_large": errors.RemoteResponseError,
 }
 """The others are `RemoteConnectionError`."""
+_ERRORS_OF_RUNS: dict[str, type[errors.RemoteError]] = {
+    "remote_hops_exceeded": errors.RemoteHopsError,
+    "remote_interrupted": errors.RemoteInterruptedError,
+    "run_cancelled": errors.RemoteUnavailableError,
+}
+"""Of a run that failed there, by the code of its problem; the others are `RemoteError`, with that code."""
 _REPEATABLE: tuple[Fault, ...] = ("dns", "connect", "connect_timeout", "disconnected")
 """Faults before any response: the request has an Idempotency-Key, so the remote runs it once."""
 
@@ -80,9 +86,9 @@ class RemoteStream:
             return self._reported
         usage = self._counted
         for event in self._open.values():
-            usage += as_uncounted(Usage(estimate_input(event.request))).as_failed_call(
-                event.request.model
-            )
+            input_tokens = estimate_input(event.request)
+            uncounted = as_uncounted(Usage(input_tokens))
+            usage += uncounted.as_failed_call(event.request.model)
         return usage
 
     async def read(self, response: Response) -> Any:
@@ -92,15 +98,17 @@ class RemoteStream:
             PodwrightError: The run failed or was refused, or the response is invalid.
         """
         if response.status != 200 or response.media_type != "text/event-stream":
-            raise await self._refused(response)
+            raise await self._refused_error(response)
         parser = EventParser()
         while chunk := await response.read_chunk():
             for event in parser.feed(chunk):
                 if event.name == "result":
                     await response.drain()
-                    return self._value(as_object(_json(event.data)))
+                    result = as_object(_json(event.data))
+                    return self._value_of(result)
                 if event.name == "problem":
-                    raise self._failed(as_object(_json(event.data)))
+                    problem = as_object(_json(event.data))
+                    raise self._failed_error(problem)
                 self._relay(event.data)
             if parser.pending > MAX_EVENT:
                 raise self._error(
@@ -111,21 +119,13 @@ class RemoteStream:
             errors.RemoteConnectionError, "closed the stream before the end of its run."
         )
 
-    def transport_error(self, error: TransportError) -> errors.RemoteError:
-        """The error for a request without a complete response."""
-        kind = _TRANSPORT_ERRORS.get(error.fault, errors.RemoteConnectionError)
-        remote_error = self._error(
-            kind, f"did not answer: {error}.", {"suggestion": error.suggestion}
-        )
-        remote_error.transient = error.fault in _REPEATABLE
-        return remote_error
-
     def _relay(self, data: bytes) -> None:
         try:
             event = adapter().validate_json(data)
         except ValidationError as error:
+            details = error.errors(include_url=False)
             # a type of a newer release
-            if error.errors(include_url=False)[0]["type"] == "union_tag_invalid":
+            if details[0]["type"] == "union_tag_invalid":
                 return
             raise self._error(
                 errors.RemoteResponseError, "sent an invalid event."
@@ -135,96 +135,106 @@ class RemoteStream:
             self._run.relay(event, self._name)
 
     def _count(self, event: Event) -> None:
-        if isinstance(event, RunStarted) and self._kind is None:
-            self._outermost = event.run_id
-            self._kind = event.kind
-        elif isinstance(event, ModelCallStarted):
-            self.calls += 1
-            self._open[event.run_id, event.call] = event
-        elif isinstance(event, ModelCallFinished):
-            self._open.pop((event.run_id, event.call), None)
-            self._counted += event.failed_usage + event.response.usage.as_call(
-                event.model
-            )
-        elif isinstance(event, ModelCallFailed):
-            self._open.pop((event.run_id, event.call), None)
-            self._counted += event.usage
-        elif isinstance(event, RunEnded) and event.run_id == self._outermost:
-            self._reported = event.usage
+        match event:
+            case RunStarted() if self._kind is None:
+                self._outermost = event.run_id
+                self._kind = event.kind
+            case ModelCallStarted():
+                self.calls += 1
+                self._open[event.run_id, event.call] = event
+            case ModelCallFinished():
+                self._open.pop((event.run_id, event.call), None)
+                usage = event.response.usage.as_call(event.model)
+                self._counted += event.failed_usage + usage
+            case ModelCallFailed():
+                self._open.pop((event.run_id, event.call), None)
+                self._counted += event.usage
+            case RunEnded() if event.run_id == self._outermost:
+                self._reported = event.usage
+            case _:
+                pass
 
-    def _value(self, result: dict[str, Any]) -> Any:
+    def _value_of(self, result: dict[str, Any]) -> Any:
         if self._kind == "workflow" and result:
             return result
         if "output" not in result:
             raise self._error(errors.RemoteResponseError, "sent an invalid result.")
         return result["output"]
 
-    def _failed(self, problem: Mapping[str, Any]) -> errors.PodwrightError:
+    def _failed_error(self, problem: Mapping[str, Any]) -> errors.PodwrightError:
         """The error for a run that failed there, from its problem document (RFC 9457)."""
-        failed = f"failed: {_text(problem, 'detail')}"
-        match code := _text(problem, "code"):
-            case "limit_exceeded":
-                limit = _text(problem, "limit")
-                hint = _text(problem, "suggestion") or None
-                limit_error = errors.LimitExceededError(
-                    f"The remote '{self._name}' {failed}", limit=limit, suggestion=hint
-                )
-                limit_error.component = _text(problem, "component") or None
-                return limit_error
-            case "approval_required":
-                waits = f"waits for approval: {_text(problem, 'detail')}"
-                paused = self._error(
-                    errors.RemotePausedError, waits, {**problem, "suggestion": ""}
-                )
-                paused.paused_context = as_object(problem.get("context"))
-                paused.paused_path = as_array(problem.get("resume_path"))
-                return paused
-            case "remote_hops_exceeded":
-                return self._error(errors.RemoteHopsError, failed, problem)
-            case "remote_interrupted":
-                return self._error(errors.RemoteInterruptedError, failed, problem)
-            case "run_cancelled":
-                return self._error(errors.RemoteUnavailableError, failed, problem)
-            case _:
-                return self._error(
-                    errors.RemoteError,
-                    failed,
-                    problem,
-                    code if _CODE.fullmatch(code) else None,
-                )
+        code = _text(problem, "code")
+        if code == "limit_exceeded":
+            return self._limit_error(problem)
+        if code == "approval_required":
+            return self._paused_error(problem)
+        detail = _text(problem, "detail")
+        error_class = _ERRORS_OF_RUNS.get(code)
+        if error_class is not None:
+            return self._error(error_class, f"failed: {detail}", problem)
+        return self._error(
+            errors.RemoteError,
+            f"failed: {detail}",
+            problem,
+            code=_code_of(problem),
+        )
 
-    async def _refused(self, response: Response) -> errors.RemoteError:
-        """The error for a response that is no stream of events; only a problem document is quoted."""
+    def _limit_error(self, problem: Mapping[str, Any]) -> errors.LimitExceededError:
+        detail = _text(problem, "detail")
+        error = errors.LimitExceededError(
+            f"The remote '{self._name}' failed: {detail}",
+            limit=_text(problem, "limit"),
+            suggestion=_text(problem, "suggestion") or None,
+        )
+        error.component = _text(problem, "component") or None
+        return error
+
+    def _paused_error(self, problem: Mapping[str, Any]) -> errors.RemotePausedError:
+        detail = _text(problem, "detail")
+        error = self._error(
+            errors.RemotePausedError,
+            f"waits for approval: {detail}",
+            problem={**problem, "suggestion": ""},
+        )
+        error.paused_context = as_object(problem.get("context"))
+        error.paused_path = as_array(problem.get("resume_path"))
+        return error
+
+    async def _refused_error(self, response: Response) -> errors.RemoteError:
+        """The error for a response that is not a stream of events; only a problem document is quoted."""
         problem: dict[str, Any] = {}
         if response.media_type == "application/problem+json":
             problem = as_object(_json(await response.read()))
-        answered = f"answered {response.status}: {_text(problem, 'detail') or 'no problem document.'}"
         wait = retry_after(response.headers)
-        match response.status // 100:
-            case 5:
-                error = self._error(errors.RemoteUnavailableError, answered, problem)
-                error.transient = response.status == 503 and wait is not None
-            case 4 if _text(problem, "code") == "run_interrupted":
-                error = self._error(errors.RemoteInterruptedError, answered, problem)
-            case 4:
-                error = self._error(errors.RemoteRejectedError, answered, problem)
-                # an earlier attempt, whose connection was lost, still runs there
-                error.transient = (
-                    error.remote_code == "idempotency_in_progress" and wait is not None
-                )
-            case 3:
-                error = self._error(
-                    errors.RemoteResponseError,
-                    f"answered {response.status}: redirects are not followed.",
-                )
-            case _:
-                error = self._error(
-                    errors.RemoteResponseError,
-                    f"answered {response.status} without a stream of events.",
-                )
-        error.retry_after = wait if error.transient else None
+        error = self._error_of_status(response.status, problem)
+        if wait is not None and _is_repeatable(error, response.status):
+            error.transient = True
+            error.retry_after = wait
         error.status = response.status
         return error
+
+    def _error_of_status(
+        self, status: int, problem: Mapping[str, Any]
+    ) -> errors.RemoteError:
+        detail = _text(problem, "detail") or "no problem document."
+        match status // 100:
+            case 5:
+                error_class = errors.RemoteUnavailableError
+            case 4 if _text(problem, "code") == "run_interrupted":
+                error_class = errors.RemoteInterruptedError
+            case 4:
+                error_class = errors.RemoteRejectedError
+            case 3:
+                return self._error(
+                    errors.RemoteResponseError,
+                    f"answered {status}: redirects are not followed.",
+                )
+            case _:
+                return self._error(
+                    errors.RemoteResponseError,
+                    f"answered {status} without a stream of events.",
+                )
+        return self._error(error_class, f"answered {status}: {detail}", problem)
 
     def _error(
         self,
@@ -233,7 +243,7 @@ class RemoteStream:
         problem: Mapping[str, Any] = _EMPTY,
         code: str | None = None,
     ) -> E:
-        return remote_error(kind, self._name, text, problem, code)
+        return remote_error(kind, self._name, text, problem=problem, code=code)
 
 
 def remote_error(
@@ -252,16 +262,42 @@ def remote_error(
         problem: The problem document that it sent.
         code: The error's own code, if it is finer than that of its class.
     """
-    remote_code = _text(problem, "code")
     error = kind(
         f"The remote '{name}' {text}",
         suggestion=_text(problem, "suggestion") or None,
         code=code,
     )
     error.remote = name
-    error.remote_code = remote_code if _CODE.fullmatch(remote_code) else None
+    error.remote_code = _code_of(problem)
     error.component = _text(problem, "component") or None
     return error
+
+
+def transport_error(name: str, error: TransportError) -> errors.RemoteError:
+    """The error for a request to a remote without a complete response.
+
+    Args:
+        name: Name of the remote component.
+        error: What failed.
+    """
+    remote = remote_error(
+        _TRANSPORT_ERRORS.get(error.fault, errors.RemoteConnectionError),
+        name,
+        f"did not answer: {error}.",
+        problem={"suggestion": error.suggestion},
+    )
+    remote.transient = error.fault in _REPEATABLE
+    return remote
+
+
+def _is_repeatable(error: errors.RemoteError, status: int) -> bool:
+    """Whether a refused request may be repeated once the remote says when."""
+    if isinstance(error, errors.RemoteUnavailableError):
+        return status == 503
+    if isinstance(error, errors.RemoteRejectedError):
+        # an earlier attempt, whose connection was lost, still runs there
+        return error.remote_code == "idempotency_in_progress"
+    return False
 
 
 def _json(data: bytes) -> Any:
@@ -271,6 +307,16 @@ def _json(data: bytes) -> Any:
         return None
 
 
+def _code_of(problem: Mapping[str, Any]) -> str | None:
+    """The code of a problem document; None if it has none, or none that could be ours."""
+    code = _text(problem, "code")
+    if _CODE.fullmatch(code):
+        return code
+    return None
+
+
 def _text(problem: Mapping[str, Any], key: str) -> str:
     value = problem.get(key)
-    return truncate(value, _MAX_TEXT) if isinstance(value, str) else ""
+    if not isinstance(value, str):
+        return ""
+    return truncate(value, _MAX_TEXT)

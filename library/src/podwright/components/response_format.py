@@ -24,6 +24,7 @@ MAX_REFERENCES = 20_000
 """References of a JSON Schema that the check of one answer follows."""
 _SMALL_CHECK = 4_000
 """Visits of a schema, times characters of an answer, that are checked on the event loop."""
+_DEFINITIONS = ("#/$defs/", "#/definitions/")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -48,22 +49,25 @@ class ResponseFormat:
         self._visits = visits
         try:
             self._adapter: TypeAdapter[Any] = TypeAdapter(response_model)
-            schema = self._adapter.json_schema() if schema is None else dict(schema)
+            if schema is None:
+                schema = self._adapter.json_schema()
         except (PydanticUserError, TypeError) as error:
-            message = f"{response_model!r} cannot be a response model: {str(error).splitlines()[0]}"
-            hint = "Use a pydantic model, a dataclass, another type that has a JSON Schema, or a JSON Schema."
-            raise InputError(message, suggestion=hint) from error
-        shown = object_root(schema)
-        self._wrapped = shown is None
-        name = str((shown or schema).get("title", "answer"))
-        self.schema = OutputSchema(
-            name if _NAME.fullmatch(name) else "answer", shown or _wrap(schema)
-        )
+            reason = str(error).splitlines()[0]
+            raise InputError(
+                f"{response_model!r} cannot be a response model: {reason}",
+                suggestion="Use a pydantic model, a dataclass, another type that has a JSON Schema, or a JSON Schema.",
+            ) from error
+        root = object_root(schema)
+        self._is_wrapped = root is None
+        name = _name_of(root or schema)
+        self.schema = OutputSchema(name, root or _wrap(schema))
 
     async def read(self, text: str) -> Any:
         """As `parse`; what may take long is done in a thread."""
         is_small = self._visits * len(text) <= _SMALL_CHECK
-        return self.parse(text) if is_small else await compute(self.parse, text)
+        if is_small:
+            return self.parse(text)
+        return await compute(self.parse, text)
 
     def parse(self, text: str) -> Any:
         """The value in a model's answer: JSON, which may be in a Markdown code fence.
@@ -71,63 +75,89 @@ class ResponseFormat:
         Raises:
             ValueError: The text is not JSON, or does not fit the type; the message is for the model.
         """
-        try:
-            answer = after_thoughts(text)
-            data: Any = json.loads(
-                answer if answer.lstrip().startswith("{") else _inside_fence(answer)
-            )
-            json.dumps(data, allow_nan=False)
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"invalid JSON: {error}") from error
-        if self._wrapped:
-            if not isinstance(data, dict) or "answer" not in data:
+        data = _json_of(text)
+        if self._is_wrapped:
+            wrapper = as_object(data)
+            if "answer" not in wrapper:
                 raise ValueError("expected an object with the key 'answer'")
-            data = cast("dict[str, Any]", data)["answer"]
+            data = wrapper["answer"]
         try:
             # strict types take a date, for example, from JSON text only
             return self._adapter.validate_json(json.dumps(data))
         except ValidationError as error:
-            problems = to_problems(error.errors(include_url=False), data)
-            reasons = [
-                f"{problem.pointer} {problem.detail}".strip() for problem in problems
-            ]
+            details = error.errors(include_url=False)
+            reasons: list[str] = []
+            for problem in to_problems(details, data):
+                reason = f"{problem.pointer} {problem.detail}"
+                reasons.append(reason.strip())
             raise ValueError("; ".join(reasons)) from error
+
+
+def _json_of(text: str) -> Any:
+    """The JSON data in a model's answer."""
+    try:
+        answer = after_thoughts(text)
+        if not answer.lstrip().startswith("{"):
+            answer = _inside_fence(answer)
+        data = json.loads(answer)
+        # JSON has neither NaN nor infinities
+        json.dumps(data, allow_nan=False)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"invalid JSON: {error}") from error
+    return data
+
+
+def _name_of(schema: Mapping[str, Any]) -> str:
+    """The title of a schema, if providers take it as a name."""
+    title = str(schema.get("title", ""))
+    if _NAME.fullmatch(title):
+        return title
+    return "answer"
 
 
 def _wrap(schema: Mapping[str, Any]) -> dict[str, Any]:
     """The schema of an object with an answer, because providers require an object at the top level."""
     answer = dict(schema)
-    definitions = {
-        key: answer.pop(key) for key in ("$defs", "definitions") if key in answer
-    }
-    wrapped = {
+    wrapped: dict[str, Any] = {
         "type": "object",
         "properties": {"answer": answer},
         "required": ["answer"],
-        **definitions,
     }
+    for key in ("$defs", "definitions"):
+        if key in answer:
+            wrapped[key] = answer.pop(key)
     return cast("dict[str, Any]", _with_moved_references(wrapped))
 
 
 def _with_moved_references(value: Any) -> Any:
     """A wrapped JSON Schema in which the references to other parts than definitions follow what they name."""
     if isinstance(value, list):
-        return [_with_moved_references(item) for item in cast("list[Any]", value)]
-    moved = {
-        key: _with_moved_references(item) for key, item in as_object(value).items()
-    }
+        items = cast("list[Any]", value)
+        return [_with_moved_references(item) for item in items]
+    if not isinstance(value, dict):
+        return value
+    moved: dict[str, Any] = {}
+    for key, item in cast("dict[str, Any]", value).items():
+        moved[key] = _with_moved_references(item)
     reference = moved.get("$ref")
-    if isinstance(reference, str) and not reference.startswith(
-        ("#/$defs/", "#/definitions/")
-    ):
-        moved["$ref"] = f"#/properties/answer{reference.removeprefix('#')}"
-    return moved if isinstance(value, dict) else value
+    if isinstance(reference, str):
+        moved["$ref"] = _moved_reference(reference)
+    return moved
+
+
+def _moved_reference(reference: str) -> str:
+    if reference.startswith(_DEFINITIONS):
+        return reference
+    path = reference.removeprefix("#")
+    return f"#/properties/answer{path}"
 
 
 def _inside_fence(text: str) -> str:
-    """What is between the first and the last Markdown code fence of a text; the text if there are no two."""
+    """What is between the first and the last Markdown code fence of a text; the whole text if it has fewer than two."""
     inside, fence, _ = text.partition("```")[2].rpartition("```")
-    return inside.removeprefix("json") if fence else text
+    if not fence:
+        return text
+    return inside.removeprefix("json")
 
 
 def _type_of(schema: dict[str, Any]) -> Any:
@@ -140,47 +170,45 @@ def _type_of(schema: dict[str, Any]) -> Any:
     import referencing
 
     jsonschema: Any = import_module("jsonschema")  # without type hints
-    base = jsonschema.Draft202012Validator
+    draft = jsonschema.Draft202012Validator
     try:
-        base.check_schema(schema)
+        draft.check_schema(schema)
     except jsonschema.SchemaError as error:
-        place = json_pointer(*error.absolute_path)
-        raise _invalid(
-            f"{place or 'the whole'} is wrong: {truncate(error.message, 200)}"
-        ) from error
-    registry = referencing.Registry[Any]()  # loads no remote schemas
-    followed = _Followed(base.VALIDATORS["$ref"])
-    validator = jsonschema.validators.extend(base, {"$ref": followed})(
-        schema, registry=registry
-    )
+        place = json_pointer(*error.absolute_path) or "the whole"
+        reason = truncate(error.message, 200)
+        raise _invalid_schema_error(f"{place} is wrong: {reason}") from error
+    references = _CountedReferences(draft.VALIDATORS["$ref"])
+    validator_type = jsonschema.validators.extend(draft, {"$ref": references})
+    # an empty registry: no remote schemas are loaded
+    validator = validator_type(schema, registry=referencing.Registry[Any]())
 
     def check(data: Any) -> Any:
-        followed.count = 0
+        references.count = 0
         try:
-            error = jsonschema.exceptions.best_match(validator.iter_errors(data))
+            errors = validator.iter_errors(data)
+            error = jsonschema.exceptions.best_match(errors)
         except RecursionError:
-            raise _too_complex("an answer follows its $refs too often") from None
+            reason = "an answer follows its $refs too often"
+            raise _too_complex_error(reason) from None
         if error:
-            place = json_pointer(*error.absolute_path)
+            place = json_pointer(*error.absolute_path) or "the answer"
             expected = short_repr(error.validator_value)
-            raise ValueError(
-                f"{place or 'the answer'} does not fit {error.validator} {expected}"
-            )
+            raise ValueError(f"{place} does not fit {error.validator} {expected}")
         return data
 
     return Annotated[Any, AfterValidator(check)]
 
 
-def _invalid(reason: str) -> InputError:
-    hint = "Parts of the schema are named by '$ref' with a JSON pointer, such as '#/$defs/city'; no other is loaded."
+def _invalid_schema_error(reason: str) -> InputError:
     return InputError(
         f"The response model cannot be used as a JSON Schema: {reason}.",
-        suggestion=hint,
+        suggestion="Parts of the schema are named by '$ref' with a JSON pointer, such as '#/$defs/city'; "
+        "no other is loaded.",
     )
 
 
-class _Followed:
-    """The keyword `$ref`, which stops after many references: a short schema can hold more than a lifetime's work."""
+class _CountedReferences:
+    """The keyword `$ref`, which stops after many: those of a short schema can be too many to follow."""
 
     def __init__(self, follow: Callable[..., Iterable[Any]]) -> None:
         self._follow = follow
@@ -195,7 +223,7 @@ class _Followed:
         return self._follow(validator, reference, instance, schema)
 
 
-def _too_complex(reason: str) -> InputError:
+def _too_complex_error(reason: str) -> InputError:
     return InputError(
         f"The response model is too complex: {reason}.",
         suggestion="Let a part of the schema refer to itself only through a property or an item, and to others once.",
@@ -231,9 +259,9 @@ async def _format_of_schema(response_model: dict[str, Any]) -> ResponseFormat:
         try:
             visits = measure(schema)
         except SchemaTooComplexError as error:
-            raise _too_complex(str(error)) from None
+            raise _too_complex_error(str(error)) from None
         except ValueError as error:
-            raise _invalid(str(error)) from None
+            raise _invalid_schema_error(str(error)) from None
         return ResponseFormat(_type_of(schema), schema, visits)
 
     return await compute(make)  # which takes milliseconds for a small schema, too

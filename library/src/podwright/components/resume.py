@@ -29,39 +29,56 @@ MAX_ITEMS = 1_000
 
 Node = dict[str, Any]
 
-_closed = with_config(extra="forbid")
 _Index = Annotated[int, Field(strict=True, ge=0, lt=10**9)]
-_Sequence = _closed(
-    TypedDict("_Sequence", {"step": _Index, "in": "_Step"}, total=False)
+_Sequence = TypedDict(
+    "_Sequence",
+    {"step": _Index, "in": "_Step"},
+    total=False,
 )
-_Step = _closed(
-    TypedDict(
-        "_Step",
-        {"at": _Index, "in": _Sequence, "parts": "dict[str, _Part]", "context": Node},
-        total=False,
-    )
+_Step = TypedDict(
+    "_Step",
+    {"at": _Index, "in": _Sequence, "parts": "dict[str, _Part]", "context": Node},
+    total=False,
 )
-_Part = _closed(TypedDict("_Part", {"set": Node, "in": _Sequence}, total=False))
+_Part = TypedDict(
+    "_Part",
+    {"set": Node, "in": _Sequence},
+    total=False,
+)
+
+# not where they are made, because type checkers would not see then that they are types
+_forbid_others = with_config(extra="forbid")
+_forbid_others(_Sequence)
+_forbid_others(_Step)
+_forbid_others(_Part)
+
+_Path = Annotated[list[_Index], Field(min_length=1)]
 
 _INDEX = TypeAdapter(_Index)
-_PATH = TypeAdapter(Annotated[list[_Index], Field(min_length=1)])
+_PATH = TypeAdapter(_Path)
 _SEQUENCE = TypeAdapter(_Sequence)
 
 
 def path_of(sequence: Node) -> list[int]:
     """The resume path of a sequence's progress: indices, outermost first."""
-    if "step" not in sequence:
-        return []
-    inner = cast("Node", sequence.get("in", {}))
-    path = [cast("int", sequence["step"])]
-    if "at" in inner:
-        part = (
-            inner.get("parts", {}).get(str(inner["at"]), {})
-            if "parts" in inner
-            else inner
-        )
-        return [*path, inner["at"], *path_of(part.get("in", {}))]
-    return [*path, *path_of(inner.get("in", {}))]
+    path: list[int] = []
+    current = cast("_Sequence", sequence)
+    while "step" in current:
+        path.append(current["step"])
+        step = current.get("in", {})
+        if "at" in step:
+            path.append(step["at"])
+        current = _inner_sequence(step)
+    return path
+
+
+def _inner_sequence(step: _Step) -> _Sequence:
+    """The sequence inside a step, in the part that stopped if it has several."""
+    if "at" in step and "parts" in step:
+        number = str(step["at"])
+        part = step["parts"].get(number, {})
+        return part.get("in", {})
+    return step.get("in", {})
 
 
 def initial_progress(
@@ -79,8 +96,10 @@ def initial_progress(
     Raises:
         ResumePathError: They do not lead to a step, or contradict each other.
     """
-    start = _validated(_INDEX, start_step, "start_step must be an integer, 0 or more")
-    path: list[int] = [start]
+    start: int = _validated(
+        _INDEX, start_step, "start_step must be an integer, 0 or more"
+    )
+    path = [start]
     if resume_path is not None:
         path = _validated(
             _PATH, resume_path, "resume_path must be a list of indices, each 0 or more"
@@ -102,8 +121,9 @@ def initial_progress(
         if path_of(progress) == path:
             return progress
     if len(path) > 1:
-        message = f"resume_path={path} leads into a step, but the context is not that of a run that stopped there."
-        raise ResumePathError(message)
+        raise ResumePathError(
+            f"resume_path={path} leads into a step, but the context is not that of a run that stopped there."
+        )
     return {"step": path[0]}
 
 

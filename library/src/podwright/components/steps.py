@@ -5,7 +5,7 @@ A workflow runs step objects that refer to live agents and nested workflows; its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -39,9 +39,9 @@ class ConditionStep:
     """Runs one of two sequences of steps."""
 
     condition: ConditionLike
-    then: Sequence[Step | Component]
+    then: Steps
     """Steps if the condition holds."""
-    else_: Sequence[Step | Component] = ()
+    else_: Steps = ()
     """Steps if it does not."""
     name: str | None = None
 
@@ -50,7 +50,7 @@ class ConditionStep:
 class ParallelStep:
     """Runs several sequences at once, each on its own copy of the context; a failure cancels the others."""
 
-    branches: Sequence[Sequence[Step | Component]]
+    branches: Sequence[Steps]
     """Their outputs are merged in this order."""
     name: str | None = None
 
@@ -59,7 +59,7 @@ class ParallelStep:
 class LoopStep:
     """Repeats its steps until a condition holds."""
 
-    steps: Sequence[Step | Component]
+    steps: Steps
     until: ConditionLike
     """Evaluated after each iteration."""
     max_iterations: int = 10
@@ -77,7 +77,7 @@ class MapStep:
     """Name in the context: a list, or a text as models write it; see `podwright.components.map_items`."""
     as_: str
     """Name of the item for the steps."""
-    steps: Sequence[Step | Component]
+    steps: Steps
     max_concurrency: int = 8
     """Items worked on at once."""
     name: str | None = None
@@ -110,6 +110,9 @@ Step = (
     | ApprovalStep
 )
 
+Steps = Sequence[Step | Component]
+"""Steps as a caller gives them; a bare component is a step too."""
+
 STEP_TYPES: dict[type[Step], str] = {
     AgentStep: "agent_step",
     ConditionStep: "condition_step",
@@ -121,6 +124,10 @@ STEP_TYPES: dict[type[Step], str] = {
 }
 """The `type` of each class of steps in a blueprint."""
 
+_CLASSES = {step_type: step_class for step_class, step_type in STEP_TYPES.items()}
+
+_RENAMED = {"as": "as_", "else": "else_"}
+"""The fields of step classes whose keys in a blueprint are reserved words of Python."""
 
 _SEQUENCES = ("then", "else_", "steps")
 """The fields of step classes that hold steps."""
@@ -129,7 +136,7 @@ _LEFT_OUT: dict[str, Any] = {"else_": [], "on_exhausted": "continue"}
 """Values of optional fields that mean the same as no value, and that blueprints do not have; None for all others."""
 
 
-def resolved(steps: Sequence[Step | Component]) -> Sequence[Step]:
+def resolved(steps: Steps) -> Sequence[Step]:
     """The steps inside a resolved step: `References.resolve` has replaced bare components."""
     return cast("Sequence[Step]", steps)
 
@@ -137,22 +144,26 @@ def resolved(steps: Sequence[Step | Component]) -> Sequence[Step]:
 def sequences_of(step: Step) -> list[Sequence[Step]]:
     """The sequences of steps inside a resolved step, without those of nested workflows."""
     sequences = [getattr(step, name) for name in _SEQUENCES if hasattr(step, name)]
-    return [*sequences, *getattr(step, "branches", ())]
+    if isinstance(step, ParallelStep):
+        sequences += step.branches
+    return sequences
 
 
 def output_names(steps: Iterable[Step]) -> list[str]:
     """The names that a sequence of resolved steps may write to the context, each once."""
-    names: list[str] = []
+    names = _output_names(steps)
+    return list(dict.fromkeys(names))
+
+
+def _output_names(steps: Iterable[Step]) -> Iterator[str]:
     for step in steps:
         if isinstance(step, AgentStep):
-            names.append(step.output or f"{step.agent}_output")
-        inner = (
-            [step.workflow.steps]
-            if isinstance(step, WorkflowStep)
-            else sequences_of(step)
-        )
-        names += [name for sequence in inner for name in output_names(sequence)]
-    return list(dict.fromkeys(names))
+            yield step.output or f"{step.agent}_output"
+        elif isinstance(step, WorkflowStep):
+            yield from _output_names(step.workflow.steps)
+        else:
+            for sequence in sequences_of(step):
+                yield from _output_names(sequence)
 
 
 @dataclass(slots=True)
@@ -196,11 +207,12 @@ class References:
         Raises:
             ConfigurationError: Something is not a step, or one name means two objects.
         """
-        if not isinstance(steps, Sequence) or isinstance(steps, str):
+        if isinstance(steps, str) or not isinstance(steps, Sequence):
             raise ConfigurationError(f"Steps must be a list, not {steps!r}.")
-        return tuple(self._resolve(step) for step in cast("Sequence[object]", steps))
+        entries = cast("Sequence[object]", steps)
+        return tuple(map(self._resolve_step, entries))
 
-    def _resolve(self, step: object) -> Step:
+    def _resolve_step(self, step: object) -> Step:
         if isinstance(step, Component):
             step = AgentStep(step)
         if not isinstance(step, Step):
@@ -211,33 +223,45 @@ class References:
             return self._resolve_agent(step)
         if isinstance(step, WorkflowStep):
             return self._resolve_workflow(step)
-        changes: dict[str, Any] = {
-            "name": step.name or STEP_TYPES[type(step)].removesuffix("_step")
-        }
-        for name in _SEQUENCES:
-            if hasattr(step, name):
-                changes[name] = self.resolve(getattr(step, name))
-        if isinstance(step, ParallelStep):
-            changes["branches"] = [self.resolve(branch) for branch in step.branches]
-        if isinstance(step, ConditionStep):
-            changes["condition"] = self._condition(step.condition)
-        if isinstance(step, LoopStep):
-            changes["until"] = self._condition(step.until)
-        return replace(step, **changes)
+        step_type = STEP_TYPES[type(step)]
+        name = step.name or step_type.removesuffix("_step")
+        match step:
+            case ConditionStep():
+                return replace(
+                    step,
+                    name=name,
+                    then=self.resolve(step.then),
+                    else_=self.resolve(step.else_),
+                    condition=self._resolve_condition(step.condition),
+                )
+            case ParallelStep():
+                branches = [self.resolve(branch) for branch in step.branches]
+                return replace(step, name=name, branches=branches)
+            case LoopStep():
+                return replace(
+                    step,
+                    name=name,
+                    steps=self.resolve(step.steps),
+                    until=self._resolve_condition(step.until),
+                )
+            case MapStep():
+                return replace(step, name=name, steps=self.resolve(step.steps))
+            case ApprovalStep():
+                return replace(step, name=name)
 
     def _resolve_workflow(self, step: WorkflowStep) -> WorkflowStep:
-        if not hasattr(step.workflow, "steps") or not hasattr(
-            step.workflow, "conditions"
-        ):
+        workflow = step.workflow
+        # only workflows have both
+        if not hasattr(workflow, "steps") or not hasattr(workflow, "conditions"):
             raise ConfigurationError(
-                f"WorkflowStep takes a workflow, not {step.workflow!r}.",
+                f"WorkflowStep takes a workflow, not {workflow!r}.",
                 suggestion="Put any other component into an AgentStep.",
             )
-        for name, agent in step.workflow.members().items():
+        for name, agent in workflow.members().items():
             self.add_agent(name, agent)
-        for name, condition in step.workflow.conditions.items():
+        for name, condition in workflow.conditions.items():
             self.add_condition(name, condition)
-        return WorkflowStep(step.workflow, step.name or step.workflow.name)
+        return WorkflowStep(workflow, step.name or workflow.name)
 
     def _resolve_agent(self, step: AgentStep) -> AgentStep:
         agent = cast("object", step.agent)  # a caller may pass anything
@@ -248,9 +272,14 @@ class References:
             raise ConfigurationError(
                 f"AgentStep takes an agent or its name, not {agent!r}."
             )
-        return AgentStep(agent, step.name or agent, step.input, step.output)
+        return AgentStep(
+            agent=agent,
+            name=step.name or agent,
+            input=step.input,
+            output=step.output,
+        )
 
-    def _condition(self, condition: ConditionLike) -> Mapping[str, Any]:
+    def _resolve_condition(self, condition: ConditionLike) -> Mapping[str, Any]:
         if isinstance(condition, str):
             return {"name": condition}
         if isinstance(condition, Mapping):
@@ -267,22 +296,23 @@ class References:
 
 def steps_to_data(steps: Sequence[Step]) -> list[Blueprint]:
     """The blueprint data of resolved steps."""
-    return [_to_data(step) for step in steps]
+    return list(map(_to_data, steps))
 
 
 def _to_data(step: Step) -> Blueprint:
     data: Blueprint = {"type": STEP_TYPES[type(step)], "name": step.name}
     for field_ in fields(step):
         name = field_.name
-        value = getattr(step, field_.name)
+        value = getattr(step, name)
         if name in _SEQUENCES:
             value = steps_to_data(value)
         elif name == "branches":
-            value = [steps_to_data(branch) for branch in value]
+            value = list(map(steps_to_data, value))
         elif name == "workflow":
             value = value.to_blueprint()
         if value != _LEFT_OUT.get(name):
-            data[name.removesuffix("_")] = value
+            key = name.removesuffix("_")
+            data[key] = value
     return data
 
 
@@ -295,23 +325,24 @@ def steps_from_data(
         entries: The `steps` of a blueprint.
         make_workflow: Makes the workflow of a nested blueprint.
     """
-    classes = {step_type: step_class for step_class, step_type in STEP_TYPES.items()}
-    steps: list[Step] = []
-    for entry in entries:
-        values = dict(entry)
-        step_class = classes[values.pop("type")]
-        for key in ("then", "else", "steps"):
-            if key in values:
-                values[key] = steps_from_data(values[key], make_workflow)
-        if "branches" in values:
-            values["branches"] = [
-                steps_from_data(branch, make_workflow) for branch in values["branches"]
-            ]
-        if "workflow" in values:
-            values["workflow"] = make_workflow(values["workflow"])
-        renamed = {
-            {"as": "as_", "else": "else_"}.get(key, key): value
-            for key, value in values.items()
-        }
-        steps.append(step_class(**renamed))
-    return tuple(steps)
+    return tuple(_from_data(entry, make_workflow) for entry in entries)
+
+
+def _from_data(
+    entry: Blueprint, make_workflow: Callable[[Blueprint], Workflow]
+) -> Step:
+    values = dict(entry)
+    step_class = _CLASSES[values.pop("type")]
+    for key, name in _RENAMED.items():
+        if key in values:
+            values[name] = values.pop(key)
+    for name in _SEQUENCES:
+        if name in values:
+            values[name] = steps_from_data(values[name], make_workflow)
+    if "branches" in values:
+        values["branches"] = [
+            steps_from_data(branch, make_workflow) for branch in values["branches"]
+        ]
+    if "workflow" in values:
+        values["workflow"] = make_workflow(values["workflow"])
+    return step_class(**values)

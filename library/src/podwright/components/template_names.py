@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from podwright import conditions
+from podwright.blueprints.steps import inner_sequences
 from podwright.blueprints.validation import kind_of
 from podwright.components.base import Component, ModelComponent
 from podwright.components.step_runner import ITERATION
@@ -20,8 +21,11 @@ from podwright.errors import Problem
 from podwright.json_data import as_array, as_object
 from podwright.templates import missing_names, suggest_name
 
+_Step = Mapping[str, Any]
+
 _INPUT = frozenset({"input"})
 _OUTPUT = "_output"
+_DIGIT = re.compile(r"\d")
 _LONG_WORD = 6
 """Letters of a word in which one wrong letter does not make another word."""
 
@@ -46,22 +50,31 @@ def check_names(
         instructions: The instructions of the agents of a workflow, by the names of the agents.
     """
     findings = Findings()
-    match kind_of(blueprint):
-        case "workflow":
-            steps = as_array(blueprint.get("steps"))
-            names_of_steps = _StepNames(
-                findings, instructions or {}, set(_written(steps))
-            )
-            names_of_steps.check(steps, "/steps", set(_INPUT), in_loop=False)
-        case "conductor":
-            findings.warnings += _member_warnings(
-                blueprint, "skills", 0, "a skill is given its task only"
-            )
-        case "pipeline":
-            reason = "it is given the output of the step before only"
-            findings.warnings += _member_warnings(blueprint, "steps", 1, reason)
-        case "agent":
-            pass
+    kind = kind_of(blueprint)
+    if kind == "workflow":
+        steps = as_array(blueprint.get("steps"))
+        checks = _StepChecks(
+            findings=findings,
+            instructions=instructions or {},
+            written=set(_written_names(steps)),
+        )
+        checks.check_sequence(steps, "/steps", set(_INPUT), in_loop=False)
+    elif kind == "conductor":
+        skills = as_array(blueprint.get("skills"))
+        findings.warnings += _member_warnings(
+            skills,
+            pointer="/skills",
+            first=0,
+            reason="a skill is given its task only",
+        )
+    elif kind == "pipeline":
+        agents = as_array(blueprint.get("steps"))
+        findings.warnings += _member_warnings(
+            agents,
+            pointer="/steps",
+            first=1,
+            reason="it is given the output of the step before only",
+        )
     return findings
 
 
@@ -69,61 +82,79 @@ def instructions_of(component: Component | None) -> dict[str, str]:
     """The instructions of the members of a component that have some, by name."""
     if component is None:
         return {}
-    members = component.members().items()
+    members = component.members()
     return {
         name: member.instructions
-        for name, member in members
+        for name, member in members.items()
         if isinstance(member, ModelComponent)
     }
 
 
 def _member_warnings(
-    blueprint: Mapping[str, Any], key: str, first: int, reason: str
+    members: list[Any], *, pointer: str, first: int, reason: str
 ) -> Iterator[Problem]:
-    for number, member in enumerate(as_array(blueprint.get(key))):
-        if number >= first:
-            at = f"/{key}/{number}/instructions"
-            yield from _warnings(
-                as_object(member).get("instructions", ""), at, _INPUT, reason
-            )
+    """The warnings for the members from the first one on that is given a single text."""
+    for number, member in enumerate(members):
+        if number < first:
+            continue
+        instructions = as_object(member).get("instructions", "")
+        yield from _warnings(
+            instructions,
+            pointer=f"{pointer}/{number}/instructions",
+            known=_INPUT,
+            reason=reason,
+        )
 
 
 def _warnings(
-    template: str, at: str, known: frozenset[str], reason: str
+    template: str,
+    *,
+    pointer: str,
+    known: frozenset[str],
+    reason: str,
 ) -> Iterator[Problem]:
     """A warning for each name in instructions that is filled from these names only."""
     for name in missing_names(template, known):
-        detail = f"Nothing fills '{{{name}}}' in the instructions, because {reason}: it stays as text."
-        yield Problem(at, detail, suggest_name(name, known))
+        yield Problem(
+            pointer,
+            detail=f"Nothing fills '{{{name}}}' in the instructions, because {reason}: it stays as text.",
+            suggestion=suggest_name(name, known),
+        )
 
 
-def _written(steps: list[Any]) -> Iterator[str]:
+def _written_names(steps: list[Any]) -> Iterator[str]:
     """The names that steps write, in their order."""
     for entry in steps:
         step = as_object(entry)
         if step.get("type") == "agent_step":
             yield _output_of(step)
-        for _, inner in _inner_sequences(step):
-            yield from _written(inner)
+        for _, inner in inner_sequences(step):
+            yield from _written_names(inner)
 
 
-def _output_of(step: Mapping[str, Any]) -> str:
-    return step.get("output") or f"{step.get('agent')}_output"
+def _output_of(step: _Step) -> str:
+    """The name that an agent step writes."""
+    output = step.get("output")
+    if output:
+        return output
+    return f"{step.get('agent')}_output"
 
 
-def _inner_sequences(step: Mapping[str, Any]) -> Iterator[tuple[str, list[Any]]]:
-    """The sequences of steps inside a step, with their JSON pointers from there."""
-    for key in ("then", "else", "steps"):
-        if key in step:
-            yield f"/{key}", as_array(step[key])
-    for number, branch in enumerate(as_array(step.get("branches"))):
-        yield f"/branches/{number}", as_array(branch)
-    if "workflow" in step:
-        yield "/workflow/steps", as_array(as_object(step["workflow"]).get("steps"))
+def _names_inside(step: _Step, known: set[str]) -> set[str]:
+    """The names that are filled before the steps inside a step."""
+    names = set(known)
+    step_type = step.get("type")
+    if step_type == "map_step":
+        names.add(str(step.get("as")))
+    elif step_type == "loop_step":
+        names.add(ITERATION)
+        # an iteration reads what the one before has written
+        names.update(_written_names([step]))
+    return names
 
 
 @dataclass(frozen=True, slots=True)
-class _StepNames:
+class _StepChecks:
     """Checks the steps of a workflow."""
 
     findings: Findings
@@ -131,127 +162,195 @@ class _StepNames:
     written: set[str]
     """What any step writes."""
 
-    def check(
-        self, steps: list[Any], at: str, known: set[str], *, in_loop: bool
+    def check_sequence(
+        self,
+        steps: list[Any],
+        pointer: str,
+        known: set[str],
+        *,
+        in_loop: bool,
     ) -> None:
         """Check a sequence of steps.
 
         Args:
             steps: The sequence.
-            at: Its JSON pointer.
+            pointer: Its JSON pointer.
             known: The names that are filled before it; what it writes is added.
             in_loop: Whether it is inside a loop.
         """
         for number, entry in enumerate(steps):
             step = as_object(entry)
-            here = f"{at}/{number}"
-            inside = set(known)
-            if in_loop and ITERATION in (step.get("output"), step.get("as")):
-                detail = f"The name '{ITERATION}' hides the number of the iteration from the templates of the loop."
-                self.findings.warnings.append(
-                    Problem(
-                        here, detail, "Choose another name if they need the number."
-                    )
+            step_pointer = f"{pointer}/{number}"
+            if in_loop:
+                self._check_iteration(step, step_pointer)
+            self._check_step(step, step_pointer, known)
+            is_loop = step.get("type") == "loop_step"
+            inside = _names_inside(step, known)
+            for inner_pointer, inner in inner_sequences(step):
+                self.check_sequence(
+                    inner,
+                    step_pointer + inner_pointer,
+                    set(inside),
+                    in_loop=in_loop or is_loop,
                 )
-            match step.get("type"):
-                case "agent_step":
-                    self._check_agent(step, here, known)
-                    known.add(_output_of(step))
-                case "approval_step":
-                    self._check_template(step.get("message"), f"{here}/message", known)
-                case "condition_step":
-                    self._check_condition(
-                        step.get("condition"), f"{here}/condition", known
-                    )
-                case "map_step":
-                    self._check_name(
-                        str(step.get("over")), f"{here}/over", known, is_template=False
-                    )
-                    inside.add(str(step.get("as")))
-                case "loop_step":
-                    inside |= {ITERATION, *_written(as_array(step.get("steps")))}
-                    self._check_condition(step.get("until"), f"{here}/until", inside)
-                case _:
-                    pass
-            for pointer, inner in _inner_sequences(step):
-                is_loop = step.get("type") == "loop_step"
-                self.check(
-                    inner, here + pointer, set(inside), in_loop=in_loop or is_loop
-                )
-                known.update(_written(inner))
+            known.update(_written_names([step]))
 
-    def _check_agent(self, step: Mapping[str, Any], at: str, known: set[str]) -> None:
-        self._check_template(step.get("input"), f"{at}/input", known)
-        instructions = self.instructions.get(str(step.get("agent")), "")
-        if "input" in step:
-            filled = _INPUT | ({ITERATION} & known)
-            reason = "this step gives the agent its 'input' only"
-            self.findings.warnings += _warnings(
-                instructions, f"{at}/agent", frozenset(filled), reason
-            )
+    def _check_iteration(self, step: _Step, pointer: str) -> None:
+        """Warn of a step inside a loop that hides the number of the iteration."""
+        named = (step.get("output"), step.get("as"))
+        if ITERATION not in named:
             return
-        for name in missing_names(instructions, known):
-            if problem := self._problem(name, f"{at}/agent", known, is_template=True):
-                self.findings.warnings.append(problem)
+        problem = Problem(
+            pointer,
+            detail=f"The name '{ITERATION}' hides the number of the iteration from the templates of the loop.",
+            suggestion="Choose another name if they need the number.",
+        )
+        self.findings.warnings.append(problem)
 
-    def _check_condition(self, reference: object, at: str, known: set[str]) -> None:
-        for pointer, template in conditions.templates(reference, at):
-            self._check_template(template, pointer, known)
+    def _check_step(self, step: _Step, pointer: str, known: set[str]) -> None:
+        """Check a step without the steps inside it."""
+        match step.get("type"):
+            case "agent_step":
+                self._check_agent(step, pointer, known)
+            case "approval_step":
+                message = step.get("message")
+                self._check_template(message, f"{pointer}/message", known)
+            case "condition_step":
+                condition = step.get("condition")
+                self._check_condition(condition, f"{pointer}/condition", known)
+            case "map_step":
+                name = str(step.get("over"))
+                problem = self._problem(name, name, f"{pointer}/over", known=known)
+                if problem:
+                    self.findings.problems.append(problem)
+            case "loop_step":
+                until = step.get("until")
+                inside = _names_inside(step, known)
+                self._check_condition(until, f"{pointer}/until", inside)
+            case _:
+                pass
 
-    def _check_template(self, template: object, at: str, known: set[str]) -> None:
-        for name in missing_names(template, known) if isinstance(template, str) else ():
-            self._check_name(name, at, known, is_template=True)
+    def _check_agent(self, step: _Step, pointer: str, known: set[str]) -> None:
+        self._check_template(step.get("input"), f"{pointer}/input", known)
+        agent = str(step.get("agent"))
+        instructions = self.instructions.get(agent, "")
+        agent_pointer = f"{pointer}/agent"
+        if "input" not in step:
+            warnings = self._template_problems(instructions, agent_pointer, known)
+        else:
+            warnings = _warnings(
+                instructions,
+                pointer=agent_pointer,
+                known=_INPUT | ({ITERATION} & known),
+                reason="this step gives the agent its 'input' only",
+            )
+        self.findings.warnings.extend(warnings)
 
-    def _check_name(
-        self, name: str, at: str, known: set[str], *, is_template: bool
+    def _check_condition(
+        self, reference: object, pointer: str, known: set[str]
     ) -> None:
-        if problem := self._problem(name, at, known, is_template=is_template):
-            self.findings.problems.append(problem)
+        for template_pointer, template in conditions.templates(reference, pointer):
+            self._check_template(template, template_pointer, known)
+
+    def _check_template(self, template: object, pointer: str, known: set[str]) -> None:
+        if isinstance(template, str):
+            problems = self._template_problems(template, pointer, known)
+            self.findings.problems.extend(problems)
+
+    def _template_problems(
+        self, template: str, pointer: str, known: set[str]
+    ) -> Iterator[Problem]:
+        for name in missing_names(template, known):
+            shown = f"{{{name}}}"
+            problem = self._problem(name, shown, pointer, known=known)
+            if problem:
+                yield problem
 
     def _problem(
-        self, name: str, at: str, known: set[str], *, is_template: bool
+        self,
+        name: str,
+        shown: str,
+        pointer: str,
+        *,
+        known: set[str],
     ) -> Problem | None:
-        """Why nothing can fill a name; None if something may."""
-        shown = f"{{{name}}}" if is_template else name
+        """Why nothing can fill a name; None if something may.
+
+        Args:
+            name: The name.
+            shown: The name as the blueprint has it.
+            pointer: The JSON pointer of the text that has it.
+            known: The names that are filled there.
+        """
         if name in known:
             return None
         if name in self.written:
             return Problem(
-                at,
-                f"Nothing fills '{shown}' here: only a later step writes '{name}'.",
-                "Move that step up.",
+                pointer,
+                detail=f"Nothing fills '{shown}' here: only a later step writes '{name}'.",
+                suggestion="Move that step up.",
             )
-        if meant := next(
-            (other for other in sorted(known) if _is_misspelt(name, other)), None
-        ):
-            return Problem(at, f"Nothing fills '{shown}'.", suggest_name(name, [meant]))
+        for other in sorted(known):
+            if _is_misspelling(name, other):
+                return Problem(
+                    pointer,
+                    detail=f"Nothing fills '{shown}'.",
+                    suggestion=suggest_name(name, [other]),
+                )
         return None
 
 
-def _is_misspelt(name: str, other: str) -> bool:
+def _is_misspelling(name: str, other: str) -> bool:
     """Whether a name is certainly meant to be another one.
 
     That is: they differ in case or separators, two neighbouring letters are swapped, or a letter inside a long word is
     wrong, missing or added. Names that differ in a digit or at their end, such as `draft1` or `drafts`, are not.
     """
-    first = name.casefold().replace("-", "_")
-    second = other.casefold().replace("-", "_")
+    first = _normalized(name)
+    second = _normalized(other)
     if first == second:
         return True
     if first.endswith(_OUTPUT) and second.endswith(_OUTPUT):
         first = first.removesuffix(_OUTPUT)
         second = second.removesuffix(_OUTPUT)
-    if re.sub(r"\d", "", first) == re.sub(r"\d", "", second):
+    if _DIGIT.sub("", first) == _DIGIT.sub("", second):
         return False
-    start = 0
-    while start < min(len(first), len(second)) and first[start] == second[start]:
-        start += 1
+    start = _common_length(first, second)
     rest = first[start:]
     other_rest = second[start:]
-    is_swapped = rest[:2] == other_rest[:2][::-1] and rest[2:] == other_rest[2:]
-    if is_swapped:
+    if _begins_swapped(rest, other_rest):
         return len(first) > 3
-    is_missing_or_added = rest[1:] == other_rest or rest == other_rest[1:]
-    is_wrong = rest[1:] == other_rest[1:]
-    is_inside = start > 0 and bool(rest[1:]) and bool(other_rest[1:])
-    return len(second) >= _LONG_WORD and is_inside and (is_missing_or_added or is_wrong)
+    if len(second) < _LONG_WORD:
+        return False
+    is_inside = start > 0 and len(rest) > 1 and len(other_rest) > 1
+    return is_inside and _differs_in_one_letter(rest, other_rest)
+
+
+def _normalized(name: str) -> str:
+    return name.casefold().replace("-", "_")
+
+
+def _common_length(first: str, second: str) -> int:
+    """How many letters are equal at the start of both."""
+    length = 0
+    for letter, other in zip(first, second, strict=False):
+        if letter != other:
+            break
+        length += 1
+    return length
+
+
+def _begins_swapped(rest: str, other: str) -> bool:
+    """Whether two texts differ in the order of their first two letters only."""
+    swapped = other[:2][::-1] + other[2:]
+    return rest == swapped
+
+
+def _differs_in_one_letter(rest: str, other: str) -> bool:
+    """Whether two texts are equal after their first letter, which is wrong, missing or added in one of them."""
+    tail = rest[1:]
+    other_tail = other[1:]
+    is_wrong = tail == other_tail
+    is_added = tail == other
+    is_missing = rest == other_tail
+    return is_wrong or is_added or is_missing

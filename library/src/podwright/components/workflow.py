@@ -104,11 +104,10 @@ class Workflow(Component):
         parsed = parse_with_overrides(blueprint, "workflow", validate, kwargs)
         if event_manager is not None:
             parsed.options["event_manager"] = event_manager
-        return cls._build(
-            parsed,
-            references,
-            _reference_problems(parsed.data, references) if validate else (),
-        )
+        problems: list[Problem] = []
+        if validate:
+            problems = _reference_problems(parsed.data, references)
+        return cls._build(parsed, references, problems)
 
     @classmethod
     def _build(
@@ -149,7 +148,9 @@ class Workflow(Component):
     def text(self, value: Any) -> str:
         """The output that was written last, as input for the next component."""
         outputs = as_object(value)
-        return to_text(next(reversed(outputs.values())) if outputs else value)
+        if outputs:
+            value = next(reversed(outputs.values()))
+        return to_text(value)
 
     def run(
         self,
@@ -175,9 +176,8 @@ class Workflow(Component):
         Raises:
             PodwrightError: With `context` and `resume_path` if the workflow can be resumed.
         """
-        return self._run(
-            self._task(context, start_step, resume_path, kwargs), False, trace
-        )
+        task = self._task(context, start_step, resume_path, updates=kwargs)
+        return self._run(task, False, trace)
 
     async def arun(
         self,
@@ -188,9 +188,8 @@ class Workflow(Component):
         **kwargs: Any,
     ) -> Any:
         """As `run`, from asynchronous code; cancelling it cancels the run."""
-        return await self._arun(
-            self._task(context, start_step, resume_path, kwargs), False, trace
-        )
+        task = self._task(context, start_step, resume_path, updates=kwargs)
+        return await self._arun(task, False, trace)
 
     def stream(
         self,
@@ -200,7 +199,8 @@ class Workflow(Component):
         **kwargs: Any,
     ) -> Iterator[Event]:
         """Run and yield each event as it happens, tokens included; leaving early cancels the run."""
-        return self._stream(self._task(context, start_step, resume_path, kwargs))
+        task = self._task(context, start_step, resume_path, updates=kwargs)
+        return self._stream(task)
 
     def astream(
         self,
@@ -210,7 +210,8 @@ class Workflow(Component):
         **kwargs: Any,
     ) -> AsyncGenerator[Event]:
         """As `stream`, from asynchronous code."""
-        return self._astream(self._task(context, start_step, resume_path, kwargs))
+        task = self._task(context, start_step, resume_path, updates=kwargs)
+        return self._astream(task)
 
     def task(
         self, context: object, start_step: object = 0, resume_path: object = None
@@ -220,29 +221,36 @@ class Workflow(Component):
         Raises:
             InputError: The context, the start step or the resume path is wrong.
         """
-        named = dict(to_context({"input": ""} if context is None else context))
+        if context is None:
+            context = {"input": ""}
+        named = dict(to_context(context))
         progress = initial_progress(
-            len(self._steps), named.pop(KEY, None), start_step, resume_path
+            len(self._steps),
+            saved=named.pop(KEY, None),
+            start_step=start_step,
+            resume_path=resume_path,
         )
+        approved: Path | None = None
+        if resume_path is not None:
+            approved = tuple(path_of(progress))
+        names_of_no_input = ("input", *self.output_names)
         inputs = {
-            key: value
-            for key, value in named.items()
-            if key not in ("input", *self.output_names)
+            name: value
+            for name, value in named.items()
+            if name not in names_of_no_input
         }
         combined = sections(inputs)
         if "input" not in named:
             named = {"input": combined, **named}
-        # agents see the named inputs themselves, so an `input` that only combines them is not repeated
-        hidden = (
-            frozenset({"input"})
-            if inputs and named["input"] == combined
-            else frozenset[str]()
-        )
+        hidden: frozenset[str] = frozenset()
+        if inputs and named["input"] == combined:
+            # agents see the named inputs themselves, so an `input` that only combines them is not repeated
+            hidden = frozenset({"input"})
         return WorkflowTask(
             input=visible(named),
             scope=Scope(named),
             progress=copy_json(progress),
-            approved=None if resume_path is None else tuple(path_of(progress)),
+            approved=approved,
             hidden=hidden,
         )
 
@@ -253,7 +261,10 @@ class Workflow(Component):
         task = self.task(progress.get("context", data))
         progress["context"] = task.scope.context
         return replace(
-            task, progress=progress.setdefault("in", {}), approved=approved, nested=True
+            task,
+            progress=progress.setdefault("in", {}),
+            approved=approved,
+            nested=True,
         )
 
     def _task(
@@ -261,29 +272,35 @@ class Workflow(Component):
         context: object,
         start_step: object,
         resume_path: object,
+        *,
         updates: Mapping[str, Any],
     ) -> WorkflowTask:
-        if names := _ARGUMENTS_OF_OTHER_KINDS & updates.keys():
+        names = _ARGUMENTS_OF_OTHER_KINDS & updates.keys()
+        if names:
             raise ContextError(
                 f"The run of a workflow has no argument '{min(names)}'.",
                 suggestion="Choose another name for the input, or put it into `context`.",
             )
         if updates:
-            context = {**({} if context is None else to_context(context)), **updates}
+            inputs = dict(updates)
+            if context is not None:
+                inputs = {**to_context(context), **updates}
+            context = inputs
         return self.task(context, start_step, resume_path)
 
     async def perform(self, run: Run, task: Task) -> Any:
         """Run the steps; if it is stopped, leave a checkpoint."""
-        own = task if isinstance(task, WorkflowTask) else self.task(task.input)
-        context = own.scope.context
+        if not isinstance(task, WorkflowTask):
+            task = self.task(task.input)
+        context = task.scope.context
+        progress = task.progress
         try:
-            runner = StepRunner(run, own, self._agents, self._conditions)
-            await runner.run_sequence(self._steps, own.scope, own.progress, run.path)
+            runner = StepRunner(run, task, self._agents, self._conditions)
+            await runner.run_sequence(self._steps, task.scope, progress, run.path)
         except BaseException:
-            if not own.nested:
-                run.checkpoint = Checkpoint(
-                    copy_json({**context, KEY: own.progress}), path_of(own.progress)
-                )
+            if not task.nested:
+                saved = copy_json({**context, KEY: progress})
+                run.checkpoint = Checkpoint(saved, path_of(progress))
             raise
         return {key: to_text(value) for key, value in visible(context).items()}
 
@@ -304,21 +321,20 @@ def _reference_problems(blueprint: object, references: References) -> list[Probl
     problems: list[Problem] = []
     for pointer, step in walk_steps(as_object(blueprint).get("steps")):
         agent = step.get("agent")
-        if (
-            step.get("type") == "agent_step"
-            and isinstance(agent, str)
-            and agent not in references.agents
-        ):
-            hint = (
-                did_you_mean(agent, references.agents)
-                or f"Pass it in agents={{'{agent}': …}}."
-            )
-            problems.append(
-                Problem(f"{pointer}/agent", f"Missing agent '{agent}'.", hint)
-            )
+        if step.get("type") == "agent_step" and isinstance(agent, str):
+            problems += _agent_problems(agent, f"{pointer}/agent", references)
         for key in ("condition", "until"):
             if key in step:
                 problems += condition_problems(
                     step[key], f"{pointer}/{key}", references.conditions
                 )
     return problems
+
+
+def _agent_problems(agent: str, pointer: str, references: References) -> list[Problem]:
+    if agent in references.agents:
+        return []
+    hint = did_you_mean(agent, references.agents)
+    if not hint:
+        hint = f"Pass it in agents={{'{agent}': …}}."
+    return [Problem(pointer, f"Missing agent '{agent}'.", hint)]

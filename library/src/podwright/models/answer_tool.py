@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
-from itertools import count
 from typing import Any
 
 from podwright.json_data import as_array, as_object
@@ -22,19 +21,26 @@ def with_answer_tool(request: ModelRequest) -> tuple[ModelRequest, str]:
     if request.output is None:
         return request, ""
     taken = {tool["function"]["name"] for tool in request.tools}
-    name = next(name for name in _answer_names() if name not in taken)
-    parameters = dict(request.output.schema)
+    name = _free_name(taken)
     tool: ToolSchema = {
         "type": "function",
-        "function": {"name": name, "parameters": parameters},
+        "function": {
+            "name": name,
+            "parameters": dict(request.output.schema),
+            "description": "Give the final answer.",
+        },
     }
-    tool["function"]["description"] = "Give the final answer."
-    return replace(request, tools=(*request.tools, tool), output=None), name
+    tools = (*request.tools, tool)
+    return replace(request, tools=tools, output=None), name
 
 
-def _answer_names() -> Iterator[str]:
-    yield ANSWER_TOOL
-    yield from (f"{ANSWER_TOOL}_{number}" for number in count(2))
+def _free_name(taken: Collection[str]) -> str:
+    name = ANSWER_TOOL
+    number = 1
+    while name in taken:
+        number += 1
+        name = f"{ANSWER_TOOL}_{number}"
+    return name
 
 
 def from_answer_tool(response: ModelResponse, name: str) -> ModelResponse:
@@ -42,22 +48,27 @@ def from_answer_tool(response: ModelResponse, name: str) -> ModelResponse:
 
     Tools that are called beside it come first, so that the model can answer with what they find.
     """
-    answer = next((call for call in response.tool_calls if call.name == name), None)
-    if not name or answer is None:
+    answers: list[ToolCall] = []
+    others: list[ToolCall] = []
+    for call in response.tool_calls:
+        if call.name == name:
+            answers.append(call)
+        else:
+            others.append(call)
+    if not answers or not name:
         return response
-    others = tuple(call for call in response.tool_calls if call.name != name)
     if others:
-        return replace(response, tool_calls=others)
-    reason = (
-        "stop" if response.finish_reason == "tool_calls" else response.finish_reason
-    )
-    fields = _with_text_of(response.provider_fields, answer)
+        return replace(response, tool_calls=tuple(others))
+    answer = answers[0]
+    reason = response.finish_reason
+    if reason == "tool_calls":
+        reason = "stop"
     return replace(
         response,
         text=answer.arguments,
         tool_calls=(),
         finish_reason=reason,
-        provider_fields=fields,
+        provider_fields=_with_text_of(response.provider_fields, answer),
     )
 
 
@@ -65,11 +76,10 @@ def _with_text_of(fields: Mapping[str, Any], answer: ToolCall) -> Mapping[str, A
     """The further fields with the answer as a text in the place of its tool call, where they have the whole content."""
     if "content" not in fields:
         return fields
-    blocks = [as_object(block) for block in as_array(fields["content"])]
-    text = {"type": "text", "text": answer.arguments}
-    return {
-        **fields,
-        "content": [
-            text if block.get("id") == answer.id else block for block in blocks
-        ],
-    }
+    blocks: list[dict[str, Any]] = []
+    for block in map(as_object, as_array(fields["content"])):
+        if block.get("id") == answer.id:
+            blocks.append({"type": "text", "text": answer.arguments})
+        else:
+            blocks.append(block)
+    return {**fields, "content": blocks}

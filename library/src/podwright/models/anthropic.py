@@ -57,9 +57,9 @@ class MessagesModel(HTTPModel):
 
     def look_at_refusal(self, error: ErrorBody, failure: errors.ModelError) -> None:
         """See `HTTPModel.look_at_refusal`."""
-        if type(failure) is errors.ModelRequestError and _THOUGHTS_REFUSED.search(
-            error.message
-        ):
+        if type(failure) is not errors.ModelRequestError:
+            return
+        if _THOUGHTS_REFUSED.search(error.message):
             raise _ThoughtsRefusedError(failure)
 
     def max_output_tokens(self) -> int:
@@ -90,17 +90,17 @@ class MessagesModel(HTTPModel):
                 response = await self._ask_once(request, on_token, on_reasoning)
         except errors.ModelError as error:
             if paused:
-                error.attempt_usage = _sum(
-                    [error.attempt_usage or NO_USAGE, *_usages(paused)]
-                )
+                failed = error.attempt_usage or NO_USAGE
+                error.attempt_usage = _sum([failed, *_usages(paused)])
             raise
         except asyncio.CancelledError as error:
             if paused:
-                note_attempt(
-                    error, _sum([noted_attempt(error) or NO_USAGE, *_usages(paused)])
-                )
+                cancelled = noted_attempt(error) or NO_USAGE
+                note_attempt(error, _sum([cancelled, *_usages(paused)]))
             raise
-        return _joined([*paused, response]) if paused else response
+        if not paused:
+            return response
+        return _joined([*paused, response])
 
     async def _complete_without_refused_thoughts(
         self,
@@ -110,13 +110,15 @@ class MessagesModel(HTTPModel):
     ) -> tuple[ModelRequest, ModelResponse]:
         """The request that was answered, and its response."""
         try:
-            return request, await super().attempt(request, on_token, on_reasoning)
+            response = await super().attempt(request, on_token, on_reasoning)
+            return request, response
         except _ThoughtsRefusedError as error:
             failure = error.failure
         plain = _without_provider_fields(request)
         if plain == request:
             raise failure
-        return plain, await self._ask_once(plain, on_token, on_reasoning)
+        response = await self._ask_once(plain, on_token, on_reasoning)
+        return plain, response
 
     async def _ask_once(
         self,
@@ -142,15 +144,17 @@ def _joined(responses: Sequence[ModelResponse]) -> ModelResponse:
     """One response of the parts of a paused answer."""
     content: list[Any] = []
     for response in responses:
-        text = [{"type": "text", "text": response.text}] if response.text else []
-        content += as_array(response.provider_fields.get("content")) or text
+        blocks = as_array(response.provider_fields.get("content"))
+        if blocks:
+            content += blocks
+        elif response.text:
+            content.append({"type": "text", "text": response.text})
+    thoughts = [response.reasoning for response in responses if response.reasoning]
     return replace(
         responses[-1],
         text="".join(response.text for response in responses),
         usage=_sum(_usages(responses)),
-        reasoning="\n\n".join(
-            response.reasoning for response in responses if response.reasoning
-        ),
+        reasoning="\n\n".join(thoughts),
         provider_fields={"content": content},
     )
 
@@ -160,7 +164,7 @@ def _usages(responses: Sequence[ModelResponse]) -> list[Usage]:
 
 
 def _sum(usages: Sequence[Usage]) -> Usage:
-    total, *others = usages
-    for usage in others:
+    total = usages[0]
+    for usage in usages[1:]:
         total += usage
     return total

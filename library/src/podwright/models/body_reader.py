@@ -60,11 +60,13 @@ class BodyReader:
         if len(self.head) < _HEAD:
             self.head = (self.head + chunk)[:_HEAD]
         if self._parser is None:
-            # gateways send blank lines while they wait
-            self._waiting += (
-                chunk if self._waiting else chunk.removeprefix(_BOM).lstrip()
-            )
-            if not self._waiting or bytes(self._waiting[:1]) in (b"{", b"["):
+            if not self._waiting:
+                # gateways send blank lines while they wait
+                chunk = chunk.removeprefix(_BOM).lstrip()
+            self._waiting += chunk
+            if not self._waiting:
+                return iter(())
+            if self._waiting.startswith((b"{", b"[")):
                 return iter(())
             self._parser = EventParser()
             chunk = bytes(self._waiting)
@@ -81,7 +83,8 @@ class BodyReader:
             return
         body = bytes(self._waiting).strip()
         while body.endswith(_DONE):  # as some gateways append to a whole answer
-            body = body.removesuffix(_DONE).rstrip().removesuffix(b"data:").rstrip()
+            body = body.removesuffix(_DONE).rstrip()
+            body = body.removesuffix(b"data:").rstrip()
         try:
             documents = [_load(body)]
         except json.JSONDecodeError:
@@ -103,5 +106,6 @@ class BodyReader:
             if event.name == "error":
                 raise RefusedError(read_error(data))
             document = _load(data)
-            if as_object(document).get("type") not in _KEEP_ALIVE:
+            kind = as_object(document).get("type")
+            if kind not in _KEEP_ALIVE:
                 yield document

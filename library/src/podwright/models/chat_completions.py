@@ -12,14 +12,19 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from podwright.conversation import chat_message
-from podwright.json_data import as_array, as_object, is_set
+from podwright.json_data import as_array, as_object
 from podwright.messages import ModelRequest, ModelResponse
 from podwright.models.answer import MAX_NAME, InvalidResponseError, Piece
 from podwright.models.base import check_tool_calls
 from podwright.models.error_body import ErrorBody, is_object, read_error
 from podwright.models.foreign_fields import without_foreign_fields
 from podwright.models.offline import estimate_input, estimate_tokens
-from podwright.models.pieces import ToolCallPieces, merge_fields, merge_items
+from podwright.models.pieces import (
+    ToolCallPieces,
+    merge_fields,
+    merge_items,
+    set_fields,
+)
 from podwright.models.pricing import Terms
 from podwright.models.providers import Endpoint
 from podwright.models.reasoning import reasoning_text
@@ -37,23 +42,52 @@ UNKNOWN = "unknown"
 _NO_REASON = ("null", "none", "undefined", "in_progress")
 """What stands for a finish reason where there is none yet."""
 _FAILURES = (
-    "error", "abort", "cancel", "timeout", "timed_out", "fail", "interrupt", "incomplete", "unspecified",
-    "insufficient_system_resource", "malformed", "unexpected_tool_call", "too_many_tool_calls",
+    "error",
+    "abort",
+    "cancel",
+    "timeout",
+    "timed_out",
+    "fail",
+    "interrupt",
+    "incomplete",
+    "unspecified",
+    "insufficient_system_resource",
+    "malformed",
+    "unexpected_tool_call",
+    "too_many_tool_calls",
     "missing_thought_signature",
-)  # fmt: skip
+)
 """What finish reasons of a response that failed within have in them."""
 _FINISH_REASONS = {
-    "length": "length", "max_tokens": "length", "model_length": "length", "max_output_tokens": "length",
-    "max_tokens_reached": "length", "token_limit": "length",
-    "model_context_window_exceeded": "length", "content_filter": "content_filter", "sensitive": "content_filter",
-    "safety": "content_filter", "recitation": "content_filter", "prohibited_content": "content_filter",
-    "refusal": "content_filter", "content_filtered": "content_filter", "guardrail_intervened": "content_filter",
-    "error_toxic": "content_filter", "blocklist": "content_filter", "spii": "content_filter",
-    "language": "content_filter", "image_safety": "content_filter", "other": "content_filter",
-    "image_prohibited_content": "content_filter", "image_recitation": "content_filter",
-    "image_other": "content_filter", "no_image": "content_filter",
-    "tool_calls": "tool_calls", "function_call": "tool_calls", UNKNOWN: UNKNOWN,
-}  # fmt: skip
+    "length": "length",
+    "max_tokens": "length",
+    "model_length": "length",
+    "max_output_tokens": "length",
+    "max_tokens_reached": "length",
+    "token_limit": "length",
+    "model_context_window_exceeded": "length",
+    "content_filter": "content_filter",
+    "sensitive": "content_filter",
+    "safety": "content_filter",
+    "recitation": "content_filter",
+    "prohibited_content": "content_filter",
+    "refusal": "content_filter",
+    "content_filtered": "content_filter",
+    "guardrail_intervened": "content_filter",
+    "error_toxic": "content_filter",
+    "blocklist": "content_filter",
+    "spii": "content_filter",
+    "language": "content_filter",
+    "image_safety": "content_filter",
+    "other": "content_filter",
+    "image_prohibited_content": "content_filter",
+    "image_recitation": "content_filter",
+    "image_other": "content_filter",
+    "no_image": "content_filter",
+    "tool_calls": "tool_calls",
+    "function_call": "tool_calls",
+    UNKNOWN: UNKNOWN,
+}
 
 
 def request_body(
@@ -74,13 +108,13 @@ def request_body(
         stream: Whether the response is to be streamed.
     """
     own = without_foreign_fields(request.messages, provider)
-    body: dict[str, Any] = {"model": model, "messages": list(map(chat_message, own))}
-    body.update(
-        (key, value) for key, value in request.settings.items() if key != "timeout"
-    )
-    if "max_tokens" in body and (
-        endpoint.completion_tokens or _REASONING_MODEL.match(model)
-    ):
+    body: dict[str, Any] = {
+        "model": model,
+        "messages": [chat_message(message) for message in own],
+    }
+    body.update(request.settings)
+    body.pop("timeout", None)
+    if "max_tokens" in body and _has_completion_tokens(model, endpoint):
         body["max_completion_tokens"] = body.pop("max_tokens")
     if endpoint.unsigned_call:
         _sign_calls(body["messages"], endpoint.unsigned_call)
@@ -88,13 +122,11 @@ def request_body(
         body[endpoint.seed] = body.pop("seed")
     if request.tools:
         body["tools"] = request.tools
-        if request.tool_choice is not None:
-            body["tool_choice"] = {
-                "type": "function",
-                "function": {"name": request.tool_choice},
-            }
     else:
         body.pop("parallel_tool_calls", None)
+    if request.tools and request.tool_choice is not None:
+        function = {"name": request.tool_choice}
+        body["tool_choice"] = {"type": "function", "function": function}
     if request.output is not None:
         schema = {"name": request.output.name, "schema": request.output.schema}
         body["response_format"] = {"type": "json_schema", "json_schema": schema}
@@ -105,16 +137,22 @@ def request_body(
     return body
 
 
+def _has_completion_tokens(model: str, endpoint: Endpoint) -> bool:
+    """Whether a limit of tokens is called `max_completion_tokens`."""
+    if endpoint.completion_tokens:
+        return True
+    return _REASONING_MODEL.match(model) is not None
+
+
 def _sign_calls(messages: list[dict[str, Any]], fields: Mapping[str, Any]) -> None:
     """Add fields to the first tool call of each message, where it has none of its provider."""
     for message in messages:
         for call in message.get("tool_calls", [])[:1]:
-            call.update(
-                (key, value) for key, value in fields.items() if key not in call
-            )
+            for key, value in fields.items():
+                call.setdefault(key, value)
 
 
-class ResponseBuilder:
+class CompletionAnswer:
     """Builds a `ModelResponse` from a whole completion, or from the chunks of a streamed one.
 
     Args:
@@ -156,7 +194,8 @@ class ResponseBuilder:
         """
         if not _is_completion(data):
             self._counts.add(as_object(data))
-            self.has_begun = self.has_begun or bool(self._counts.counts)
+            if self._counts.counts:
+                self.has_begun = True
             error = read_error(data)
             if error == ErrorBody() or not is_object(data):
                 raise InvalidResponseError
@@ -167,10 +206,8 @@ class ResponseBuilder:
             raise InvalidResponseError from error
 
     def _add(self, data: Any) -> Piece:
-        if not self._id:
-            self._id = _name(data.get("id"))
-        if not self._model:
-            self._model = _name(data.get("model"))
+        self._id = self._id or _name(data.get("id"))
+        self._model = self._model or _name(data.get("model"))
         self._counts.add(data)
         self.has_begun = True
         choices = data.get("choices")
@@ -180,14 +217,19 @@ class ResponseBuilder:
         if not choices:
             return Piece()
         self.has_choice = True
-        choice = choices[0]
+        return self._add_choice(choices[0])
+
+    def _add_choice(self, choice: Any) -> Piece:
         self._counts.add(choice)
         reason = str(choice.get("finish_reason") or "")
         if reason.lower() in _NO_REASON:
             reason = ""
-        if choice.get("error") or _is_failure(reason.lower()):
-            raise RefusedError(read_error(choice.get("error") or {"code": reason}))
-        self.finish_reason = reason or self.finish_reason
+        if choice.get("error"):
+            raise RefusedError(read_error(choice["error"]))
+        if reason and _is_failure(reason.lower()):
+            raise RefusedError(read_error({"code": reason}))
+        if reason:
+            self.finish_reason = reason
         delta = choice.get("delta")
         message = choice.get("message")
         if delta or (delta is not None and not message):
@@ -216,20 +258,25 @@ class ResponseBuilder:
         if is_list or self._parts:
             self._add_parts(content, text)
         self._text.append(text)
-        reasoning = reasoning_text(part) if fields or is_list else ""
+        reasoning = ""
+        if fields or is_list:
+            reasoning = reasoning_text(part)
         if reasoning:
             self._reasoning.append(reasoning)
         return Piece(text, reasoning)
 
     def _add_parts(self, content: Any, text: str) -> None:
         """Keep a content in parts, because some parts are no text, and must go back as they came."""
-        before = "".join(self._text) if not self._parts else ""
+        if not self._parts:
+            self._add_text_part("".join(self._text))
         parts = as_array(content)
-        texts = [before, "" if parts else text]
-        self._parts += [
-            {"type": "text", "text": written} for written in texts if written
-        ]
+        if not parts:
+            self._add_text_part(text)
         self._parts += parts
+
+    def _add_text_part(self, text: str) -> None:
+        if text:
+            self._parts.append({"type": "text", "text": text})
 
     def add_fields(self, fields: Mapping[str, Any]) -> None:
         """Add whole further fields of the message."""
@@ -248,34 +295,42 @@ class ResponseBuilder:
         calls = tuple(self._calls.tool_calls())
         text = _whole("".join(self._text))
         reason = _finish_reason(self.finish_reason)
-        if not (text or calls or reason in ("length", "content_filter")):
+        is_empty = not text and not calls
+        if is_empty and reason not in ("length", "content_filter"):
             raise InvalidResponseError("the answer has neither text nor tool calls")
         if calls and reason in ("stop", UNKNOWN):
             reason = "tool_calls"
-        fields = merge_fields(self._field_pieces) | self._fields
-        fields = {key: value for key, value in fields.items() if is_set(value)}
-        if any(part.get("type") != "text" for part in self._parts):
-            fields["content"] = (
-                merge_items(self._parts) if self.is_streamed else self._parts
-            )
         return ModelResponse(
-            text,
-            calls,
-            self._usage(request),
+            text=text,
+            tool_calls=calls,
+            usage=self._usage(request),
             finish_reason=reason,
             model=self._model,
             id=self._id,
             reasoning=_whole("".join(self._reasoning)),
-            provider_fields=fields,
+            provider_fields=self._provider_fields(),
             provider=self._provider,
         )
+
+    def _provider_fields(self) -> dict[str, Any]:
+        fields = merge_fields(self._field_pieces)
+        fields.update(self._fields)
+        fields = set_fields(fields)
+        if all(part.get("type") == "text" for part in self._parts):
+            return fields
+        fields["content"] = self._parts
+        if self.is_streamed:
+            fields["content"] = merge_items(self._parts)
+        return fields
 
     def usage_so_far(self, request: ModelRequest) -> Usage | None:
         """The usage of an answer that has failed; None if it had not begun."""
         if not self.has_begun:
             return None
         usage = self._usage(request)
-        return as_uncounted(usage) if self._is_partly_counted else usage
+        if self._is_partly_counted:
+            return as_uncounted(usage)
+        return usage
 
     @property
     def _is_partly_counted(self) -> bool:
@@ -285,17 +340,17 @@ class ResponseBuilder:
     def _usage(self, request: ModelRequest) -> Usage:
         def estimate() -> Usage:
             written = "".join((*self._text, *self._reasoning))
-            return Usage(
-                estimate_input(request),
-                estimate_tokens(written) + self._calls.estimate(),
-            )
+            tokens = estimate_tokens(written) + self._calls.estimate()
+            return Usage(estimate_input(request), tokens)
 
         return self._counts.usage(estimate)
 
     @property
     def reported_cost(self) -> float | None:
         """The cost in USD that the response reports; None if it is that of a part of the answer."""
-        return None if self._is_partly_counted else self._counts.cost
+        if self._is_partly_counted:
+            return None
+        return self._counts.cost
 
     def terms(self) -> Terms:
         """What the price depends on besides the tokens."""
@@ -304,21 +359,35 @@ class ResponseBuilder:
 
 def _finish_reason(reason: str) -> str:
     """What a provider's finish reason means; Google writes `content_filter: RECITATION`."""
-    return _FINISH_REASONS.get(reason.lower().partition(":")[0].strip(), "stop")
+    return _FINISH_REASONS.get(_kind_of_reason(reason.lower()), "stop")
+
+
+def _kind_of_reason(reason: str) -> str:
+    kind, _, _ = reason.partition(":")
+    return kind.strip()
 
 
 def _is_failure(reason: str) -> bool:
-    is_known = reason.partition(":")[0].strip() in _FINISH_REASONS
-    return not is_known and any(failure in reason for failure in _FAILURES)
+    if _kind_of_reason(reason) in _FINISH_REASONS:
+        return False
+    return any(failure in reason for failure in _FAILURES)
 
 
 def _calls_of(part: Any) -> list[Any]:
     """The tool calls in a message or a piece of one, of which some providers give one without a list."""
     calls: Any = part.get("tool_calls")
     if not calls:
-        legacy = part.get("function_call")
-        return [{"index": 0, "function": legacy}] if legacy else []
-    return [call for call in as_array(calls) or [calls] if call]
+        return _legacy_calls(part)
+    if isinstance(calls, list):
+        return [call for call in cast("list[Any]", calls) if call]
+    return [calls]
+
+
+def _legacy_calls(part: Any) -> list[Any]:
+    function = part.get("function_call")
+    if not function:
+        return []
+    return [{"index": 0, "function": function}]
 
 
 def _is_completion(data: Any) -> bool:
@@ -328,16 +397,23 @@ def _is_completion(data: Any) -> bool:
     fields = cast("dict[str, Any]", data)
     if fields.get("error"):
         return False
-    if fields.get("choices") or as_object(fields.get("usage")):
+    if fields.get("choices"):
         return True
-    if read_error(fields).status or read_error(fields.get("base_resp")).code:
+    if as_object(fields.get("usage")):
+        return True
+    if read_error(fields).status:
         return False
-    return "choices" in fields or "chunk" in str(fields.get("object"))
+    if read_error(fields.get("base_resp")).code:
+        return False
+    if "choices" in fields:
+        return True
+    return "chunk" in str(fields.get("object"))
 
 
 def _name(value: Any) -> str:
     """A name that a provider gives, which telemetry shows."""
-    return _whole(str(value or ""))[:MAX_NAME]
+    name = _whole(str(value or ""))
+    return name[:MAX_NAME]
 
 
 def _whole(text: str) -> str:
@@ -351,8 +427,12 @@ def _whole(text: str) -> str:
 
 def _content_text(content: Any) -> str:
     """The text of a content, which may be null, a string, or parts of which some are text."""
-    if not content or isinstance(content, str):
-        return content or ""
-    return "".join(
-        part["text"] for part in as_array(content) if part.get("type") == "text"
-    )
+    if not content:
+        return ""
+    if isinstance(content, str):
+        return content
+    text = ""
+    for part in as_array(content):
+        if part.get("type") == "text":
+            text += part["text"]
+    return text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -31,16 +30,21 @@ class CircuitBreaker:
 
     def is_open(self, model: Model) -> bool:
         """Whether a model is to be passed over."""
-        return self.clock() < self._open_until.get(model, -math.inf)
+        until = self._open_until.get(model)
+        if until is None:
+            return False
+        return self.clock() < until
 
     def record_call(self, model: Model) -> None:
         """A model is called: if its circuit is half open, other calls pass it over until this one has ended."""
-        if model in self._open_until and not self.is_open(model):
-            self._open_until[model] = self.clock() + self.recovery_time
+        if model not in self._open_until:
+            return
+        if not self.is_open(model):
+            self._open(model)
 
     def record_failure(self, model: Model) -> None:
         """A model could not answer: its circuit is open."""
-        self._open_until[model] = self.clock() + self.recovery_time
+        self._open(model)
 
     def record_success(self, model: Model) -> None:
         """A model has answered: its circuit is closed."""
@@ -50,6 +54,10 @@ class CircuitBreaker:
         """A call has told nothing about its model: an open circuit is half open."""
         if model in self._open_until:
             self._open_until[model] = self.clock()
+
+    def _open(self, model: Model) -> None:
+        now = self.clock()
+        self._open_until[model] = now + self.recovery_time
 
 
 circuits = CircuitBreaker()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -25,9 +25,19 @@ _MAX_TEXT = 4_000
 _INNER = ("error", "errors", "base_resp", "response", "detail", "fault", "header")
 """Keys under which an object has the error itself."""
 _MESSAGES = (
-    "message", "Message", "detail", "error_description", "description", "msg", "status_msg", "title", "reason",
-    "faultstring", "err_msg", "error_msg",
-)  # fmt: skip
+    "message",
+    "Message",
+    "detail",
+    "error_description",
+    "description",
+    "msg",
+    "status_msg",
+    "title",
+    "reason",
+    "faultstring",
+    "err_msg",
+    "error_msg",
+)
 _CODES = (
     "code",
     "error_code",
@@ -39,15 +49,36 @@ _CODES = (
 )
 _TYPES = ("type", "error_type")
 _PARAMETERS = ("param", "parameter")
+_GRPC = ("status",)
+_DELAYS = ("retryDelay", "retry_after", "retry_after_seconds", "retryAfter")
+_MAX_PROBLEMS = 20
 _TAG = re.compile(r"<(script|style)\b.*?</\1>|<[^>]*>", re.IGNORECASE | re.DOTALL)
 _STATUS_OF_CODE = {
-    "invalid_api_key": 401, "authentication_error": 401, "unauthenticated": 401, "permission_denied": 403,
-    "insufficient_quota": 429, "rate_limit_exceeded": 429, "rate_limit_error": 429, "resource_exhausted": 429,
-    "context_length_exceeded": 400, "invalid_request_error": 400, "content_filter": 400, "invalid_argument": 400,
-    "badrequesterror": 400, "failed_precondition": 400, "tool_use_failed": 400, "not_found": 404, "notfounderror": 404,
-    "model_not_found": 404, "deadline_exceeded": 504, "gatewaytimeout": 504, "unavailable": 503,
-    "overloaded_error": 503, "overloaded": 429, "exceed_context_size_error": 400,
-}  # fmt: skip
+    "invalid_api_key": 401,
+    "authentication_error": 401,
+    "unauthenticated": 401,
+    "permission_denied": 403,
+    "insufficient_quota": 429,
+    "rate_limit_exceeded": 429,
+    "rate_limit_error": 429,
+    "resource_exhausted": 429,
+    "context_length_exceeded": 400,
+    "invalid_request_error": 400,
+    "content_filter": 400,
+    "invalid_argument": 400,
+    "badrequesterror": 400,
+    "failed_precondition": 400,
+    "tool_use_failed": 400,
+    "not_found": 404,
+    "notfounderror": 404,
+    "model_not_found": 404,
+    "deadline_exceeded": 504,
+    "gatewaytimeout": 504,
+    "unavailable": 503,
+    "overloaded_error": 503,
+    "overloaded": 429,
+    "exceed_context_size_error": 400,
+}
 """Statuses of codes, types and gRPC statuses, in lower case."""
 
 
@@ -74,17 +105,19 @@ class ErrorBody:
 
         It is for searching only, because it may quote the request.
         """
-        text = " ".join(
-            filter(None, (self.code, self.type, self.message, *self.reasons))
-        )
+        parts = [self.code, self.type, self.message, *self.reasons]
+        text = " ".join(filter(None, parts))
         return text.lower().replace("_", " ")
 
 
 def is_object(data: object) -> bool:
     """Whether data is an object, or a list with one, as errors are."""
-    return isinstance(data, dict) or any(
-        isinstance(item, dict) for item in as_array(data)
-    )
+    if isinstance(data, dict):
+        return True
+    for item in as_array(data):
+        if isinstance(item, dict):
+            return True
+    return False
 
 
 def read_error(data: object) -> ErrorBody:
@@ -96,72 +129,103 @@ def read_error(data: object) -> ErrorBody:
     if isinstance(data, bytes):
         data = _parse(data)
     if isinstance(data, list):
-        items = cast("list[object]", data)
-        objects = [item for item in items if as_object(item)]
-        return read_error((objects or items or [""])[0])
-    if not isinstance(data, dict):
-        return ErrorBody(message="" if data is None else _plain(str(data)))
-    fields = as_object(cast("Any", data))
+        return _read_first(cast("list[object]", data))
+    if isinstance(data, dict):
+        return _read_object(as_object(cast("Any", data)))
+    if data is None:
+        return ErrorBody()
+    return ErrorBody(message=_plain(str(data)))
+
+
+def _read_first(items: list[object]) -> ErrorBody:
+    """The error in the first object of a list; in its first item if it has none."""
+    if not items:
+        return ErrorBody()
+    objects = [item for item in items if as_object(item)]
+    if objects:
+        return read_error(objects[0])
+    return read_error(items[0])
+
+
+def _read_object(fields: dict[str, Any]) -> ErrorBody:
     for key in _INNER:
         inner = fields.get(key)
-        is_list_of_problems = key == "detail" and isinstance(inner, list)
-        has_message = key != "error" and isinstance(fields.get("message"), str)
-        if (
-            inner
-            and isinstance(inner, dict | list)
-            and not (is_list_of_problems or has_message)
-        ):
-            return _with_code_of(fields, read_error(cast("object", inner)))
-        if inner and isinstance(inner, str) and key == "error":
+        if _has_error_in(fields, key):
+            return _with_code_of(fields, read_error(inner))
+        if key == "error" and inner and isinstance(inner, str):
             # `{"error": "…", "code": …}` of some gateways
             fields = {"message": inner, **fields}
     return _read_fields(fields)
 
 
+def _has_error_in(fields: Mapping[str, Any], key: str) -> bool:
+    inner = fields.get(key)
+    if not inner:
+        return False
+    if not isinstance(inner, dict | list):
+        return False
+    if key == "error":
+        return True
+    if key == "detail" and isinstance(inner, list):  # a list of problems
+        return False
+    return not isinstance(fields.get("message"), str)
+
+
 def _with_code_of(fields: Mapping[str, Any], error: ErrorBody) -> ErrorBody:
     """The error with the code of the object around it, if it has none of its own."""
     code = error.code or _first(fields, _CODES)
-    return replace(
-        error,
-        code=code,
-        status=error.status or _status((code, _first(fields, ("status",)))),
-    )
+    status = error.status
+    if not status:
+        status = _status((code, _first(fields, _GRPC)))
+    return replace(error, code=code, status=status)
 
 
 def _read_fields(fields: Mapping[str, Any]) -> ErrorBody:
     code = _first(fields, _CODES)
     kind = _first(fields, _TYPES)
-    grpc = _first(fields, ("status",))
+    grpc = _first(fields, _GRPC)
     metadata = as_object(fields.get("metadata"))
     inner_code = _first(as_object(fields.get("innererror")), _CODES)
-    details = list(map(as_object, as_array(fields.get("details"))))
-    named = [str(detail["reason"]) for detail in details if detail.get("reason")]
+    details = [as_object(detail) for detail in as_array(fields.get("details"))]
+    reasons = [grpc, *_reasons(details), inner_code]
+    delay = _delay([*details, metadata, fields])
+    if delay is None:
+        # a gateway repeats the headers of the provider behind it
+        delay = _delay_of_headers(as_object(metadata.get("headers")))
     return ErrorBody(
         code=code or grpc,
         type=kind,
         param=_first(fields, _PARAMETERS),
         message=_with_upstream(_message(fields), metadata.get("raw")),
-        reasons=tuple(filter(None, [grpc, *named, inner_code])),
+        reasons=tuple(filter(None, reasons)),
         status=_status((code, grpc, kind)),
-        retry_after=_retry_after(
-            [*details, metadata, fields], as_object(metadata.get("headers"))
-        ),
+        retry_after=delay,
         failed_generation=to_text(fields.get("failed_generation") or ""),
     )
 
 
+def _reasons(details: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    for detail in details:
+        reason = detail.get("reason")
+        if reason:
+            yield str(reason)
+
+
 def _first(fields: Mapping[str, Any], names: Iterable[str]) -> str:
-    values = (fields.get(name) for name in names)
-    return next(
-        (str(value) for value in values if value and isinstance(value, str | int)), ""
-    )
+    for name in names:
+        value = fields.get(name)
+        if value and isinstance(value, str | int):
+            return str(value)
+    return ""
 
 
 def _with_upstream(message: str, raw: object) -> str:
     """A gateway's message with that of the provider behind it, which it repeats as data or as text."""
     if not raw:
         return message
-    upstream = read_error(raw.encode(errors="replace") if isinstance(raw, str) else raw)
+    if isinstance(raw, str):
+        raw = raw.encode(errors="replace")
+    upstream = read_error(raw)
     return ": ".join(filter(None, (message, upstream.message)))
 
 
@@ -171,12 +235,13 @@ def _message(fields: Mapping[str, Any]) -> str:
             case str(text) if text:
                 return text
             case [_, *_] as problems:  # of pydantic, as FastAPI has them
-                return "; ".join(
-                    _problem(as_object(problem) or problem) for problem in problems[:20]
-                )
+                return "; ".join(map(_problem, problems[:_MAX_PROBLEMS]))
             case dict():
                 inner = as_object(fields[name])
-                return _message(inner) or to_text(inner)[:_MAX_TEXT]
+                text = _message(inner)
+                if text:
+                    return text
+                return to_text(inner)[:_MAX_TEXT]
             case _:
                 pass
     return ""
@@ -184,30 +249,43 @@ def _message(fields: Mapping[str, Any]) -> str:
 
 def _problem(problem: object) -> str:
     fields = as_object(problem)
-    place = ".".join(map(str, as_array(fields.get("loc"))))
-    text = _message(fields) or str(problem)[:_MAX_TEXT]
-    return f"{place}: {text}" if place else text
+    text = _message(fields)
+    if not text:
+        text = str(problem)[:_MAX_TEXT]
+    location = as_array(fields.get("loc"))
+    place = ".".join(map(str, location))
+    if not place:
+        return text
+    return f"{place}: {text}"
 
 
 def _status(names: Iterable[str]) -> int | None:
     for name in names:
-        if name.isdecimal() and 400 <= int(name) < 600:
-            return int(name)
-        if status := _STATUS_OF_CODE.get(name.lower()):
+        if name.isdecimal():
+            status = int(name)
+            if 400 <= status < 600:
+                return status
+        status = _STATUS_OF_CODE.get(name.lower())
+        if status is not None:
             return status
     return None
 
 
-def _retry_after(
-    places: Iterable[Mapping[str, Any]], headers: Mapping[str, Any]
-) -> float | None:
+def _delay(places: Iterable[Mapping[str, Any]]) -> float | None:
+    """Seconds to wait, in the first of these objects that has them."""
     for place in places:
-        for name in ("retryDelay", "retry_after", "retry_after_seconds", "retryAfter"):
-            seconds = seconds_of(str(place[name])) if place.get(name) else None
+        for name in _DELAYS:
+            if not place.get(name):
+                continue
+            seconds = seconds_of(str(place[name]))
             if seconds is not None and math.isfinite(seconds):
                 return seconds
-    # a gateway repeats the headers of the provider behind it
-    return retry_after({name.lower(): str(value) for name, value in headers.items()})
+    return None
+
+
+def _delay_of_headers(headers: Mapping[str, Any]) -> float | None:
+    texts = {name.lower(): str(value) for name, value in headers.items()}
+    return retry_after(texts)
 
 
 def _parse(body: bytes) -> Any:
@@ -216,10 +294,13 @@ def _parse(body: bytes) -> Any:
     with suppress(orjson.JSONDecodeError):
         return orjson.loads(text)
     parser = EventParser()
-    for event in (*parser.feed(text), *parser.close()):
+    events = [*parser.feed(text), *parser.close()]
+    for event in events:
         with suppress(orjson.JSONDecodeError):
             return orjson.loads(event.data)
-    return text[: _MAX_TEXT * 4].decode(errors="replace")
+    # a character has four bytes at most
+    head = text[: 4 * _MAX_TEXT]
+    return head.decode(errors="replace")
 
 
 def _plain(text: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 
@@ -21,20 +21,36 @@ def without_foreign_fields(messages: Sequence[Message], source: str) -> list[Mes
     for message in messages:
         if message.role == "assistant":
             renamed = {}
-        if message.role == "assistant" and message.provider not in ("", source):
-            renamed = {call.id: short_id(call.id) for call in message.tool_calls}
-            calls = tuple(
-                ToolCall(renamed[call.id], call.name, call.arguments)
-                for call in message.tool_calls
-            )
-            own.append(Message("assistant", message.content, calls))
+            if message.provider not in ("", source):
+                renamed = _short_ids(message)
+                own.append(_without_fields(message, renamed))
+            else:
+                own.append(message)
         elif message.role == "tool" and message.tool_call_id in renamed:
-            own.append(replace(message, tool_call_id=renamed[message.tool_call_id]))
+            id_ = renamed[message.tool_call_id]
+            own.append(replace(message, tool_call_id=id_))
         else:
             own.append(message)
     return own
 
 
+def _short_ids(message: Message) -> dict[str | None, str]:
+    ids: dict[str | None, str] = {}
+    for call in message.tool_calls:
+        ids[call.id] = short_id(call.id)
+    return ids
+
+
+def _without_fields(message: Message, ids: Mapping[str | None, str]) -> Message:
+    """The text and the tool calls of an answer, the latter with other ids."""
+    calls = [
+        ToolCall(id=ids[call.id], name=call.name, arguments=call.arguments)
+        for call in message.tool_calls
+    ]
+    return Message("assistant", message.content, tool_calls=tuple(calls))
+
+
 def short_id(id_: str) -> str:
     """An id for a tool call of another provider that every provider takes; Mistral wants 9 letters and digits."""
-    return blake2b(id_.encode(), digest_size=5).hexdigest()[:9]
+    digest = blake2b(id_.encode(), digest_size=5)
+    return digest.hexdigest()[:9]

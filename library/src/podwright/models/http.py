@@ -13,8 +13,8 @@ import math
 import os
 import ssl
 from asyncio import AbstractEventLoop
-from collections.abc import AsyncGenerator, Callable, Mapping
-from typing import Literal
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from typing import Generic, Literal, TypeVar
 
 import aiohttp
 
@@ -49,6 +49,8 @@ _TRUE = ("1", "true", "t", "yes", "y", "on")
 _MAX_HEADER = 64 * 1024
 """Bytes of one response header."""
 
+ClientT = TypeVar("ClientT")
+
 
 class TransportError(Exception):
     """No complete HTTP response arrived. The message has no text of the server.
@@ -60,7 +62,10 @@ class TransportError(Exception):
     """
 
     def __init__(
-        self, fault: Fault, message: str, suggestion: str | None = None
+        self,
+        fault: Fault,
+        message: str,
+        suggestion: str | None = None,
     ) -> None:
         super().__init__(message)
         self.fault: Fault = fault
@@ -68,7 +73,7 @@ class TransportError(Exception):
 
 
 class Response:
-    """A response whose headers have arrived; valid within the `post` that made it."""
+    """A response whose headers have arrived; valid within the `send` that made it."""
 
     def __init__(
         self,
@@ -86,9 +91,8 @@ class Response:
         self.status = response.status
         self.headers: Mapping[str, str] = response.headers
         """The headers; names are matched without regard to case."""
-        self.media_type = (
-            response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-        )
+        content_type = response.headers.get("Content-Type", "")
+        self.media_type = content_type.partition(";")[0].strip().lower()
         """The media type without parameters, such as `text/event-stream`."""
 
     async def read_chunk(self) -> bytes:
@@ -109,11 +113,15 @@ class Response:
                 "too_large", f"the response is longer than {self._max_bytes} bytes"
             )
         if not self._content.at_eof():
-            now = asyncio.get_running_loop().time()
-            self._deadline.reschedule(
-                now + self._idle if self._idle < math.inf else None
-            )
+            self._restart_idle_time()
         return chunk
+
+    def _restart_idle_time(self) -> None:
+        if self._idle < math.inf:
+            now = asyncio.get_running_loop().time()
+            self._deadline.reschedule(now + self._idle)
+        else:
+            self._deadline.reschedule(None)
 
     async def read(self) -> bytes:
         """The whole decompressed body."""
@@ -152,23 +160,25 @@ class _Body(io.BytesIO):
 
 
 @contextlib.asynccontextmanager
-async def post(
+async def send(
     url: str,
     body: bytes,
     headers: Mapping[str, str],
     timeouts: Timeouts,
     *,
+    method: str = "POST",
     first_byte: float,
     max_bytes: int,
     on_sent: Callable[[], object] | None = None,
 ) -> AsyncGenerator[Response]:
-    """Send a POST request. Redirects are not followed.
+    """Send a request. Redirects are not followed.
 
     Args:
         url: An http or https URL.
-        body: The request body.
+        body: The request body; empty for none.
         headers: The request headers.
         timeouts: Seconds to connect, and between two pieces of the response.
+        method: The HTTP method.
         first_byte: Seconds from now to the first byte of the response body.
         max_bytes: The longest response body, decompressed.
         on_sent: Called when the body is about to be sent.
@@ -176,28 +186,29 @@ async def post(
     Raises:
         TransportError: No response arrived in time; raised at the end of the context if the body is late.
     """
-    deadline = asyncio.timeout(first_byte if first_byte < math.inf else None)
+    if first_byte < math.inf:
+        deadline = asyncio.timeout(first_byte)
+    else:
+        deadline = asyncio.timeout(None)
     connect = aiohttp.ClientTimeout(total=None, connect=timeouts.connect)
     response: Response | None = None
     try:
         async with deadline:
-            session = await _session()
-            async with session.post(
+            session = await _sessions.get()
+            async with session.request(
+                method,
                 url,
-                data=_Body(body, on_sent),
+                data=_Body(body, on_sent) if body else None,
                 headers=headers,
                 allow_redirects=False,
                 timeout=connect,
             ) as raw:
-                response = Response(raw, deadline, timeouts.idle, max_bytes)
+                response = Response(
+                    raw, deadline, idle=timeouts.idle, max_bytes=max_bytes
+                )
                 yield response
     except aiohttp.ClientError as error:
-        known = next(
-            TransportError(*fault)
-            for kind, fault in _FAULTS.items()
-            if isinstance(error, kind)
-        )
-        fault = certificate_fault(error) or known
+        fault = certificate_fault(error) or _client_fault(error)
         # its message may quote the response
         if isinstance(error, aiohttp.ClientResponseError):
             raise fault from None
@@ -205,12 +216,9 @@ async def post(
     except TimeoutError as error:
         if not deadline.expired():
             raise
-        begun = response is not None and response.size > 0
-        message = (
-            f"no data for {timeouts.idle:g} s"
-            if begun
-            else f"no response within {first_byte:g} s"
-        )
+        message = f"no response within {first_byte:g} s"
+        if response is not None and response.size > 0:
+            message = f"no data for {timeouts.idle:g} s"
         raise TransportError("timeout", message) from error
 
 
@@ -222,10 +230,11 @@ _FAULTS: dict[type[aiohttp.ClientError], tuple[Fault, str]] = {
     aiohttp.ClientConnectorError: ("connect", "the connection failed"),
     aiohttp.InvalidURL: ("connect", "the connection failed"),
     aiohttp.ClientResponseError: ("not_http", "the response is not valid HTTP"),
-    aiohttp.ClientError: ("disconnected", "the connection was lost before a response"),
 }
-"""What aiohttp's errors mean; the first class that fits counts."""
+"""What aiohttp's errors mean; the first class that fits counts, and the others are about lost connections."""
+_LOST = "the connection was lost before a response"
 
+_TRUST = "Set SSL_CERT_FILE to a PEM file with the certificate of its authority, or with itself if self-signed."
 _EXPIRED = "Renew the server's certificate, and check the clock of this machine."
 _WRONG_HOST = "Write the URL (base_url, PODWRIGHT_MODEL_BASE_URL, PODWRIGHT_AGENTS) with a host of the certificate."
 _CERTIFICATE_SUGGESTIONS = {9: _EXPIRED, 10: _EXPIRED, 62: _WRONG_HOST, 64: _WRONG_HOST}
@@ -234,60 +243,85 @@ _CERTIFICATE_SUGGESTIONS = {9: _EXPIRED, 10: _EXPIRED, 62: _WRONG_HOST, 64: _WRO
 
 def certificate_fault(error: BaseException) -> TransportError | None:
     """The fault if an exception, or one of its causes, is about an invalid certificate; else None."""
-    cause = next(
-        (cause for cause in causes(error) if hasattr(cause, "verify_code")), None
-    )
+    cause = _with_verify_code(error)
     if not isinstance(cause, ssl.SSLCertVerificationError):
         return None
-    trust = "Set SSL_CERT_FILE to a PEM file with the certificate of its authority, or with itself if self-signed."
-    suggestion = _CERTIFICATE_SUGGESTIONS.get(cause.verify_code, trust)
+    reason = cause.verify_message.rstrip(".")
+    suggestion = _CERTIFICATE_SUGGESTIONS.get(cause.verify_code, _TRUST)
     return TransportError(
-        "tls",
-        f"invalid certificate of the server: {cause.verify_message.rstrip('.')}",
-        suggestion,
+        "tls", f"invalid certificate of the server: {reason}", suggestion
     )
+
+
+def _with_verify_code(error: BaseException) -> BaseException | None:
+    """An exception, or the first of its causes, that has OpenSSL's code of a verification error."""
+    for cause in causes(error):
+        if hasattr(cause, "verify_code"):
+            return cause
+    return None
 
 
 def connection_fault(error: BaseException) -> TransportError | None:
     """The fault if an exception of another client, or one of its causes, is about a connection; else None."""
     for cause in causes(error):
         if isinstance(cause, aiohttp.ClientConnectionError):
-            return next(
-                TransportError(*fault)
-                for kind, fault in _FAULTS.items()
-                if isinstance(cause, kind)
-            )
+            return _client_fault(cause)
         if isinstance(cause, ConnectionResetError | BrokenPipeError):
-            return TransportError(
-                "disconnected", "the connection was lost before a response"
-            )
+            return TransportError("disconnected", _LOST)
         if isinstance(cause, ConnectionError):
             return TransportError("connect", "the connection failed")
     return None
 
 
-_sessions: dict[
-    AbstractEventLoop,
-    tuple[aiohttp.ClientSession, AsyncGenerator[aiohttp.ClientSession]],
-] = {}
-"""The session of each event loop, with the generator that closes it."""
+def _client_fault(error: aiohttp.ClientError) -> TransportError:
+    for kind, (fault, message) in _FAULTS.items():
+        if isinstance(error, kind):
+            return TransportError(fault, message)
+    return TransportError("disconnected", _LOST)
 
 
-async def _session() -> aiohttp.ClientSession:
-    """The session of the running event loop."""
-    loop = asyncio.get_running_loop()
-    if loop not in _sessions:
-        keeper = _keep_session(loop)
-        # nothing is awaited before, so no other task makes a second one
-        _sessions[loop] = await anext(keeper), keeper
-    return _sessions[loop][0]
+class OnePerLoop(Generic[ClientT]):
+    """One client for each event loop, closed when the loop shuts down.
+
+    Args:
+        make: Makes a client on the running loop.
+        close: Closes it.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], ClientT],
+        close: Callable[[ClientT], Awaitable[None]],
+    ) -> None:
+        self._make = make
+        self._close = close
+        self._clients: dict[
+            AbstractEventLoop, tuple[ClientT, AsyncGenerator[ClientT]]
+        ] = {}
+        """With the generators that close them."""
+
+    async def get(self) -> ClientT:
+        """The client of the running event loop."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._clients:
+            keeper = self._keep(loop)
+            # nothing is awaited before, so no other task makes a second one
+            self._clients[loop] = await anext(keeper), keeper
+        client, _ = self._clients[loop]
+        return client
+
+    async def _keep(self, loop: AbstractEventLoop) -> AsyncGenerator[ClientT]:
+        """Make a client, and close it at the end: a loop closes the asynchronous generators begun on it."""
+        client = self._make()
+        try:
+            yield client
+        finally:
+            self._clients.pop(loop, None)
+            await self._close(client)
 
 
-async def _keep_session(
-    loop: AbstractEventLoop,
-) -> AsyncGenerator[aiohttp.ClientSession]:
-    """Make a session, and close it when the loop shuts down: a loop closes the asynchronous generators begun on it."""
-    session = aiohttp.ClientSession(
+def _new_session() -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(
             limit=0, keepalive_timeout=_KEEP_ALIVE, ssl=trusted_certificates()
         ),
@@ -296,11 +330,9 @@ async def _keep_session(
         max_line_size=_MAX_HEADER,
         max_field_size=_MAX_HEADER,
     )
-    try:
-        yield session
-    finally:
-        _sessions.pop(loop, None)
-        await session.close()
+
+
+_sessions = OnePerLoop(_new_session, aiohttp.ClientSession.close)
 
 
 def trusts_environment() -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 from abc import abstractmethod
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -23,12 +22,12 @@ from podwright.models.http import (
     MAX_RESPONSE,
     Response,
     TransportError,
-    post,
     propagated,
+    send,
 )
 from podwright.models.provider_error import provider_error
 from podwright.models.provider_model import Answer, Bill, ProviderModel
-from podwright.models.providers import Endpoint, is_vendors
+from podwright.models.providers import Endpoint, first_value, is_vendors
 from podwright.models.refusals import RefusedError, refusal, transport_error
 from podwright.models.token_counts import read_amount
 from podwright.models.urls import host_and_port, is_header_value, join_url
@@ -94,8 +93,9 @@ class HTTPModel(ProviderModel):
         self._endpoint = endpoint
         self._provider, _, model = name.partition("/")
         prefix = endpoint.model_prefix
-        is_qualified = model.startswith(prefix.partition("/")[0])
-        self._model = prefix + model if prefix and not is_qualified else model
+        if not model.startswith(prefix.partition("/")[0]):
+            model = prefix + model
+        self._model = model
         self._destination: Destination | None = None
         self.reports_cost = endpoint.reports_cost
 
@@ -122,38 +122,23 @@ class HTTPModel(ProviderModel):
         on_reasoning: TokenCallback | None,
     ) -> ModelResponse:
         """See `ProviderModel.attempt`."""
-        url, headers, key = await self._prepare()
+        destination = await self._prepare()
         answer_tool = ""
         if not self._endpoint.json_schema:
             request, answer_tool = with_answer_tool(request)
-        streams = on_token is not None
-        body = self.body(request, stream=streams)
+        body = self.body(request, stream=on_token is not None)
         first_byte = self.timeouts.first_byte
-        if not streams:  # the first byte comes when the whole answer is ready
+        if on_token is None:  # the first byte comes when the whole answer is ready
             first_byte = request.settings.get("timeout", first_byte)
         reading = _Reading(self.new_answer(), on_token, on_reasoning)
-        bill = Bill(self, reading.answer, request, self._endpoint)
+        bill = Bill(self, reading.answer, request, endpoint=self._endpoint)
         cause: Exception | None = None
         try:
-            try:
-                async with post(
-                    url,
-                    to_json_bytes(body),
-                    {**headers, **propagated()},
-                    self.timeouts,
-                    first_byte=first_byte,
-                    max_bytes=MAX_RESPONSE,
-                    on_sent=bill.begin,
-                ) as response:
-                    bill.cost_header = read_amount(
-                        response.headers.get(self._endpoint.cost_header)
-                    )
-                    await reading.read(response)
-            except TransportError:
-                # after it, only the counts are missing
-                if not reading.answer.finish_reason:
-                    raise
-            return from_answer_tool(bill.of(reading.answer.build(request)), answer_tool)
+            await self._exchange(
+                destination, body, reading, bill=bill, first_byte=first_byte
+            )
+            response = bill.of(reading.answer.build(request))
+            return from_answer_tool(response, answer_tool)
         except TransportError as error:
             failure = transport_error(self.name, error)
             cause = error
@@ -161,31 +146,68 @@ class HTTPModel(ProviderModel):
             failure = error
         except RefusedError as error:
             bill.may_be_billed = False
-            failure = refusal(self.name, error.error, error.status, error.headers)
-            failure.provider_error = provider_error(error.error, request, key)
+            failure = refusal(
+                self.name, error.error, error.status, headers=error.headers
+            )
+            failure.provider_error = provider_error(
+                error.error, request, destination.key
+            )
             self.look_at_refusal(error.error, failure)
         except asyncio.CancelledError as error:
             note_attempt(error, bill.of_failure())
             raise
         except (InvalidResponseError, ValueError, RecursionError) as error:
-            reason = (
-                error
-                if isinstance(error, InvalidResponseError)
-                else InvalidResponseError()
+            failure = self._unreadable_error(error, reading)
+            failure.provider_error = provider_error(
+                reading.first_words(), request, destination.key
             )
-            failure = errors.ModelResponseError(
-                f"'{self.name}': {reason}{reading.what_came()}."
-            )
-            failure.provider_error = provider_error(reading.first_words(), request, key)
         failure.attempt_usage = bill.of_failure()
         raise failure from cause
+
+    async def _exchange(
+        self,
+        destination: Destination,
+        body: dict[str, Any],
+        reading: _Reading,
+        *,
+        bill: Bill,
+        first_byte: float,
+    ) -> None:
+        """Send one request, and read the response; see `_Reading.read`."""
+        try:
+            async with send(
+                destination.url,
+                to_json_bytes(body),
+                {**destination.headers, **propagated()},
+                timeouts=self.timeouts,
+                first_byte=first_byte,
+                max_bytes=MAX_RESPONSE,
+                on_sent=bill.begin,
+            ) as response:
+                cost = response.headers.get(self._endpoint.cost_header)
+                bill.cost_header = read_amount(cost)
+                await reading.read(response)
+        except TransportError:
+            # after the finish reason, only the counts are missing
+            if not reading.answer.finish_reason:
+                raise
+
+    def _unreadable_error(
+        self, error: Exception, reading: _Reading
+    ) -> errors.ModelResponseError:
+        if not isinstance(error, InvalidResponseError):
+            error = InvalidResponseError()
+        return errors.ModelResponseError(
+            f"'{self.name}': {error}{reading.what_came()}."
+        )
 
     def address(self) -> tuple[str, int] | None:
         """Host and port of the endpoint; None if no base URL is set."""
         try:
-            return host_and_port((self._destination or self.destination()).url)
+            destination = self._destination or self.destination()
         except errors.PodwrightError:  # raised again by the first call
             return None
+        return host_and_port(destination.url)
 
     def check(self) -> None:
         """See `Model.check`; a key is required only at the provider's own URL."""
@@ -194,7 +216,7 @@ class HTTPModel(ProviderModel):
     def load_prices(self) -> None:
         """See `Model.load_prices`; the price of a vendor holds only at its own URL."""
         self.is_at_vendor = is_vendors(self._provider, self._base_url())
-        self.cost(Usage(1, 1))
+        self.cost(Usage(input_tokens=1, output_tokens=1))
 
     async def prepare(self) -> None:
         """See `Model.prepare`."""
@@ -232,19 +254,20 @@ class HTTPModel(ProviderModel):
             **self.headers,
         }
         key = self._key(base_url)
-        if key:
-            is_token = endpoint.key_header == "Authorization"
-            headers[endpoint.key_header] = f"Bearer {key}" if is_token else key
+        if key and endpoint.key_header == "Authorization":
+            headers["Authorization"] = f"Bearer {key}"
+        elif key:
+            headers[endpoint.key_header] = key
         return Destination(url, headers, key)
 
     def _base_url(self) -> str:
         """The base URL with its suffix; empty if none is set."""
         endpoint = self._endpoint
-        url = (
-            self._connection.base_url or _first_set(endpoint.urls) or endpoint.url
-        ).rstrip("/")
-        url = url.removesuffix(self.path)
-        return _with_suffix(url, endpoint.suffix) if url else ""
+        url = self._connection.base_url or first_value(endpoint.urls) or endpoint.url
+        url = url.rstrip("/").removesuffix(self.path)
+        if not url:
+            return ""
+        return _with_suffix(url, endpoint.suffix)
 
     def _needs_key_at(self, base_url: str) -> bool:
         """Whether requests go to the URL of the provider itself, where a key is needed."""
@@ -252,11 +275,12 @@ class HTTPModel(ProviderModel):
 
     def _key(self, base_url: str) -> str:
         endpoint = self._endpoint
-        given = self._connection.api_key
-        key = (_first_set(endpoint.keys) if given is None else given).strip()
-        needs_key = self._needs_key_at(base_url) or (
-            endpoint.needs_key and given is None
-        )
+        needs_key = self._needs_key_at(base_url)
+        key = self._connection.api_key
+        if key is None:
+            key = first_value(endpoint.keys)
+            needs_key = needs_key or endpoint.needs_key
+        key = key.strip()
         if not key and needs_key:
             hint = f"Set {' or '.join(endpoint.keys)}, or api_key."
             raise errors.ModelAuthenticationError(
@@ -293,14 +317,17 @@ class _Reading:
             InvalidResponseError, json.JSONDecodeError: It cannot be read, or the answer was cut off.
         """
         if response.status != 200:
-            raise RefusedError(
-                read_error(await _body_of(response)), response.status, response.headers
-            )
+            error = read_error(await _body_of(response))
+            raise RefusedError(error, response.status, response.headers)
         self._type = response.media_type
         documents = 0
         while not (self._reader.is_done or self.answer.is_over):
             chunk = await response.read_chunk()
-            for data in self._reader.feed(chunk) if chunk else self._reader.close():
+            if chunk:
+                arrived = self._reader.feed(chunk)
+            else:
+                arrived = self._reader.close()
+            for data in arrived:
                 self._hand_out(self.answer.add(data))
                 documents += 1
             if not chunk:
@@ -309,9 +336,8 @@ class _Reading:
             await response.drain()
         if not documents:
             raise InvalidResponseError
-        if (
-            self.answer.is_streamed or self._reader.is_stream
-        ) and not self.answer.finish_reason:
+        is_stream = self.answer.is_streamed or self._reader.is_stream
+        if is_stream and not self.answer.finish_reason:
             raise InvalidResponseError("the stream ended before the answer did")
 
     def _hand_out(self, piece: Piece) -> None:
@@ -322,15 +348,16 @@ class _Reading:
 
     def what_came(self) -> str:
         """The type of a response that is not an answer, to be appended to a reason."""
-        return (
-            ""
-            if self.answer.has_choice
-            else f" (status 200, {self._type or 'no content type'})"
-        )
+        if self.answer.has_choice:
+            return ""
+        media_type = self._type or "no content type"
+        return f" (status 200, {media_type})"
 
     def first_words(self) -> ErrorBody:
         """The first characters of a response that is not an answer."""
-        return ErrorBody() if self.answer.has_choice else read_error(self._reader.head)
+        if self.answer.has_choice:
+            return ErrorBody()
+        return read_error(self._reader.head)
 
 
 async def _body_of(response: Response) -> bytes:
@@ -349,7 +376,3 @@ def _with_suffix(url: str, suffix: str) -> str:
         if url.endswith(begun):
             return url.removesuffix(begun) + suffix
     return url + suffix
-
-
-def _first_set(variables: tuple[str, ...]) -> str:
-    return next((value for name in variables if (value := os.environ.get(name))), "")

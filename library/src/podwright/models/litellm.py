@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
@@ -22,7 +21,7 @@ from podwright.models import litellm_loader
 from podwright.models.answer import InvalidResponseError
 from podwright.models.answer_tool import from_answer_tool, with_answer_tool
 from podwright.models.base import Connection, TokenCallback, note_attempt
-from podwright.models.chat_completions import UNKNOWN, ResponseBuilder, request_body
+from podwright.models.chat_completions import UNKNOWN, CompletionAnswer, request_body
 from podwright.models.error_body import ErrorBody, is_object, read_error
 from podwright.models.http import (
     NOT_SENT,
@@ -30,15 +29,17 @@ from podwright.models.http import (
     connection_fault,
     propagated,
 )
-from podwright.models.litellm_http import Wire, client, watched
+from podwright.models.litellm_http import Wire, clients, watched
 from podwright.models.provider_error import provider_error
 from podwright.models.provider_model import Bill, ProviderModel
-from podwright.models.providers import ANY, ENDPOINTS, is_vendors
+from podwright.models.providers import ANY, ENDPOINTS, first_value, is_vendors
 from podwright.models.refusals import RefusedError, refusal, transport_error
 from podwright.text import causes
 from podwright.usage import Usage
 
-_ERRORS: dict[str, tuple[type[errors.ModelError], str]] = {
+_Meaning = tuple[type[errors.ModelError], str]
+"""The class of our error, and its message."""
+_ERRORS: dict[str, _Meaning] = {
     "ContextWindowExceededError": (
         errors.ContextWindowError,
         "the request is too long for the model.",
@@ -88,6 +89,8 @@ _NO_KEY = re.compile(
     r"missing .{0,40}(key|token)|(key|token).{0,40}(not set|missing|required)",
     re.IGNORECASE,
 )
+_OPENING = re.compile(r"[{\[]")
+"""How an object or an array in JSON begins."""
 _HOW_TO_AUTHENTICATE = "Install what the provider needs, and set its credentials: https://docs.litellm.ai/docs/providers"
 _FAULTS_OF_LITELLM = (KeyError, IndexError, TypeError, AttributeError)
 """What LiteLLM fails with on a response that it does not expect, and reports as a lost connection."""
@@ -122,9 +125,8 @@ class LiteLLMModel(ProviderModel):
         )
         self._connection = connection
         # LiteLLM does not pass headers on
-        self.reports_cost = (
-            self._endpoint.reports_cost and not self._endpoint.cost_header
-        )
+        has_cost_header = bool(self._endpoint.cost_header)
+        self.reports_cost = self._endpoint.reports_cost and not has_cost_header
         self._has_json_schema: bool | None = None
         self._takes_client = False
         """Whether our client is passed to LiteLLM; where it does not use it, as for Cohere, the wire has no status."""
@@ -137,20 +139,28 @@ class LiteLLMModel(ProviderModel):
     ) -> ModelResponse:
         """See `ProviderModel.attempt`."""
         answer_tool = ""
-        if not await self._prepare() or self._needs_answer_tool(request):
+        has_json_schema = await self._prepare()
+        if not has_json_schema or self._needs_answer_tool(request):
             request, answer_tool = with_answer_tool(request)
-        builder = ResponseBuilder(self.name)
+        builder = CompletionAnswer(self.name)
         error_body = ErrorBody()
         wire = Wire()
-        bill = Bill(self, builder, request, self._endpoint)
+        bill = Bill(self, builder, request, endpoint=self._endpoint)
         bill.begin()
         try:
             with watched(wire):
                 if on_token is None:
                     await self._fetch(request, builder, wire)
                 else:
-                    await self._stream(request, builder, wire, on_token, on_reasoning)
-            return from_answer_tool(bill.of(builder.build(request)), answer_tool)
+                    await self._stream(
+                        request,
+                        builder,
+                        wire,
+                        on_token=on_token,
+                        on_reasoning=on_reasoning,
+                    )
+            response = bill.of(builder.build(request))
+            return from_answer_tool(response, answer_tool)
         except RefusedError as error:
             bill.may_be_billed = False
             error_body = error.error
@@ -167,10 +177,8 @@ class LiteLLMModel(ProviderModel):
         except TimeoutError:
             model_error = errors.ModelTimeoutError(f"'{self.name}': no data in time.")
         except Exception as error:  # noqa: BLE001 - LiteLLM lets errors of other libraries through
-            model_error, error_body = self._failure(error, wire, request)
-            is_refused = (wire.status or 0) >= 300 or bool(
-                error_body.code or error_body.message
-            )
+            model_error, error_body = self._error_and_body(error, wire, request)
+            is_refused = wire.has_refusal or _says_something(error_body)
             bill.may_be_billed = not is_refused and _was_sent(error, model_error)
         # outside the handlers: LiteLLM's error quotes the provider and must not become the context of ours
         model_error.provider_error = provider_error(
@@ -179,59 +187,69 @@ class LiteLLMModel(ProviderModel):
         model_error.attempt_usage = bill.of_failure()
         raise model_error
 
-    def _failure(
-        self, error: Exception, wire: Wire, request: ModelRequest
+    def _error_and_body(
+        self,
+        error: Exception,
+        wire: Wire,
+        request: ModelRequest,
     ) -> tuple[errors.ModelError, ErrorBody]:
         """Our error for one of LiteLLM's, or of a library behind it, and the provider's."""
         if wire.fault is not None:
             return transport_error(self.name, wire.fault), ErrorBody()
         if wire.status is not None and wire.status >= 300:
             error_body = read_error(wire.error)
-            return refusal(self.name, error_body, wire.status, wire.headers), error_body
+            model_error = refusal(
+                self.name, error_body, wire.status, headers=wire.headers
+            )
+            return model_error, error_body
         # of a stream that broke off
         cause = getattr(error, "original_exception", None) or error
         error_body = _error_body(cause)
-        return self._translate(cause, error_body, request), error_body
+        return self._translated_error(cause, error_body, request), error_body
 
     def check(self) -> None:
         """See `Model.check`; a key is required only where LiteLLM knows its variable, and no base URL is given."""
         self._load()
-        report = litellm_loader.loaded().validate_environment(
-            self.name, self._connection.api_key
-        )
-        # not settings that may have a default, and not keys that an identity of AWS or Azure may replace
-        missing = [
-            name
-            for name in report["missing_keys"]
-            if "API_KEY" in name and "AZURE" not in name
-        ]
-        if missing and self._connection.base_url is None:
+        if self._connection.base_url is not None:
+            return
+        missing = self._missing_keys()
+        if missing:
             hint = f"Set {' or '.join(missing)}, or api_key."
             raise errors.ModelAuthenticationError(
                 f"Missing API key for '{self.name}'.", suggestion=hint
             )
 
+    def _missing_keys(self) -> list[str]:
+        """The variables of keys that LiteLLM misses."""
+        litellm = litellm_loader.loaded()
+        report = litellm.validate_environment(self.name, self._connection.api_key)
+        # not settings that may have a default, and not keys that an identity of AWS or Azure may replace
+        return [
+            name
+            for name in report["missing_keys"]
+            if "API_KEY" in name and "AZURE" not in name
+        ]
+
     def max_output_tokens(self) -> int | None:
         """See `Model.max_output_tokens`; LiteLLM sends it to some providers if a request has no `max_tokens`."""
         litellm = litellm_loader.loaded()
-        facts: Any = {}
-        if litellm is not None:
-            facts = (
-                litellm.model_cost.get(self.name)
-                or litellm.model_cost.get(self.name.partition("/")[2])
-                or {}
-            )
-        return facts.get("max_output_tokens")
+        if litellm is None:
+            return None
+        _, _, model_name = self.name.partition("/")
+        facts = litellm.model_cost.get(self.name) or litellm.model_cost.get(model_name)
+        return as_object(facts).get("max_output_tokens")
 
     def load_prices(self) -> None:
         """See `Model.load_prices`."""
-        url = self._connection.base_url or next(
-            filter(None, map(os.environ.get, self._endpoint.urls)), None
-        )
-        self.is_at_vendor = not self._endpoint.self_hosted and (
-            url is None or is_vendors(self._provider, url)
-        )
-        self.cost(Usage(1, 1))
+        self.is_at_vendor = self._calls_vendor()
+        self.cost(Usage(input_tokens=1, output_tokens=1))
+
+    def _calls_vendor(self) -> bool:
+        """Whether the base URL is that of the provider itself, as LiteLLM's own is."""
+        if self._endpoint.self_hosted:
+            return False
+        url = self._connection.base_url or first_value(self._endpoint.urls)
+        return not url or is_vendors(self._provider, url)
 
     async def prepare(self) -> None:
         """Load LiteLLM and the prices."""
@@ -250,9 +268,8 @@ class LiteLLMModel(ProviderModel):
         try:
             litellm.get_llm_provider(self.name, api_base=self._connection.base_url)
         except litellm.BadRequestError:
-            raise errors.UnknownModelError(
-                f"LiteLLM knows no provider of '{self.name}'."
-            ) from None
+            message = f"LiteLLM knows no provider of '{self.name}'."
+            raise errors.UnknownModelError(message) from None
         if self._provider.startswith("ollama"):
             # else LiteLLM asks the server for the model after each call, and the event loop waits for the answer
             facts = {
@@ -261,10 +278,8 @@ class LiteLLMModel(ProviderModel):
                 "supports_function_calling": True,
             }
             litellm.register_model({self.name: facts})
-        self._takes_client = self._provider not in (
-            *_BY_SDK,
-            *map(str, litellm.openai_compatible_providers),
-        )
+        compatible = map(str, litellm.openai_compatible_providers)
+        self._takes_client = self._provider not in (*_BY_SDK, *compatible)
         # loads its tokenizer here, and not on the event loop when a stream has no count
         litellm.token_counter(model=self.name, text="a")
         return bool(litellm.supports_response_schema(self.name))
@@ -280,14 +295,17 @@ class LiteLLMModel(ProviderModel):
         return bool(request.tools) or has_open_objects(request.output.schema)
 
     async def _fetch(
-        self, request: ModelRequest, builder: ResponseBuilder, wire: Wire
+        self,
+        request: ModelRequest,
+        builder: CompletionAnswer,
+        wire: Wire,
     ) -> None:
         seconds = request.settings.get("timeout", self.timeouts.first_byte)
         arguments = await self._arguments(request, seconds, stream=False)
         async with asyncio.timeout(seconds):
             response = await litellm_loader.loaded().acompletion(**arguments)
         data = response.model_dump(warnings=False)
-        if wire.status is not None and wire.is_readable and not wire.has_counts:
+        if wire.has_readable_response and not wire.has_counts:
             del data["usage"]  # an estimate
         for choice in data["choices"]:
             choice["finish_reason"] = self._finish_reason(choice, wire)
@@ -298,8 +316,9 @@ class LiteLLMModel(ProviderModel):
     async def _stream(
         self,
         request: ModelRequest,
-        builder: ResponseBuilder,
+        builder: CompletionAnswer,
         wire: Wire,
+        *,
         on_token: TokenCallback,
         on_reasoning: TokenCallback | None,
     ) -> None:
@@ -309,10 +328,8 @@ class LiteLLMModel(ProviderModel):
         async with asyncio.timeout(seconds):
             stream = await litellm.acompletion(**arguments)
         with_fields: list[Any] = []
-        is_claude = "claude" in self.name
-        async with _counting(
-            stream, builder, begins_with_count=self._takes_client or is_claude
-        ):
+        begins_with_count = self._takes_client or "claude" in self.name
+        async with _counting(stream, builder, begins_with_count=begins_with_count):
             while (chunk := await self._next_chunk(stream, seconds, wire)) is not None:
                 seconds = self.timeouts.idle
                 data = chunk.model_dump(warnings=False)
@@ -329,11 +346,7 @@ class LiteLLMModel(ProviderModel):
                     on_token(piece.text)
         self._end_stream(stream, builder, wire)
         if with_fields:
-            whole = litellm.stream_chunk_builder(with_fields).model_dump(warnings=False)
-            message = whole["choices"][0]["message"]
-            builder.add_fields(
-                {name: message[name] for name in _OWN_FIELDS if message.get(name)}
-            )
+            builder.add_fields(_joined_own_fields(with_fields))
 
     async def _next_chunk(self, stream: Any, seconds: float, wire: Wire) -> Any:
         """The next chunk; None at the end. Whatever arrives gives it the idle time once more."""
@@ -341,14 +354,14 @@ class LiteLLMModel(ProviderModel):
             wire.on_data = partial(_extend, deadline, self.timeouts.idle)
             return await anext(stream, None)
 
-    def _end_stream(self, stream: Any, builder: ResponseBuilder, wire: Wire) -> None:
+    def _end_stream(self, stream: Any, builder: CompletionAnswer, wire: Wire) -> None:
         """Add the provider's own finish reason: LiteLLM has one also for a stream that broke off.
 
         Raises:
             InvalidResponseError: The stream ended without one.
         """
         reason = _said_reason(stream)
-        if wire.status is not None and wire.is_readable and self._provider in _SAY_WHY:
+        if wire.has_readable_response and self._provider in _SAY_WHY:
             reason = wire.stop_reason
         elif not reason and self._takes_client:
             reason = UNKNOWN
@@ -361,102 +374,145 @@ class LiteLLMModel(ProviderModel):
 
     def _hides_reason(self, wire: Wire) -> bool:
         """Whether "stop" may stand for any reason that LiteLLM does not know."""
-        return self._takes_client and (wire.status is None or not wire.is_readable)
+        return self._takes_client and not wire.has_readable_response
 
     def _finish_reason(self, choice: dict[str, Any], wire: Wire) -> str:
         """The finish reason of the provider, where LiteLLM has made it "stop" because it does not know it."""
         reason = choice["finish_reason"]
         if reason != "stop":
             return reason
-        native = wire.stop_reason or as_object(
-            choice.get("provider_specific_fields")
-        ).get("native_finish_reason")
-        return native or (UNKNOWN if self._hides_reason(wire) else reason)
+        if wire.stop_reason:
+            return wire.stop_reason
+        fields = as_object(choice.get("provider_specific_fields"))
+        native = fields.get("native_finish_reason")
+        if native:
+            return native
+        if self._hides_reason(wire):
+            return UNKNOWN
+        return reason
 
     async def _arguments(
-        self, request: ModelRequest, seconds: float, *, stream: bool
+        self,
+        request: ModelRequest,
+        seconds: float,
+        *,
+        stream: bool,
     ) -> dict[str, Any]:
         body = request_body(
             request, self.name, ANY, provider=self._provider, stream=stream
         )
-        own_client = (
-            {"client": await client()}
-            if self._takes_client
-            else {"extra_headers": propagated()}
-        )
-        return {
-            **_encodable(body),
-            **own_client,
+        api_key = self._connection.api_key
+        if api_key == "":
             # LiteLLM takes an empty key for none, and would send that of the environment
-            "api_key": "none"
-            if self._connection.api_key == ""
-            else self._connection.api_key,
+            api_key = "none"
+        arguments = {
+            **_encodable(body),
+            "api_key": api_key,
             "base_url": self._connection.base_url,
             "timeout": seconds,
             "num_retries": 0,  # `with_retries` repeats, and attempts must not multiply
             "max_retries": 0,
         }
+        if self._takes_client:
+            arguments["client"] = await clients.get()
+        else:
+            arguments["extra_headers"] = propagated()
+        return arguments
 
-    def _translate(
-        self, error: Any, error_body: ErrorBody, request: ModelRequest
+    def _translated_error(
+        self,
+        error: Any,
+        error_body: ErrorBody,
+        request: ModelRequest,
     ) -> errors.ModelError:
         """Our error for one of LiteLLM's exceptions, by its public class and `status_code`."""
-        litellm = litellm_loader.loaded()
-        if fault := certificate_fault(error):
+        fault = certificate_fault(error)
+        if fault is not None:
             return transport_error(self.name, fault)
-        if missing := _missing_credentials(error):
+        missing = _missing_credentials(error)
+        if missing:
             return errors.ModelAuthenticationError(
                 f"'{self.name}': {missing}", suggestion=_HOW_TO_AUTHENTICATE
             )
-        text = str(error)
-        if isinstance(error, litellm.UnsupportedParamsError):
-            names = ", ".join(
-                f"'{name}'" for name in request.settings if f"'{name}'" in text
-            )
-            message = f"'{self.name}' does not support {names or 'a setting'}."
-            return errors.ModelRequestError(
-                message, suggestion="Remove it from the config."
-            )
-        headers: Mapping[str, str] = (
-            getattr(error, "litellm_response_headers", None) or {}
-        )
-        # LiteLLM gives its own time-outs the status 408
-        is_timeout_of_provider = (
-            isinstance(error, litellm.Timeout) and error.status_code != 408
-        )
-        is_answer = bool(
-            headers or error_body.code or error_body.message or is_timeout_of_provider
-        )
-        if not is_answer and isinstance(
-            error.__cause__ or error.__context__, _FAULTS_OF_LITELLM
-        ):
-            fault_name = type(error.__cause__ or error.__context__).__name__
+        if isinstance(error, litellm_loader.loaded().UnsupportedParamsError):
+            return self._unsupported_setting_error(error, request)
+        is_answer = _is_answer(error, error_body)
+        cause = error.__cause__ or error.__context__
+        if not is_answer and isinstance(cause, _FAULTS_OF_LITELLM):
+            fault_name = type(cause).__name__
             return errors.ModelResponseError(
                 f"'{self.name}': LiteLLM cannot read the response ({fault_name})."
             )
-        if not (error_body.code or error_body.message) and _is_unreadable(error):
+        if not _says_something(error_body) and _is_unreadable(error):
             return errors.ModelResponseError(
                 f"'{self.name}': {InvalidResponseError()}."
             )
-        for name, (kind, reason) in _ERRORS.items():
-            if isinstance(error, getattr(litellm, name)) and not (
-                is_answer and name in _ALSO_FOR_ANSWERS
-            ):
-                return kind(f"'{self.name}': {reason}")
-        if not is_answer and (fault := connection_fault(error)):
-            return transport_error(self.name, fault)
+        meaning = _meaning(error, is_answer=is_answer)
+        if meaning is not None:
+            kind, reason = meaning
+            return kind(f"'{self.name}': {reason}")
+        if not is_answer:
+            fault = connection_fault(error)
+            if fault is not None:
+                return transport_error(self.name, fault)
         if not hasattr(error, "status_code"):
             return errors.ModelResponseError(
                 f"'{self.name}': LiteLLM failed with {type(error).__name__}."
             )
-        status = error.status_code
-        has_own_status = (
-            isinstance(error, litellm.APIConnectionError)
-            or "Error in response object" in text
+        status = _status(error, error_body)
+        return refusal(self.name, error_body, status, headers=_headers(error))
+
+    def _unsupported_setting_error(
+        self, error: Exception, request: ModelRequest
+    ) -> errors.ModelRequestError:
+        text = str(error)
+        quoted = [f"'{name}'" for name in request.settings]
+        names = ", ".join(name for name in quoted if name in text)
+        return errors.ModelRequestError(
+            f"'{self.name}' does not support {names or 'a setting'}.",
+            suggestion="Remove it from the config.",
         )
-        if has_own_status or not isinstance(status, int) or status < 300:
-            status = error_body.status or 500
-        return refusal(self.name, error_body, status, headers)
+
+
+def _says_something(error_body: ErrorBody) -> bool:
+    """Whether a provider's error was found."""
+    return bool(error_body.code or error_body.message)
+
+
+def _headers(error: Any) -> Mapping[str, str]:
+    """The headers of the response, which LiteLLM attaches to an exception."""
+    return getattr(error, "litellm_response_headers", None) or {}
+
+
+def _is_answer(error: Any, error_body: ErrorBody) -> bool:
+    """Whether the provider has answered with an error."""
+    if _headers(error) or _says_something(error_body):
+        return True
+    if not isinstance(error, litellm_loader.loaded().Timeout):
+        return False
+    # LiteLLM gives its own time-outs the status 408
+    return error.status_code != 408
+
+
+def _meaning(error: Exception, *, is_answer: bool) -> _Meaning | None:
+    """What the class of one of LiteLLM's exceptions means; None if it is the status that counts."""
+    litellm = litellm_loader.loaded()
+    for name, meaning in _ERRORS.items():
+        if is_answer and name in _ALSO_FOR_ANSWERS:
+            continue
+        if isinstance(error, getattr(litellm, name)):
+            return meaning
+    return None
+
+
+def _status(error: Any, error_body: ErrorBody) -> int:
+    """The status of a refusal: that of the exception, unless LiteLLM has made it."""
+    is_lost = isinstance(error, litellm_loader.loaded().APIConnectionError)
+    is_made = is_lost or "Error in response object" in str(error)
+    status = error.status_code
+    if is_made or not isinstance(status, int) or status < 300:
+        return error_body.status or 500
+    return status
 
 
 def _was_sent(error: Exception, model_error: errors.ModelError) -> bool:
@@ -471,9 +527,8 @@ def _missing_credentials(error: BaseException) -> str:
     """What a provider's own package lacks to authenticate, found before a request; empty if it is something else."""
     for cause in causes(error):
         if isinstance(cause, ModuleNotFoundError) and cause.name:
-            package = _PACKAGES.get(
-                cause.name.partition(".")[0], cause.name.partition(".")[0]
-            )
+            module = cause.name.partition(".")[0]
+            package = _PACKAGES.get(module, module)
             return f"the Python package '{package}' is not installed."
         if type(cause).__name__ in _CREDENTIAL_ERRORS:
             return "no credentials were found."
@@ -484,11 +539,13 @@ def _missing_credentials(error: BaseException) -> str:
 
 def _is_unreadable(error: Any) -> bool:
     """Whether LiteLLM could not read a response with status 200, which it reports as one of several errors."""
-    if any(words in str(error) for words in _UNREADABLE):
+    text = str(error)
+    if any(words in text for words in _UNREADABLE):
         return True
-    has_no_status = not getattr(error, "litellm_response_headers", None)
     is_no_json = any(isinstance(cause, json.JSONDecodeError) for cause in causes(error))
-    return is_no_json and (has_no_status or error.status_code == 200)
+    if not is_no_json:
+        return False
+    return not _headers(error) or error.status_code == 200
 
 
 def _encodable(body: dict[str, Any]) -> dict[str, Any]:
@@ -496,10 +553,8 @@ def _encodable(body: dict[str, Any]) -> dict[str, Any]:
     try:
         orjson.dumps(body)
     except TypeError:
-        text = json.dumps(body, ensure_ascii=False)
-        return json.loads(
-            text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        )
+        encoded = json.dumps(body, ensure_ascii=False).encode("utf-16", "surrogatepass")
+        return json.loads(encoded.decode("utf-16", "replace"))
     return body
 
 
@@ -516,7 +571,10 @@ def _said_reason(stream: Any) -> str:
 
 @asynccontextmanager
 async def _counting(
-    stream: Any, builder: ResponseBuilder, *, begins_with_count: bool
+    stream: Any,
+    builder: CompletionAnswer,
+    *,
+    begins_with_count: bool,
 ) -> AsyncGenerator[None]:
     """Close a stream at its end, and add the counts of its chunks; those that LiteLLM makes itself may be estimates.
 
@@ -529,25 +587,25 @@ async def _counting(
         async with aclosing(stream):
             yield
     finally:
+        is_only_begun = begins_with_count and not _said_reason(stream)
         for chunk in stream.chunks:
-            if usage := getattr(chunk, "usage", None):
-                counts = usage.model_dump(warnings=False)
-                if begins_with_count and not _said_reason(stream):
-                    counts = {
-                        key: value
-                        for key, value in counts.items()
-                        if key not in _COUNTS_OF_ANSWER
-                    }
-                builder.add({"usage": counts})
+            usage = getattr(chunk, "usage", None)
+            if not usage:
+                continue
+            counts = usage.model_dump(warnings=False)
+            if is_only_begun:
+                for name in _COUNTS_OF_ANSWER:
+                    counts.pop(name, None)
+            builder.add({"usage": counts})
 
 
 def _unpack(message: dict[str, Any]) -> None:
     """Put the further fields of a message, or of a piece of one, back where the provider had them."""
-    for name, value in as_object(message.pop("provider_specific_fields", None)).items():
+    fields = as_object(message.pop("provider_specific_fields", None))
+    for name, value in fields.items():
         message.setdefault(name, value)
-    if message.get("reasoning") and message["reasoning"] == message.get(
-        "reasoning_content"
-    ):
+    reasoning = message.get("reasoning")
+    if reasoning and reasoning == message.get("reasoning_content"):
         del message["reasoning_content"]  # LiteLLM's copy
 
 
@@ -557,24 +615,46 @@ def _take_own_fields(delta: dict[str, Any]) -> bool:
     return any(taken)
 
 
+def _joined_own_fields(chunks: list[Any]) -> dict[str, Any]:
+    """The further fields of the message that LiteLLM puts together from the chunks that have parts of them."""
+    litellm = litellm_loader.loaded()
+    whole = litellm.stream_chunk_builder(chunks).model_dump(warnings=False)
+    message = whole["choices"][0]["message"]
+    return {name: message[name] for name in _OWN_FIELDS if message.get(name)}
+
+
 def _error_body(error: BaseException) -> ErrorBody:
     """The provider's error, from LiteLLM's exception: `body` of it or of a cause, or the JSON in its message."""
-    body = next(
-        (
-            body
-            for cause in causes(error)
-            if is_object(body := getattr(cause, "body", None))
-        ),
-        None,
-    )
     text = str(error).replace("\\'", "'")  # some messages have the `repr` of bytes
-    start = min((at for at in map(text.find, "{[") if at >= 0), default=-1)
-    if body is None and start >= 0:
-        with suppress(ValueError):
-            body, _ = json.JSONDecoder().raw_decode(text[start:])
+    body = _attached_body(error)
+    if body is None:
+        body = _json_in(text)
     code = getattr(error, "status_code", None)
     if body is None and isinstance(code, str):  # the provider's
         body = {"code": code}
+    found = ErrorBody()
+    if body:
+        found = read_error(body)
     # LiteLLM's own words in the message tell what it has recognised
-    found = read_error(body) if body else ErrorBody()
     return replace(found, reasons=(*found.reasons, text))
+
+
+def _attached_body(error: BaseException) -> Any:
+    """The body that an exception or one of its causes has; None if it is no object."""
+    for cause in causes(error):
+        body = getattr(cause, "body", None)
+        if is_object(body):
+            return body
+    return None
+
+
+def _json_in(text: str) -> Any:
+    """The first object or array in a text; None if there is none."""
+    opening = _OPENING.search(text)
+    if opening is None:
+        return None
+    try:
+        data, _ = json.JSONDecoder().raw_decode(text[opening.start() :])
+    except ValueError:
+        return None
+    return data

@@ -7,12 +7,10 @@ reason, which LiteLLM may replace, and each sign of life, which LiteLLM may swal
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import importlib
 import re
-from asyncio import AbstractEventLoop
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Mapping
+from collections.abc import AsyncIterator, Callable, Generator, Mapping
 from contextvars import ContextVar
 from typing import Any
 
@@ -20,6 +18,7 @@ import httpx
 
 from podwright.models.http import (
     MAX_RESPONSE,
+    OnePerLoop,
     TransportError,
     propagated,
     trusted_certificates,
@@ -56,20 +55,29 @@ class Wire:
         """Whether the provider has counted tokens."""
         self.error = b""
         """The body of a refusal."""
-        self.on_data: Callable[[], object] = lambda: None
+        self.on_data: Callable[[], object] = _do_nothing
         """Called for each piece of the response."""
         self.fault: TransportError | None = None
         """Why the rest of the response was not read."""
         self._size = 0
         self._recent = b""
 
+    @property
+    def has_refusal(self) -> bool:
+        """Whether the response is a refusal, or a redirect."""
+        return self.status is not None and self.status >= 300
+
+    @property
+    def has_readable_response(self) -> bool:
+        """Whether there is a response, and it says in plain words what is looked for."""
+        return self.status is not None and self.is_readable
+
     def begin(self, response: httpx.Response) -> None:
         """Note the status and the headers."""
         self.status = response.status_code
         self.headers = response.headers
-        self.is_readable = (
-            response.headers.get("Content-Encoding", "identity") == "identity"
-        )
+        encoding = response.headers.get("Content-Encoding", "identity")
+        self.is_readable = encoding == "identity"
 
     def add(self, data: bytes) -> None:
         """Note what a piece of the body says.
@@ -84,16 +92,24 @@ class Wire:
                 "too_large", f"the response is longer than {MAX_RESPONSE} bytes"
             )
             raise self.fault
-        if self.status is not None and self.status >= 300:
+        if self.has_refusal:
             self.error = (self.error + data)[:_MAX_ERROR]
-            return
+        else:
+            self._look_for_facts(data)
+
+    def _look_for_facts(self, data: bytes) -> None:
         text = self._recent + data
         if _ENCODED.search(text):
             self.is_readable = False
         for reason in _STOP_REASON.findall(text):
             self.stop_reason = reason.decode(errors="replace")
-        self.has_counts = self.has_counts or bool(_COUNT.search(text))
+        if _COUNT.search(text):
+            self.has_counts = True
         self._recent = text[-_OVERLAP:]
+
+
+def _do_nothing() -> None:
+    """The default of `Wire.on_data`."""
 
 
 _wire: ContextVar[Wire | None] = ContextVar("podwright_litellm_wire", default=None)
@@ -136,37 +152,24 @@ async def _complete(request: httpx.Request) -> None:
     request.headers.update(propagated())
 
 
-_clients: dict[AbstractEventLoop, tuple[Any, AsyncGenerator[Any]]] = {}
-"""The client of each event loop, with the generator that closes it."""
-
-
-async def client() -> Any:
-    """The client of the running event loop, as LiteLLM's argument `client` takes it."""
-    loop = asyncio.get_running_loop()
-    if loop not in _clients:
-        keeper = _keep_client(loop)
-        _clients[loop] = await anext(keeper), keeper
-    return _clients[loop][0]
-
-
-async def _keep_client(loop: AbstractEventLoop) -> AsyncGenerator[Any]:
-    """Make a client, and close it when the loop shuts down."""
+def _new_client() -> Any:
     handlers: Any = importlib.import_module("litellm.llms.custom_httpx.http_handler")
     certificates = trusted_certificates()
     # without a transport, LiteLLM takes one of its own, which uses the proxies of the environment
-    transport = (
-        None
-        if trusts_environment()
-        else httpx.AsyncHTTPTransport(verify=certificates, limits=_NO_LIMITS)
-    )
-    handler = handlers.AsyncHTTPHandler(
+    transport = None
+    if not trusts_environment():
+        transport = httpx.AsyncHTTPTransport(verify=certificates, limits=_NO_LIMITS)
+    return handlers.AsyncHTTPHandler(
         ssl_verify=certificates,
         transport=transport,
         event_hooks={"request": [_complete], "response": [_watch]},
         follow_redirects=False,
     )
-    try:
-        yield handler
-    finally:
-        _clients.pop(loop, None)
-        await handler.client.aclose()
+
+
+async def _close(client: Any) -> None:
+    await client.client.aclose()
+
+
+clients: OnePerLoop[Any] = OnePerLoop(_new_client, _close)
+"""Its `get` returns the client of the running event loop, as LiteLLM's argument `client` takes it."""

@@ -7,21 +7,23 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from podwright.json_data import as_array, as_object, to_text
+from podwright.json_data import as_array, as_object
 from podwright.messages import ModelRequest, ModelResponse, ToolCall
 from podwright.models.answer import MAX_NAME, InvalidResponseError, Piece
 from podwright.models.base import check_tool_calls
 from podwright.models.error_body import ErrorBody, read_error
 from podwright.models.offline import estimate_input, estimate_tokens
-from podwright.models.pieces import clean_arguments
+from podwright.models.pieces import clean_arguments, text_field
 from podwright.models.pricing import Terms
 from podwright.models.refusals import RefusedError
 from podwright.models.token_counts import TokenCounts, as_uncounted, read_count
 from podwright.usage import Usage
+
+_Fields = Mapping[str, Any]
 
 PAUSED = "pause_turn"
 """The stop reason of an answer that goes on in the next response, if it is sent back."""
@@ -34,6 +36,8 @@ _FINISH_REASONS = {
     PAUSED: PAUSED,
 }
 """The others are `stop`."""
+_MAY_BE_EMPTY = ("length", "content_filter", PAUSED)
+"""Finish reasons of answers that may have neither text nor tool calls."""
 _DELTAS = {
     "text_delta": "text",
     "thinking_delta": "thinking",
@@ -41,8 +45,8 @@ _DELTAS = {
 }
 """Pieces of a block, and the keys of the texts that they continue."""
 _PLAIN = {
-    "text": ("type", "text", "citations"),
-    "tool_use": ("type", "id", "name", "input", "caller"),
+    "text": {"type", "text", "citations"},
+    "tool_use": {"type", "id", "name", "input", "caller"},
 }
 """Blocks that are a text or a tool call and nothing else, with their keys."""
 
@@ -59,58 +63,65 @@ class _Block:
     citations: list[Any] = field(default_factory=list[Any])
     """The citations that came for themselves."""
 
-    def add(self, delta: Mapping[str, Any]) -> Piece:
+    def add(self, delta: _Fields) -> Piece:
         kind = str(delta.get("type"))
+        if kind in _DELTAS:
+            return self._add_text(_DELTAS[kind], delta)
         if kind == "input_json_delta":
-            self.arguments.append(to_text(delta.get("partial_json") or ""))
+            self.arguments.append(text_field(delta, "partial_json"))
         elif kind == "citations_delta":
             self.citations.append(delta.get("citation"))
-        elif key := _DELTAS.get(kind):
-            text = to_text(delta.get(key) or "")
-            self.pieces.setdefault(key, []).append(text)
-            return (
-                Piece(text)
-                if key == "text"
-                else Piece(reasoning=text if key == "thinking" else "")
-            )
+        return Piece()
+
+    def _add_text(self, key: str, delta: _Fields) -> Piece:
+        text = text_field(delta, key)
+        self.pieces.setdefault(key, []).append(text)
+        if key == "text":
+            return Piece(text)
+        if key == "thinking":
+            return Piece(reasoning=text)
         return Piece()
 
     @property
     def data(self) -> dict[str, Any]:
         """The block as it would be in a whole answer."""
-        texts = {
-            key: to_text(self.fields.get(key) or "") + "".join(pieces)
-            for key, pieces in self.pieces.items()
-        }
-        data = {**self.fields, **texts}
+        data = dict(self.fields)
+        for key, pieces in self.pieces.items():
+            begun = text_field(data, key)
+            data[key] = begun + "".join(pieces)
         if self.citations:
-            data["citations"] = [
-                *as_array(self.fields.get("citations")),
-                *self.citations,
-            ]
+            begun = as_array(data.get("citations"))
+            data["citations"] = begun + self.citations
         if self.arguments:
             data["input"] = _json(self.arguments_text)
         return data
 
     @property
+    def is_tool_call(self) -> bool:
+        return self.fields["type"] == "tool_use"
+
+    @property
     def arguments_text(self) -> str:
         """The arguments of a tool call as JSON text."""
         text = "".join(self.arguments)
-        return (
-            text
-            if text.strip()
-            else json.dumps(self.fields.get("input") or {}, ensure_ascii=False)
-        )
+        if text.strip():
+            return text
+        whole = self.fields.get("input")
+        if not whole:
+            return "{}"
+        return json.dumps(whole, ensure_ascii=False)
 
     @property
     def is_plain(self) -> bool:
         """Whether the text or the tool call of the answer is all that it has."""
         data = self.data
-        keys = _PLAIN.get(str(data.get("type")), ())
-        is_direct = as_object(data.get("caller")).get("type", "direct") == "direct"
-        return (
-            is_direct and not data.get("citations") and all(key in keys for key in data)
-        )
+        if data.get("citations"):
+            return False
+        caller = as_object(data.get("caller"))
+        if caller.get("type", "direct") != "direct":
+            return False
+        kind = str(data.get("type"))
+        return data.keys() <= _PLAIN.get(kind, set())
 
 
 def _json(text: str) -> Any:
@@ -151,12 +162,13 @@ class MessageAnswer:
             RefusedError: The data is an error.
         """
         fields = as_object(data)
+        kind = str(fields.get("type") or "")
         try:
-            return self._add(str(fields.get("type") or ""), fields)
+            return self._add(kind, fields)
         except (AttributeError, TypeError, KeyError, ValueError) as error:
             raise InvalidResponseError from error
 
-    def _add(self, kind: str, fields: Mapping[str, Any]) -> Piece:
+    def _add(self, kind: str, fields: _Fields) -> Piece:
         match kind:
             case "message":
                 return self._add_message(fields)
@@ -164,84 +176,93 @@ class MessageAnswer:
                 self.is_streamed = True
                 return self._add_message(fields["message"])
             case "content_block_start":
-                return self._add_block(int(fields["index"]), fields["content_block"])
+                index = int(fields["index"])
+                return self._add_block(index, fields["content_block"])
             case "content_block_delta":
-                return self._blocks[int(fields["index"])].add(
-                    as_object(fields["delta"])
-                )
+                index = int(fields["index"])
+                block = self._blocks[index]
+                return block.add(as_object(fields["delta"]))
             case "message_delta":
-                self._end(
-                    as_object(fields.get("delta")), as_object(fields.get("usage"))
-                )
+                end = as_object(fields.get("delta"))
+                usage = as_object(fields.get("usage"))
+                self._end(end, usage)
             case "message_stop":
                 self.is_over = True
             case "error" | "":
-                error = read_error(fields)
-                raise (
-                    InvalidResponseError
-                    if error == ErrorBody()
-                    else RefusedError(error)
-                )
+                raise _refused_error(fields)
             # the end of a block, and events to come, which the documentation asks to ignore
             case _:
                 pass
         return Piece()
 
-    def _add_message(self, message: Mapping[str, Any]) -> Piece:
+    def _add_message(self, message: _Fields) -> Piece:
         self.has_choice = True
-        self._id = str(message.get("id") or "")[:MAX_NAME]
-        self._model = str(message.get("model") or "")[:MAX_NAME]
-        pieces = [
-            self._add_block(index, block)
-            for index, block in enumerate(message["content"])
-        ]
+        self._id = _name(message, "id")
+        self._model = _name(message, "model")
+        text = ""
+        reasoning = ""
+        for index, block in enumerate(message["content"]):
+            piece = self._add_block(index, block)
+            text += piece.text
+            reasoning += piece.reasoning
         usage = dict(as_object(message.get("usage")))
         if self.is_streamed:  # the answer has not begun: the last event has its count
             usage.pop("output_tokens", None)
         self._end(message, usage)
-        return Piece(
-            "".join(piece.text for piece in pieces),
-            "".join(piece.reasoning for piece in pieces),
-        )
+        return Piece(text, reasoning)
 
-    def _add_block(self, index: int, block: Mapping[str, Any]) -> Piece:
-        fields = dict(block)
-        if fields["type"] == "tool_use":
-            if not (fields.get("id") and fields.get("name")):
-                raise InvalidResponseError
-            if any(
-                other.fields.get("id") == fields["id"]
-                for other in self._blocks.values()
-            ):
-                # each result belongs to one call
-                fields["id"] = f"toolu_{os.urandom(8).hex()}"
-        self._blocks[index] = _Block(fields)
-        if fields["type"] == "tool_use":
-            check_tool_calls(
-                self._name,
-                sum(
-                    block.fields["type"] == "tool_use"
-                    for block in self._blocks.values()
-                ),
-            )
+    def _add_block(self, index: int, data: _Fields) -> Piece:
+        fields = dict(data)
+        block = _Block(fields)
+        if block.is_tool_call:
+            fields["id"] = self._call_id(fields)
+        self._blocks[index] = block
+        if block.is_tool_call:
+            check_tool_calls(self._name, self._count_calls())
         if fields["type"] == "text":
-            return Piece(to_text(fields.get("text") or ""))
-        return Piece(reasoning=to_text(fields.get("thinking") or ""))
+            return Piece(text_field(fields, "text"))
+        return Piece(reasoning=text_field(fields, "thinking"))
 
-    def _end(self, end: Mapping[str, Any], usage: Mapping[str, Any]) -> None:
-        self.finish_reason = str(end.get("stop_reason") or self.finish_reason)
+    def _count_calls(self) -> int:
+        count = 0
+        for block in self._blocks.values():
+            if block.is_tool_call:
+                count += 1
+        return count
+
+    def _call_id(self, call: _Fields) -> Any:
+        """The id of a tool call; one of its own if another block has it, because each result belongs to one call."""
+        if not call.get("id"):
+            raise InvalidResponseError
+        if not call.get("name"):
+            raise InvalidResponseError
+        id_ = call["id"]
+        for block in self._blocks.values():
+            if block.fields.get("id") == id_:
+                return f"toolu_{os.urandom(8).hex()}"
+        return id_
+
+    def _end(self, end: _Fields, usage: _Fields) -> None:
+        reason = end.get("stop_reason")
+        if reason:
+            self.finish_reason = str(reason)
         for key, value in usage.items():
+            if value is None:
+                continue
             if isinstance(value, dict | str):
                 self._counts[key] = value
-            elif value is not None:
-                self._counts[key] = max(
-                    read_count(self._counts.get(key)), read_count(value)
-                )
+                continue
+            before = read_count(self._counts.get(key))
+            count = read_count(value)
+            self._counts[key] = max(before, count)
 
     @property
     def content(self) -> list[dict[str, Any]]:
         """The blocks of the answer."""
-        return [self._blocks[index].data for index in sorted(self._blocks)]
+        return [block.data for block in self._sorted_blocks()]
+
+    def _sorted_blocks(self) -> list[_Block]:
+        return [self._blocks[index] for index in sorted(self._blocks)]
 
     def build(self, request: ModelRequest) -> ModelResponse:
         """The response. Its further fields are the content as it came, if it is more than a text and tool calls.
@@ -251,54 +272,52 @@ class MessageAnswer:
         """
         if not self.has_choice:
             raise InvalidResponseError
-        blocks = [self._blocks[index] for index in sorted(self._blocks)]
-        text = "".join(
-            str(block.data.get("text") or "")
-            for block in blocks
-            if block.fields["type"] == "text"
-        )
-        calls = tuple(
-            _tool_call(block) for block in blocks if block.fields["type"] == "tool_use"
-        )
+        blocks = self._sorted_blocks()
+        text = _text_of(blocks)
+        calls = [_tool_call(block) for block in blocks if block.is_tool_call]
         reason = _FINISH_REASONS.get(self.finish_reason, "stop")
-        if not (text or calls or reason in ("length", "content_filter", PAUSED)):
+        is_empty = not text and not calls
+        if is_empty and reason not in _MAY_BE_EMPTY:
             raise InvalidResponseError("the answer has neither text nor tool calls")
         if calls and reason == "stop":
             reason = "tool_calls"
-        is_plain = all(block.is_plain for block in blocks)
+        provider_fields: dict[str, Any] = {}
+        if not all(block.is_plain for block in blocks):
+            provider_fields["content"] = self.content
         return ModelResponse(
-            text,
-            calls,
-            self._usage(request),
+            text=text,
+            tool_calls=tuple(calls),
+            usage=self._usage(request),
             finish_reason=reason,
             model=self._model,
             id=self._id,
             reasoning=self._reasoning(),
-            provider_fields={} if is_plain else {"content": self.content},
+            provider_fields=provider_fields,
             # signatures of thoughts are valid for the model that wrote them only
             provider=self._name,
         )
 
     def _reasoning(self) -> str:
-        return "\n\n".join(
-            thought
-            for block in self.content
-            if (thought := to_text(block.get("thinking") or ""))
-        )
+        thoughts = [text_field(block, "thinking") for block in self.content]
+        return "\n\n".join(filter(None, thoughts))
 
     def usage_so_far(self, request: ModelRequest) -> Usage | None:
         """The usage of an answer that has failed; None if it had not begun."""
-        return self._usage(request) if self.has_choice else None
+        if not self.has_choice:
+            return None
+        return self._usage(request)
 
     def _usage(self, request: ModelRequest) -> Usage:
         def estimate() -> Usage:
-            written = "".join(
-                json.dumps(block, ensure_ascii=False) for block in self.content
-            )
+            written = ""
+            for block in self.content:
+                written += json.dumps(block, ensure_ascii=False)
             return Usage(estimate_input(request), estimate_tokens(written))
 
         usage = self._token_counts().usage(estimate)
-        return usage if "output_tokens" in self._counts else as_uncounted(usage)
+        if "output_tokens" not in self._counts:
+            return as_uncounted(usage)
+        return usage
 
     @property
     def reported_cost(self) -> float | None:
@@ -315,21 +334,43 @@ class MessageAnswer:
         return counts
 
 
+def _name(message: _Fields, key: str) -> str:
+    name = str(message.get(key) or "")
+    return name[:MAX_NAME]
+
+
+def _refused_error(fields: _Fields) -> RefusedError | InvalidResponseError:
+    error = read_error(fields)
+    if error == ErrorBody():
+        return InvalidResponseError()
+    return RefusedError(error)
+
+
+def _text_of(blocks: Iterable[_Block]) -> str:
+    text = ""
+    for block in blocks:
+        if block.fields["type"] == "text":
+            written = block.data.get("text")
+            text += str(written or "")
+    return text
+
+
 def _tool_call(block: _Block) -> ToolCall:
     return ToolCall(
-        str(block.fields["id"]),
-        str(block.fields["name"]),
-        clean_arguments(block.arguments_text),
+        id=str(block.fields["id"]),
+        name=str(block.fields["name"]),
+        arguments=clean_arguments(block.arguments_text),
     )
 
 
-def _usual_counts(counts: Mapping[str, Any]) -> dict[str, Any]:
+def _usual_counts(counts: _Fields) -> dict[str, Any]:
     """The counts as other protocols have them, whose input tokens include those of the cache."""
     read = read_count(counts.get("cache_read_input_tokens"))
     written = read_count(counts.get("cache_creation_input_tokens"))
     details = as_object(counts.get("output_tokens_details"))
+    uncached = read_count(counts.get("input_tokens"))
     return {
-        "input_tokens": read_count(counts.get("input_tokens")) + read + written,
+        "input_tokens": uncached + read + written,
         "output_tokens": counts.get("output_tokens"),
         "cache_read_input_tokens": read,
         "cache_creation_input_tokens": written,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, cast
 
@@ -19,8 +19,12 @@ from podwright.messages import (
     ModelRequest,
     ModelSettings,
     ToolCall,
+    ToolFunction,
 )
 from podwright.models.foreign_fields import short_id, without_foreign_fields
+
+_Object = dict[str, Any]
+"""A part of a request body: a turn, a block of its content, a tool."""
 
 _SETTINGS = (
     "temperature",
@@ -32,7 +36,6 @@ _SETTINGS = (
     "timeout",
 )
 """The model settings that the protocol has."""
-_SAME_NAME = ("temperature", "top_p")
 _VERSION = re.compile(r"(\d+)(?:[-.](\d{1,2}))?(?!\d)")
 """The generation in the name of a Claude: `claude-sonnet-4-5-20250929`, `claude-3-7-sonnet-latest`."""
 _NEWEST = (99, 0)
@@ -45,7 +48,13 @@ _BETWEEN_TOOLS = "claude-sonnet-5-5"
 """The model that calls thinking as little as it can `between_tools`, and takes no `disabled`."""
 _EFFORTS = {"minimal": "low"}
 """What the protocol calls the efforts that it has no name of."""
-_BUDGETS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16384, "xhigh": 32768}
+_BUDGETS = {
+    "minimal": 1024,
+    "low": 2048,
+    "medium": 8192,
+    "high": 16384,
+    "xhigh": 32768,
+}
 """Tokens of thought by effort, for models that do not decide it themselves."""
 _MIN_BUDGET = 1024
 _MAX_OUTPUT = {(3, 0): 4096, (3, 5): 8192}
@@ -71,10 +80,12 @@ def max_output_tokens(model: str) -> int:
 
 
 def _version(model: str) -> tuple[int, int]:
-    found = _VERSION.search(model.partition("claude")[2])
+    _, _, rest = model.partition("claude")
+    found = _VERSION.search(rest)
     if found is None:
         return _NEWEST
-    return int(found[1]), int(found[2] or 0)
+    major, minor = found.groups(default="0")
+    return int(major), int(minor)
 
 
 def request_body(
@@ -91,113 +102,155 @@ def request_body(
     Raises:
         ModelRequestError: The protocol has no such setting.
     """
+    _check_settings(request)
     settings = request.settings
-    if unknown := [f"'{name}'" for name in settings if name not in _SETTINGS]:
-        message = f"'{request.model}' does not support {', '.join(unknown)}."
-        raise ModelRequestError(message, suggestion="Remove it from the config.")
     messages = without_foreign_fields(request.messages, source)
-    body: dict[str, Any] = {
+    instructions: list[str] = []
+    others: list[Message] = []
+    for message in messages:
+        if message.role == "system":
+            instructions.append(message.text)
+        else:
+            others.append(message)
+    turns = _turns(others, source)
+    body: _Object = {
         "model": model,
         "max_tokens": settings.get("max_tokens", max_output_tokens(model)),
-        "messages": _turns(
-            (message for message in messages if message.role != "system"), source
-        ),
+        "messages": turns,
     }
-    system = "\n\n".join(
-        message.text for message in messages if message.role == "system"
-    )
+    system = "\n\n".join(instructions)
     if system.strip():
         body["system"] = system
-    body.update((name, value) for name, value in settings.items() if name in _SAME_NAME)
+    if "temperature" in settings:
+        body["temperature"] = settings["temperature"]
+    if "top_p" in settings:
+        body["top_p"] = settings["top_p"]
     if "stop" in settings:
-        stop = settings["stop"]
-        body["stop_sequences"] = [stop] if isinstance(stop, str) else stop
+        body["stop_sequences"] = _stop_sequences(settings["stop"])
     thinking = _thinking(settings, model, body["max_tokens"])
-    if thinking.get("thinking", {}).get("type") != "enabled" or _may_think(
-        body["messages"]
-    ):
+    if not _has_budget(thinking) or _may_think(turns):
         body.update(thinking)
-    tools = [_tool(tool["function"]) for tool in request.tools]
-    if tools:
-        body["tools"] = tools
-        body.update(_tool_choice(request))
-    elif used := _tools_used_in(body["messages"]):
-        # the protocol wants them declared; the agent has them no more
-        body["tools"] = used
-        body["tool_choice"] = {"type": "none"}
+    body.update(_tools(request, turns))
     if stream:
         body["stream"] = True
     return body
 
 
-def _thinking(settings: ModelSettings, model: str, max_tokens: int) -> dict[str, Any]:
+def _check_settings(request: ModelRequest) -> None:
+    unknown = [f"'{name}'" for name in request.settings if name not in _SETTINGS]
+    if unknown:
+        names = ", ".join(unknown)
+        raise ModelRequestError(
+            f"'{request.model}' does not support {names}.",
+            suggestion="Remove it from the config.",
+        )
+
+
+def _stop_sequences(stop: str | list[str]) -> list[str]:
+    if isinstance(stop, str):
+        return [stop]
+    return stop
+
+
+def _thinking(settings: ModelSettings, model: str, max_tokens: int) -> _Object:
     effort = settings.get("reasoning_effort")
-    version = _version(model)
     if effort is None:
         return {}
     if effort == "none":
-        if version < _THINKS:
-            return {}
-        return {
-            "thinking": {
-                "type": "between_tools" if _BETWEEN_TOOLS in model else "disabled"
-            }
-        }
-    if version >= _ADAPTIVE:
+        return _without_thinking(model)
+    if _version(model) >= _ADAPTIVE:
         # without `display` the newest models show no thoughts
         thinking = {"type": "adaptive", "display": "summarized"}
-        return {
-            "thinking": thinking,
-            "output_config": {"effort": _EFFORTS.get(effort, effort)},
-        }
+        effort = _EFFORTS.get(effort, effort)
+        return {"thinking": thinking, "output_config": {"effort": effort}}
     if max_tokens <= _MIN_BUDGET:
         message = f"'{model}' thinks with {_MIN_BUDGET} tokens at least, and its answer may have {max_tokens} in all."
         hint = "Raise max_tokens and the limits of the run, or remove reasoning_effort."
         raise ModelRequestError(message, suggestion=hint)
-    budget = max(_MIN_BUDGET, min(_BUDGETS[effort], max_tokens // 2))
+    budget = min(_BUDGETS[effort], max_tokens // 2)
+    budget = max(_MIN_BUDGET, budget)
     return {"thinking": {"type": "enabled", "budget_tokens": budget}}
 
 
-def _may_think(turns: list[dict[str, Any]]) -> bool:
+def _without_thinking(model: str) -> _Object:
+    if _version(model) < _THINKS:
+        return {}
+    if _BETWEEN_TOOLS in model:
+        return {"thinking": {"type": "between_tools"}}
+    return {"thinking": {"type": "disabled"}}
+
+
+def _has_budget(settings: _Object) -> bool:
+    if "thinking" not in settings:
+        return False
+    return settings["thinking"]["type"] == "enabled"
+
+
+def _may_think(turns: list[_Object]) -> bool:
     """Whether a model with a budget of thoughts may think: in a tool loop only if that began with a thought."""
     first = len(turns)
-    while first > 1 and turns[first - 1]["content"][0]["type"] == "tool_result":
+    while first > 1:
+        results = turns[first - 1]
+        if _first_type(results) != "tool_result":
+            break
         first -= 2
-    return first == len(turns) or turns[first]["content"][0]["type"] in _THOUGHTS
+    if first == len(turns):
+        return True
+    return _first_type(turns[first]) in _THOUGHTS
 
 
-def _tools_used_in(turns: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    names = [
-        block["name"]
-        for turn in turns
-        for block in turn["content"]
-        if block["type"] == "tool_use"
-    ]
-    return [
-        {"name": name, "input_schema": {"type": "object"}}
-        for name in dict.fromkeys(names)
-    ]
+def _first_type(turn: _Object) -> str:
+    blocks = turn["content"]
+    return blocks[0]["type"]
 
 
-def _tool(function: Mapping[str, Any]) -> dict[str, Any]:
-    tool: dict[str, Any] = {
+def _tools(request: ModelRequest, turns: list[_Object]) -> _Object:
+    tools = [_tool(tool["function"]) for tool in request.tools]
+    if tools:
+        return {"tools": tools, **_tool_choice(request)}
+    used = _tools_used_in(turns)
+    if used:
+        # the protocol wants them declared; the agent has them no more
+        return {"tools": used, "tool_choice": {"type": "none"}}
+    return {}
+
+
+def _tools_used_in(turns: list[_Object]) -> list[_Object]:
+    tools: dict[str, _Object] = {}
+    for turn in turns:
+        for block in turn["content"]:
+            if block["type"] != "tool_use":
+                continue
+            name = block["name"]
+            schema = {"type": "object"}
+            tools[name] = {"name": name, "input_schema": schema}
+    return list(tools.values())
+
+
+def _tool(function: ToolFunction) -> _Object:
+    tool: _Object = {
         "name": function["name"],
         "input_schema": {"type": "object", **function["parameters"]},
     }
-    for name in ("description", "strict"):
-        if function.get(name):
-            tool[name] = function[name]
+    description = function.get("description")
+    if description:
+        tool["description"] = description
+    strict = function.get("strict")
+    if strict:
+        tool["strict"] = strict
     return tool
 
 
-def _tool_choice(request: ModelRequest) -> dict[str, Any]:
+def _tool_choice(request: ModelRequest) -> _Object:
     # a tool is forced only where the caller asks for it: models that think refuse it
-    choice: dict[str, Any] = {"type": "auto"}
+    choice: _Object = {"type": "auto"}
     if request.tool_choice is not None:
         choice = {"type": "tool", "name": request.tool_choice}
     if request.settings.get("parallel_tool_calls") is False:
         choice["disable_parallel_tool_use"] = True
-    return {} if choice == {"type": "auto"} else {"tool_choice": choice}
+    if choice == {"type": "auto"}:
+        return {}
+    return {"tool_choice": choice}
 
 
 class _CallIds:
@@ -211,9 +264,12 @@ class _CallIds:
         """Give each call of an answer its id."""
         self._of_turn = {}
         for call in message.tool_calls:
-            id_ = call.id if _ID.fullmatch(call.id) else short_id(call.id)
+            id_ = call.id
+            if not _ID.fullmatch(id_):
+                id_ = short_id(id_)
             if id_ in self._taken:  # some providers begin again in each turn
-                id_ = short_id(f"{len(self._taken)} {call.id}")
+                number = len(self._taken)
+                id_ = short_id(f"{number} {call.id}")
             self._taken.add(id_)
             self._of_turn[call.id] = id_
 
@@ -221,52 +277,66 @@ class _CallIds:
         return self._of_turn.get(id_, id_)
 
 
-def _turns(messages: Iterable[Message], source: str) -> list[dict[str, Any]]:
+def _turns(messages: Iterable[Message], source: str) -> list[_Object]:
     """The messages as turns of user and assistant; results of tools follow their calls, and so come first in a turn."""
-    turns: list[dict[str, Any]] = []
+    turns: list[_Object] = []
     ids = _CallIds()
     for message in messages:
         if message.role == "assistant":
             ids.begin(message)
             role = "assistant"
-            blocks = _answer_blocks(message, ids, is_own=message.provider == source)
+            is_own = message.provider == source
+            blocks = _answer_blocks(message, ids, is_own=is_own)
         else:
             role = "user"
             blocks = _user_blocks(message, ids)
         if not blocks:
             continue
         if turns and turns[-1]["role"] == role:
-            turns[-1]["content"] += blocks
+            last = turns[-1]
+            last["content"] += blocks
         else:
             turns.append({"role": role, "content": blocks})
     if turns and turns[0]["role"] == "assistant":
-        turns.insert(0, {"role": "user", "content": [_text(_START)]})
+        start = {"role": "user", "content": [_text(_START)]}
+        turns.insert(0, start)
     return turns
 
 
-def _text(text: str) -> dict[str, Any]:
+def _text(text: str) -> _Object:
     return {"type": "text", "text": text}
 
 
-def _user_blocks(message: Message, ids: _CallIds) -> list[dict[str, Any]]:
+def _user_blocks(message: Message, ids: _CallIds) -> list[_Object]:
     if message.role == "tool":
-        result: dict[str, Any] = {
-            "type": "tool_result",
-            "tool_use_id": ids[message.tool_call_id or ""],
-        }
-        if message.text.strip():
-            result["content"] = message.text
-        return [result]
-    parts = (
-        [_text(message.content)]
-        if isinstance(message.content, str)
-        else list(map(_part, message.content))
-    )
-    blocks = [part for part in parts if part["type"] != "text" or part["text"].strip()]
-    return blocks or [_text(_NOTHING)]
+        return [_tool_result(message, ids)]
+    if isinstance(message.content, str):
+        parts = [_text(message.content)]
+    else:
+        parts = [_part(part) for part in message.content]
+    blocks = [part for part in parts if not _is_blank(part)]
+    if not blocks:
+        return [_text(_NOTHING)]
+    return blocks
 
 
-def _part(part: ContentPart) -> dict[str, Any]:
+def _tool_result(message: Message, ids: _CallIds) -> _Object:
+    result: _Object = {
+        "type": "tool_result",
+        "tool_use_id": ids[message.tool_call_id or ""],
+    }
+    if message.text.strip():
+        result["content"] = message.text
+    return result
+
+
+def _is_blank(block: _Object) -> bool:
+    if block["type"] != "text":
+        return False
+    return not block["text"].strip()
+
+
+def _part(part: ContentPart) -> _Object:
     if part["type"] == "text":
         return _text(part["text"])
     url = part["image_url"]["url"]
@@ -280,9 +350,7 @@ def _part(part: ContentPart) -> dict[str, Any]:
     }
 
 
-def _answer_blocks(
-    message: Message, ids: _CallIds, *, is_own: bool
-) -> list[dict[str, Any]]:
+def _answer_blocks(message: Message, ids: _CallIds, *, is_own: bool) -> list[_Object]:
     """The content of an answer: as it came if that is kept, else its text and its tool calls.
 
     Args:
@@ -291,37 +359,62 @@ def _answer_blocks(
         is_own: Whether it is certain that the content is of this protocol.
     """
     calls = {call.id: call for call in message.tool_calls}
-    blocks: list[dict[str, Any]] = []
-    kept = [
-        as_object(block) for block in as_array(message.provider_fields.get("content"))
-    ]
-    # as LiteLLM has them
-    thoughts = [
-        as_object(block)
-        for block in as_array(message.provider_fields.get("thinking_blocks"))
-    ]
-    for block in kept or [*thoughts, _text(message.text)]:
-        kind = block.get("type")
-        if kind == "tool_use":
-            call = calls.pop(str(block.get("id")), None)
+    blocks: list[_Object] = []
+    for block in _written_blocks(message):
+        if block.get("type") == "tool_use":
+            id_ = str(block.get("id"))
+            call = calls.pop(id_, None)
             if call is not None:
-                blocks.append({**block, "id": ids[call.id], "input": _input(call)})
-        elif kind == "text":
-            if str(block.get("text") or "").strip():
-                blocks.append(dict(block) if is_own else _text(str(block["text"])))
-        elif is_own or (
-            kind in _THOUGHTS and (block.get("signature") or block.get("data"))
-        ):
-            blocks.append(dict(block))
+                blocks.append(block | {"id": ids[call.id], "input": _input(call)})
+        else:
+            sendable = _sendable(block, is_own=is_own)
+            if sendable is not None:
+                blocks.append(sendable)
     blocks += [_tool_use(call, ids[call.id]) for call in calls.values()]
     return blocks
 
 
-def _tool_use(call: ToolCall, id_: str) -> dict[str, Any]:
-    return {"type": "tool_use", "id": id_, "name": call.name, "input": _input(call)}
+def _written_blocks(message: Message) -> list[_Object]:
+    fields = message.provider_fields
+    kept = as_array(fields.get("content"))
+    if kept:
+        return [as_object(block) for block in kept]
+    # as LiteLLM has them
+    thoughts = as_array(fields.get("thinking_blocks"))
+    return [*map(as_object, thoughts), _text(message.text)]
 
 
-def _input(call: ToolCall) -> dict[str, Any]:
+def _sendable(block: _Object, *, is_own: bool) -> _Object | None:
+    """A block of an answer as the protocol takes it; None if it does not."""
+    kind = block.get("type")
+    if kind == "text":
+        text = str(block.get("text") or "")
+        if not text.strip():
+            return None
+        if not is_own:
+            return _text(text)
+    elif not is_own and not _is_signed_thought(block):
+        return None
+    return dict(block)
+
+
+def _is_signed_thought(block: _Object) -> bool:
+    if block.get("type") not in _THOUGHTS:
+        return False
+    signature = block.get("signature") or block.get("data")
+    return bool(signature)
+
+
+def _tool_use(call: ToolCall, id_: str) -> _Object:
+    return {
+        "type": "tool_use",
+        "id": id_,
+        "name": call.name,
+        "input": _input(call),
+    }
+
+
+def _input(call: ToolCall) -> _Object:
     """The arguments of a call as the object that the protocol wants, also if the model wrote none."""
     with suppress(ValueError, RecursionError):
         data: Any = json.loads(call.arguments or "{}")

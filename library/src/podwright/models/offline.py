@@ -12,7 +12,7 @@ import json
 import math
 import re
 from collections import defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -37,42 +37,47 @@ _WORDS = re.compile(r"\s*\S+|\s+")
 
 def estimate_tokens(text: str) -> int:
     """An estimate of a text's tokens: a quarter of its bytes, rounded up."""
-    return (len(text.encode("utf-8", "replace")) + 3) // 4
+    size = len(text.encode("utf-8", "replace"))
+    return (size + 3) // 4
 
 
 def estimate_message(message: Message) -> int:
     """An estimate of the tokens of one message."""
-    images = (
-        0
-        if isinstance(message.content, str)
-        else sum(part["type"] == "image_url" for part in message.content)
-    )
-    calls = sum(
-        estimate_tokens(call.name + call.arguments) for call in message.tool_calls
-    )
-    fields = [
-        message.provider_fields,
-        *(call.provider_fields for call in message.tool_calls),
-    ]
-    # a content in parts has the text once more
-    others = [
-        value for each in fields for key, value in each.items() if key != "content"
-    ]
-    further = sum(estimate_tokens(json.dumps(value)) for value in others)
-    return 4 + estimate_tokens(message.text) + images * IMAGE_TOKENS + calls + further
+    tokens = 4 + estimate_tokens(message.text)
+    if not isinstance(message.content, str):
+        for part in message.content:
+            if part["type"] == "image_url":
+                tokens += IMAGE_TOKENS
+    tokens += _estimate_fields(message.provider_fields)
+    for call in message.tool_calls:
+        tokens += _estimate_call(call)
+        tokens += _estimate_fields(call.provider_fields)
+    return tokens
+
+
+def _estimate_call(call: ToolCall) -> int:
+    return estimate_tokens(call.name + call.arguments)
+
+
+def _estimate_fields(fields: Mapping[str, Any]) -> int:
+    tokens = 0
+    for name, value in fields.items():
+        # a content in parts has the text once more
+        if name != "content":
+            tokens += estimate_tokens(json.dumps(value))
+    return tokens
 
 
 def estimate_input(request: ModelRequest) -> int:
     """An estimate of a request's input tokens, tools and schemas included."""
-    schemas: list[Any] = [
-        *request.tools,
-        *([request.output.schema] if request.output else []),
-    ]
-    return (
-        3
-        + sum(map(estimate_message, request.messages))
-        + sum(estimate_tokens(json.dumps(s)) for s in schemas)
-    )
+    tokens = 3
+    for message in request.messages:
+        tokens += estimate_message(message)
+    for tool in request.tools:
+        tokens += estimate_tokens(json.dumps(tool))
+    if request.output:
+        tokens += estimate_tokens(json.dumps(request.output.schema))
+    return tokens
 
 
 class OfflineModel(Model):
@@ -108,16 +113,16 @@ class OfflineModel(Model):
         if response.usage.total_tokens:
             return response
         output = estimate_tokens(response.text)
-        output += sum(
-            estimate_tokens(call.name + call.arguments) for call in response.tool_calls
-        )
+        for call in response.tool_calls:
+            output += _estimate_call(call)
         usage = Usage(
             input_tokens=estimate_input(request),
             output_tokens=output,
             cost=response.usage.cost or 0.0,
             cost_source="offline",
         )
-        return replace(response, usage=usage, model=response.model or self.name)
+        model = response.model or self.name
+        return replace(response, usage=usage, model=model)
 
 
 def _hand_out(text: str, callback: TokenCallback) -> None:
@@ -141,45 +146,55 @@ class EchoModel(OfflineModel):
         return self._finish(request, self._echo(request), on_token)
 
     def _echo(self, request: ModelRequest) -> ModelResponse:
-        messages = [
-            message for message in request.messages if message.role != "system"
-        ][request.history :]
-        question = _one_line(
-            next((message.text for message in messages if message.role == "user"), ""),
-            160,
-        )
+        messages = [message for message in request.messages if message.role != "system"]
+        messages = messages[request.history :]
+        questions = _texts(messages, role="user", limit=160)
+        question = next(questions, "")
         if request.output:
-            return ModelResponse(json.dumps(example(request.output.schema, question)))
-        called = {call.name for message in messages for call in message.tool_calls}
-        functions = [tool["function"] for tool in request.tools]
-        if request.tool_choice:
-            functions = [
-                function
-                for function in functions
-                if function["name"] == request.tool_choice
-            ]
-        else:
-            functions = [
-                function for function in functions if function["name"] not in called
-            ]
-        if functions:
-            calls = tuple(
-                ToolCall(
-                    f"call_{number}",
-                    function["name"],
-                    json.dumps(example(function["parameters"], question)),
-                )
-                for number, function in enumerate(functions[:8], len(called))
-            )
+            data = example(request.output.schema, question)
+            return ModelResponse(json.dumps(data))
+        calls = _example_calls(request, messages, question)
+        if calls:
             return ModelResponse(tool_calls=calls, finish_reason="tool_calls")
-        outputs = [
-            _one_line(message.text, 80)
-            for message in messages
-            if message.role == "tool"
-        ]
-        return ModelResponse(
-            f"Echo: {question}" + (f" (found: {'; '.join(outputs)})" if outputs else "")
+        text = f"Echo: {question}"
+        outputs = list(_texts(messages, role="tool", limit=80))
+        if outputs:
+            text += f" (found: {'; '.join(outputs)})"
+        return ModelResponse(text)
+
+
+def _texts(messages: Sequence[Message], role: str, limit: int) -> Iterator[str]:
+    """The texts of the messages with this role, each on one line."""
+    for message in messages:
+        if message.role == role:
+            yield _one_line(message.text, limit)
+
+
+def _example_calls(
+    request: ModelRequest,
+    messages: Sequence[Message],
+    question: str,
+) -> tuple[ToolCall, ...]:
+    """Calls of the tool that the request chooses, else of the tools that were not called before; eight at most."""
+    called: set[str] = set()
+    for message in messages:
+        called.update(call.name for call in message.tool_calls)
+    functions = [tool["function"] for tool in request.tools]
+    if request.tool_choice:
+        wanted = {request.tool_choice}
+    else:
+        wanted = {function["name"] for function in functions} - called
+    functions = [function for function in functions if function["name"] in wanted]
+    calls: list[ToolCall] = []
+    for number, function in enumerate(functions[:8], len(called)):
+        arguments = example(function["parameters"], question)
+        call = ToolCall(
+            id=f"call_{number}",
+            name=function["name"],
+            arguments=json.dumps(arguments),
         )
+        calls.append(call)
+    return tuple(calls)
 
 
 def _one_line(text: str, limit: int) -> str:
@@ -199,9 +214,10 @@ def _as_response(answer: Answer) -> ModelResponse:
             return ModelResponse(answer)
         case BaseException():
             raise answer
+        case ToolCall():
+            return ModelResponse(tool_calls=(answer,), finish_reason="tool_calls")
         case _:
-            calls = (answer,) if isinstance(answer, ToolCall) else tuple(answer)
-            return ModelResponse(tool_calls=calls, finish_reason="tool_calls")
+            return ModelResponse(tool_calls=tuple(answer), finish_reason="tool_calls")
 
 
 class ScriptedModel(OfflineModel):
@@ -231,7 +247,8 @@ class ScriptedModel(OfflineModel):
                 f"The script of '{self.name}' has no answer for call {len(self.requests)}.",
                 suggestion="Add an answer to the script, or find out why the component makes so many calls.",
             )
-        return self._finish(request, _as_response(self._answers.popleft()), on_token)
+        response = _as_response(self._answers.popleft())
+        return self._finish(request, response, on_token)
 
 
 class FunctionModel(OfflineModel):
@@ -275,30 +292,31 @@ class ReplayModel(OfflineModel):
     name = "offline/replay"
 
     def __init__(self, trace: ExecutionResult) -> None:
-        self._recorded: defaultdict[tuple[str, tuple[int, ...]], deque[_Call]] = (
-            defaultdict(deque)
-        )
+        self._recorded: defaultdict[_Place, deque[_Call]] = defaultdict(deque)
         calls: dict[tuple[str, int], _Call] = {}
         for event in trace.events:
             # a remote component made that call, and makes it again
             if event.remote is not None:
                 continue
             if isinstance(event, ModelCallStarted):
-                call = calls[event.run_id, event.call] = _Call(
-                    len(calls), event.request
-                )
+                call = _Call(len(calls), event.request)
+                calls[event.run_id, event.call] = call
                 self._recorded[event.component, event.path].append(call)
             elif isinstance(event, ModelCallFinished | ModelCallFailed):
-                if (event.run_id, event.call) not in calls:
+                call = calls.get((event.run_id, event.call))
+                if call is None:
                     raise TraceError(
                         f"Invalid trace: model call {event.call} ended before it started."
                     )
-                calls[event.run_id, event.call].end = event
+                call.end = event
 
     @property
     def left(self) -> list[ModelRequest]:
         """Recorded requests that were not made again; empty after a complete replay."""
-        return [call.request for queue in self._recorded.values() for call in queue]
+        requests: list[ModelRequest] = []
+        for queue in self._recorded.values():
+            requests += [call.request for call in queue]
+        return requests
 
     async def complete(
         self, request: ModelRequest, on_token: TokenCallback | None = None
@@ -310,24 +328,29 @@ class ReplayModel(OfflineModel):
             ModelError: The recorded call failed.
         """
         queue = self._recorded.get((request.component, request.path))
-        place = f"'{request.component}'" + (
-            f" at {list(request.path)}" if request.path else ""
-        )
+        place = f"'{request.component}'"
+        if request.path:
+            place += f" at {list(request.path)}"
         if not queue:
             raise ReplayMismatchError(
                 f"{place} made a model call that is not in the trace."
             )
         call = queue.popleft()
-        if difference := differences(call.request, request):
+        difference = differences(call.request, request)
+        if difference:
             raise ReplayMismatchError(
                 f"Model call {call.number} of the trace, by {place}, differs: {difference}."
             )
         if isinstance(call.end, ModelCallFinished):
             return self._finish(request, call.end.response, on_token)
-        reason = (
-            call.end.error.get("message") if call.end else "the call did not finish."
-        )
+        if call.end is None:
+            raise ModelError("Recorded: the call did not finish.")
+        reason = call.end.error.get("message")
         raise ModelError(f"Recorded: {reason}")
+
+
+_Place = tuple[str, tuple[int, ...]]
+"""The component that makes a call, and its path in the run."""
 
 
 @dataclass(slots=True)
@@ -339,19 +362,19 @@ class _Call:
 
 def differences(recorded: ModelRequest, request: ModelRequest) -> str:
     """The lines that differ between two requests as JSON, apart from the model's name; empty if there are none."""
-    before, after = (_lines(_without_names(side)) for side in (recorded, request))
-    lines = list(difflib.unified_diff(before, after, lineterm="", n=0))[3:]
-    return "; ".join(truncate(line, 200) for line in lines[:4])
-
-
-def _without_names(request: ModelRequest) -> ModelRequest:
-    """The request without the names of the model and of those that have answered before."""
-    messages = tuple(replace(message, provider="") for message in request.messages)
-    return replace(request, model="", messages=messages)
+    before = _lines(recorded)
+    after = _lines(request)
+    lines = list(difflib.unified_diff(before, after, lineterm="", n=0))
+    first = lines[3:7]  # after the headers of the files and of the first change
+    return "; ".join(truncate(line, 200) for line in first)
 
 
 def _lines(request: ModelRequest) -> list[str]:
+    """The request as JSON, without the names of the model and of those that have answered before."""
+    messages = tuple(replace(message, provider="") for message in request.messages)
+    nameless = replace(request, model="", messages=messages)
     # the order of keys is another one after the trace was saved and read
-    return json.dumps(
-        to_json_data(request), indent=0, ensure_ascii=False, sort_keys=True
-    ).splitlines()
+    text = json.dumps(
+        to_json_data(nameless), indent=0, ensure_ascii=False, sort_keys=True
+    )
+    return text.splitlines()

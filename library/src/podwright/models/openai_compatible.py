@@ -6,7 +6,7 @@ from typing import Any
 
 from podwright.messages import ModelRequest
 from podwright.models.base import Connection
-from podwright.models.chat_completions import ResponseBuilder, request_body
+from podwright.models.chat_completions import CompletionAnswer, request_body
 from podwright.models.http_model import HTTPModel
 from podwright.models.providers import ANY, Endpoint
 
@@ -33,6 +33,6 @@ class ChatModel(HTTPModel):
             request, self._model, self._endpoint, provider=self._provider, stream=stream
         )
 
-    def new_answer(self) -> ResponseBuilder:
+    def new_answer(self) -> CompletionAnswer:
         """See `HTTPModel.new_answer`."""
-        return ResponseBuilder(self.name)
+        return CompletionAnswer(self.name)

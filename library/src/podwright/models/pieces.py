@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, cast
+from itertools import chain
+from typing import Any
 
 from podwright.json_data import as_object, is_set, to_text
 from podwright.messages import ToolCall
 from podwright.models.offline import estimate_tokens
+
+_Fields = Mapping[str, Any]
 
 _LABELS = ("type", "id", "index", "format", "name", "role", "object")
 """Keys that say what an object is: a further piece repeats them, and does not continue them."""
@@ -23,9 +25,10 @@ _WHOLE = ("signature", "thought_signature", "data", "encrypted_content")
 """Keys whose text may be repeated although it came in one piece."""
 _OWN_CALL_KEYS = ("id", "type", "index", "function")
 _OWN_FUNCTION_KEYS = ("name", "arguments")
+_DECODER = json.JSONDecoder()
 
 
-def merge_fields(pieces: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def merge_fields(pieces: Iterable[_Fields]) -> dict[str, Any]:
     """Further fields from their pieces: texts are appended, lists continued by index, and objects by key."""
     values: dict[str, list[Any]] = {}
     for piece in pieces:
@@ -35,44 +38,63 @@ def merge_fields(pieces: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     return {key: _merged(key, found) for key, found in values.items()}
 
 
+def text_field(fields: _Fields, key: str) -> str:
+    """A field as a text; empty if there is none."""
+    return to_text(fields.get(key) or "")
+
+
+def set_fields(fields: _Fields) -> dict[str, Any]:
+    """Those of the fields that have a value."""
+    return {key: value for key, value in fields.items() if is_set(value)}
+
+
 def _merged(key: str, values: list[Any]) -> Any:
     if len(values) == 1:
         return values[0]
     # an empty text is how some providers end a list
-    values = [value for value in values if value != ""] or values[:1]
-    kinds = set(map(type, values))
-    if kinds == {str}:
-        return (
-            next((value for value in reversed(values) if value), "")
-            if key in _LABELS
-            else _joined(key, values)
-        )
+    filled = [value for value in values if value != ""]
+    if not filled:
+        return ""
+    kinds = set(map(type, filled))
     if kinds == {dict}:
-        return merge_fields(values)
+        return merge_fields(filled)
     if kinds == {list}:
-        return merge_items(item for value in values for item in value)
-    return values[-1]
+        return merge_items(chain.from_iterable(filled))
+    if kinds == {str} and key not in _LABELS:
+        return _joined(key, filled)
+    return filled[-1]
 
 
 def _joined(key: str, texts: Iterable[str]) -> str:
     parts: list[str] = []
     length = 0
     for text in texts:
-        is_long = len(parts) > 1 or key in _WHOLE
-        if is_long and len(text) == length >= _REPETITION and text == "".join(parts):
+        may_repeat = len(parts) > 1 or key in _WHOLE
+        is_as_long = len(text) == length
+        if may_repeat and is_as_long and _is_repetition(text, parts):
             continue
         parts.append(text)
         length += len(text)
     return "".join(parts)
 
 
+def _is_repetition(text: str, parts: Iterable[str]) -> bool:
+    if len(text) < _REPETITION:
+        return False
+    return text == "".join(parts)
+
+
 @dataclass(slots=True)
 class _PartialItem:
-    index: Any
     type: Any
-    pieces: list[Any]
-    is_signed: bool
+    pieces: list[Any] = field(default_factory=list[Any])
+    is_signed: bool = False
     """Whether a signature has ended it."""
+
+    def add(self, piece: Any) -> None:
+        self.pieces.append(piece)
+        if as_object(piece).get("signature"):
+            self.is_signed = True
 
 
 def merge_items(pieces: Iterable[Any]) -> list[Any]:
@@ -87,26 +109,40 @@ def merge_items(pieces: Iterable[Any]) -> list[Any]:
         fields = as_object(piece)
         index = fields.get("index")
         kind = fields.get("type")
-        item: _PartialItem | None = None
-        if index is not None:
-            item = by_index.get((repr(index), "" if kind is None else repr(kind)))
-        elif (
-            items
-            and items[-1].type in _CONTINUED
-            and kind in (items[-1].type, None)
-            and not items[-1].is_signed
-        ):
-            item = items[-1]
+        if index is None:
+            item = _unfinished_item(items, kind)
+        else:
+            item = by_index.get(_index_key(index, kind))
         if item is None:
-            item = _PartialItem(index, kind, [], is_signed=False)
+            item = _PartialItem(kind)
             items.append(item)
         if index is not None:
-            by_index[repr(index), repr(item.type)] = item
+            by_index[_index_key(index, item.type)] = item
             # the last one of this index, for pieces without a type
-            by_index[repr(index), ""] = item
-        item.pieces.append(piece)
-        item.is_signed = item.is_signed or bool(fields.get("signature"))
+            by_index[_index_key(index, None)] = item
+        item.add(piece)
     return [_merged("", item.pieces) for item in items]
+
+
+def _index_key(index: Any, kind: Any) -> tuple[str, str]:
+    """An index and a type as texts, because an answer may have what is not hashable in their place."""
+    if kind is None:
+        return repr(index), ""
+    return repr(index), repr(kind)
+
+
+def _unfinished_item(items: list[_PartialItem], kind: Any) -> _PartialItem | None:
+    """The item that a piece of this type continues, if it has no index."""
+    if not items:
+        return None
+    last = items[-1]
+    if last.is_signed:
+        return None
+    if last.type not in _CONTINUED:
+        return None
+    if kind not in (last.type, None):
+        return None
+    return last
 
 
 class _PartialArguments:
@@ -127,18 +163,30 @@ class _PartialArguments:
     @property
     def is_whole(self) -> bool:
         """Whether they are complete; `{}` may be how a gateway begins those that follow."""
-        last = self._pieces[-1].rstrip() if self._pieces else ""
-        if last and last[-1] not in '}"':  # as nearly always
+        if self._ends_open():  # as nearly always
             return False
         text = self.text.strip()
-        return (
-            text.endswith(("}", '}"')) and text != "{}" and _object_in(text) is not None
-        )
+        if text == "{}":
+            return False
+        if not text.endswith(("}", '}"')):
+            return False
+        return _object_text(text) is not None
+
+    def _ends_open(self) -> bool:
+        if not self._pieces:
+            return False
+        last = self._pieces[-1].rstrip()
+        if last == "":
+            return False
+        return not last.endswith(("}", '"'))
 
     @property
     def is_begun(self) -> bool:
         """Whether they are cut off in the middle."""
-        return self.text.strip() not in ("", "{}") and not self.is_whole
+        text = self.text.strip()
+        if text in ("", "{}"):
+            return False
+        return not self.is_whole
 
     def add(self, piece: str) -> None:
         """Add a piece."""
@@ -148,13 +196,109 @@ class _PartialArguments:
 
 
 @dataclass(slots=True)
+class _CallPiece:
+    """What a piece of a tool call has."""
+
+    index: Any
+    id: str
+    name: str
+    """Empty if it is white space."""
+    arguments: str
+    fields: dict[str, Any]
+    """Its further fields."""
+
+
+def _read_call_piece(piece: Any) -> _CallPiece:
+    function = as_object(piece.get("function"))
+    name = text_field(function, "name")
+    if not name.strip():
+        name = ""
+    fields = _without(piece, _OWN_CALL_KEYS)
+    function_fields = _without(function, _OWN_FUNCTION_KEYS)
+    if function_fields:
+        fields["function"] = function_fields
+    return _CallPiece(
+        index=piece.get("index"),
+        id=str(piece.get("id") or ""),
+        name=name,
+        arguments=text_field(function, "arguments"),
+        fields=fields,
+    )
+
+
+def _without(fields: _Fields, keys: Iterable[str]) -> dict[str, Any]:
+    others = dict(fields)
+    for key in keys:
+        others.pop(key, None)
+    return others
+
+
+@dataclass(slots=True)
 class _PartialCall:
     index: Any = None
     id: str = ""
     name: str = ""
     arguments: _PartialArguments = field(default_factory=_PartialArguments)
-    fields: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
+    fields: list[_Fields] = field(default_factory=list[_Fields])
     """The pieces of its further fields."""
+
+    def add(self, piece: _CallPiece) -> None:
+        if not self.id:
+            self.id = piece.id
+        # some providers repeat the whole name in each piece
+        if not self.has_name(piece.name):
+            self.name += piece.name
+        # and some the whole call at its end
+        is_repeated = self.has_arguments(piece.arguments)
+        if not (is_repeated and self.arguments.is_whole):
+            self.arguments.add(piece.arguments)
+        if piece.fields:
+            self.fields.append(piece.fields)
+
+    def has_name(self, name: str) -> bool:
+        return name.strip() == self.name.strip()
+
+    def is_begun_as(self, name: str) -> bool:
+        """Whether the call has this name, and arguments that are cut off in the middle."""
+        if not self.has_name(name):
+            return False
+        return self.arguments.is_begun
+
+    def has_arguments(self, arguments: str) -> bool:
+        """Whether arguments are those that the call has, perhaps encoded once more."""
+        if not _begins_object(arguments):
+            return False
+        # to encode a text once more makes it twice as long at most
+        length = 2 * len(arguments) + 2
+        if length < self.arguments.length:
+            return False
+        text = self.arguments.text
+        if arguments.strip() == text.strip():
+            return True
+        return clean_arguments(arguments) == clean_arguments(text)
+
+    def may_have_index(self, index: Any) -> bool:
+        if index is None or self.index is None:
+            return True
+        return self.index == index
+
+    def is_other_than(self, piece: _CallPiece) -> bool:
+        """Whether a piece with the same id and a name is one of another call, and not repeated either."""
+        if not self.is_over_before(piece.arguments):
+            return False
+        if self.index != piece.index:
+            return True
+        return not self.has_arguments(piece.arguments)
+
+    def is_over_before(self, arguments: str) -> bool:
+        """Whether arguments are those of another call with the same id or index, and not a continuation."""
+        if not _begins_object(arguments):
+            return False
+        if self.arguments.is_whole:
+            return True
+        if arguments.strip() != "{}":
+            return False
+        return self.arguments.text.strip() == "{}"
 
 
 class ToolCallPieces:
@@ -173,135 +317,119 @@ class ToolCallPieces:
             piece: The JSON data of a tool call.
             whole: Whether it is one of a completion, and not of a stream.
         """
-        function = as_object(piece.get("function"))
-        id_ = str(piece.get("id") or "")
-        name = to_text(function.get("name") or "")
-        name = name if name.strip() else ""
-        arguments = to_text(function.get("arguments") or "")
-        call = None if whole else self._find(piece.get("index"), id_, name, arguments)
+        call_piece = _read_call_piece(piece)
+        call = None
+        if not whole:
+            call = self._find(call_piece)
         if call is None:
-            call = _PartialCall(piece.get("index"))
+            call = _PartialCall(call_piece.index)
             self._calls.append(call)
-        call.id = call.id or id_
-        # some providers repeat the whole name in each piece
-        if name.strip() != call.name.strip():
-            call.name += name
-        # and some the whole call at its end
-        if not (_repeats(call, arguments) and call.arguments.is_whole):
-            call.arguments.add(arguments)
-        fields = {
-            key: value for key, value in piece.items() if key not in _OWN_CALL_KEYS
-        }
-        if in_function := {
-            key: value
-            for key, value in function.items()
-            if key not in _OWN_FUNCTION_KEYS
-        }:
-            fields["function"] = in_function
-        if fields:
-            call.fields.append(fields)
+        call.add(call_piece)
 
-    def _find(
-        self, index: Any, id_: str, name: str, arguments: str
-    ) -> _PartialCall | None:
+    def _find(self, piece: _CallPiece) -> _PartialCall | None:
         """The call that a piece of a stream continues; None if it begins one.
 
         A piece belongs to the call of its id, else to that of its index, else to the last one. Only a piece with a
         name can begin a call beside others, and only if it does not continue one of them.
         """
-        by_id = [call for call in self._calls if id_ and call.id == id_]
-        by_index = [
-            call for call in self._calls if index is not None and call.index == index
-        ]
-        same_id = [
-            call for call in by_id if None in (index, call.index) or call.index == index
-        ]
-        if not name:
-            # as nearly always
-            if by_index and not by_id and by_index[-1] is self._calls[-1]:
-                return by_index[-1]
-            candidates = (
-                same_id
-                or by_id
-                or [call for call in by_index if not call.arguments.is_whole]
-                or self._calls
-                or by_index
-            )
-            return candidates[-1] if candidates else None
-        if same_id:
-            last = same_id[-1]
-            is_other = _begins_again(last, arguments) and not (
-                last.index == index and _repeats(last, arguments)
-            )
-            return None if is_other else last
-        last = (
-            by_index[-1]
-            if by_index
-            else self._calls[-1]
-            if index is None and self._calls
-            else None
-        )
-        if last is None:
-            return None
-        goes_on = arguments.strip() != "" and not _begins_object(arguments)
-        if goes_on and last.arguments.is_begun and name.strip() == last.name.strip():
-            # some providers make a new id for each piece
+        of_id = self._calls_of_id(piece.id)
+        of_both = [call for call in of_id if call.may_have_index(piece.index)]
+        if of_both:
+            last = of_both[-1]
+            if piece.name and last.is_other_than(piece):
+                return None
             return last
-        if not by_index or (id_ and last.id):
+        if piece.name:
+            return self._find_by_name(piece)
+        if of_id:
+            return of_id[-1]
+        return self._find_by_index(piece.index)
+
+    def _calls_of_id(self, id_: str) -> list[_PartialCall]:
+        if not id_:
+            return []
+        return [call for call in self._calls if call.id == id_]
+
+    def _calls_of_index(self, index: Any) -> list[_PartialCall]:
+        if index is None:
+            return []
+        return [call for call in self._calls if call.index == index]
+
+    def _find_by_index(self, index: Any) -> _PartialCall | None:
+        """The call that a piece with neither name nor known id continues."""
+        if not self._calls:
             return None
-        is_other = _begins_again(last, arguments) or (
-            last.arguments.is_whole and not arguments
-        )
-        return None if is_other else last
+        last = self._calls[-1]
+        of_index = self._calls_of_index(index)
+        if of_index and of_index[-1] is last:  # as nearly always
+            return last
+        for call in reversed(of_index):
+            if not call.arguments.is_whole:
+                return call
+        return last
+
+    def _find_by_name(self, piece: _CallPiece) -> _PartialCall | None:
+        """The call that a piece with a name, but without a known id, continues."""
+        of_index = self._calls_of_index(piece.index)
+        if of_index:
+            last = of_index[-1]
+        elif piece.index is None and self._calls:
+            last = self._calls[-1]
+        else:
+            return None
+        # some providers make a new id for each piece
+        if _is_middle(piece.arguments) and last.is_begun_as(piece.name):
+            return last
+        has_other_id = piece.id and last.id
+        if has_other_id or not of_index:
+            return None
+        if last.is_over_before(piece.arguments):
+            return None
+        if piece.arguments:
+            return last
+        if last.arguments.is_whole:
+            return None
+        return last
 
     def estimate(self) -> int:
         """An estimate of the tokens of the calls."""
-        return sum(
-            estimate_tokens(call.name + call.arguments.text) for call in self._calls
-        )
+        tokens = 0
+        for call in self._calls:
+            text = call.name + call.arguments.text
+            tokens += estimate_tokens(text)
+        return tokens
 
     def has_nameless(self) -> bool:
         """Whether a call has no name."""
-        return any(not call.name.strip() for call in self._calls)
+        for call in self._calls:
+            if not call.name.strip():
+                return True
+        return False
 
     def tool_calls(self) -> Iterator[ToolCall]:
         """The calls, each with an id of its own, so that each result belongs to one call."""
         ids = {""}
         for call in self._calls:
-            id_ = f"call_{os.urandom(8).hex()}" if call.id in ids else call.id
+            id_ = call.id
+            if id_ in ids:
+                id_ = f"call_{os.urandom(8).hex()}"
             ids.add(id_)
-            fields = {
-                key: value
-                for key, value in merge_fields(call.fields).items()
-                if is_set(value)
-            }
             yield ToolCall(
-                id_, call.name.strip(), clean_arguments(call.arguments.text), fields
+                id_,
+                call.name.strip(),
+                clean_arguments(call.arguments.text),
+                provider_fields=set_fields(merge_fields(call.fields)),
             )
-
-
-def _begins_again(call: _PartialCall, arguments: str) -> bool:
-    """Whether arguments are those of another call with the same id or index, and not a continuation."""
-    if not _begins_object(arguments):
-        return False
-    return call.arguments.is_whole or (
-        arguments.strip() == "{}" and call.arguments.text.strip() == "{}"
-    )
-
-
-def _repeats(call: _PartialCall, arguments: str) -> bool:
-    """Whether arguments are those that the call has, perhaps encoded once more."""
-    # to encode a text once more makes it twice as long at most
-    if not _begins_object(arguments) or 2 * len(arguments) + 2 < call.arguments.length:
-        return False
-    text = call.arguments.text
-    return arguments.strip() == text.strip() or clean_arguments(
-        arguments
-    ) == clean_arguments(text)
 
 
 def _begins_object(arguments: str) -> bool:
     return arguments.lstrip().startswith(("{", '"{'))
+
+
+def _is_middle(arguments: str) -> bool:
+    if _begins_object(arguments):
+        return False
+    return arguments.strip() != ""
 
 
 def clean_arguments(text: str) -> str:
@@ -313,26 +441,33 @@ def clean_arguments(text: str) -> str:
     stripped = text.strip()
     if stripped in ("", "null", "[]"):
         return "{}"
-    found = _object_in(stripped)
-    if found is None and (found := _first_object(stripped)) is None:
+    found = _object_text(stripped)
+    if found is None:
+        found = _first_object(stripped)
+    if found is None:
         return text
-    if isinstance(found, str):
-        return found
-    return stripped
+    return found
 
 
-def _object_in(text: str) -> dict[str, Any] | str | None:
-    """The object that a JSON text is; its text if it is encoded once more; None if it is none."""
+def _object_text(text: str) -> str | None:
+    """A JSON text that is an object, without its further encoding if it has one; None if it is none."""
+    data = _loads(text)
+    if isinstance(data, dict):
+        return text
+    if not isinstance(data, str):
+        return None
+    inner = clean_arguments(data)
+    if isinstance(_loads(inner), dict):
+        return inner
+    return None
+
+
+def _loads(text: str) -> Any:
+    """JSON data; None if the text is no JSON."""
     try:
-        data: Any = json.loads(text)
+        return json.loads(text)
     except (ValueError, RecursionError):
         return None
-    if isinstance(data, str):
-        inner = clean_arguments(data)
-        with suppress(ValueError, RecursionError):
-            return inner if isinstance(json.loads(inner), dict) else None
-        return None
-    return cast("dict[str, Any]", data) if isinstance(data, dict) else None
 
 
 def _first_object(text: str) -> str | None:
@@ -340,21 +475,35 @@ def _first_object(text: str) -> str | None:
 
     Each may be encoded once more, and an empty one may be `null`.
     """
-    decoder = json.JSONDecoder()
     found: dict[str, str] = {}
     rest = text
     while rest:
         try:
-            data, end = decoder.raw_decode(rest)
-            part = rest[:end]
-            if isinstance(data, str):
-                part = data.strip()
-                data = json.loads(part)
+            data, part, rest = _split_off_value(rest)
         except (ValueError, RecursionError):
             return None
-        if not isinstance(data, dict) and data not in (None, []):
+        if data in (None, [], {}):
+            continue
+        if not isinstance(data, dict):
             return None
-        found[json.dumps(data or {}, sort_keys=True)] = part
-        rest = rest[end:].lstrip()
-    filled = [part for key, part in found.items() if key != "{}"]
-    return filled[0] if len(filled) == 1 else "{}" if not filled else None
+        key = json.dumps(data, sort_keys=True)
+        found[key] = part
+    if not found:
+        return "{}"
+    if len(found) > 1:
+        return None
+    return next(iter(found.values()))
+
+
+def _split_off_value(text: str) -> tuple[Any, str, str]:
+    """The first JSON value of a text, which may be encoded once more, its own text, and the rest.
+
+    Raises:
+        ValueError, RecursionError: The text does not begin with one.
+    """
+    data, end = _DECODER.raw_decode(text)
+    part = text[:end]
+    if isinstance(data, str):
+        part = data.strip()
+        data = json.loads(part)
+    return data, part, text[end:].lstrip()

@@ -92,10 +92,9 @@ class PriceFile:
     ) -> None:
         self._entries = entries
         self._aliases = aliases
-        self._names = frozenset({*entries, *aliases})
-        self._patterns = sorted(
-            (name for name in self._names if "*" in name), key=len, reverse=True
-        )
+        self._names = entries.keys() | aliases.keys()
+        patterns = [name for name in self._names if "*" in name]
+        self._patterns = sorted(patterns, key=len, reverse=True)
 
     def find(self, *models: str) -> Iterator[Match]:
         """What the file says of a model that has several names, what counts first coming first.
@@ -116,51 +115,71 @@ class PriceFile:
         is_exact = name == model
         if name in self._entries:
             return Match(self._entries[name], is_exact=is_exact)
-        alias = self._aliases[name].replace("*", _wild_part(name, model))
-        target = alias if alias in self._entries else self._pattern(alias)
-        return Match(self._entries.get(target), alias, is_exact)
+        wild_part = _wild_part(name, model)
+        alias = self._aliases[name].replace("*", wild_part)
+        target = alias
+        if alias not in self._entries:
+            target = self._pattern(alias)
+        entry = self._entries.get(target)
+        return Match(entry, alias=alias, is_exact=is_exact)
 
     def _pattern(self, model: str) -> str:
         """The longest pattern that fits a model; empty if none does."""
-        return next(
-            (pattern for pattern in self._patterns if _fits(pattern, model)), ""
-        )
+        for pattern in self._patterns:
+            if _fits(pattern, model):
+                return pattern
+        return ""
 
     def unused(self, models: Iterable[str]) -> list[Problem]:
         """The entries that fit none of these models, and that no alias of them names: they may be misspelt."""
-        names = list(models)
-        names += [
-            match.alias for name in names for match in self.find(name) if match.alias
-        ]
+        named = list(models)
+        names = [*named, *self._targets(named)]
         problems: list[Problem] = []
         for entry in sorted(self._names):
-            if any(entry == name or _fits(entry, name) for name in names):
+            if _is_used(entry, names):
                 continue
-            hint = did_you_mean(entry, names)
-            detail = f"The entry {short_repr(entry)} of {VARIABLE} fits no model that is named here."
-            problems.append(Problem(json_pointer(entry), detail, hint))
+            problem = Problem(
+                json_pointer(entry),
+                f"The entry {short_repr(entry)} of {VARIABLE} fits no model that is named here.",
+                did_you_mean(entry, names),
+            )
+            problems.append(problem)
         return problems
+
+    def _targets(self, models: Iterable[str]) -> Iterator[str]:
+        """The models that these models cost as much as, where they have aliases."""
+        for model in models:
+            for match in self.find(model):
+                if match.alias:
+                    yield match.alias
 
 
 EMPTY = PriceFile({}, {})
 
 
+def _is_used(entry: str, models: Iterable[str]) -> bool:
+    """Whether an entry is the name of one of these models, or a pattern that fits one."""
+    for model in models:
+        if entry == model or _fits(entry, model):
+            return True
+    return False
+
+
 def _fits(pattern: str, model: str) -> bool:
     """Whether a pattern with one `*` fits a model."""
     start, star, end = pattern.partition("*")
-    is_long_enough = len(model) >= len(start) + len(end)
-    return (
-        bool(star)
-        and is_long_enough
-        and model.startswith(start)
-        and model.endswith(end)
-    )
+    if not star:
+        return False
+    shortest = len(start) + len(end)
+    if len(model) < shortest:
+        return False
+    return model.startswith(start) and model.endswith(end)
 
 
 def _wild_part(pattern: str, model: str) -> str:
     """What the `*` of a pattern that fits a model stands for."""
     start, _, end = pattern.partition("*")
-    return model[len(start) : len(model) - len(end)]
+    return model.removeprefix(start).removesuffix(end)
 
 
 _valid: dict[str, PriceFile] = {}
@@ -199,29 +218,43 @@ def is_valid() -> bool:
 
 
 def _parse(file: str) -> PriceFile:
-    try:
-        data = from_json(file) if file.lstrip().startswith("{") else read_data(file)
-    except ConfigurationError as error:
-        raise _invalid(file, [error.message, *error.details()]) from error
-    if not isinstance(data, dict):
-        raise _invalid(file, ["Expected an object of prices by model."])
-    models = cast("dict[str, Any]", data)
-    aliases = {
-        name: entry for name, entry in models.items() if "as" in as_object(entry)
-    }
-    entries = {name: entry for name, entry in models.items() if name not in aliases}
-    problems = [*_entry_problems(entries), *_alias_problems(aliases)]
-    problems += [
-        Problem(json_pointer(name), "A name has one '*' at most.")
-        for name in models
-        if name.count("*") > 1
-    ]
+    models = _read_models(file)
+    aliases: dict[str, Any] = {}
+    entries: dict[str, Any] = {}
+    for name, entry in models.items():
+        if "as" in as_object(entry):
+            aliases[name] = entry
+        else:
+            entries[name] = entry
+    problems = list(_entry_problems(entries))
+    problems += _alias_problems(aliases)
+    problems += _name_problems(models)
     if problems:
-        raise _invalid(file, map(str, problems))
-    return PriceFile(
-        _entries.validate_python(entries),
-        {name: entry["as"] for name, entry in aliases.items()},
-    )
+        raise _invalid_file_error(file, map(str, problems))
+    targets = {name: alias["as"] for name, alias in aliases.items()}
+    return PriceFile(_entries.validate_python(entries), targets)
+
+
+def _read_models(file: str) -> dict[str, Any]:
+    """The content of a file, or of a text in JSON: an object with models, which are not checked."""
+    try:
+        if file.lstrip().startswith("{"):
+            data = from_json(file)
+        else:
+            data = read_data(file)
+    except ConfigurationError as error:
+        details = [error.message, *error.details()]
+        raise _invalid_file_error(file, details) from error
+    if not isinstance(data, dict):
+        details = ["Expected an object of prices by model."]
+        raise _invalid_file_error(file, details)
+    return cast("dict[str, Any]", data)
+
+
+def _name_problems(models: Iterable[str]) -> Iterator[Problem]:
+    for name in models:
+        if name.count("*") > 1:
+            yield Problem(json_pointer(name), "A name has one '*' at most.")
 
 
 def _entry_problems(entries: Mapping[str, Any]) -> Iterator[Problem]:
@@ -230,7 +263,9 @@ def _entry_problems(entries: Mapping[str, Any]) -> Iterator[Problem]:
     except ValidationError as error:
         yield from to_problems(error.errors(), entries, _keys)
     for name, entry in entries.items():
-        for key in ("input", "output") if isinstance(entry, dict) else ():
+        if not isinstance(entry, dict):
+            continue
+        for key in ("input", "output"):
             if key not in entry:
                 yield Problem(json_pointer(name), f"Missing key '{key}'.")
 
@@ -239,36 +274,44 @@ def _keys(location: Any) -> Iterable[str]:
     """The keys of the object at a place."""
     if "tiers" in location:
         return Tier.__annotations__
-    return (
-        TieredRates.__annotations__
-        if "service_tiers" in location
-        else Entry.__annotations__
-    )
+    if "service_tiers" in location:
+        return TieredRates.__annotations__
+    return Entry.__annotations__
 
 
 def _alias_problems(aliases: Mapping[str, Any]) -> Iterator[Problem]:
     for name, entry in aliases.items():
-        target = entry["as"]
         for key in entry:
             if key != "as":
-                yield Problem(
-                    json_pointer(name, key), "An alias has no other keys than 'as'."
-                )
-        if not isinstance(target, str) or not (
-            target == "*" or all(target.partition("/"))
-        ):
-            expected = "Expected the name of a model, such as openai/gpt-4o"
-            yield Problem(
-                json_pointer(name, "as"), f"{expected}, got {short_repr(target)}."
-            )
-        elif target.count("*") > 1 or ("*" in target and "*" not in name):
-            yield Problem(
-                json_pointer(name, "as"), "It may have one '*', if the name has one."
-            )
+                detail = "An alias has no other keys than 'as'."
+                yield Problem(json_pointer(name, key), detail)
+        fault = _target_fault(name, entry["as"])
+        if fault:
+            yield Problem(json_pointer(name, "as"), fault)
 
 
-def _invalid(file: str, details: Iterable[str]) -> ConfigurationError:
+def _target_fault(name: str, target: object) -> str:
+    """What is wrong with the model that an alias costs as much as; empty if nothing is."""
+    if not isinstance(target, str) or not _is_model_name(target):
+        expected = "Expected the name of a model, such as openai/gpt-4o"
+        return f"{expected}, got {short_repr(target)}."
+    allowed_stars = min(name.count("*"), 1)
+    if target.count("*") > allowed_stars:
+        return "It may have one '*', if the name has one."
+    return ""
+
+
+def _is_model_name(text: str) -> bool:
+    """Whether a text is the name of a model, or the `*` that stands for one."""
+    if text == "*":
+        return True
+    provider, _, model_name = text.partition("/")
+    return bool(provider and model_name)
+
+
+def _invalid_file_error(file: str, details: Iterable[str]) -> ConfigurationError:
+    reasons = "; ".join(details)
     return ConfigurationError(
-        f"Invalid price file '{truncate(file, 200)}' ({VARIABLE}): {'; '.join(details)}",
+        f"Invalid price file '{truncate(file, 200)}' ({VARIABLE}): {reasons}",
         suggestion="Write {model: {input, output}} in USD per million tokens, or {model: {as: model}}.",
     )

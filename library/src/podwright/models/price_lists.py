@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -16,15 +16,15 @@ from podwright.models.pricing import SOURCES, Source, Tokens, cost_in_list
 _SHORT = 1_000
 _LONG = 1_000_000
 """Tokens of a request of which the rates are shown, and of one that is long: some lists have tiers."""
-_TOKENS: dict[str, Callable[[int], Tokens]] = {
-    "input": lambda count: Tokens(count, 0, 0, 0, 0, 0),
-    "cached_input": lambda count: Tokens(count, count, 0, 0, 0, 0),
-    "cache_write": lambda count: Tokens(count, 0, 0, 0, count, 0),
-    "cache_write_1h": lambda count: Tokens(count, 0, 0, 0, count, count),
-    "output": lambda count: Tokens(0, 0, count, 0, 0, 0),
-    "reasoning": lambda count: Tokens(0, 0, count, count, 0, 0),
+_COUNTS = {
+    "input": ("input",),
+    "cached_input": ("input", "cached"),
+    "cache_write": ("input", "cache_write"),
+    "cache_write_1h": ("input", "cache_write", "cache_write_1h"),
+    "output": ("output",),
+    "reasoning": ("output", "reasoning"),
 }
-"""A request with one kind of tokens only."""
+"""By kind of tokens the counts of a request with this kind only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,9 @@ class ListedPrice:
 
 def list_versions() -> dict[str, str]:
     """The versions of the price lists that are installed."""
-    packages = ["genai-prices", *(["litellm"] if litellm_loader.installed() else [])]
+    packages = ["genai-prices"]
+    if litellm_loader.installed():
+        packages.append("litellm")
     return {package: version(package) for package in packages}
 
 
@@ -60,24 +62,35 @@ def listed_prices(model: str) -> list[ListedPrice]:
     versions = {"override": file, **list_versions()}
     found: list[ListedPrice] = []
     for source in SOURCES:
-        listed_in = versions.get(source, "")
         rates = _rates(source, model, _SHORT)
-        if rates is not None:
-            long_rates = _rates(source, model, _LONG) or {}
-            others = {
-                kind: rate for kind, rate in long_rates.items() if rate != rates[kind]
-            }
-            found.append(ListedPrice(source, listed_in, rates, others))
+        if rates is None:
+            continue
+        price = ListedPrice(
+            source=source,
+            version=versions.get(source, ""),
+            rates=rates,
+            long_rates=_differing(_rates(source, model, _LONG), rates),
+        )
+        found.append(price)
     return found
+
+
+def _differing(
+    rates: Mapping[str, float] | None, others: Mapping[str, float]
+) -> dict[str, float]:
+    """The rates that differ from others."""
+    if rates is None:
+        return {}
+    return {kind: rate for kind, rate in rates.items() if rate != others[kind]}
 
 
 def _rates(source: Source, model: str, count: int) -> dict[str, float] | None:
     """USD per million tokens by kind; None if the list does not know the model."""
     rates: dict[str, float] = {}
-    for kind, tokens_of in _TOKENS.items():
-        amount = cost_in_list(
-            source, model, tokens_of(count), datetime.fromtimestamp(time.time(), UTC)
-        )
+    for kind, names in _COUNTS.items():
+        tokens = Tokens(**dict.fromkeys(names, count))
+        now = datetime.fromtimestamp(time.time(), UTC)
+        amount = cost_in_list(source, model, tokens, now=now)
         if amount is None:
             return None
         rates[kind] = round(amount / count * 1_000_000, 6)

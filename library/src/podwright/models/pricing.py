@@ -10,11 +10,12 @@ from __future__ import annotations
 import os
 import re
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple, cast, get_args
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast, get_args
 
 from podwright.models import litellm_loader
 from podwright.models.price_file import (
@@ -28,6 +29,9 @@ from podwright.models.price_file import (
 from podwright.models.providers import PRICE_NAMES
 from podwright.usage import Usage
 
+if TYPE_CHECKING:
+    from genai_prices.types import PriceCalculation
+
 Source = Literal["override", "genai-prices", "litellm"]
 SOURCES: tuple[Source, ...] = get_args(Source)
 """The lists, in the order in which they count."""
@@ -38,6 +42,7 @@ _API = re.compile(r"^(converse|invoke|responses)/")
 """The provider's API, with which some model names begin; it does not change the price."""
 _USUAL = ("", "auto", "default", "global", "not_available", "on_demand", "standard")
 """Conditions under which the usual price holds."""
+_FREE = Decimal(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +60,15 @@ class Cost:
 class Tokens(NamedTuple):
     """The tokens of one call."""
 
-    input: int
-    cached: int
+    input: int = 0
+    cached: int = 0
     """The cached part of `input`."""
-    output: int
-    reasoning: int
+    output: int = 0
+    reasoning: int = 0
     """The reasoning part of `output`."""
-    cache_write: int
+    cache_write: int = 0
     """The part of `input` that is written to the cache; no token is both read and written."""
-    cache_write_1h: int
+    cache_write_1h: int = 0
     """The part of `cache_write` that is kept for an hour."""
 
 
@@ -106,11 +111,6 @@ class _Call(NamedTuple):
         return {name: value for name, value in named.items() if value not in _USUAL}
 
 
-class _Amount(NamedTuple):
-    usd: float
-    is_complete: bool
-
-
 def lookup(
     model: str,
     usage: Usage,
@@ -134,26 +134,40 @@ def lookup(
     Raises:
         ConfigurationError: The operator's file cannot be read, or is invalid.
     """
+    if at is None:
+        at = time.time()
+    return _lookup(
+        model,
+        _tokens(usage),
+        terms,
+        prices=operators_file(),
+        minute=int(at // 60),
+        at_vendor=at_vendor,
+    )
+
+
+def _tokens(usage: Usage) -> Tokens:
+    """The counts of one call; none is larger than the count that it is a part of."""
     sent = usage.input_tokens
     produced = usage.output_tokens
     cached = min(usage.cached_input_tokens, sent)
     written = min(usage.cache_write_tokens, sent - cached)
-    tokens = Tokens(
-        sent,
-        cached,
-        produced,
-        min(usage.reasoning_tokens, produced),
-        written,
-        min(usage.cache_write_1h_tokens, written),
+    return Tokens(
+        input=sent,
+        cached=cached,
+        output=produced,
+        reasoning=min(usage.reasoning_tokens, produced),
+        cache_write=written,
+        cache_write_1h=min(usage.cache_write_1h_tokens, written),
     )
-    minute = int((time.time() if at is None else at) // 60)
-    return _lookup(model, tokens, terms, operators_file(), minute, at_vendor)
 
 
 def cost(model: str, usage: Usage, *, at_vendor: bool = True) -> float | None:
     """What `usage` costs in USD at the usual price; None if the price is unknown. Otherwise as `lookup`."""
     priced = lookup(model, usage, at_vendor=at_vendor)
-    return priced.amount if priced else None
+    if priced is None:
+        return None
+    return priced.amount
 
 
 def own_price(model: str, usage: Usage, terms: Terms, at: float) -> Cost | None:
@@ -162,8 +176,10 @@ def own_price(model: str, usage: Usage, terms: Terms, at: float) -> Cost | None:
     That is for models whose rates it has, and for aliases that are no patterns. Otherwise as `lookup`.
     """
     names = _names(model, terms)
-    matches = list(operators_file().find(*names))
-    if not any(match.entry is not None or match.is_exact for match in matches[:1]):
+    match = next(operators_file().find(*names), None)
+    if match is None:
+        return None
+    if match.entry is None and not match.is_exact:
         return None
     return lookup(model, usage, terms, at_vendor=False, at=at)
 
@@ -174,7 +190,9 @@ def operators_file() -> PriceFile:
     Raises:
         ConfigurationError: As `lookup`.
     """
-    return read_prices(os.environ.get(VARIABLE, ""), int(time.time() // 60))
+    file = os.environ.get(VARIABLE, "")
+    minute = int(time.time() // 60)
+    return read_prices(file, minute)
 
 
 # Some prices depend on the time of day and the file may change, so a result is valid for one minute.
@@ -187,7 +205,8 @@ def _lookup(
     minute: int,
     at_vendor: bool,
 ) -> Cost | None:
-    call = _Call(tokens, terms, datetime.fromtimestamp(minute * 60, UTC))
+    began = datetime.fromtimestamp(minute * 60, UTC)
+    call = _Call(tokens, terms, began)
     names = _names(model, terms)
     cost = _from_file(prices, *names, call=call)
     if cost is None and at_vendor:
@@ -201,15 +220,19 @@ def _names(model: str, terms: Terms) -> tuple[str, ...]:
         return (model,)
     # some providers name the model with themselves in front of it
     provider = model.partition("/")[0]
-    answered = f"{provider}/{terms.model.removeprefix(f'{provider}/')}"
-    return (model,) if answered == model else (answered, model)
+    answered = terms.model
+    if not answered.startswith(f"{provider}/"):
+        answered = f"{provider}/{answered}"
+    if answered == model:
+        return (model,)
+    return answered, model
 
 
 def _from_file(prices: PriceFile, *names: str, call: _Call) -> Cost | None:
     """What a call costs by the operator's file, which may send it on to the lists."""
     for match in prices.find(*names):
         if match.entry is not None:
-            return _cost(_from_entry(match.entry, call), "override")
+            return _from_entry(match.entry, call)
         cost = _from_lists(match.alias, call=call)
         if cost is not None:
             return cost
@@ -220,26 +243,23 @@ def _from_lists(*names: str, call: _Call) -> Cost | None:
     """What a call costs by the published lists, of the first of these names that one knows."""
     for source in _LISTS:
         for name in names:
-            amount = _from_list(source, name, call)
-            if amount is not None:
-                return _cost(amount, source)
+            cost = _from_list(source, name, call)
+            if cost is not None:
+                return cost
     return None
 
 
-def _cost(amount: _Amount, source: Source) -> Cost:
-    return Cost(amount.usd, source, amount.is_complete)
-
-
-def _from_list(source: Source, name: str, call: _Call) -> _Amount | None:
-    return (
-        _from_genai_prices(name, call)
-        if source == "genai-prices"
-        else _from_litellm(name, call)
-    )
+def _from_list(source: Source, name: str, call: _Call) -> Cost | None:
+    if source == "genai-prices":
+        return _from_genai_prices(name, call)
+    return _from_litellm(name, call)
 
 
 def cost_in_list(
-    source: Source, model: str, tokens: Tokens, now: datetime
+    source: Source,
+    model: str,
+    tokens: Tokens,
+    now: datetime,
 ) -> float | None:
     """What tokens cost by one of the lists, in USD; None if it does not know the model.
 
@@ -253,24 +273,25 @@ def cost_in_list(
         ConfigurationError: As `lookup`.
     """
     call = _Call(tokens, PLAIN, now)
-    if source != "override":
-        amount = _from_list(source, model, call)
-        return None if amount is None else amount.usd
-    cost = _from_file(operators_file(), model, call=call)
-    return None if cost is None else cost.amount
+    if source == "override":
+        cost = _from_file(operators_file(), model, call=call)
+    else:
+        cost = _from_list(source, model, call)
+    if cost is None:
+        return None
+    return cost.amount
 
 
-def _from_entry(entry: Entry, call: _Call) -> _Amount:
+def _from_entry(entry: Entry, call: _Call) -> Cost:
     """What a call costs by the operator's file."""
     tokens = call.tokens
     terms = call.terms
     conditions = call.conditions()
-    service_tier = entry.get("service_tiers", {}).get(
-        conditions.pop("service_tier", "")
-    )
-    is_complete = not conditions and (
-        service_tier is not None or "service_tier" not in call.conditions()
-    )
+    tier_name = conditions.pop("service_tier", "")
+    service_tier = entry.get("service_tiers", {}).get(tier_name)
+    is_complete = not conditions
+    if tier_name and service_tier is None:
+        is_complete = False
     rates = _long_rates(entry, tokens.input)
     if service_tier is not None:
         is_long = rates != {**entry}
@@ -279,43 +300,87 @@ def _from_entry(entry: Entry, call: _Call) -> _Amount:
         rates |= _long_rates(service_tier, tokens.input)
     if terms.searches and "searches" not in rates:
         is_complete = False
-    return _Amount(float(_by_rates(cast("Rates", rates), tokens, terms)), is_complete)
+    amount = _by_rates(cast("Rates", rates), tokens, terms)
+    return Cost(float(amount), "override", is_complete)
 
 
 def _long_rates(rates: TieredRates, input_tokens: int) -> dict[str, Any]:
     """The rates that hold for a request of this length."""
     found = cast("dict[str, Any]", {**rates})
-    for tier in sorted(rates.get("tiers", ()), key=lambda tier: tier["above"]):
+    for tier in sorted(rates.get("tiers", ()), key=itemgetter("above")):
         if input_tokens > tier["above"]:
             found |= tier
     return found
 
 
 def _by_rates(rates: Rates, tokens: Tokens, terms: Terms) -> Decimal:
-    sent = rates.get("input", Decimal(0))
-    produced = rates.get("output", Decimal(0))
+    """USD; a kind of tokens without a rate of its own has that of the input, or of the output."""
+    sent = rates.get("input", _FREE)
+    produced = rates.get("output", _FREE)
     cache_write = rates.get("cache_write", sent)
-    per_million = (
-        (tokens.input - tokens.cached - tokens.cache_write - terms.input_audio) * sent
-        + (tokens.cache_write - tokens.cache_write_1h) * cache_write
-        + tokens.cache_write_1h * rates.get("cache_write_1h", cache_write)
-        + tokens.cached * rates.get("cached_input", sent)
-        + terms.input_audio * rates.get("input_audio", sent)
-        + (tokens.output - tokens.reasoning - terms.output_audio) * produced
-        + tokens.reasoning * rates.get("reasoning", produced)
-        + terms.output_audio * rates.get("output_audio", produced)
-    )
-    return (
-        per_million / 10**6 + terms.searches * rates.get("searches", Decimal(0)) / 1000
-    )
+    cache_write_1h = rates.get("cache_write_1h", cache_write)
+    cached_input = rates.get("cached_input", sent)
+    input_audio = rates.get("input_audio", sent)
+    reasoning = rates.get("reasoning", produced)
+    output_audio = rates.get("output_audio", produced)
+    searches = rates.get("searches", _FREE)
+
+    plain_input = tokens.input - tokens.cached - tokens.cache_write - terms.input_audio
+    plain_output = tokens.output - tokens.reasoning - terms.output_audio
+    short_cache_write = tokens.cache_write - tokens.cache_write_1h
+    per_million = plain_input * sent
+    per_million += short_cache_write * cache_write
+    per_million += tokens.cache_write_1h * cache_write_1h
+    per_million += tokens.cached * cached_input
+    per_million += terms.input_audio * input_audio
+    per_million += plain_output * produced
+    per_million += tokens.reasoning * reasoning
+    per_million += terms.output_audio * output_audio
+    per_thousand = terms.searches * searches
+    return per_million / 1_000_000 + per_thousand / 1_000
 
 
-def _from_genai_prices(model: str, call: _Call) -> _Amount | None:
+def _from_genai_prices(model: str, call: _Call) -> Cost | None:
     # takes a third of a second, which models without a price do not need
     import genai_prices
 
     provider, _, name = model.partition("/")
     provider = PRICE_NAMES.get(provider, provider)
+    try:
+        result = genai_prices.calc_price(
+            genai_prices.Usage(**_genai_counts(call)),
+            _API.sub("", name),
+            provider_id=provider,
+            genai_request_timestamp=call.at,
+            price_context=call.conditions(),
+        )
+    except LookupError:
+        return None
+    except ValueError:
+        # a combination of counts that it cannot take apart, such as audio and cached input
+        if not (call.terms.input_audio or call.terms.output_audio):
+            raise
+        return _from_genai_prices_without_audio(model, call)
+    # its search also accepts names that only resemble a provider's id
+    if result.provider.id != provider:
+        return None
+    rates = result.model_price
+    if rates.input_mtok is None or rates.output_mtok is None:
+        return None
+    is_complete = _has_conditions(result, call) and _has_rates(result, call)
+    return Cost(float(result.total_price), "genai-prices", is_complete)
+
+
+def _from_genai_prices_without_audio(model: str, call: _Call) -> Cost | None:
+    terms = call.terms._replace(input_audio=0, output_audio=0)
+    cost = _from_genai_prices(model, call._replace(terms=terms))
+    if cost is None:
+        return None
+    return replace(cost, is_complete=False)
+
+
+def _genai_counts(call: _Call) -> dict[str, int]:
+    """The counts as genai-prices names them."""
     tokens = call.tokens
     terms = call.terms
     counts = {
@@ -325,64 +390,74 @@ def _from_genai_prices(model: str, call: _Call) -> _Amount | None:
         "output_tokens": tokens.output,
         "output_reasoning_tokens": tokens.reasoning,
     }
+    # most providers have no price of these
     rare = {
         "cache_write_1h_tokens": tokens.cache_write_1h,
         "input_audio_tokens": terms.input_audio,
         "output_audio_tokens": terms.output_audio,
         "web_searches": terms.searches,
     }
-    # most providers have no price of these
-    counts |= {name: count for name, count in rare.items() if count}
-    conditions = call.conditions()
-    try:
-        result = genai_prices.calc_price(
-            genai_prices.Usage(**counts),
-            _API.sub("", name),
-            provider_id=provider,
-            genai_request_timestamp=call.at,
-            price_context=conditions,
-        )
-    except LookupError:
-        return None
-    except ValueError:
-        # a combination of counts that it cannot take apart, such as audio and cached input
-        if not (terms.input_audio or terms.output_audio):
-            raise
-        plain = call._replace(terms=terms._replace(input_audio=0, output_audio=0))
-        amount = _from_genai_prices(model, plain)
-        return amount and amount._replace(is_complete=False)
-    rates = result.model_price
-    # its search also accepts names that only resemble a provider's id
-    if (
-        result.provider.id != provider
-        or rates.input_mtok is None
-        or rates.output_mtok is None
-    ):
-        return None
+    used = {name: count for name, count in rare.items() if count}
+    return counts | used
+
+
+def _has_conditions(result: PriceCalculation, call: _Call) -> bool:
+    """Whether genai-prices has prices for all conditions of a call."""
     variants = [variant.when for variant in result.model.price_variants or ()]
-    is_complete = all(
-        any(when.get(name) == value for when in variants)
-        for name, value in conditions.items()
-    )
-    unpriced = (
-        (rates.web_searches_kcount, terms.searches),
-        (rates.input_audio_mtok, terms.input_audio),
-        (rates.output_audio_mtok, terms.output_audio),
-    )
-    if any(count and rate is None for rate, count in unpriced):
-        is_complete = False
-    return _Amount(float(result.total_price), is_complete)
+    for name, value in call.conditions().items():
+        if not any(when.get(name) == value for when in variants):
+            return False
+    return True
 
 
-def _from_litellm(model: str, call: _Call) -> _Amount | None:
+def _has_rates(result: PriceCalculation, call: _Call) -> bool:
+    """Whether genai-prices has the rates of all that few calls use."""
+    rates = result.model_price
+    terms = call.terms
+    used = (
+        (terms.searches, rates.web_searches_kcount),
+        (terms.input_audio, rates.input_audio_mtok),
+        (terms.output_audio, rates.output_audio_mtok),
+    )
+    for count, rate in used:
+        if count and rate is None:
+            return False
+    return True
+
+
+def _from_litellm(model: str, call: _Call) -> Cost | None:
     if "/" not in model or not litellm_loader.installed():
         return None
     litellm = litellm_loader.load()
+    conditions = call.conditions()
+    tier = conditions.pop("service_tier", "")
+    usage = _litellm_usage(litellm, call)
+    try:
+        facts: dict[str, Any] = {**litellm.get_model_info(model)}
+        parts = litellm.cost_per_token(
+            model=model,
+            prompt_tokens=call.tokens.input,
+            completion_tokens=call.tokens.output,
+            usage_object=usage,
+            service_tier=tier or None,
+        )
+    except Exception:  # noqa: BLE001 - LiteLLM raises several classes for a model that it does not know
+        return None
+    amount = float(sum(parts))
+    has_rate = facts.get("input_cost_per_token") or facts.get("output_cost_per_token")
+    if not amount and not has_rate:
+        return None  # with LiteLLM, 0 may also mean that the price is unknown
+    is_complete = not conditions and not call.terms.searches
+    if tier and facts.get(f"input_cost_per_token_{tier}") is None:
+        is_complete = False
+    return Cost(amount, "litellm", is_complete)
+
+
+def _litellm_usage(litellm: Any, call: _Call) -> Any:
+    """The counts as LiteLLM takes them."""
     tokens = call.tokens
     terms = call.terms
-    conditions = call.conditions()
-    tier = conditions.get("service_tier", "")
-    usage = litellm.Usage(
+    return litellm.Usage(
         prompt_tokens=tokens.input,
         completion_tokens=tokens.output,
         total_tokens=tokens.input + tokens.output,
@@ -402,22 +477,3 @@ def _from_litellm(model: str, call: _Call) -> _Amount | None:
         cache_read_input_tokens=tokens.cached,
         cache_creation_input_tokens=tokens.cache_write,
     )
-    try:
-        facts: dict[str, Any] = {**litellm.get_model_info(model)}
-        parts = litellm.cost_per_token(
-            model=model,
-            prompt_tokens=tokens.input,
-            completion_tokens=tokens.output,
-            usage_object=usage,
-            service_tier=tier or None,
-        )
-    except Exception:  # noqa: BLE001 - LiteLLM raises several classes for a model that it does not know
-        return None
-    amount = float(sum(parts))
-    if not amount and not (
-        facts.get("input_cost_per_token") or facts.get("output_cost_per_token")
-    ):
-        return None  # with LiteLLM, 0 may also mean that the price is unknown
-    has_tier = not tier or facts.get(f"input_cost_per_token_{tier}") is not None
-    has_others = bool(conditions.keys() - {"service_tier"})
-    return _Amount(amount, has_tier and not has_others and not terms.searches)

@@ -10,6 +10,8 @@ from podwright.messages import Message, ModelRequest
 from podwright.models.error_body import ErrorBody
 from podwright.text import printable, truncate
 
+_MAX_TEXT = 4000
+"""Characters of an error that are read."""
 _QUOTE = 16
 _SHORT = 6
 """Characters in a row that quote the request; and those of a shorter text that is quoted whole, or a part of a key."""
@@ -21,6 +23,10 @@ _KEY = re.compile(
 _CREDENTIAL = re.compile(
     r"(?<=bearer )\S+|(?<=//)[^/\s]+@|(?<=key=)[^&\s]+", re.IGNORECASE
 )
+_ESCAPED_CHARACTER = re.compile(r"\\u([0-9a-fA-F]{4})")
+_ESCAPED_SPACE = re.compile(r"\\[nrt]")
+_HIDDEN = re.compile("\0+")
+"""Characters that are cut out."""
 _SECRET_VARIABLE = re.compile(r"(KEYS?|TOKEN|SECRET|PASSWORD)$")
 
 
@@ -35,74 +41,104 @@ def provider_error(
             in a row or a shorter text as a whole, is cut out.
         api_key: The key of the request, cut out like secrets of the environment and what looks like a key.
     """
-    names = [
-        f"{name}: {value}"
-        for name, value in (("code", error.code), ("param", error.param))
-        if value
-    ]
-    reasons = [error.message] if error.message else []
-    text = _plain("; ".join([*names, *reasons])[:4000])
-    sent = [_plain(text) for message in request.messages for text in _texts(message)]
+    text = _text_of(error)[:_MAX_TEXT]
+    text = _plain(text)
+    sent = list(_sent_texts(request))
     text = _without_quotes(text, "\n".join(sent), _QUOTE)
-    for short in {part for part in sent if _SHORT <= len(part) < _QUOTE}:
-        text = text.replace(short, _CUT)
-    secrets = [
-        api_key,
-        *(value for name, value in os.environ.items() if _SECRET_VARIABLE.search(name)),
-    ]
-    text = _without_quotes(
-        _CREDENTIAL.sub(_CUT, text), "\n".join(map(_plain, secrets)), _SHORT
-    )
-    return (
-        truncate(
-            printable(
-                " ".join(_CUT if _KEY.search(word) else word for word in text.split())
-            ),
-            500,
-        )
-        or None
-    )
+    for part in set(sent):
+        if _SHORT <= len(part) < _QUOTE:
+            text = text.replace(part, _CUT)
+    text = _CREDENTIAL.sub(_CUT, text)
+    secrets = map(_plain, _secrets(api_key))
+    text = _without_quotes(text, "\n".join(secrets), _SHORT)
+    text = printable(_without_keys(text))
+    return truncate(text, 500) or None
+
+
+def _text_of(error: ErrorBody) -> str:
+    parts: list[str] = []
+    if error.code:
+        parts.append(f"code: {error.code}")
+    if error.param:
+        parts.append(f"param: {error.param}")
+    if error.message:
+        parts.append(error.message)
+    return "; ".join(parts)
+
+
+def _sent_texts(request: ModelRequest) -> Iterator[str]:
+    for message in request.messages:
+        yield from map(_plain, _texts(message))
 
 
 def _texts(message: Message) -> Iterator[str]:
     yield message.text
-    yield from (call.arguments for call in message.tool_calls)
-    if not isinstance(message.content, str):
-        yield from (
-            part["image_url"]["url"]
-            for part in message.content
-            if part["type"] == "image_url"
-        )
+    for call in message.tool_calls:
+        yield call.arguments
+    if isinstance(message.content, str):
+        return
+    for part in message.content:
+        if part["type"] == "image_url":
+            yield part["image_url"]["url"]
+
+
+def _secrets(api_key: str) -> Iterator[str]:
+    yield api_key
+    for name, value in os.environ.items():
+        if _SECRET_VARIABLE.search(name):
+            yield value
+
+
+def _without_keys(text: str) -> str:
+    """The words of the text without those that may be API keys."""
+    words = text.split()
+    for at, word in enumerate(words):
+        if _KEY.search(word):
+            words[at] = _CUT
+    return " ".join(words)
 
 
 def _plain(text: str) -> str:
     """The text in one line and without JSON's escapes, so that a quotation is equal to its source."""
-    text = re.sub(r"\\u([0-9a-fA-F]{4})", lambda match: chr(int(match[1], 16)), text)
+    text = _ESCAPED_CHARACTER.sub(_unescaped, text)
     # two escapes may be one character
     text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return " ".join(re.sub(r"\\[nrt]", " ", text).replace("\\", "").split())
+    text = _ESCAPED_SPACE.sub(" ", text)
+    text = text.replace("\\", "")
+    return " ".join(text.split())
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    code = int(escape[1], 16)
+    return chr(code)
 
 
 def _without_quotes(text: str, source: str, length: int) -> str:
     """The text without its pieces of at least `length` characters that `source` has too; linear in both."""
     half = length // 2
-    halves = {text[at : at + half] for at in range(len(text) - half + 1)}
-    wholes = {text[at : at + length] for at in range(len(text) - length + 1)}
+    wholes = _pieces(text, length)
+    halves = _pieces(text, half)
+    quoted: set[str] = set()
     # a shared piece holds a whole block of `half` characters of the source, so only the surroundings of blocks count
-    hits = (
-        at for at in range(0, len(source), half) if source[at : at + half] in halves
-    )
-    around = {source[max(0, at - half) : at + length] for at in hits}
-    quoted = {
-        piece
-        for part in around
-        for at in range(half + 1)
-        if (piece := part[at : at + length]) in wholes
-    }
-    starts = (at for at in range(len(text)) if text[at : at + length] in quoted)
-    hidden = {at for start in starts for at in range(start, start + length)}
-    return re.sub(
-        "\0+",
-        _CUT,
-        "".join("\0" if at in hidden else char for at, char in enumerate(text)),
-    )
+    for start in range(0, len(source), half):
+        block = source[start : start + half]
+        if block in halves:
+            first = max(0, start - half)
+            last = start + length
+            around = source[first:last]
+            quoted |= wholes & _pieces(around, length)
+    hidden: set[int] = set()
+    for start in range(len(text)):
+        end = start + length
+        if text[start:end] in quoted:
+            hidden.update(range(start, end))
+    characters = list(text)
+    for at in hidden:
+        characters[at] = "\0"
+    return _HIDDEN.sub(_CUT, "".join(characters))
+
+
+def _pieces(text: str, length: int) -> set[str]:
+    """All pieces of the text that have this length."""
+    starts = range(len(text) - length + 1)
+    return {text[start : start + length] for start in starts}

@@ -61,7 +61,7 @@ class Bill:
         """Whether the provider may bill the request, though it has not been counted."""
 
     def begin(self) -> None:
-        """The request is sent."""
+        """Note that the request is sent."""
         self.may_be_billed = True
 
     def of(self, response: ModelResponse) -> ModelResponse:
@@ -73,11 +73,10 @@ class Bill:
         usage = self._answer.usage_so_far(self._request)
         if usage is not None:
             return self._priced(usage)
-        return (
-            as_uncounted(Usage(estimate_input(self._request)))
-            if self.may_be_billed
-            else None
-        )
+        if not self.may_be_billed:
+            return None
+        estimate = Usage(input_tokens=estimate_input(self._request))
+        return as_uncounted(estimate)
 
     def _priced(self, usage: Usage) -> Usage:
         reported = self._reported()
@@ -86,7 +85,9 @@ class Bill:
         if usage.uncounted_model_calls:
             return usage
         cost = self._model.price(usage, self._answer.terms(), self._began)
-        return usage if cost is None else _with(usage, cost)
+        if cost is None:
+            return usage
+        return _with_cost(usage, cost)
 
     def _reported(self) -> float | None:
         """The cost that the provider reports, in USD."""
@@ -101,15 +102,15 @@ class Bill:
         """The usage at the cost that the provider reports, unless the operator's file has the price of its tokens."""
         if not usage.uncounted_model_calls:
             own = pricing.own_price(
-                self._model.name, usage, self._answer.terms(), self._began
+                self._model.name, usage, self._answer.terms(), at=self._began
             )
             if own is not None:
-                return _with(usage, own)
+                return _with_cost(usage, own)
         counted = replace(usage, unpriced_model_calls=0, uncounted_model_calls=0)
         return replace(counted, cost=reported, cost_source="provider")
 
 
-def _with(usage: Usage, cost: pricing.Cost) -> Usage:
+def _with_cost(usage: Usage, cost: pricing.Cost) -> Usage:
     """The usage with its cost, or with that of a part of it."""
     if cost.is_complete:
         return replace(usage, cost=cost.amount, cost_source=cost.source)
@@ -124,6 +125,9 @@ def _with(usage: Usage, cost: pricing.Cost) -> Usage:
 
 class ProviderModel(Model):
     """A model of a provider, whichever client calls it."""
+
+    is_at_vendor = True
+    """Whether the vendor itself is called, for which list prices hold; known once the prices are loaded."""
 
     @abstractmethod
     async def attempt(
@@ -160,15 +164,15 @@ class ProviderModel(Model):
         """See `Model.stream`."""
         return await self.attempt(request, on_token, on_reasoning)
 
-    is_at_vendor = True
-    """Whether the vendor itself is called, for which list prices hold; known once the prices are loaded."""
-
     def cost(self, usage: Usage) -> float | None:
         """The cost of `usage` in USD at the usual price; None if the price is unknown."""
         return pricing.cost(self.name, usage, at_vendor=self.is_at_vendor)
 
     def price(
-        self, usage: Usage, terms: pricing.Terms, began: float
+        self,
+        usage: Usage,
+        terms: pricing.Terms,
+        began: float,
     ) -> pricing.Cost | None:
         """What an attempt costs, by the operator's file and the lists; None if they do not know.
 

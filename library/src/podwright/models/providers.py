@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from importlib.resources import files
@@ -63,9 +64,8 @@ class Endpoint:
     """Whether it is a server that operators run themselves; no price list knows what its models cost."""
 
 
-_tables = tomllib.loads(
-    (files("podwright.models") / "providers.toml").read_text(encoding="utf-8")
-)
+_file = files("podwright.models") / "providers.toml"
+_tables = tomllib.loads(_file.read_text(encoding="utf-8"))
 
 ENDPOINTS = TypeAdapter(dict[str, Endpoint]).validate_python(_tables["endpoints"])
 """By provider, the part of a model's name before the first slash."""
@@ -77,11 +77,22 @@ ANY = Endpoint()
 """An unknown provider at a base URL of the operator."""
 
 
+def first_value(variables: Iterable[str]) -> str:
+    """The value of the first of these environment variables that is set; empty if none is."""
+    for variable in variables:
+        value = os.environ.get(variable)
+        if value:
+            return value
+    return ""
+
+
 def is_vendors(provider: str, base_url: str) -> bool:
     """Whether a base URL is that of a provider itself, where its list prices hold."""
     endpoint = ENDPOINTS.get(provider, ANY)
     parts = urlsplit(base_url)
     if parts.scheme != "https" or endpoint.self_hosted:
         return False
-    hosts = [urlsplit(endpoint.url).hostname or "", *endpoint.hosts]
-    return any(fnmatchcase(parts.hostname or "", host) for host in hosts)
+    host = parts.hostname or ""
+    own_host = urlsplit(endpoint.url).hostname or ""
+    patterns = (own_host, *endpoint.hosts)
+    return any(fnmatchcase(host, pattern) for pattern in patterns)

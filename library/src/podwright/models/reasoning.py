@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from podwright.json_data import as_array, as_object
@@ -22,14 +22,17 @@ def reasoning_text(fields: Mapping[str, Any]) -> str:
         if text and isinstance(text, str):
             return text
     for name in _LISTS:
-        parts = [
-            part
-            for part in map(as_object, as_array(fields.get(name)))
-            if part.get("type") != "text"
-        ]
-        if text := "".join(map(_text_of, parts)):
+        text = "".join(_thoughts_in(fields.get(name)))
+        if text:
             return text
     return ""
+
+
+def _thoughts_in(parts: object) -> Iterator[str]:
+    for part in as_array(parts):
+        fields = as_object(part)
+        if fields.get("type") != "text":
+            yield _text_of(fields)
 
 
 def _text_of(part: Mapping[str, Any]) -> str:
@@ -37,8 +40,14 @@ def _text_of(part: Mapping[str, Any]) -> str:
         value = part.get(name)
         if value and isinstance(value, str):
             return value
-        if texts := "".join(
-            str(as_object(inner).get("text") or "") for inner in as_array(value)
-        ):
-            return texts
+        text = "".join(_texts_in(value))
+        if text:
+            return text
     return ""
+
+
+def _texts_in(parts: object) -> Iterator[str]:
+    for part in as_array(parts):
+        text = as_object(part).get("text")
+        if text:
+            yield str(text)

@@ -64,7 +64,10 @@ class RefusedError(Exception):
 
 
 def refusal(
-    model: str, error: ErrorBody, status: int, headers: Mapping[str, str] | None = None
+    model: str,
+    error: ErrorBody,
+    status: int,
+    headers: Mapping[str, str] | None = None,
 ) -> errors.ModelError:
     """The error for a refused request.
 
@@ -77,58 +80,72 @@ def refusal(
         status: The HTTP status.
         headers: The response headers, for `Retry-After`.
     """
-    model_error = _by_text(f"'{model}' answered {status}", status, error.search_text)
+    prefix = f"'{model}' answered {status}"
+    model_error = _error_by_text(prefix, status, error.search_text)
     if model_error.transient:
-        of_headers = retry_after(headers) if headers is not None else None
-        model_error.retry_after = (
-            error.retry_after if of_headers is None else of_headers
-        )
+        model_error.retry_after = _seconds_to_wait(error, headers)
     if isinstance(model_error, errors.ModelToolCallError):
         model_error.failed_generation = error.failed_generation
     return model_error
 
 
-def _by_text(prefix: str, status: int, text: str) -> errors.ModelError:
-    def mentions(phrases: tuple[str, ...]) -> bool:
-        return any(phrase in text for phrase in phrases)
+def _seconds_to_wait(
+    error: ErrorBody, headers: Mapping[str, str] | None
+) -> float | None:
+    """What the headers say, else what the error says."""
+    if headers is None:
+        return error.retry_after
+    seconds = retry_after(headers)
+    if seconds is None:
+        return error.retry_after
+    return seconds
 
-    if status in (400, 422, 500) and mentions(_BAD_TOOL_CALL):
+
+def _error_by_text(prefix: str, status: int, text: str) -> errors.ModelError:
+    if status in (400, 422, 500) and _mentions(text, _BAD_TOOL_CALL):
         return errors.ModelToolCallError(
             f"{prefix}: it cannot read a tool call that its own model wrote."
         )
-    if status >= 400 and mentions(_BAD_KEY):
+    if status >= 400 and _mentions(text, _BAD_KEY):
         return errors.ModelAuthenticationError(
             f"{prefix}: the API key is not accepted."
         )
-    if status == 402 or (status >= 400 and mentions(_NO_CREDIT)):
-        hint = "Add credit to the account, or use another one."
-        error = errors.ModelRateLimitError(
-            f"{prefix}: the account has no credit left.", suggestion=hint
-        )
-        error.transient = False
-        return error
-    if status in (400, 403, 413, 422) and mentions(_FILTERED):
+    if status == 402 or (status >= 400 and _mentions(text, _NO_CREDIT)):
+        return _no_credit_error(prefix)
+    if status in (400, 403, 413, 422) and _mentions(text, _FILTERED):
         return errors.ContentFilterError(
             f"{prefix}: the content filter stopped the request."
         )
-    if status == 413 or (
-        400 <= status <= 500 and status != 429 and mentions(_TOO_LONG)
-    ):
+    may_be_too_long = 400 <= status <= 500 and status != 429
+    if status == 413 or (may_be_too_long and _mentions(text, _TOO_LONG)):
         return errors.ContextWindowError(
             f"{prefix}: the request is too long for the model."
         )
-    return _by_status(prefix, status)
+    return _error_by_status(prefix, status)
 
 
-_BY_STATUS: dict[int, tuple[type[errors.ModelError], str]] = {
-    401: (
-        errors.ModelAuthenticationError,
-        "the API key is missing or not accepted for this model.",
-    ),
-    403: (
-        errors.ModelAuthenticationError,
-        "the API key is missing or not accepted for this model.",
-    ),
+def _mentions(text: str, phrases: tuple[str, ...]) -> bool:
+    return any(phrase in text for phrase in phrases)
+
+
+def _no_credit_error(prefix: str) -> errors.ModelRateLimitError:
+    error = errors.ModelRateLimitError(
+        f"{prefix}: the account has no credit left.",
+        suggestion="Add credit to the account, or use another one.",
+    )
+    error.transient = False
+    return error
+
+
+_Meaning = tuple[type[errors.ModelError], str]
+"""The class of the error, and its message."""
+_KEY_REFUSED: _Meaning = (
+    errors.ModelAuthenticationError,
+    "the API key is missing or not accepted for this model.",
+)
+_BY_STATUS: dict[int, _Meaning] = {
+    401: _KEY_REFUSED,
+    403: _KEY_REFUSED,
     404: (errors.ModelRequestError, "unknown model, or wrong base URL."),
     408: (errors.ModelTimeoutError, "time-out at the provider."),
     409: (errors.ModelUnavailableError, "temporary conflict at the provider."),
@@ -136,7 +153,7 @@ _BY_STATUS: dict[int, tuple[type[errors.ModelError], str]] = {
     425: (errors.ModelUnavailableError, "temporary conflict at the provider."),
     429: (errors.ModelRateLimitError, "too many requests or tokens."),
 }
-_BY_CLASS: dict[int, tuple[type[errors.ModelError], str]] = {
+_BY_CLASS: dict[int, _Meaning] = {
     3: (
         errors.ModelResponseError,
         "redirects are not followed, because the API key would go along.",
@@ -147,11 +164,15 @@ _BY_CLASS: dict[int, tuple[type[errors.ModelError], str]] = {
 """By the first digit of the status."""
 
 
-def _by_status(prefix: str, status: int) -> errors.ModelError:
-    unexpected = errors.ModelResponseError, "unexpected status."
-    kind, reason = _BY_STATUS.get(status) or _BY_CLASS.get(status // 100, unexpected)
+def _error_by_status(prefix: str, status: int) -> errors.ModelError:
+    status_class = status // 100
+    meaning = _BY_STATUS.get(status) or _BY_CLASS.get(status_class)
+    if meaning is None:
+        return errors.ModelResponseError(f"{prefix}: unexpected status.")
+    kind, reason = meaning
     error = kind(f"{prefix}: {reason}")
-    error.transient = error.transient and status // 100 != 3
+    if status_class == 3:
+        error.transient = False
     return error
 
 

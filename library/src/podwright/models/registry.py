@@ -20,6 +20,7 @@ from podwright.models.providers import (
     PROTOCOL_NAMES,
     Endpoint,
     Protocol,
+    first_value,
 )
 from podwright.models.urls import join_url
 from podwright.text import did_you_mean
@@ -74,12 +75,16 @@ def register_provider(name: str, provider: Provider) -> None:
             suggestion="Use letters, digits, '.', '_' and '-'.",
         )
     _providers[name] = provider
-    for key in [key for key in list(_resolved) if key[0].partition("/")[0] == name]:
-        del _resolved[key]
+    for key in list(_resolved):
+        model_name, _ = key
+        if model_name.partition("/")[0] == name:
+            del _resolved[key]
 
 
 def resolve(
-    name: str, model: Model | None = None, connection: Connection = DEFAULT
+    name: str,
+    model: Model | None = None,
+    connection: Connection = DEFAULT,
 ) -> Model:
     """The model that answers: that of `use_model`, else `model`, else the one with this name.
 
@@ -93,9 +98,10 @@ def resolve(
 @contextlib.contextmanager
 def use_model(model: Model | str | None) -> Generator[Model | None]:
     """Within this context, this model answers every model call, whatever the components name; None changes nothing."""
-    chosen = (
-        _by_name(model, DEFAULT) if isinstance(model, str) else model or _override.get()
-    )
+    if isinstance(model, str):
+        chosen = _by_name(model, DEFAULT)
+    else:
+        chosen = model or _override.get()
     token = _override.set(chosen)
     try:
         yield chosen
@@ -106,26 +112,31 @@ def use_model(model: Model | str | None) -> Generator[Model | None]:
 def _by_name(name: str, connection: Connection) -> Model:
     model = _resolved.get((name, connection))
     if model is None:
-        provider, _, model_name = name.partition("/")
-        _check_name(name)
-        factory = _providers.get(provider)
-        model = (
-            factory(model_name, connection) if factory else _by_client(name, connection)
-        )
-        if not isinstance(model, Model):  # pyright: ignore[reportUnnecessaryIsInstance] - a caller's function made it
-            raise ConfigurationError(
-                f"The provider '{provider}' returned {model!r} for '{name}', not a Model."
-            )
-        if model.name == Model.name:  # it has none of its own
-            model.name = name
+        model = _make_model(name, connection)
         _resolved[name, connection] = model
+    return model
+
+
+def _make_model(name: str, connection: Connection) -> Model:
+    _check_name(name)
+    provider, _, model_name = name.partition("/")
+    factory = _providers.get(provider)
+    if factory is None:
+        return _by_client(name, connection)
+    model = factory(model_name, connection)
+    if not isinstance(model, Model):  # pyright: ignore[reportUnnecessaryIsInstance] - a caller's function made it
+        raise ConfigurationError(
+            f"The provider '{provider}' returned {model!r} for '{name}', not a Model."
+        )
+    if model.name == Model.name:  # it has none of its own
+        model.name = name
     return model
 
 
 def _check_name(name: str) -> None:
     provider, _, model_name = name.partition("/")
-    if not (_PROVIDER_NAME.fullmatch(provider) and model_name):
-        raise _unknown(name)
+    if not model_name or not _PROVIDER_NAME.fullmatch(provider):
+        raise _unknown_provider_error(name)
 
 
 class ClientChoice(NamedTuple):
@@ -150,21 +161,10 @@ def choose_client(name: str, connection: Connection = DEFAULT) -> ClientChoice:
         ConfigurationError: `PODWRIGHT_MODEL_CLIENT` or `PODWRIGHT_MODEL_BASE_URL` is invalid.
     """
     _check_name(name)
-    wanted = os.environ.get("PODWRIGHT_MODEL_CLIENT") or "auto"
-    if wanted not in MODEL_CLIENTS:
-        message = f"PODWRIGHT_MODEL_CLIENT is '{wanted}'."
-        raise ConfigurationError(
-            message, suggestion=f"Set it to one of: {', '.join(MODEL_CLIENTS)}."
-        )
+    wanted = _wanted_client()
     provider = name.partition("/")[0]
     if provider in _providers:
-        is_offline = _providers[provider] is _offline
-        return ClientChoice(
-            "own",
-            "it needs no provider"
-            if is_offline
-            else f"the provider '{provider}' is registered",
-        )
+        return _own_choice(provider)
     endpoint = ENDPOINTS.get(provider)
     url = os.environ.get("PODWRIGHT_MODEL_BASE_URL")
     if connection.base_url is None and url:
@@ -174,48 +174,64 @@ def choose_client(name: str, connection: Connection = DEFAULT) -> ClientChoice:
     elif endpoint is not None:
         reason = f"{provider} speaks {PROTOCOL_NAMES[endpoint.protocol]}"
     else:
-        # LiteLLM takes seconds to reject a misspelt name
-        if difflib.get_close_matches(
-            provider, [*_providers, *ENDPOINTS], n=1, cutoff=0.9
-        ):
-            raise _unknown(name)
+        _check_spelling(name)
         reason = "no other client knows its provider"
     if wanted == "litellm":
-        return ClientChoice(
-            "litellm", "PODWRIGHT_MODEL_CLIENT is litellm", endpoint or ANY, connection
-        )
+        reason = "PODWRIGHT_MODEL_CLIENT is litellm"
+        return ClientChoice("litellm", reason, endpoint or ANY, connection=connection)
     if wanted == "openai" and (
         endpoint is None or endpoint.protocol != "chat_completions"
     ):
-        if connection.base_url is None and endpoint is None:
-            raise _unknown(name)
         if connection.base_url is None:
-            raise ConfigurationError(
-                f"'{name}' has no Chat Completions endpoint, and PODWRIGHT_MODEL_CLIENT is 'openai'.",
-                suggestion="Set PODWRIGHT_MODEL_CLIENT=auto, or the base URL of an endpoint with Chat Completions.",
-            )
-        return ClientChoice(
-            "openai", "PODWRIGHT_MODEL_CLIENT is openai", ANY, connection
-        )
+            raise _no_chat_completions_error(name, endpoint)
+        reason = "PODWRIGHT_MODEL_CLIENT is openai"
+        return ClientChoice("openai", reason, connection=connection)
     if endpoint is None:
-        return ClientChoice("litellm", reason, ANY, connection)
-    if wanted == "auto" and (variable := _identity(endpoint, connection)):
-        return ClientChoice(
-            "litellm", f"{variable} is set, and no API key", endpoint, connection
+        return ClientChoice("litellm", reason, connection=connection)
+    if wanted == "auto":
+        variable = _identity(endpoint, connection)
+        if variable:
+            reason = f"{variable} is set, and no API key"
+            return ClientChoice("litellm", reason, endpoint, connection=connection)
+    client = _CLIENTS[endpoint.protocol]
+    return ClientChoice(client, reason, endpoint, connection=connection)
+
+
+def _wanted_client() -> str:
+    wanted = os.environ.get("PODWRIGHT_MODEL_CLIENT") or "auto"
+    if wanted not in MODEL_CLIENTS:
+        raise ConfigurationError(
+            f"PODWRIGHT_MODEL_CLIENT is '{wanted}'.",
+            suggestion=f"Set it to one of: {', '.join(MODEL_CLIENTS)}.",
         )
-    return ClientChoice(_CLIENTS[endpoint.protocol], reason, endpoint, connection)
+    return wanted
+
+
+def _own_choice(provider: str) -> ClientChoice:
+    """The choice for a registered provider."""
+    if _providers[provider] is _offline:
+        return ClientChoice("own", "it needs no provider")
+    return ClientChoice("own", f"the provider '{provider}' is registered")
+
+
+def _check_spelling(name: str) -> None:
+    """Check that the provider does not resemble a known one: LiteLLM takes seconds to reject a misspelt name."""
+    provider = name.partition("/")[0]
+    known = [*_providers, *ENDPOINTS]
+    if difflib.get_close_matches(provider, known, n=1, cutoff=0.9):
+        raise _unknown_provider_error(name)
 
 
 def _identity(endpoint: Endpoint, connection: Connection) -> str:
     """The variable of an identity that stands for a key which is not set; empty if there is none."""
-    has_key = connection.api_key is not None or any(
-        os.environ.get(name) for name in endpoint.keys
-    )
-    return (
-        ""
-        if has_key
-        else next((name for name in endpoint.identities if os.environ.get(name)), "")
-    )
+    if connection.api_key is not None:
+        return ""
+    if first_value(endpoint.keys):
+        return ""
+    for variable in endpoint.identities:
+        if os.environ.get(variable):
+            return variable
+    return ""
 
 
 def _by_client(name: str, connection: Connection) -> Model:
@@ -224,12 +240,7 @@ def _by_client(name: str, connection: Connection) -> Model:
     match choice.client:
         case "litellm":
             if not litellm_loader.installed():
-                hint = "Install it: pip install 'podwright[litellm]'."
-                # it may be misspelt as well
-                if name.partition("/")[0] not in ENDPOINTS:
-                    raise _unknown(name, f"Or it needs LiteLLM. {hint}")
-                message = f"The model '{name}' needs LiteLLM, which is not installed: {choice.reason}."
-                raise UnknownModelError(message, suggestion=hint)
+                raise _no_litellm_error(name, choice.reason)
             from podwright.models.litellm import LiteLLMModel
 
             return LiteLLMModel(name, choice.connection)
@@ -253,12 +264,32 @@ def _shared_endpoint(url: str, connection: Connection) -> Connection:
             suggestion="Write it as https://host/path.",
         ) from None
     key = connection.api_key
-    return Connection(
-        os.environ.get("PODWRIGHT_MODEL_API_KEY", "") if key is None else key, url
+    if key is None:
+        key = os.environ.get("PODWRIGHT_MODEL_API_KEY", "")
+    return Connection(api_key=key, base_url=url)
+
+
+def _no_chat_completions_error(
+    name: str, endpoint: Endpoint | None
+) -> UnknownModelError | ConfigurationError:
+    if endpoint is None:
+        return _unknown_provider_error(name)
+    return ConfigurationError(
+        f"'{name}' has no Chat Completions endpoint, and PODWRIGHT_MODEL_CLIENT is 'openai'.",
+        suggestion="Set PODWRIGHT_MODEL_CLIENT=auto, or the base URL of an endpoint with Chat Completions.",
     )
 
 
-def _unknown(name: str, *hints: str) -> UnknownModelError:
+def _no_litellm_error(name: str, reason: str) -> UnknownModelError:
+    hint = "Install it: pip install 'podwright[litellm]'."
+    # it may be misspelt as well
+    if name.partition("/")[0] not in ENDPOINTS:
+        return _unknown_provider_error(name, f"Or it needs LiteLLM. {hint}")
+    message = f"The model '{name}' needs LiteLLM, which is not installed: {reason}."
+    return UnknownModelError(message, suggestion=hint)
+
+
+def _unknown_provider_error(name: str, *hints: str) -> UnknownModelError:
     provider, slash, _ = name.partition("/")
     if not slash:
         hint = f"Write it as '<provider>/{name}', as in 'openai/gpt-4o-mini'."

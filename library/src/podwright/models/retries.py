@@ -53,8 +53,19 @@ class Retries:
 
     def wait(self, error: ModelError | RemoteError, tries: int) -> float:
         """Seconds to wait after `tries` attempts; at least what the server asked for."""
-        ceiling = min(self.first_wait * 2 ** (tries - 1), self.longest_wait)
-        return max(error.retry_after or 0.0, ceiling * self.chance())
+        doublings = tries - 1
+        ceiling = self.first_wait * 2**doublings
+        ceiling = min(ceiling, self.longest_wait)
+        asked = error.retry_after or 0.0
+        return max(asked, ceiling * self.chance())
+
+
+def _no_limit() -> float:
+    return math.inf
+
+
+def _always(_error: Any) -> bool:
+    return True
 
 
 async def with_retries(
@@ -63,9 +74,9 @@ async def with_retries(
     policy: Retries,
     *,
     who: str = "The model",
-    left: Callable[[], float] = lambda: math.inf,
+    left: Callable[[], float] = _no_limit,
     on_retry: Callable[[int, Any, float], object] | None = None,
-    may_repeat: Callable[[Any], bool] = lambda _: True,
+    may_repeat: Callable[[Any], bool] = _always,
 ) -> T:
     """Call `attempt` until it succeeds, within a time, where another attempt can help.
 
@@ -87,7 +98,10 @@ async def with_retries(
     loop = asyncio.get_running_loop()
     tries = 0
     end = loop.time() + total
-    timeout = asyncio.timeout_at(end if end < math.inf else None)
+    deadline: float | None = end
+    if end == math.inf:
+        deadline = None
+    timeout = asyncio.timeout_at(deadline)
     try:
         async with timeout:
             while True:
@@ -96,10 +110,14 @@ async def with_retries(
                     return await attempt()
                 except (ModelError, RemoteError) as error:
                     wait = policy.wait(error, tries)
-                    repeats = (
-                        error.transient and tries < policy.tries and may_repeat(error)
-                    )
-                    if not repeats or wait >= min(end - loop.time(), left()):
+                    if not error.transient:
+                        raise
+                    if tries >= policy.tries:
+                        raise
+                    if not may_repeat(error):
+                        raise
+                    time_left = min(end - loop.time(), left())
+                    if wait >= time_left:
                         raise
                     if on_retry is not None:
                         on_retry(tries, error, wait)
@@ -107,8 +125,9 @@ async def with_retries(
     except TimeoutError as error:
         if not timeout.expired():
             raise
+        seconds = round(total, 3)
         final = ModelTimeoutError(
-            f"{who} gave no complete answer within {round(total, 3):g} s (tries: {tries})."
+            f"{who} gave no complete answer within {seconds:g} s (tries: {tries})."
         )
         final.transient = False
         raise final from error
@@ -129,21 +148,37 @@ def seconds_of(text: str) -> float | None:
     """
     text = text.strip()
     with contextlib.suppress(ValueError):
-        number = float(text)
-        if not math.isfinite(number):
-            return None
-        if number >= _EPOCH * 1000:
-            number /= 1000
-        return max(0.0, number - time.time() if number >= _EPOCH else number)
-    if text and (duration := _DURATION.fullmatch(text)):
-        hours, minutes, seconds, milliseconds = (
-            float(part or 0) for part in duration.groups()
-        )
-        return hours * 3600 + minutes * 60 + seconds + milliseconds / 1000
+        return _seconds_of_number(float(text))
+    duration = _DURATION.fullmatch(text)
+    if text and duration is not None:
+        return _seconds_of_duration(duration)
     for parse in (parsedate_to_datetime, datetime.fromisoformat):
         with contextlib.suppress(ValueError, OverflowError):
-            return max(0.0, parse(text).timestamp() - time.time())
+            return _seconds_until(parse(text).timestamp())
     return None
+
+
+def _seconds_of_number(number: float) -> float | None:
+    if not math.isfinite(number):
+        return None
+    if number >= _EPOCH * 1000:
+        return _seconds_until(number / 1000)
+    if number >= _EPOCH:
+        return _seconds_until(number)
+    return max(0.0, number)
+
+
+def _seconds_of_duration(duration: re.Match[str]) -> float:
+    hours, minutes, seconds, milliseconds = (
+        float(part or 0) for part in duration.groups()
+    )
+    minutes += hours * 60
+    seconds += minutes * 60
+    return seconds + milliseconds / 1000
+
+
+def _seconds_until(moment: float) -> float:
+    return max(0.0, moment - time.time())
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
@@ -160,17 +195,23 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     if milliseconds is not None:
         return milliseconds / 1000
     seconds = seconds_of(headers.get("retry-after", ""))
-    return _longest_reset(headers) if seconds is None else seconds
+    if seconds is not None:
+        return seconds
+    return _longest_reset(headers)
 
 
 def _longest_reset(headers: Mapping[str, str]) -> float | None:
     waits: list[float] = []
     for header, value in headers.items():
         name = header.lower()
-        if "ratelimit" not in name.replace("-", "") or "reset" not in name:
+        is_of_limit = "ratelimit" in name.replace("-", "")
+        if not is_of_limit or "reset" not in name:
             continue
-        remaining = headers.get(name.replace("reset", "remaining"), "0")
+        counter = name.replace("reset", "remaining")
+        remaining = headers.get(counter, "0")
+        if remaining.strip() != "0":
+            continue
         seconds = seconds_of(value)
-        if remaining.strip() == "0" and seconds is not None:
+        if seconds is not None:
             waits.append(seconds)
     return max(waits, default=None)

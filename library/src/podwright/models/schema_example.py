@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from podwright.json_data import as_array, as_object
 from podwright.json_schema import subschema
+
+_Schema = Mapping[str, Any]
 
 _MAX_DEPTH = 16
 _MAX_ITEMS = 8
@@ -33,7 +35,7 @@ def example(schema: Mapping[str, Any], text: str) -> Any:
 
 
 class _Example:
-    def __init__(self, root: Mapping[str, Any], text: str) -> None:
+    def __init__(self, root: _Schema, text: str) -> None:
         self._root = root
         self._text = text
         self._made = 0
@@ -43,44 +45,66 @@ class _Example:
     def of(self, value: object, depth: int) -> Any:
         schema = as_object(value)
         self._made += 1
-        if depth > _MAX_DEPTH or self._made > _MAX_VALUES:
+        if depth > _MAX_DEPTH:
+            return None
+        if self._made > _MAX_VALUES:
             return None
         if "$ref" in schema:
-            return self._of_target(self._target(schema), depth + 1)
-        for choice in [
-            *(schema[key] for key in ("const", "default") if key in schema),
-            *as_array(schema.get("enum")),
-        ]:
-            return choice
+            target = self._target(schema)
+            return self._of_target(target, depth + 1)
+        fixed = _fixed_values(schema)
+        if fixed:
+            return fixed[0]
         for key in ("anyOf", "oneOf", "allOf"):
-            if options := as_array(schema.get(key)):
-                ending = (option for option in options if not self._leads_back(option))
-                return self.of(next(ending, options[0]), depth + 1)
-        match (as_array(schema.get("type")) or [schema.get("type")])[0]:
+            options = as_array(schema.get(key))
+            if options:
+                option = self._ending_option(options)
+                return self.of(option, depth + 1)
+        return self._of_type(schema, depth)
+
+    def _ending_option(self, options: list[Any]) -> Any:
+        """The first option whose example has an end; the first one if none has."""
+        for option in options:
+            if not self._leads_back(option):
+                return option
+        return options[0]
+
+    def _of_type(self, schema: _Schema, depth: int) -> Any:
+        match _first_type(schema):
             case "object":
-                properties = as_object(schema.get("properties"))
-                required = [
-                    name
-                    for name in as_array(schema.get("required"))
-                    if name in properties
-                ]
-                return {name: self.of(properties[name], depth + 1) for name in required}
+                return self._object(schema, depth + 1)
             case "array":
                 return self._items(schema, depth + 1)
-            case "integer" | "number" as kind:
-                return _number(schema, whole=kind == "integer")
+            case "integer":
+                return _number(schema, whole=True)
+            case "number":
+                return _number(schema, whole=False)
             case "boolean":
                 return True
             case "null":
                 return None
             case _:
-                text = _FORMATS.get(str(schema.get("format")), self._text)
-                return text[: schema.get("maxLength", len(text))].ljust(
-                    min(schema.get("minLength", 0), _MAX_TEXT), "."
-                )
+                return self._string(schema)
 
-    def _target(self, schema: Mapping[str, Any]) -> dict[str, Any]:
-        return as_object(subschema(self._root, str(schema["$ref"])))
+    def _object(self, schema: _Schema, depth: int) -> dict[str, Any]:
+        properties = as_object(schema.get("properties"))
+        made: dict[str, Any] = {}
+        for name in as_array(schema.get("required")):
+            if name in properties:
+                made[name] = self.of(properties[name], depth)
+        return made
+
+    def _string(self, schema: _Schema) -> str:
+        form = str(schema.get("format"))
+        text = _FORMATS.get(form, self._text)
+        longest = schema.get("maxLength", len(text))
+        shortest = schema.get("minLength", 0)
+        shortest = min(shortest, _MAX_TEXT)
+        return text[:longest].ljust(shortest, ".")
+
+    def _target(self, schema: _Schema) -> dict[str, Any]:
+        reference = str(schema["$ref"])
+        return as_object(subschema(self._root, reference))
 
     def _of_target(self, target: dict[str, Any], depth: int) -> Any:
         self._open.append(id(target))
@@ -96,48 +120,92 @@ class _Example:
             value: The subschema.
             known: The answers for parts that references name; True for those that are being looked at.
         """
-        known = dict.fromkeys(self._open, True) if known is None else known
+        if known is None:
+            known = dict.fromkeys(self._open, True)
         schema = as_object(value)
         if "$ref" in schema:
             target = self._target(schema)
-            if id(target) not in known:
-                known[id(target)] = True
-                known[id(target)] = self._leads_back(target, known)
-            return known[id(target)]
+            key = id(target)
+            if key not in known:
+                known[key] = True
+                known[key] = self._leads_back(target, known)
+            return known[key]
         if schema.keys() & {"const", "default", "enum"}:
             return False
-        if options := [*as_array(schema.get("anyOf")), *as_array(schema.get("oneOf"))]:
+        any_of = as_array(schema.get("anyOf"))
+        one_of = as_array(schema.get("oneOf"))
+        options = any_of + one_of
+        if options:
             return all(self._leads_back(option, known) for option in options)
-        properties = as_object(schema.get("properties"))
-        needed = [properties.get(name) for name in as_array(schema.get("required"))]
-        needed += as_array(schema.get("prefixItems"))
-        if schema.get("minItems"):
-            needed.append(schema.get("items"))
-        return any(self._leads_back(part, known) for part in needed)
+        for part in _needed_parts(schema):
+            if self._leads_back(part, known):
+                return True
+        return False
 
-    def _items(self, schema: Mapping[str, Any], depth: int) -> list[Any]:
+    def _items(self, schema: _Schema, depth: int) -> list[Any]:
         """One item for each choice of an item's first `enum`, so that a plan names each skill; else the fewest."""
         item = as_object(schema.get("items"))
-        if self._leads_back(item) and not schema.get("minItems"):
+        is_needed = bool(schema.get("minItems"))
+        if not is_needed and self._leads_back(item):
             return []
-        target = self._target(item) if "$ref" in item else item
-        for name, inner in as_object(target.get("properties")).items():
-            if choices := as_array(as_object(inner).get("enum")):
-                most = min(schema.get("maxItems", _MAX_ITEMS), _MAX_ITEMS)
-                return [
-                    {**as_object(self.of(item, depth)), name: choice}
-                    for choice in choices[:most]
-                ]
-        if prefix := as_array(schema.get("prefixItems")):
+        name, choices = self._first_choice(item)
+        if choices:
+            most = schema.get("maxItems", _MAX_ITEMS)
+            most = min(most, _MAX_ITEMS)
+            return [
+                as_object(self.of(item, depth)) | {name: choice}
+                for choice in choices[:most]
+            ]
+        prefix = as_array(schema.get("prefixItems"))
+        if prefix:
             return [self.of(entry, depth) for entry in prefix]
-        count = min(max(1, schema.get("minItems", 1)), _MAX_VALUES)
-        return [
-            self.of(item, depth)
-            for _ in range(min(count, schema.get("maxItems", count)))
-        ]
+        count = schema.get("minItems", 1)
+        count = max(1, count)
+        count = min(count, _MAX_VALUES)
+        most = schema.get("maxItems", count)
+        count = min(count, most)
+        return [self.of(item, depth) for _ in range(count)]
+
+    def _first_choice(self, item: dict[str, Any]) -> tuple[str, list[Any]]:
+        """The first property of an item that has an `enum`, with its values; empty if there is none."""
+        if "$ref" in item:
+            item = self._target(item)
+        properties = as_object(item.get("properties"))
+        for name, inner in properties.items():
+            inner_schema = as_object(inner)
+            choices = as_array(inner_schema.get("enum"))
+            if choices:
+                return name, choices
+        return "", []
 
 
-def _number(schema: Mapping[str, Any], *, whole: bool) -> int | float:
+def _fixed_values(schema: _Schema) -> list[Any]:
+    """The values that a schema names."""
+    if "const" in schema:
+        return [schema["const"]]
+    if "default" in schema:
+        return [schema["default"]]
+    return as_array(schema.get("enum"))
+
+
+def _first_type(schema: _Schema) -> Any:
+    types = as_array(schema.get("type"))
+    if types:
+        return types[0]
+    return schema.get("type")
+
+
+def _needed_parts(schema: _Schema) -> Iterator[Any]:
+    """The subschemas of what data must have."""
+    properties = as_object(schema.get("properties"))
+    for name in as_array(schema.get("required")):
+        yield properties.get(name)
+    yield from as_array(schema.get("prefixItems"))
+    if schema.get("minItems"):
+        yield schema.get("items")
+
+
+def _number(schema: _Schema, *, whole: bool) -> int | float:
     """The first of some likely numbers that a schema allows; 1 if none fits."""
     least = schema.get("minimum", -math.inf)
     above = schema.get("exclusiveMinimum", -math.inf)
@@ -146,21 +214,30 @@ def _number(schema: Mapping[str, Any], *, whole: bool) -> int | float:
     step = schema.get("multipleOf", 1)
     low = max(least, above)
     high = min(most, below)
-    for number in (
-        1,
-        step,
-        low,
-        high,
-        low + step,
-        high - step,
-        (low + high) / 2,
-        -(-low // step) * step,
-    ):
-        multiple = (
-            number % step == 0
-            if whole or "multipleOf" in schema
-            else math.isfinite(number)
-        )
-        if multiple and least <= number <= most and above < number < below:
-            return int(number) if whole else float(number)
+    needs_step = whole or "multipleOf" in schema
+    for number in _likely_numbers(low, high, step):
+        if needs_step and number % step != 0:
+            continue
+        if not math.isfinite(number):
+            continue
+        if not least <= number <= most:
+            continue
+        if not above < number < below:
+            continue
+        if whole:
+            return int(number)
+        return float(number)
     return 1
+
+
+def _likely_numbers(low: float, high: float, step: float) -> Iterator[float]:
+    yield 1
+    yield step
+    yield low
+    yield high
+    yield low + step
+    yield high - step
+    middle = (low + high) / 2
+    yield middle
+    steps = -(-low // step)
+    yield steps * step

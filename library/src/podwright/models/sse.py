@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+_BOM = b"\xef\xbb\xbf"
+
 
 class ServerSentEvent(NamedTuple):
     """One event of a stream."""
@@ -26,30 +28,40 @@ class EventParser:
     @property
     def pending(self) -> int:
         """Bytes of the event that is not complete yet."""
-        return len(self._line) + sum(map(len, self._data))
+        lines = sum(map(len, self._data))
+        return lines + len(self._line)
 
     def feed(self, chunk: bytes) -> Iterator[ServerSentEvent]:
         """Yield the events that these bytes complete."""
         self._line += chunk
-        if b"\n" not in chunk and b"\r" not in self._line:
+        has_end = b"\n" in chunk or b"\r" in self._line
+        if not has_end:
             return
+        text = bytes(self._line)
+        held = b""
         # a CR at the end may be the first half of a CRLF
-        held = b"\r" if self._line.endswith(b"\r") else b""
-        whole = bytes(self._line).removesuffix(held)
-        *lines, rest = whole.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+        if text.endswith(b"\r"):
+            held = b"\r"
+            text = text.removesuffix(held)
+        text = text.replace(b"\r\n", b"\n")
+        text = text.replace(b"\r", b"\n")
+        lines = text.split(b"\n")
+        rest = lines.pop()
         self._line = bytearray(rest + held)
         for line in lines:
             yield from self._parse(line)
 
     def close(self) -> Iterator[ServerSentEvent]:
         """Yield the last event if the stream ended without its blank line, which some servers omit."""
-        yield from self._parse(bytes(self._line).removesuffix(b"\r"))
+        line = bytes(self._line).removesuffix(b"\r")
+        yield from self._parse(line)
         yield from self._parse(b"")
 
     def _parse(self, line: bytes) -> Iterator[ServerSentEvent]:
         if not line:
             if self._data:
-                yield ServerSentEvent(self._name, b"\n".join(self._data))
+                data = b"\n".join(self._data)
+                yield ServerSentEvent(self._name, data)
             self._data = []
             self._name = ""
             return
@@ -58,10 +70,9 @@ class EventParser:
             yield ServerSentEvent("", line)
             return
         field, _, value = line.partition(b":")
-        match field.removeprefix(b"\xef\xbb\xbf"):
-            case b"data":
-                self._data.append(value.removeprefix(b" "))
-            case b"event":
-                self._name = value.removeprefix(b" ").decode(errors="replace")
-            case _:
-                pass
+        field = field.removeprefix(_BOM)
+        value = value.removeprefix(b" ")
+        if field == b"data":
+            self._data.append(value)
+        elif field == b"event":
+            self._name = value.decode(errors="replace")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
+_NOT_IN_BASE_URL = frozenset(" ?#@\\")
+
 
 def join_url(base_url: str, path: str) -> str:
     """The URL of `path` below a base URL.
@@ -12,22 +14,36 @@ def join_url(base_url: str, path: str) -> str:
         ValueError: The base URL is not http or https, or has a user, a query or a fragment. The message does not
             repeat it, because it may hold a secret.
     """
-    parts = urlsplit(base_url)
-    wrong = not base_url.isprintable() or any(char in base_url for char in " ?#@\\")
-    if (
-        wrong
-        or parts.scheme not in ("http", "https")
-        or not parts.hostname
-        or parts.port == 0
-    ):
+    if not _takes_path(base_url):
         raise ValueError("not an http or https URL that a path can follow")
     return base_url.rstrip("/") + path
+
+
+def _takes_path(base_url: str) -> bool:
+    """Whether a path can follow this URL.
+
+    Raises:
+        ValueError: It cannot be split.
+    """
+    parts = urlsplit(base_url)
+    if not base_url.isprintable():
+        return False
+    if not _NOT_IN_BASE_URL.isdisjoint(base_url):
+        return False
+    if parts.scheme not in ("http", "https"):
+        return False
+    return bool(parts.hostname) and parts.port != 0
 
 
 def host_and_port(url: str) -> tuple[str, int]:
     """Host and port of an http or https URL."""
     parts = urlsplit(url)
-    return parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+    host = parts.hostname or ""
+    if parts.port:
+        return host, parts.port
+    if parts.scheme == "https":
+        return host, 443
+    return host, 80
 
 
 def is_header_value(text: str) -> bool:
