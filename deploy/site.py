@@ -14,6 +14,11 @@ STAGED = ROOT / ".site"
 PAGES = {
     "README.md": "index.md",
     **{f"docs/{path.name}": path.name for path in sorted(ROOT.glob("docs/*.md"))},
+    **{
+        f"docs/decisions/{path.name}": f"decision-{path.name}"
+        for path in sorted(ROOT.glob("docs/decisions/*.md"))
+    },
+    "docs/decisions/README.md": "decisions.md",
     "helm/podwright/README.md": "chart.md",
     "deploy/examples/newsroom/README.md": "newsroom.md",
     "CHANGELOG.md": "changelog.md",
