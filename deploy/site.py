@@ -34,6 +34,7 @@ MODULES = (
     ".events",
     ".models",
     ".testing",
+    "_service.client",
     "_service.testing",
 )
 """The modules of the reference, without `podwright`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
@@ -13,11 +14,14 @@ from pathlib import Path
 
 import pytest
 from tests.forked import complete
-from tests.helpers import NO_PLUGINS, ROOT, environment, plain_http
+from tests.helpers import NEWSROOM, NO_PLUGINS, ROOT, environment, plain_http
 from tests.ports import free_port
 
 from podwright_service.cli.new import create_component
+from podwright_service.testing import ComponentProcess
 
+SERVICE = "http://localhost:8000"
+"""Where the examples call a service."""
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 
 
@@ -90,15 +94,25 @@ def newsroom(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     "page", [page for page in PAGES if blocks(page, "python")], ids=page_id
 )
 def test_python(page: Path, tmp_path: Path) -> None:
-    """The Python of a page runs from top to bottom without a warning."""
+    """The Python of a page runs from top to bottom without a warning; services that it calls are there."""
+    text = "\n".join(blocks(page, "python"))
     script = tmp_path / "page.py"
-    script.write_text("\n".join(blocks(page, "python")))
-    process = subprocess.run(
-        [sys.executable, "-W", "error", script],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
+    database = f"sqlite:///{tmp_path}/runs.db"
+    with contextlib.ExitStack() as services:
+        if SERVICE in text:
+            writer = ComponentProcess(
+                NEWSROOM / "writer",
+                model="offline/echo",
+                env={"PODWRIGHT_RUNS_DATABASE": database},
+            )
+            text = text.replace(SERVICE, services.enter_context(writer).url)
+        script.write_text(text)
+        process = subprocess.run(
+            [sys.executable, "-W", "error", script],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+        )
     assert process.returncode == 0, process.stderr
 
 

@@ -468,20 +468,20 @@ def test_the_testing_kit(tmp_path: Path, sqlite_database: str) -> None:
     with ComponentProcess("component:helper", env=env) as component:
         run = component.runs.start("x", headers={"idempotency-key": "k"})
         assert (
-            component.runs.start("x", headers={"idempotency-key": "k"})["id"]
-            == run["id"]
+            component.runs.start("x", headers={"idempotency-key": "k"}).id
+            == run.id
         )
-        assert component.runs.wait(run["id"])["result"]["output"] == "Echo: x"
-        assert [found["id"] for found in component.runs.list("succeeded")] == [
-            run["id"]
+        assert component.runs.wait(run.id).result == {"output": "Echo: x"}
+        assert [found.id for found in component.runs.list("succeeded")] == [
+            run.id
         ]
-        seen = list(component.runs.events(run["id"]))
+        seen = list(component.runs.events(run.id))
         assert [event.type for event in seen] == [
             "run_started",
             "model_call_finished",
             "run_finished",
         ]
-        assert [event.seq for event in component.runs.events(run["id"], 0)] == [1, 2]
+        assert [event.seq for event in component.runs.events(run.id, 0)] == [1, 2]
         for action in (
             component.runs.cancel,
             component.runs.resume,
@@ -489,8 +489,8 @@ def test_the_testing_kit(tmp_path: Path, sqlite_database: str) -> None:
             component.runs.reject,
         ):
             with pytest.raises(ProblemError, match="run_state_conflict"):
-                action(run["id"])
+                action(run.id)
         with pytest.raises(ProblemError, match="run_not_found"):
             list(component.runs.events("x"))
         with pytest.raises(TimeoutError):
-            component.runs.wait(run["id"], "failed", within=0.1)
+            component.runs.wait(run.id, "failed", within=0.1)

@@ -202,9 +202,9 @@ def test_the_spans_of_attempts(tmp_path: Path, sqlite_database: str) -> None:
         ComponentProcess("component:flow", env=env, spans=spans) as component,
     ):
         run = component.runs.start("x")
-        component.runs.wait(run["id"], "waiting_for_approval")
-        component.runs.approve(run["id"])
-        component.runs.wait(run["id"], "succeeded")
+        component.runs.wait(run.id, "waiting_for_approval")
+        component.runs.approve(run.id)
+        component.runs.wait(run.id, "succeeded")
         component.stop()
         attempts = [span for span in spans.spans if span.name == "invoke_workflow flow"]
         request = next(span for span in spans.spans if span.name == "POST /runs")
@@ -213,7 +213,7 @@ def test_the_spans_of_attempts(tmp_path: Path, sqlite_database: str) -> None:
             [],
             [attempts[0].id],
         ]
-        assert {span.attributes["podwright.run.id"] for span in attempts} == {run["id"]}
+        assert {span.attributes["podwright.run.id"] for span in attempts} == {run.id}
         assert sum(span.name.startswith("chat") for span in spans.spans) == 2
         assert sum(span.name.startswith("step first") for span in spans.spans) == 1
 

@@ -152,8 +152,8 @@ def test_problems(served: Served, stub: ModelStub) -> None:
 
 def test_info_and_logs(served: Served) -> None:
     """The description and the log of the component are available."""
-    assert served.info()["blueprint"]["name"] == "calculator"
-    assert served.info()["models"]["effective"] == [MODEL]
+    assert served.info().blueprint["name"] == "calculator"
+    assert served.info().models["effective"] == [MODEL]
     assert "running on" in served.logs()
 
 
@@ -184,7 +184,7 @@ def test_a_key_variables_and_a_graceful_stop(
     }
     with ComponentContainer(calculator, model="offline/echo", **options) as container:
         name = container.get_container_id()
-        assert container.info()["title"] == "Sums"
+        assert container.info().title == "Sums"
         assert container.run("2 + 3").startswith("Echo: 2 + 3")
         assert (
             plain_http.post(f"{container.url}/run", json={"input": "x"}).status_code

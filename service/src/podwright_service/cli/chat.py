@@ -4,29 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import http.client
-import json
 import signal
 import sys
-from collections.abc import Generator
-from typing import Any
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, Protocol, cast
 
-from pydantic import TypeAdapter
-
+from podwright.components import Component
 from podwright.components.base import PromptComponent
-from podwright.components.remote import Remote
-from podwright.errors import ConfigurationError, InputError, PodwrightError
+from podwright.errors import (
+    ConfigurationError,
+    InputError,
+    PodwrightError,
+    RemoteError,
+)
 from podwright.events import Kind
-from podwright.json_data import as_object
 from podwright.models import use_model
 from podwright.result import ExecutionResult
 from podwright.run import execute
 from podwright.text import did_you_mean, os_error_reason, truncate
 from podwright.usage import NO_USAGE, RunLimits, Usage
-from podwright_service.cli.check import get
 from podwright_service.cli.console import print_error, print_note, read_key
 from podwright_service.cli.run import write_trace
 from podwright_service.cli.turn_printer import TurnPrinter
+from podwright_service.client import AsyncClient, Client
 from podwright_service.remotes import name_and_key, remotes_of
 from podwright_service.settings import Settings, adopt_secrets, read_settings
 from podwright_service.source import load_component
@@ -38,8 +39,7 @@ _COMMANDS = {
     "/quit": "end, as Ctrl-D does; Ctrl-C cancels a turn",
 }
 _INFO_TIMEOUT = 5.0
-_MAX_INFO = 16 * 2**20
-"""Seconds to wait for `/info`, and bytes of it."""
+"""Seconds to wait for `/info`."""
 
 
 def start_chat(path: str, model: str | None, api_key: str | None) -> None:
@@ -66,57 +66,108 @@ def start_chat(path: str, model: str | None, api_key: str | None) -> None:
             f"{option} is for a {target}, not for '{truncate(path, 100)}'.",
             suggestion="Leave it out.",
         )
-    component = (
-        _remote(path, api_key, settings)
-        if is_url
-        else load_component(path, remotes_of(settings))
-    )
-    if not isinstance(component, PromptComponent) or not component.keeps_conversation:
-        message = f"'{component.name}' is of the kind '{component.kind}', which keeps no conversation."
-        raise InputError(
-            message,
-            suggestion="Use `podwright run`, or chat with an agent or a conductor.",
-        )
+    partner: _Partner
+    if is_url:
+        partner = _Service(path, api_key, settings)
+    else:
+        component = load_component(path, remotes_of(settings))
+        partner = _Component(component, settings.run_limits)
     if sys.stdin.isatty():
         # cancels a turn: see asyncio.Runner
         signal.signal(signal.SIGINT, signal.default_int_handler)
         print_note(
-            f"Chat with '{component.name}' ({component.kind}). /help lists the commands, Ctrl-D ends."
+            f"Chat with '{partner.name}' ({partner.kind}). /help lists the commands, Ctrl-D ends."
         )
     with use_model(settings.model), asyncio.Runner() as runner:
-        chat = _Chat(component, settings.run_limits, runner)
+        chat = _Chat(partner, runner)
         while chat.next_line():
             pass
 
 
-def _remote(url: str, api_key: str | None, settings: Settings) -> Remote:
-    name, key = name_and_key(url, settings)
-    if api_key is not None:
-        key = read_key(api_key)
-    options: dict[str, Any] = {"api_key": key} if key else {}
-    Remote(name, url, **options)  # checks URL and key
-    return Remote(name, url, _kind_at(url, key), **options)
+class _Partner(Protocol):
+    """Whom the user talks to."""
+
+    name: str
+    kind: Kind
+
+    async def take_turn(
+        self, text: str, messages: Sequence[Mapping[str, Any]], printer: TurnPrinter
+    ) -> ExecutionResult:
+        """Answer a text, after earlier turns."""
+        ...
+
+
+class _Component:
+    """A component of this process."""
+
+    def __init__(self, component: Component, limits: RunLimits) -> None:
+        self.name = component.name
+        self.kind: Kind = component.kind
+        if (
+            not isinstance(component, PromptComponent)
+            or not component.keeps_conversation
+        ):
+            raise _no_conversation(component.name, component.kind)
+        self._component = component
+        self._limits = limits
+
+    async def take_turn(
+        self, text: str, messages: Sequence[Mapping[str, Any]], printer: TurnPrinter
+    ) -> ExecutionResult:
+        return await execute(
+            self._component,
+            self._component.task(text, None, messages),
+            subscribers=(printer,),
+            limits=self._limits,
+            stream=True,
+            trace=True,
+        )
+
+
+class _Service:
+    """The component of a service."""
+
+    def __init__(self, url: str, api_key: str | None, settings: Settings) -> None:
+        self.name, key = name_and_key(url, settings)
+        if api_key is not None:
+            key = read_key(api_key)
+        self._client = AsyncClient(url, api_key=key)
+        self._limits = settings.run_limits
+        self.kind: Kind = _kind_at(url, key)
+        if self.kind in ("workflow", "pipeline"):
+            raise _no_conversation(self.name, self.kind)
+
+    async def take_turn(
+        self, text: str, messages: Sequence[Mapping[str, Any]], printer: TurnPrinter
+    ) -> ExecutionResult:
+        conversation = self._client.conversation(messages)
+        async with aclosing(conversation.stream(text, limits=self._limits)) as events:
+            async for event in events:
+                printer(event)
+        # a stream that ends without an error has a result
+        return cast("ExecutionResult", conversation.last)
+
+
+def _no_conversation(name: str, kind: Kind) -> InputError:
+    return InputError(
+        f"'{name}' is of the kind '{kind}', which keeps no conversation.",
+        suggestion="Use `podwright run`, or chat with an agent or a conductor.",
+    )
 
 
 def _kind_at(url: str, key: str | None) -> Kind:
     """The kind of a service's component; if the service does not tell, for example with this key, "agent"."""
-    headers = {"Authorization": f"Bearer {key.strip()}"} if key else {}
     try:
-        _, body = get(f"{url.rstrip('/')}/info", _INFO_TIMEOUT, headers, _MAX_INFO)
-        adapter: TypeAdapter[Kind] = TypeAdapter(Kind)
-        return adapter.validate_python(as_object(json.loads(body)).get("kind"))
-    except (OSError, ValueError, http.client.HTTPException):
+        return Client(url, api_key=key, timeout=_INFO_TIMEOUT).info().kind
+    except RemoteError:
         return "agent"
 
 
 class _Chat:
     """The conversation so far, and what it has used, failed and cancelled turns included."""
 
-    def __init__(
-        self, component: PromptComponent, limits: RunLimits, runner: asyncio.Runner
-    ) -> None:
-        self._component = component
-        self._limits = limits
+    def __init__(self, partner: _Partner, runner: asyncio.Runner) -> None:
+        self._partner = partner
         self._runner = runner
         self._usage = NO_USAGE
         self._last: ExecutionResult | None = None
@@ -174,9 +225,12 @@ class _Chat:
             print_error(error)
 
     def _turn(self, text: str) -> None:
-        printer = TurnPrinter(isinstance(self._component, Remote))
+        printer = TurnPrinter()
+        messages = self._last.messages if self._last else []
         try:
-            self._last = self._runner.run(self._execute(text, printer))
+            self._last = self._runner.run(
+                self._partner.take_turn(text, messages, printer)
+            )
             printer.finish(self._last.value)
         except KeyboardInterrupt:
             printer.end_line()
@@ -186,19 +240,6 @@ class _Chat:
             print_error(error)
         self._usage += printer.usage
         print_note(f"turn: {_used(printer.usage)}; conversation: {_used(self._usage)}")
-
-    async def _execute(self, text: str, printer: TurnPrinter) -> ExecutionResult:
-        task = self._component.task(
-            text, None, self._last.messages if self._last else ()
-        )
-        return await execute(
-            self._component,
-            task,
-            subscribers=(printer,),
-            limits=self._limits,
-            stream=True,
-            trace=True,
-        )
 
 
 def _used(usage: Usage) -> str:

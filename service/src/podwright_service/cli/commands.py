@@ -214,7 +214,10 @@ def replay(
     """Print a recorded run again, step by step."""
     from podwright_service.cli.run import replay_trace
 
-    replay_trace(file, None if real_time else delay)
+    if real_time:
+        replay_trace(file, None)
+    else:
+        replay_trace(file, delay)
 
 
 @app.command()
@@ -272,7 +275,8 @@ def diff(
     from podwright_service.cli.blueprints import print_diff
 
     breaking = print_diff(old, new, as_json)
-    raise typer.Exit(1 if breaking and exit_code else 0)
+    if breaking and exit_code:
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -469,7 +473,8 @@ def diff_values(
     from podwright_service.cli import deploy
 
     breaking = deploy.print_diff(running, new, as_json)
-    raise typer.Exit(1 if breaking and exit_code else 0)
+    if breaking and exit_code:
+        raise typer.Exit(1)
 
 
 @runs_commands.command("start")
@@ -492,7 +497,7 @@ def start_run(
     from podwright_service.cli.run import read_input
 
     background.start_run(
-        background.ServiceClient(url, api_key), read_input(text, inputs)
+        background.service_client(url, api_key), read_input(text, inputs)
     )
 
 
@@ -511,7 +516,7 @@ def list_runs(
     from podwright_service.cli import background
 
     background.list_runs(
-        background.ServiceClient(url, api_key), status or [], limit, as_json=as_json
+        background.service_client(url, api_key), status or [], limit, as_json=as_json
     )
 
 
@@ -522,7 +527,7 @@ def show_run(
     """Print a background run as JSON."""
     from podwright_service.cli import background
 
-    background.show_run(background.ServiceClient(url, api_key), run_id)
+    background.show_run(background.service_client(url, api_key), run_id)
 
 
 @runs_commands.command("follow")
@@ -536,7 +541,7 @@ def follow_run(
     from podwright_service.cli import background
 
     raise typer.Exit(
-        background.follow_run(background.ServiceClient(url, api_key), run_id)
+        background.follow_run(background.service_client(url, api_key), run_id)
     )
 
 
@@ -545,7 +550,11 @@ def cancel_run(
     run_id: RunId, url: ServiceUrl = LOCAL, api_key: ServiceKey = None
 ) -> None:
     """Cancel a background run."""
-    _change_run(run_id, "cancel", url, api_key)
+    from podwright_service.cli import background
+    from podwright_service.cli.console import print_text
+
+    client = background.service_client(url, api_key)
+    print_text(client.runs.cancel(run_id).status)
 
 
 @runs_commands.command("resume")
@@ -553,7 +562,11 @@ def resume_run(
     run_id: RunId, url: ServiceUrl = LOCAL, api_key: ServiceKey = None
 ) -> None:
     """Have a background run that failed or was interrupted go on where it stood."""
-    _change_run(run_id, "resume", url, api_key)
+    from podwright_service.cli import background
+    from podwright_service.cli.console import print_text
+
+    client = background.service_client(url, api_key)
+    print_text(client.runs.resume(run_id).status)
 
 
 @runs_commands.command("approve")
@@ -565,9 +578,11 @@ def approve_run(
     api_key: ServiceKey = None,
 ) -> None:
     """Approve what a background run waits for."""
-    _change_run(
-        run_id, "approve", url, api_key, {"comment": comment, "attempt": attempt}
-    )
+    from podwright_service.cli import background
+    from podwright_service.cli.console import print_text
+
+    client = background.service_client(url, api_key)
+    print_text(client.runs.approve(run_id, comment, attempt).status)
 
 
 @runs_commands.command("reject")
@@ -579,17 +594,11 @@ def reject_run(
     api_key: ServiceKey = None,
 ) -> None:
     """Reject what a background run waits for, which ends it."""
-    _change_run(
-        run_id, "reject", url, api_key, {"comment": comment, "attempt": attempt}
-    )
-
-
-def _change_run(
-    run_id: str, action: str, url: str, api_key: str | None, body: object = None
-) -> None:
     from podwright_service.cli import background
+    from podwright_service.cli.console import print_text
 
-    background.change_run(background.ServiceClient(url, api_key), run_id, action, body)
+    client = background.service_client(url, api_key)
+    print_text(client.runs.reject(run_id, comment, attempt).status)
 
 
 @runs_commands.command("migrate")

@@ -21,31 +21,19 @@ _NOTES = (
 
 
 class TurnPrinter:
-    """Prints a turn: the answer as it arrives, and a dim line for each call of a tool and the like.
+    """Prints a turn: the answer as it arrives, and a dim line for each call of a tool and the like."""
 
-    Args:
-        is_remote: Whether the answer is that of the run nested in the outermost one.
-    """
-
-    def __init__(self, is_remote: bool) -> None:
+    def __init__(self) -> None:
         self.usage = NO_USAGE
         """What the turn has used, once it has ended."""
-        self._is_remote = is_remote
-        self._outermost = ""
         self._is_plan = False
         self._streamed = ""
         self._in_line = False
 
     def __call__(self, event: Event) -> None:
         """Print an event."""
-        answering = (
-            event.parent_id == self._outermost
-            if self._is_remote
-            else event.parent_id is None
-        )
+        answering = event.parent_id is None
         match event:
-            case events.RunStarted(parent_id=None):
-                self._outermost = event.run_id
             case events.RunEnded(parent_id=None):
                 self.usage = event.usage
             case (

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-import time
+import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import httpx
 
-from podwright.events import Event, adapter
-from podwright.models.sse import EventParser
-from podwright.result import ExecutionResult
+from podwright.events import Event
+from podwright.models.retries import Retries
+from podwright_service.client import (
+    BackgroundRun,
+    Client,
+    Info,
+    Input,
+    ProblemError,
+    RunOptions,
+    Runs,
+    RunStatus,
+)
 from podwright_service.testing.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -21,37 +30,17 @@ if TYPE_CHECKING:
 
     Model = str | ModelStub | ModelStubContainer
 
-Input = str | Mapping[str, Any] | Sequence[Mapping[str, Any]]
-"""The input of a run: a text, named inputs, or for agents and conductors texts and images."""
+__all__ = ["ProblemError", "Served", "ServedRuns", "StartError"]
+
 Messages = Sequence[Mapping[str, Any]]
 """Earlier turns of a conversation: the `messages` of a result."""
 
-
-RESTING = ("waiting_for_approval", "succeeded", "failed", "cancelled", "interrupted")
-"""The statuses of a background run in which nothing more happens by itself."""
+_NO_RETRIES = Retries(tries=1)
+"""A test sees the first response."""
 
 
 class StartError(Exception):
     """A component did not become ready in time, or stopped before; the message has the end of its log."""
-
-
-class ProblemError(Exception):
-    """The service rejected a request, or the run failed.
-
-    Args:
-        problem: The problem document (RFC 9457) of the response.
-    """
-
-    def __init__(self, problem: Mapping[str, Any]) -> None:
-        self.problem = problem
-        """The whole document: `detail`, `suggestion`, `usage`, `context`, `resume_path` and so on."""
-        self.status = int(problem.get("status", 0))
-        """The HTTP status."""
-        self.code = str(problem.get("code", ""))
-        """The error code, as in `podwright.errors`."""
-        detail = problem.get("detail", "no problem document")
-        suggestion = problem.get("suggestion", "")
-        super().__init__(f"{self.status} {self.code}: {detail} {suggestion}".rstrip())
 
 
 class Served(ABC):
@@ -115,15 +104,10 @@ class Served(ABC):
         Raises:
             ProblemError: The request was rejected, or the run failed.
         """
-        query = {"trace": "true"} if trace else {}
-        body = _body(input_data, messages)
-        response = self.client.post(
-            "/run", json=body, params=query, headers=dict(headers or {})
-        )
-        data = self.json_of(response)
-        if trace:
-            return ExecutionResult.from_dict(data)
-        return data["output"] if set(data) == {"output"} else data
+        options = _options(messages, headers)
+        with self._explained():
+            result = self._service.run(input_data, trace=trace, **options)
+        return result if trace else result.value
 
     def stream(
         self,
@@ -137,70 +121,48 @@ class Served(ABC):
         Raises:
             ProblemError: The request was rejected, or the run failed, after the events so far.
         """
-        body = _body(input_data, messages)
-        request = self.client.stream(
-            "POST", "/run/stream", json=body, headers=dict(headers or {})
-        )
-        with request as response:
-            if response.status_code != 200:
-                response.read()
-                raise self.problem_of(response)
-            parser = EventParser()
-            for event in (
-                event for chunk in response.iter_raw() for event in parser.feed(chunk)
-            ):
-                if event.name == "problem":
-                    raise self.problem_of(httpx.Response(0, content=event.data))
-                if event.name != "result":
-                    yield adapter().validate_json(event.data)
+        with self._explained():
+            yield from self._service.stream(input_data, **_options(messages, headers))
 
     @property
-    def runs(self) -> RunsClient:
+    def runs(self) -> ServedRuns:
         """The background runs of the component, if it has a database for them."""
-        return RunsClient(self)
+        return ServedRuns(self._service.runs)
 
     def metrics(self) -> Metrics:
         """The current metrics."""
         response = self.client.get("/metrics")
         if response.status_code != 200:
-            raise self.problem_of(response)
+            raise ProblemError(response.json(), response.status_code)
         return Metrics(response.text)
 
-    def info(self) -> dict[str, Any]:
+    def info(self) -> Info:
         """The description of the component: blueprint, digest, versions, models, limits.
 
         Raises:
             ProblemError: The request was rejected.
         """
-        return self.json_of(self.client.get("/info"))
+        return self._service.info()
 
     @abstractmethod
     def logs(self) -> str:
         """The output of the component so far."""
         ...
 
-    def json_of(self, response: httpx.Response) -> Any:
-        """The JSON of a response.
+    @property
+    def _service(self) -> Client:
+        return Client(self.url, api_key=self.api_key, retries=_NO_RETRIES)
 
-        Raises:
-            ProblemError: The request was rejected.
-        """
-        if not response.is_success:
-            raise self.problem_of(response)
-        return response.json()
-
-    def problem_of(self, response: httpx.Response) -> ProblemError:
-        """The error of a response, with what the model's stub did not answer."""
+    @contextlib.contextmanager
+    def _explained(self) -> Generator[None]:
+        """Add to errors what the model's stub did not answer."""
         try:
-            error = ProblemError(response.json())
-        except ValueError:
-            error = ProblemError(
-                {"status": response.status_code, "detail": response.text[:2000]}
-            )
-        if self._model and not isinstance(self._model, str):
-            for reason in self._model.unanswered:
-                error.add_note(reason)
-        return error
+            yield
+        except ProblemError as error:
+            if self._model is not None and not isinstance(self._model, str):
+                for reason in self._model.unanswered:
+                    error.add_note(reason)
+            raise
 
     def _variables(
         self, url_property: Literal["url", "url_for_containers"]
@@ -223,119 +185,32 @@ class Served(ABC):
             self._client = None
 
 
-class RunsClient:
-    """The background runs of a served component; each is a dictionary as `GET /runs/{id}` returns it.
+class ServedRuns(Runs):
+    """The background runs of a served component; see `podwright_service.client.AsyncRuns`."""
 
-    All methods raise `ProblemError` if the service refuses.
-    """
+    def __init__(self, runs: Runs) -> None:
+        super().__init__(runs.asynchronous)
 
-    def __init__(self, served: Served) -> None:
-        self._served = served
-
-    def start(
-        self,
-        input_data: Input,
-        *,
-        messages: Messages = (),
-        headers: Mapping[str, str] | None = None,
-    ) -> dict[str, Any]:
-        """Start a run, and return it.
-
-        Args:
-            input_data: A text, named inputs, or texts and images.
-            messages: Earlier turns, for agents and conductors.
-            headers: Further request headers, such as `Idempotency-Key`.
-        """
-        return self._request(
-            "POST",
-            "/runs",
-            json=_body(input_data, messages),
-            headers=dict(headers or {}),
-        )
-
-    def get(self, run_id: str) -> dict[str, Any]:
-        """A run."""
-        return self._request("GET", f"/runs/{run_id}")
-
-    def list(self, *statuses: str, limit: int = 50) -> Sequence[dict[str, Any]]:
-        """The newest runs, by default with any status."""
-        return self._request(
-            "GET", "/runs", params={"status": statuses, "limit": limit}
-        )["runs"]
-
-    def wait(self, run_id: str, *statuses: str, within: float = 60) -> dict[str, Any]:
+    def wait(
+        self, run_id: str, *statuses: RunStatus, within: float = 60
+    ) -> BackgroundRun:
         """The run, once it has one of the statuses; by default once nothing more happens by itself.
 
         Args:
             run_id: The run.
-            statuses: The statuses to wait for.
+            *statuses: The statuses to wait for.
             within: Seconds to wait.
 
         Raises:
             TimeoutError: It has another status after that time.
         """
-        deadline = time.monotonic() + within
-        wanted = statuses or RESTING
-        while (run := self.get(run_id))["status"] not in wanted:
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"The run is '{run['status']}' after {within:g} s.")
-            time.sleep(0.1)
-        return run
-
-    def events(self, run_id: str, last_event_id: int = -1) -> Iterator[Event]:
-        """The events of a run to its end, from the one after `last_event_id`, as they happen."""
-        headers = {"last-event-id": str(last_event_id)}
-        with self._served.client.stream(
-            "GET", f"/runs/{run_id}/events", headers=headers
-        ) as response:
-            if response.status_code != 200:
-                response.read()
-                raise self._served.problem_of(response)
-            parser = EventParser()
-            for event in (
-                event for chunk in response.iter_raw() for event in parser.feed(chunk)
-            ):
-                if event.name not in ("result", "problem"):
-                    yield adapter().validate_json(event.data)
-
-    def cancel(self, run_id: str) -> dict[str, Any]:
-        """Cancel a run."""
-        return self._request("POST", f"/runs/{run_id}/cancel")
-
-    def resume(self, run_id: str) -> dict[str, Any]:
-        """Have a run that failed or was interrupted go on."""
-        return self._request("POST", f"/runs/{run_id}/resume")
-
-    def approve(
-        self, run_id: str, comment: str = "", attempt: int | None = None
-    ) -> dict[str, Any]:
-        """Approve what a run waits for, if it does so in this attempt."""
-        return self._request(
-            "POST",
-            f"/runs/{run_id}/approve",
-            json={"comment": comment, "attempt": attempt},
-        )
-
-    def reject(
-        self, run_id: str, comment: str = "", attempt: int | None = None
-    ) -> dict[str, Any]:
-        """Reject what a run waits for, if it does so in this attempt; the run ends."""
-        return self._request(
-            "POST",
-            f"/runs/{run_id}/reject",
-            json={"comment": comment, "attempt": attempt},
-        )
-
-    def _request(self, method: str, path: str, **options: Any) -> Any:
-        return self._served.json_of(
-            self._served.client.request(method, path, **options)
-        )
+        return super().wait(run_id, *statuses, within=within)
 
 
-def _body(input_data: Input, messages: Messages) -> dict[str, Any]:
-    inputs = (
-        {"inputs": dict(input_data)}
-        if isinstance(input_data, Mapping)
-        else {"input": input_data}
-    )
-    return {**inputs, "messages": list(messages)} if messages else inputs
+def _options(messages: Messages, headers: Mapping[str, str] | None) -> RunOptions:
+    options: RunOptions = {}
+    if messages:
+        options["messages"] = messages
+    if headers:
+        options["headers"] = headers
+    return options

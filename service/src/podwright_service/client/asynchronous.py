@@ -1,0 +1,486 @@
+"""The asynchronous client."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, TypeVar
+from urllib.parse import quote, urlencode
+
+import orjson
+from pydantic import BaseModel, ValidationError
+from typing_extensions import Unpack
+
+from podwright.errors import RemoteConnectionError, RemoteError, RemoteResponseError
+from podwright.events import Event, adapter
+from podwright.headers import USAGE, parse_usage
+from podwright.json_data import as_object
+from podwright.models.http import Fault, TransportError
+from podwright.models.retries import Retries
+from podwright.result import ExecutionResult
+from podwright_service.client.errors import ProblemError
+from podwright_service.client.requests import (
+    Input,
+    RunOptions,
+    ServiceRequests,
+    run_request,
+)
+from podwright_service.http.schemas import BackgroundRun, Info, RunStatus
+
+T = TypeVar("T")
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+DEFAULT_URL = "http://127.0.0.1:8000"
+DEFAULT_RETRIES = Retries()
+RESTING: tuple[RunStatus, ...] = (
+    "waiting_for_approval",
+    "succeeded",
+    "failed",
+    "cancelled",
+    "interrupted",
+)
+"""The statuses of a background run in which nothing more happens by itself."""
+
+_RECONNECT = 1.0
+"""Seconds before a lost stream of a background run is opened again."""
+_RECONNECTS = 30
+"""Most attempts to open it without an event between them."""
+_LASTING: tuple[Fault, ...] = ("tls", "not_http", "too_large")
+"""What is wrong with a service, or with what answers in its place, and not over in a moment."""
+_FIRST_POLL = 0.1
+_LONGEST_POLL = 2.0
+"""Seconds between two looks at a run that is waited for."""
+_PAGE = 200
+"""Most runs of one page."""
+
+
+class AsyncClient:
+    """A client of the service of one component.
+
+    Args:
+        url: Address of the service.
+        api_key: An API key that the service accepts.
+        timeout: Seconds from a request to its response, for `run` the time of the whole run. By default a run takes as
+            long as it takes; a proxy on the way may have a time-out of its own, which a stream does not reach.
+        retries: How often a request is repeated whose connection failed, or that came at a bad time.
+
+    Raises:
+        ConfigurationError: The address or the key is invalid.
+    """
+
+    def __init__(
+        self,
+        url: str = DEFAULT_URL,
+        *,
+        api_key: str | None = None,
+        timeout: float = math.inf,
+        retries: Retries = DEFAULT_RETRIES,
+    ) -> None:
+        self._requests = ServiceRequests(url, api_key, timeout, retries)
+        self.runs = AsyncRuns(self._requests)
+        """The background runs of the service."""
+
+    async def run(
+        self,
+        input_data: Input,
+        *,
+        trace: bool = False,
+        **options: Unpack[RunOptions],
+    ) -> ExecutionResult:
+        """Run the component and wait for its result.
+
+        Args:
+            input_data: A text, named inputs, or for agents and conductors texts and images.
+            trace: Whether the result has the events, the conversation (`messages`) and the usage by model.
+            **options: See `RunOptions`.
+
+        Raises:
+            ProblemError: The service refused the request, or the run failed.
+            RemoteError: The service could not be reached, or the connection was lost.
+        """
+        return await _run(self._requests, input_data, options, trace=trace)
+
+    async def stream(
+        self, input_data: Input, **options: Unpack[RunOptions]
+    ) -> AsyncGenerator[Event]:
+        """Run the component and yield its events as they happen, tokens included; leaving early cancels the run.
+
+        The last event of a run that succeeded is its `RunFinished`, with its `value` and its `usage`.
+
+        Args:
+            input_data: See `run`.
+            **options: See `RunOptions`.
+
+        Raises:
+            ProblemError: The service refused the request, or the run failed, after its events.
+            RemoteError: The service could not be reached, or the connection was lost.
+        """
+        async with aclosing(
+            _stream(self._requests, input_data, options, trace=False)
+        ) as items:
+            async for item in items:
+                if not isinstance(item, ExecutionResult):
+                    yield item
+
+    def conversation(
+        self, messages: Sequence[Mapping[str, Any]] = ()
+    ) -> AsyncConversation:
+        """A conversation with an agent or a conductor.
+
+        Args:
+            messages: Earlier turns, as `AsyncConversation.messages` has them.
+        """
+        return AsyncConversation(self._requests, messages)
+
+    async def info(self) -> Info:
+        """What the service says of itself: component, blueprint, models, tools, limits.
+
+        Raises:
+            ProblemError: The API key lacks the scope `read`.
+            RemoteError: The service could not be reached.
+        """
+        data, _ = await self._requests.json("GET", "/info")
+        return _parse(Info, data)
+
+    async def request(self, method: str, path: str, body: Any = None) -> Any:
+        """The JSON of a response, for routes that have no method here, such as `POST /validate-blueprint`.
+
+        Args:
+            method: An HTTP method.
+            path: The path, with its query.
+            body: JSON data.
+
+        Raises:
+            ProblemError: The service refused the request.
+            RemoteError: The service could not be reached.
+        """
+        data, _ = await self._requests.json(method, path, body)
+        return data
+
+
+class AsyncConversation:
+    """A conversation: each turn has those before as its `messages`. A turn that fails leaves them as they were.
+
+    Args:
+        requests: Sends them.
+        messages: Earlier turns.
+    """
+
+    def __init__(
+        self, requests: ServiceRequests, messages: Sequence[Mapping[str, Any]] = ()
+    ) -> None:
+        self._requests = requests
+        self.messages: list[dict[str, Any]] = [dict(message) for message in messages]
+        """The turns so far; JSON data that can be stored, and given to `Client.conversation` later."""
+        self.last: ExecutionResult | None = None
+        """The result of the last turn that succeeded, with its events."""
+
+    async def send(
+        self, input_data: Input, **options: Unpack[RunOptions]
+    ) -> ExecutionResult:
+        """Take a turn and return its result.
+
+        Raises:
+            ProblemError, RemoteError: See `AsyncClient.run`.
+        """
+        options["messages"] = self.messages
+        result = await _run(self._requests, input_data, options, trace=True)
+        return self._keep(result)
+
+    async def stream(
+        self, input_data: Input, **options: Unpack[RunOptions]
+    ) -> AsyncGenerator[Event]:
+        """Take a turn and yield its events as they happen.
+
+        Raises:
+            ProblemError, RemoteError: See `AsyncClient.stream`.
+        """
+        options["messages"] = self.messages
+        items = _stream(self._requests, input_data, options, trace=True)
+        async with aclosing(items):
+            async for item in items:
+                if isinstance(item, ExecutionResult):
+                    self._keep(item)
+                else:
+                    yield item
+
+    def _keep(self, result: ExecutionResult) -> ExecutionResult:
+        self.last = result
+        self.messages = result.messages
+        return result
+
+
+class AsyncRuns:
+    """The background runs of a service with a database; `AsyncClient.runs`.
+
+    All methods raise `ProblemError` if the service refuses, and another `RemoteError` if it cannot be reached. With a
+    key that may only approve, a run has no `usage` and no `decisions`.
+    """
+
+    def __init__(self, requests: ServiceRequests) -> None:
+        self._requests = requests
+
+    async def start(
+        self, input_data: Input, **options: Unpack[RunOptions]
+    ) -> BackgroundRun:
+        """Start a run.
+
+        Args:
+            input_data: See `AsyncClient.run`.
+            **options: See `RunOptions`.
+        """
+        body, headers = run_request(input_data, options)
+        return await self._run_of("POST", "/runs", body, headers)
+
+    async def get(self, run_id: str) -> BackgroundRun:
+        """A run."""
+        return await self._run_of("GET", _path(run_id))
+
+    async def list(
+        self, *statuses: RunStatus, component: str | None = None, limit: int = 50
+    ) -> Sequence[BackgroundRun]:
+        """The newest runs.
+
+        Args:
+            *statuses: Only runs with one of these; by default with any.
+            component: Only runs of this component.
+            limit: How many at most.
+        """
+        query: dict[str, Any] = {"status": statuses}
+        if component is not None:
+            query["component"] = component
+        runs: list[BackgroundRun] = []
+        while len(runs) < limit:
+            query["limit"] = min(limit - len(runs), _PAGE)
+            path = f"/runs?{urlencode(query, doseq=True)}"
+            data, _ = await self._requests.json("GET", path)
+            page = as_object(data)
+            runs += map(_parse_run, page.get("runs", ()))
+            query["cursor"] = page.get("next")
+            if query["cursor"] is None:
+                break
+        return runs
+
+    async def wait(
+        self, run_id: str, *statuses: RunStatus, within: float = math.inf
+    ) -> BackgroundRun:
+        """The run, once it has one of the statuses.
+
+        A service that cannot be reached for a moment, as during a rollout, does not end the wait.
+
+        Args:
+            run_id: The run.
+            *statuses: The statuses to wait for; by default those in which nothing more happens by itself.
+            within: Seconds to wait.
+
+        Raises:
+            TimeoutError: It has another status after that time.
+        """
+        wanted = statuses or RESTING
+        deadline = time.monotonic() + within
+        run = await self.get(run_id)
+        pause = _FIRST_POLL
+        lost = 0
+        while run.status not in wanted:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                message = f"The run '{run_id}' is '{run.status}' after {within:g} s."
+                raise TimeoutError(message)
+            await asyncio.sleep(min(pause, left))
+            pause = min(pause * 1.5, _LONGEST_POLL)
+            try:
+                run = await self.get(run_id)
+                lost = 0
+            except RemoteError as error:
+                lost += 1
+                if lost > _RECONNECTS or not _is_passing(error):
+                    raise
+        return run
+
+    async def events(
+        self, run_id: str, last_event_id: int = -1
+    ) -> AsyncGenerator[Event]:
+        """The events of a run as they happen, to its end; a lost stream is opened again where it was.
+
+        Args:
+            run_id: The run.
+            last_event_id: Number (`seq`) of the last event that is known.
+        """
+        await self.get(run_id)
+        path = _path(run_id, "events")
+        lost = 0
+        while True:
+            failure = RemoteConnectionError("The stream of the run was lost.")
+            headers = {"Last-Event-ID": str(last_event_id)}
+            source = in_own_task(
+                self._requests.iterate_events("GET", path, headers=headers)
+            )
+            try:
+                async with aclosing(source) as events:
+                    async for event in events:
+                        if event.name in ("result", "problem"):
+                            return
+                        lost = 0
+                        last_event_id = orjson.loads(event.data)["seq"]
+                        if (parsed := _parse_event(event.data)) is not None:
+                            yield parsed
+            except RemoteError as error:
+                if not _is_passing(error):
+                    raise
+                failure = error
+            # a stream also ends when the pod that sends it stops
+            lost += 1
+            if lost > _RECONNECTS:
+                raise failure
+            await asyncio.sleep(_RECONNECT)
+
+    async def cancel(self, run_id: str) -> BackgroundRun:
+        """Cancel a run."""
+        return await self._run_of("POST", _path(run_id, "cancel"))
+
+    async def resume(self, run_id: str) -> BackgroundRun:
+        """Have a run that failed or was interrupted go on."""
+        return await self._run_of("POST", _path(run_id, "resume"))
+
+    async def approve(
+        self, run_id: str, comment: str = "", attempt: int | None = None
+    ) -> BackgroundRun:
+        """Approve what a run waits for.
+
+        Args:
+            run_id: The run.
+            comment: Why; it is kept with the run.
+            attempt: The `attempt` of the run whose question was read, so that a later question is not answered.
+        """
+        return await self._decide(run_id, "approve", comment, attempt)
+
+    async def reject(
+        self, run_id: str, comment: str = "", attempt: int | None = None
+    ) -> BackgroundRun:
+        """Reject what a run waits for, which ends it; the arguments are those of `approve`."""
+        return await self._decide(run_id, "reject", comment, attempt)
+
+    async def _decide(
+        self, run_id: str, action: str, comment: str, attempt: int | None
+    ) -> BackgroundRun:
+        body = {"comment": comment, "attempt": attempt}
+        return await self._run_of("POST", _path(run_id, action), body)
+
+    async def _run_of(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> BackgroundRun:
+        data, _ = await self._requests.json(method, path, body, headers)
+        return _parse_run(data)
+
+
+async def _run(
+    requests: ServiceRequests, input_data: Input, options: RunOptions, *, trace: bool
+) -> ExecutionResult:
+    body, headers = run_request(input_data, options)
+    path = "/run?trace=true" if trace else "/run"
+    started = time.monotonic()
+    data, response_headers = await requests.json("POST", path, body, headers)
+    if trace:
+        return ExecutionResult.from_dict(as_object(data))
+    return ExecutionResult(
+        value=_value_of(data),
+        events=[],
+        duration_ms=(time.monotonic() - started) * 1000,
+        usage=parse_usage(response_headers.get(USAGE, "")),
+    )
+
+
+async def _stream(
+    requests: ServiceRequests, input_data: Input, options: RunOptions, *, trace: bool
+) -> AsyncGenerator[Event | ExecutionResult]:
+    """The events of a run; with `trace`, the result comes last."""
+    body, headers = run_request(input_data, options)
+    path = "/run/stream?trace=true" if trace else "/run/stream"
+    source = in_own_task(requests.iterate_events("POST", path, body, headers))
+    async with aclosing(source) as events:
+        async for event in events:
+            match event.name:
+                case "result":
+                    if trace:
+                        yield ExecutionResult.from_dict(orjson.loads(event.data))
+                    return
+                case "problem":
+                    raise ProblemError(orjson.loads(event.data))
+                case _:
+                    if (parsed := _parse_event(event.data)) is not None:
+                        yield parsed
+    # also without an error of the connection: a proxy may have ended it
+    raise RemoteConnectionError("The stream was lost before the end of the run.")
+
+
+async def in_own_task(items: AsyncGenerator[T]) -> AsyncGenerator[T]:
+    """The items of a generator that runs in a task of its own.
+
+    Its time-outs cancel the task in which it began, and a reader may read each item in another one.
+    """
+    queue: asyncio.Queue[T | None] = asyncio.Queue()
+
+    async def read() -> None:
+        async with aclosing(items):
+            async for item in items:
+                queue.put_nowait(item)
+
+    reading = asyncio.create_task(read())
+    reading.add_done_callback(lambda _: queue.put_nowait(None))
+    try:
+        while (item := await queue.get()) is not None:
+            yield item
+        await reading
+    finally:
+        if not reading.done():
+            reading.cancel()
+            await asyncio.wait([reading])
+
+
+def _value_of(data: Any) -> Any:
+    """The value in the response of `/run`: an output, or the context of a workflow."""
+    result = as_object(data)
+    return result["output"] if set(result) == {"output"} else data
+
+
+def _parse_event(data: bytes) -> Event | None:
+    """An event; None for one of a type that a newer service has."""
+    try:
+        return adapter().validate_json(data)
+    except ValidationError as error:
+        if error.errors(include_url=False)[0]["type"] == "union_tag_invalid":
+            return None
+        raise RemoteResponseError("The service sent an invalid event.") from None
+
+
+def _parse_run(data: Any) -> BackgroundRun:
+    return _parse(BackgroundRun, {"usage": {}, "decisions": [], **as_object(data)})
+
+
+def _parse(model: type[ModelT], data: Any) -> ModelT:
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        raise RemoteResponseError(
+            "What answered is not a Podwright service."
+        ) from error
+
+
+def _is_passing(error: RemoteError) -> bool:
+    """Whether it may be over soon: the connection was lost, or the service cannot answer now."""
+    if isinstance(error, ProblemError):
+        return error.status in (502, 503, 504)
+    cause = error.__cause__
+    return isinstance(cause, TransportError) and cause.fault not in _LASTING
+
+
+def _path(run_id: str, action: str = "") -> str:
+    path = f"/runs/{quote(run_id, safe='')}"
+    return f"{path}/{action}" if action else path

@@ -1,0 +1,76 @@
+"""The error for a problem document."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from podwright.errors import RemoteError
+from podwright.json_data import as_array, as_object
+from podwright.usage import Usage
+
+_usage: TypeAdapter[Usage] = TypeAdapter(Usage)
+
+
+class ProblemError(RemoteError):
+    """The service refused a request, or the run failed; the message has the problem's `detail` (RFC 9457).
+
+        try:
+            client.run("the moon", limits=RunLimits(cost=0.01))
+        except ProblemError as error:
+            if error.code == "limit_exceeded":
+                print(error.limit, error.usage)
+
+    A workflow that stopped can go on: send `error.context` as the input, with `resume_path=error.resume_path`.
+
+    Args:
+        problem: The problem document.
+        status: The HTTP status, if the document has none.
+    """
+
+    default_suggestion = "Look in the logs of the service."
+
+    def __init__(self, problem: Mapping[str, Any], status: int | None = None) -> None:
+        self.problem = dict(problem)
+        """The whole document."""
+        number = problem.get("status")
+        if isinstance(number, int) and number:
+            status = number
+        detail = _text(problem, "detail") or "no problem document."
+        super().__init__(
+            f"The service answered {status}: {detail}",
+            suggestion=_text(problem, "suggestion"),
+            help_url=_text(problem, "type"),
+            code=_text(problem, "code"),
+        )
+        self.status = status
+        self.remote_code = _text(problem, "code")
+        self.run_id = _text(problem, "run_id")
+        self.component = _text(problem, "component")
+        self.limit = _text(problem, "limit")
+        """The limit that was reached, such as `tokens`."""
+        self.usage = _read_usage(problem)
+        if "context" in problem:
+            self.context = as_object(problem["context"])
+            self.resume_path = as_array(problem.get("resume_path"))
+
+    def details(self) -> Sequence[str]:
+        """Each thing that is wrong in the request, with its JSON pointer."""
+        entries = map(as_object, as_array(self.problem.get("errors")))
+        return [f"{entry.get('pointer')}: {entry.get('detail')}" for entry in entries]
+
+
+def _text(problem: Mapping[str, Any], key: str) -> str | None:
+    value = problem.get(key)
+    return value if isinstance(value, str) and value else None
+
+
+def _read_usage(problem: Mapping[str, Any]) -> Usage | None:
+    if "usage" not in problem:
+        return None
+    try:
+        return _usage.validate_python(problem["usage"])
+    except ValidationError:  # of a newer service
+        return None
