@@ -144,7 +144,7 @@ check-imports: install
 	$(BIN)/lint-imports
 
 check-internals: install
-	$(BIN)/python deploy/check_internals.py
+	$(BIN)/python deploy/check_code.py
 
 check-workflows:
 	@if actionlint=$$(deploy/tools.sh path actionlint); then "$$actionlint" -shellcheck= -pyflakes=; \

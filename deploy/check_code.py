@@ -1,6 +1,9 @@
-"""Fails if library or service use internals of other packages; `make check` runs it.
+"""Fails if library or service use internals of other packages, or pack assignments into one line; `make check` runs it.
 
-Found are: private names of other packages in imports, suppressed warnings about private names, attributes of other
+A packed assignment gives several values to several names (`a, b = x, y`): it hides which value goes where, and what
+happens first. An exchange (`a, b = b, a`) is none.
+
+Found are also: private names of other packages in imports, suppressed warnings about private names, attributes of other
 packages that are assigned (objects called `…config` are there to be changed), and assignments to `sys.modules` (except
 where a file is loaded as a module). ruff's SLF001 finds private attributes.
 """
@@ -62,8 +65,22 @@ def assignments(
                 yield target.lineno, "assigns sys.modules"
 
 
+def packed_assignments(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Assignments of several values to several names, without exchanges."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Tuple):
+            continue
+        target = node.targets[0]
+        if not isinstance(target, ast.Tuple):
+            continue
+        names = sorted(map(ast.unparse, target.elts))
+        values = sorted(map(ast.unparse, node.value.elts))
+        if names != values:
+            yield node.lineno, "assigns several values in one line"
+
+
 def findings(path: Path) -> Iterator[tuple[int, str]]:
-    """What a file uses of other packages' internals, with line numbers."""
+    """What is wrong in a file, with line numbers."""
     text = path.read_text(encoding="utf-8")
     for number, line in enumerate(text.splitlines(), 1):
         if match := SUPPRESSED.search(line):
@@ -72,6 +89,7 @@ def findings(path: Path) -> Iterator[tuple[int, str]]:
     foreign, private = imported_names(tree)
     yield from private
     yield from assignments(tree, foreign, "module_from_spec" in text)
+    yield from packed_assignments(tree)
 
 
 def main() -> int:
