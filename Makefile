@@ -10,7 +10,7 @@ PYTHON := >=3.11
 MIN_AGE := 7 days
 COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 	--no-emit-index-url --no-emit-find-links --exclude-newer '$(MIN_AGE)'
-STATIC := check-format check-lint check-types check-imports check-internals check-workflows
+STATIC := check-format check-lint check-types check-imports check-code check-workflows
 
 export ARGS
 
@@ -143,7 +143,7 @@ check-types: install
 check-imports: install
 	$(BIN)/lint-imports
 
-check-internals: install
+check-code: install
 	$(BIN)/python deploy/check_code.py
 
 check-workflows:
