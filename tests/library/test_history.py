@@ -416,6 +416,8 @@ def test_fields_of_a_provider_keep_their_origin() -> None:
                 )
         with pytest.raises(MessagesError, match="JSON"):
             parse_messages([{**given, "thoughts": wrong}])
+        with pytest.raises(MessagesError, match="JSON"):
+            parse_messages([{**given, "": wrong}])
     changed = to_data([message])[0]
     changed["thoughts"]["a"].append(2)
     given["thoughts"]["a"].append(3)

@@ -339,6 +339,8 @@ def test_names_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         "azure/prod": {"as": "openai/gpt-4o"},
         "gateway/*": {"as": "openai/*"},
         "mine/*": {"as": "hosted_vllm/large-*"},
+        "own/a*": {"input": 4, "output": 4},
+        "own/*b": {"input": 5, "output": 5},
     }
     write_prices(tmp_path / "prices.json", json.dumps(entries), monkeypatch)
     million = Usage(1_000_000)
@@ -349,6 +351,7 @@ def test_names_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         "azure/prod": Cost(2.5, "genai-prices"),
         "gateway/gpt-4o-mini": Cost(0.15, "genai-prices"),
         "mine/best": Cost(3.0, "override"),
+        "own/ab": Cost(5.0, "override"),
         "openai/gpt-4o-mini": None,
     }
     assert {

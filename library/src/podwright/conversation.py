@@ -202,7 +202,7 @@ def _misplaced(messages: Sequence[Any]) -> Iterator[tuple[tuple[int, str], str]]
             yield (index, "tool_calls"), "Two tool calls have the same id"
         if message.get("role") == "assistant":
             key = _unreadable_field(message)
-            if key:
+            if key is not None:
                 yield (index, key), "Further fields of a message must be JSON data"
     yield from _without_result(waiting)
 

@@ -55,8 +55,8 @@ class MessagesModel(HTTPModel):
         """See `HTTPModel.new_answer`."""
         return MessageAnswer(self.name)
 
-    def look_at_refusal(self, error: ErrorBody, failure: errors.ModelError) -> None:
-        """See `HTTPModel.look_at_refusal`."""
+    def raise_for_refusal(self, error: ErrorBody, failure: errors.ModelError) -> None:
+        """See `HTTPModel.raise_for_refusal`."""
         if type(failure) is not errors.ModelRequestError:
             return
         if _THOUGHTS_REFUSED.search(error.message):

@@ -107,8 +107,8 @@ class HTTPModel(ProviderModel):
             ModelRequestError: The protocol has no such setting.
         """
 
-    def look_at_refusal(self, error: ErrorBody, failure: errors.ModelError) -> None:
-        """Called before a refusal is raised: a protocol may raise an exception of its own instead."""
+    def raise_for_refusal(self, error: ErrorBody, failure: errors.ModelError) -> None:
+        """Raise the exception that a protocol has of its own for a refusal; without one, `failure` is raised."""
         return
 
     @abstractmethod
@@ -152,7 +152,7 @@ class HTTPModel(ProviderModel):
             failure.provider_error = provider_error(
                 error.error, request, destination.key
             )
-            self.look_at_refusal(error.error, failure)
+            self.raise_for_refusal(error.error, failure)
         except asyncio.CancelledError as error:
             note_attempt(error, bill.of_failure())
             raise

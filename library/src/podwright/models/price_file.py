@@ -94,7 +94,8 @@ class PriceFile:
         self._aliases = aliases
         self._names = entries.keys() | aliases.keys()
         patterns = [name for name in self._names if "*" in name]
-        self._patterns = sorted(patterns, key=len, reverse=True)
+        # the name decides between patterns of one length, so that every process decides alike
+        self._patterns = sorted(patterns, key=lambda name: (-len(name), name))
 
     def find(self, *models: str) -> Iterator[Match]:
         """What the file says of a model that has several names, what counts first coming first.

@@ -20,19 +20,19 @@ def join_url(base_url: str, path: str) -> str:
 
 
 def _takes_path(base_url: str) -> bool:
-    """Whether a path can follow this URL.
-
-    Raises:
-        ValueError: It cannot be split.
-    """
-    parts = urlsplit(base_url)
+    """Whether a path can follow this URL."""
     if not base_url.isprintable():
         return False
     if not _NOT_IN_BASE_URL.isdisjoint(base_url):
         return False
+    try:
+        parts = urlsplit(base_url)
+        port = parts.port
+    except ValueError:  # its message quotes the URL
+        return False
     if parts.scheme not in ("http", "https"):
         return False
-    return bool(parts.hostname) and parts.port != 0
+    return bool(parts.hostname) and port != 0
 
 
 def host_and_port(url: str) -> tuple[str, int]:
