@@ -27,7 +27,15 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from typing_extensions import TypedDict
 
 from podwright.errors import MessagesError
-from podwright.json_data import as_array, as_object, copy_json, is_set, nested_deeper
+from podwright.json_data import (
+    JsonMapping,
+    JsonObject,
+    as_array,
+    as_object,
+    copy_json,
+    is_set,
+    nested_deeper,
+)
 from podwright.messages import CLOSED, ContentPart, Message, Text, TextPart, ToolCall
 from podwright.text import short_repr
 from podwright.validation_errors import to_problems
@@ -215,16 +223,16 @@ def _without_result(
         yield (caller, "tool_calls"), reason
 
 
-def _call_ids(message: Mapping[str, Any]) -> list[str]:
+def _call_ids(message: JsonMapping) -> list[str]:
     calls = as_array(message.get("tool_calls"))
     ids = [as_object(call).get("id") for call in calls]
     return [id_ for id_ in ids if isinstance(id_, str)]
 
 
-def _unreadable_field(message: Mapping[str, Any]) -> str | None:
+def _unreadable_field(message: JsonMapping) -> str | None:
     """The key of a further field that is not JSON data; None if there is none."""
     fields = _further(message, _ASSISTANT_KEYS)
-    in_calls: list[dict[str, Any]] = []
+    in_calls: list[JsonObject] = []
     for call in map(as_object, as_array(message.get("tool_calls"))):
         in_calls.append(_further(call, _CALL_KEYS))
         in_calls.append(_further(as_object(call.get("function")), _FUNCTION_KEYS))
@@ -301,7 +309,7 @@ def parse_content(parts: object) -> str | tuple[ContentPart, ...]:
         raise MessagesError("The input is invalid.", problems=problems) from None
 
 
-def to_data(messages: Sequence[Message]) -> list[dict[str, Any]]:
+def to_data(messages: Sequence[Message]) -> list[JsonObject]:
     """Messages as JSON data, without system messages and empty answers."""
     return [
         message_data(message)
@@ -319,7 +327,7 @@ def _is_empty(message: Message) -> bool:
     return "content" not in message.provider_fields
 
 
-def read_message(data: Mapping[str, Any]) -> Message:
+def read_message(data: JsonMapping) -> Message:
     """A message from valid data of it; what an assistant's message has besides are fields of its provider."""
     if data["role"] == "assistant":
         return _read_answer(data)
@@ -327,7 +335,7 @@ def read_message(data: Mapping[str, Any]) -> Message:
     return Message(data["role"], content, tool_call_id=data.get("tool_call_id"))
 
 
-def _read_answer(data: Mapping[str, Any]) -> Message:
+def _read_answer(data: JsonMapping) -> Message:
     fields = copy_json(_further(data, _ASSISTANT_KEYS))
     content = data.get("content") or ""
     if not isinstance(content, str):
@@ -362,7 +370,7 @@ def _tool_call(data: Any) -> ToolCall:
     )
 
 
-def _further(data: Mapping[str, Any], own: frozenset[str]) -> dict[str, Any]:
+def _further(data: JsonMapping, own: frozenset[str]) -> JsonObject:
     """The fields beside the own ones, as far as they are set."""
     return {
         key: value for key, value in data.items() if key not in own and is_set(value)
@@ -378,7 +386,7 @@ def _content(data: Any) -> str | tuple[ContentPart, ...]:
     return "\n".join(part["text"] for part in data)
 
 
-def message_data(message: Message) -> dict[str, Any]:
+def message_data(message: Message) -> JsonObject:
     """A message in the shape of Chat Completions, with the further fields of its provider, and that provider."""
     data = chat_message(message)
     if not _has_provider_fields(message):
@@ -395,12 +403,12 @@ def _has_provider_fields(message: Message) -> bool:
     return any(call.provider_fields for call in message.tool_calls)
 
 
-def chat_message(message: Message) -> dict[str, Any]:
+def chat_message(message: Message) -> JsonObject:
     """A message as Chat Completions has it, with the further fields of its provider."""
     content = message.content
     if not isinstance(content, str):
         content = list(content)
-    data: dict[str, Any] = {"role": message.role, "content": content}
+    data: JsonObject = {"role": message.role, "content": content}
     if message.tool_calls:
         data["content"] = content or None
         data["tool_calls"] = [_call_data(call) for call in message.tool_calls]
@@ -410,9 +418,9 @@ def chat_message(message: Message) -> dict[str, Any]:
     return data
 
 
-def _call_data(call: ToolCall) -> dict[str, Any]:
+def _call_data(call: ToolCall) -> JsonObject:
     function = {"name": call.name, "arguments": call.arguments or "{}"}
-    data: dict[str, Any] = {"id": call.id, "type": "function", "function": function}
+    data: JsonObject = {"id": call.id, "type": "function", "function": function}
     if call.provider_fields:
         data.update(call.provider_fields)
         further = as_object(call.provider_fields.get("function"))

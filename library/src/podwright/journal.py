@@ -2,7 +2,8 @@
 
 A run is repeatable except for what it calls. So a new attempt performs the whole run again: a model call, a tool call,
 a condition or a remote run that has ended gives its recorded result, and what is finished emits no events a second
-time. Nested runs have the same ids in each attempt, so the events themselves are the record.
+time. Nested runs have the same ids in each attempt, so the events themselves are the journal, which the service keeps.
+What the caller of a stopped workflow keeps is a `Checkpoint`; see `podwright.run`.
 """
 
 from __future__ import annotations
@@ -26,19 +27,6 @@ Path = tuple[int, ...]
 _ToolCall = events.ToolCallStarted | events.ToolCallFinished | events.ToolCallFailed
 _Repeated = events.HistoryCut | events.PlanMade | events.LoopExhausted
 """Events that a new attempt emits again, because it performs the run again."""
-_Call = tuple[str, int]
-"""Id of the run, and number of the call in it."""
-
-
-@dataclass(slots=True)
-class _LastAnswer:
-    """The last answer of the model in one run."""
-
-    call: int
-    tool_calls: int
-    """How many tool calls there were before."""
-    is_cause: bool = True
-    """Whether it is why the run fails, if it fails now: no call has failed since."""
 
 
 class Journal:
@@ -64,187 +52,151 @@ class Journal:
         """What the answers used that are asked for again, and the calls and remote runs that failed."""
         self.failed_calls = 0
         """Model calls that failed."""
-        self._answers: dict[_Call, events.ModelCallFinished] = {}
-        self._last: dict[str, _LastAnswer] = {}
-        self._tool_calls: defaultdict[str, dict[int, _ToolCall]] = defaultdict(dict)
-        self._started: dict[_Call, events.ToolCallStarted] = {}
-        """Tool calls of this process that have not ended, or were cancelled, which does not stop a tool in a thread."""
-        self._usage: defaultdict[_Call, dict[str, Usage]] = defaultdict(dict)
-        self._conditions: defaultdict[tuple[str, Path], list[bool]] = defaultdict(list)
-        self._steps: set[tuple[str, Path, str]] = set()
-        self._emitted: set[tuple[str, str, Path, int]] = set()
-        self._runs: dict[str, events.RunFinished] = {}
-        self._callers: dict[str, str] = {}
-        """Of each run in another container the run here that it is part of."""
-        self._remote_runs: dict[str, events.RunFinished] = {}
-        """The ends of those that answered, by that run."""
-        self._remote_tool_calls: defaultdict[
-            str, dict[_Call, events.ToolCallStarted]
-        ] = defaultdict(dict)
-        """The tool calls of those that did not, whether they ended or not, by that run: they would be repeated."""
-        self._failures: Counter[str] = Counter()
-        """How often each run has failed."""
-        self._relayed: Counter[tuple[str, str]] = Counter()
-        """Events of remote runs, by run and type, that have not been seen again."""
+        self._runs: defaultdict[str, _RunEntries] = defaultdict(_RunEntries)
+        """By id of the run, those in other containers included."""
         for event in recorded:
             self.add(event)
 
     def add(self, event: events.Event) -> None:
         """Add an event of an earlier attempt; in order, and before the new attempt begins."""
+        run = self._runs[event.run_id]
         match event:
             case events.ModelCallFinished():
-                self._answers[event.run_id, event.call] = event
-                self._last[event.run_id] = _LastAnswer(
-                    event.call, len(self._tool_calls[event.run_id])
-                )
+                run.calls.add_answer(event)
             case events.ModelCallFailed():
-                self._call_failed(event.run_id)
+                run.calls.excuse_last_answer()
                 self._discard_failed_call(event)
             case (
                 events.ToolCallStarted()
                 | events.ToolCallFinished()
                 | events.ToolCallFailed()
             ):
-                self._add_tool_call(event)
-            case events.ConditionChecked():
-                self._conditions[event.run_id, event.path].append(event.result)
-            case events.StepFinished(outcome="ok" | "exhausted"):
-                self._steps.add((event.run_id, event.path, event.step))
-            case events.HistoryCut() | events.PlanMade() | events.LoopExhausted():
-                self._emitted.add(_key_of(event))
-            case events.RunFinished():
-                self._runs[event.run_id] = event
+                run.calls.add_tool_call(event)
             case events.RunFailed():
-                self._failures[event.run_id] += 1
-                # who lets the run go on has been told
-                if event.error.get("code") == RemoteInterruptedError.code:
-                    self._remote_tool_calls.pop(event.run_id, None)
-                self._discard_failing_response(event)
+                self._add_failure(run, event)
             case _:
-                pass
+                run.add(event)
         if event.remote is not None:
-            self._add_remote(event)
-        if (
-            isinstance(event, events.RunEnded)
-            and event.parent_id
-            and event.tool_call is not None
-        ):
-            self._usage[event.parent_id, event.tool_call][event.run_id] = event.usage
+            self._add_remote(run, event)
+        if isinstance(event, events.RunEnded):
+            self._add_nested_usage(event)
 
-    def _add_remote(self, event: events.Event) -> None:
-        self._relayed[event.run_id, event.type] += 1
-        parent = event.parent_id or ""
-        caller = self._callers.get(event.run_id, "")
+    def _discard_failed_call(self, event: events.ModelCallFailed) -> None:
+        # the end of a remote run has the usage of its calls
+        if event.remote is None:
+            self.discarded += event.usage
+            self.failed_calls += 1
+
+    def _add_failure(self, run: _RunEntries, event: events.RunFailed) -> None:
+        """Add the failure of a run; if its last answer is the reason, have the model asked again."""
+        run.failures += 1
+        code = event.error.get("code")
+        if code == RemoteInterruptedError.code:
+            # who lets the run go on has been told
+            run.remote_call.tool_calls.clear()
+        last = run.calls.take_last_answer()
+        if last is None or not last.is_cause or code == LimitExceededError.code:
+            return
+        answer = run.calls.remove_answer(last)
+        self.discarded += answer.response.usage.as_call(answer.model)
+
+    def _add_remote(self, run: _RunEntries, event: events.Event) -> None:
+        """Add an event of a run in another container to what the run here knows that called it."""
+        run.relayed[event.type] += 1
+        parent = self._runs[event.parent_id or ""]
+        if isinstance(event, events.RunStarted):
+            run.caller = parent.caller or parent
+        if run.caller is None:
+            return
         match event:
-            case events.RunStarted():
-                self._callers[event.run_id] = self._callers.get(parent, parent)
             case events.ToolCallStarted():
-                self._remote_tool_calls[caller][event.run_id, event.call] = event
+                run.caller.remote_call.add_tool_call(event)
             case events.ToolCallFailed() if _has_invalid_arguments(event):
-                self._remote_tool_calls[caller].pop((event.run_id, event.call), None)
-            case events.RunFinished() if parent == caller:
-                self._remote_runs[caller] = event
-                self._remote_tool_calls.pop(caller, None)
-            case events.RunFailed() | events.RunCancelled() if parent == caller:
+                run.caller.remote_call.remove_tool_call(event)
+            case events.RunFinished() if run.caller is parent:
+                run.caller.remote_call.finish(event)
+            case events.RunFailed() | events.RunCancelled() if run.caller is parent:
                 self.discarded += event.usage
             case _:
                 pass
 
-    def _add_tool_call(self, event: _ToolCall) -> None:
-        self._tool_calls[event.run_id][event.call] = event
-        if event.remote is not None:
-            return
-        if isinstance(event, events.ToolCallStarted):
-            self._started[event.run_id, event.call] = event
-        elif not _is_cancelled(event):
-            self._started.pop((event.run_id, event.call), None)
-        if isinstance(event, events.ToolCallFailed) and not _has_invalid_arguments(
-            event
-        ):
-            self._call_failed(event.run_id)
+    def _add_nested_usage(self, event: events.RunEnded) -> None:
+        """Add the usage of a run to that of the tool call which it is nested in."""
+        if event.parent_id and event.tool_call is not None:
+            calls = self._runs[event.parent_id].calls
+            calls.nested_usage[event.tool_call][event.run_id] = event.usage
 
-    def _call_failed(self, run_id: str) -> None:
-        if last := self._last.get(run_id):
-            last.is_cause = False
-
-    def _discard_failed_call(self, event: events.ModelCallFailed) -> None:
-        if event.remote is None:  # the end of a remote run has its usage
-            self.discarded += event.usage
-            self.failed_calls += 1
-
-    def _discard_failing_response(self, event: events.RunFailed) -> None:
-        """Have the model asked again if its last answer is why a run failed: it would fail again."""
-        last = self._last.pop(event.run_id, None)
-        if (
-            last
-            and last.is_cause
-            and event.error.get("code") != LimitExceededError.code
-        ):
-            answer = self._answers.pop((event.run_id, last.call))
-            self.discarded += answer.response.usage.as_call(answer.model)
-            tool_calls = self._tool_calls[event.run_id]
-            self._tool_calls[event.run_id] = {
-                call: tool_calls[call] for call in tool_calls if call < last.tool_calls
-            }
+    def _entries_of(self, run_id: str) -> _RunEntries:
+        return self._runs.get(run_id, _NO_ENTRIES)
 
     def answer(self, run_id: str, call: int) -> events.ModelCallFinished | None:
         """The end of a model call with its answer; None if the call has to be made."""
-        return self._answers.get((run_id, call))
+        return self._entries_of(run_id).calls.answers.get(call)
 
     def tool_call(
         self, run_id: str, call: int
     ) -> events.ToolCallFinished | events.ToolCallFailed | None:
         """How a tool call ended, if its result went to the model; None if it has to be made."""
-        event = self._tool_calls.get(run_id, {}).get(call)
-        if isinstance(event, events.ToolCallFinished) or (
-            isinstance(event, events.ToolCallFailed) and _has_invalid_arguments(event)
-        ):
-            return event
-        return None
+        event = self._entries_of(run_id).calls.tool_calls.get(call)
+        match event:
+            case events.ToolCallFinished():
+                return event
+            case events.ToolCallFailed() if _has_invalid_arguments(event):
+                return event
+            case _:
+                return None
 
     def usage_of(self, run_id: str, call: int) -> Usage:
         """What the runs nested in a tool call used."""
-        return sum(self._usage.get((run_id, call), {}).values(), NO_USAGE)
+        nested_usage = self._entries_of(run_id).calls.nested_usage.get(call, {})
+        return sum(nested_usage.values(), NO_USAGE)
 
     def condition(self, run_id: str, path: Path, number: int) -> bool | None:
         """The result of the condition of a step, from 0 for its first check; None if it has to be evaluated."""
-        results = self._conditions.get((run_id, path), [])
-        return results[number] if number < len(results) else None
+        results = self._entries_of(run_id).conditions.get(path, [])
+        if number < len(results):
+            return results[number]
+        return None
 
     def is_step_finished(self, run_id: str, path: Path, step: str) -> bool:
         """Whether a step has ended, and the run went on."""
-        return (run_id, path, step) in self._steps
+        return (path, step) in self._entries_of(run_id).steps
 
     def was_emitted(self, event: events.Event) -> bool:
         """Whether an earlier attempt emitted this event; asked only of those that tell no call and no end."""
-        return isinstance(event, _Repeated) and _key_of(event) in self._emitted
+        if not isinstance(event, _Repeated):
+            return False
+        return _key_of(event) in self._entries_of(event.run_id).emitted
 
     def take_relayed(self, event: events.Event) -> bool:
-        """Whether an earlier attempt relayed this event of a remote run; asked once for each, in their order.
+        """Take one event from those of a remote run that an earlier attempt relayed; false if none is left.
 
-        A remote that has kept its response sends the same events again.
+        A remote that has kept its response sends the same events again, in the same order.
         """
-        key = (event.run_id, event.type)
-        if self._relayed[key] == 0:
+        relayed = self._entries_of(event.run_id).relayed
+        if relayed[event.type] == 0:
             return False
-        self._relayed[key] -= 1
+        relayed[event.type] -= 1
         return True
 
     def finished_run(self, run_id: str) -> events.RunFinished | None:
         """The end of a run that has succeeded."""
-        return self._runs.get(run_id)
+        return self._entries_of(run_id).end
 
     def finished_remote_run(self, run_id: str) -> events.RunFinished | None:
         """The end of the remote run that a run called, if that has answered."""
-        return self._remote_runs.get(run_id)
+        return self._entries_of(run_id).remote_call.end
 
     def failures(self, run_id: str) -> int:
         """How often a run has failed."""
-        return self._failures[run_id]
+        return self._entries_of(run_id).failures
 
     def unfinished_tool_calls(self) -> list[events.ToolCallStarted]:
         """The calls of tools that are not idempotent that were not seen to end: nobody knows what they did."""
-        return [event for event in self._started.values() if not event.idempotent]
+        unfinished: list[events.ToolCallStarted] = []
+        for run in self._runs.values():
+            unfinished += run.calls.unfinished_tool_calls.values()
+        return [call for call in unfinished if not call.idempotent]
 
     def unfinished_remote_calls(self, run_id: str) -> UnfinishedCalls | None:
         """What a remote is to do if it does not know how the run ended that an earlier attempt of this one called.
@@ -252,8 +204,10 @@ class Journal:
         Returns:
             `interrupt` if that run called tools that are not idempotent; None if the run may be repeated.
         """
-        calls = self._remote_tool_calls.get(run_id, {}).values()
-        return "interrupt" if any(not call.idempotent for call in calls) else None
+        for call in self._entries_of(run_id).remote_call.tool_calls.values():
+            if not call.idempotent:
+                return "interrupt"
+        return None
 
     def call(self, *, in_tool: bool) -> AbstractAsyncContextManager[None]:
         """The context of a call whose result would be lost if the attempt ended now.
@@ -270,7 +224,133 @@ class Journal:
         """Hook between the event of a tool call's start and the tool: a subclass stores that event."""
 
 
-def _key_of(event: _Repeated) -> tuple[str, str, Path, int]:
+class _RunEntries:
+    """What the events of one run tell."""
+
+    def __init__(self) -> None:
+        self.calls = _Calls()
+        self.conditions: defaultdict[Path, list[bool]] = defaultdict(list)
+        """The results of the conditions of its steps, in order."""
+        self.steps: set[tuple[Path, str]] = set()
+        """Those after which it went on."""
+        self.emitted: set[tuple[str, Path, int]] = set()
+        """The keys of events that a new attempt emits again."""
+        self.end: events.RunFinished | None = None
+        """Its end, if it has succeeded."""
+        self.failures = 0
+        self.remote_call = _RemoteCall()
+        self.caller: _RunEntries | None = None
+        """Of a run in another container: the run here that it is part of."""
+        self.relayed: Counter[str] = Counter()
+        """Of a run in another container: its events, by type, that the new attempt has not seen again."""
+
+    def add(self, event: events.Event) -> None:
+        """Add an event that tells of no call."""
+        match event:
+            case events.ConditionChecked():
+                self.conditions[event.path].append(event.result)
+            case events.StepFinished(outcome="ok" | "exhausted"):
+                self.steps.add((event.path, event.step))
+            case events.HistoryCut() | events.PlanMade() | events.LoopExhausted():
+                self.emitted.add(_key_of(event))
+            case events.RunFinished():
+                self.end = event
+            case _:
+                pass
+
+
+@dataclass(slots=True)
+class _LastAnswer:
+    """The last answer of the model in one run."""
+
+    call: int
+    tool_calls: int
+    """How many tool calls there were before."""
+    is_cause: bool = True
+    """Whether it is why the run fails, if it fails now: no call has failed since."""
+
+
+class _Calls:
+    """The model calls and tool calls of one run, by their numbers."""
+
+    def __init__(self) -> None:
+        self.answers: dict[int, events.ModelCallFinished] = {}
+        self.tool_calls: dict[int, _ToolCall] = {}
+        self.unfinished_tool_calls: dict[int, events.ToolCallStarted] = {}
+        """Those of this process that have not ended, or were cancelled, which does not stop a tool in a thread."""
+        self.nested_usage: defaultdict[int, dict[str, Usage]] = defaultdict(dict)
+        """What the runs nested in a tool call used, by the id of the run."""
+        self._last_answer: _LastAnswer | None = None
+
+    def add_answer(self, event: events.ModelCallFinished) -> None:
+        """Add the answer to a model call."""
+        self.answers[event.call] = event
+        self._last_answer = _LastAnswer(event.call, len(self.tool_calls))
+
+    def excuse_last_answer(self) -> None:
+        """After a call that failed the last answer is not why the run fails."""
+        if self._last_answer is not None:
+            self._last_answer.is_cause = False
+
+    def take_last_answer(self) -> _LastAnswer | None:
+        """Return the last answer, and forget that it is the last."""
+        last = self._last_answer
+        self._last_answer = None
+        return last
+
+    def remove_answer(self, last: _LastAnswer) -> events.ModelCallFinished:
+        """Remove the last answer and the tool calls after it, and return it."""
+        for call in list(self.tool_calls):
+            if call >= last.tool_calls:
+                del self.tool_calls[call]
+        return self.answers.pop(last.call)
+
+    def add_tool_call(self, event: _ToolCall) -> None:
+        """Add the start or the end of a tool call."""
+        self.tool_calls[event.call] = event
+        if event.remote is not None:
+            return
+        match event:
+            case events.ToolCallStarted():
+                self.unfinished_tool_calls[event.call] = event
+                return
+            case events.ToolCallFailed() if not _has_invalid_arguments(event):
+                self.excuse_last_answer()
+            case _:
+                pass
+        if not _is_cancelled(event):
+            self.unfinished_tool_calls.pop(event.call, None)
+
+
+class _RemoteCall:
+    """The run in another container that a run has called."""
+
+    def __init__(self) -> None:
+        self.end: events.RunFinished | None = None
+        """Its end, if it has answered."""
+        self.tool_calls: dict[tuple[str, int], events.ToolCallStarted] = {}
+        """Those that would be repeated, whether they ended or not; none if it has answered."""
+
+    def add_tool_call(self, event: events.ToolCallStarted) -> None:
+        """Add the start of a tool call, in the called run or one nested in it."""
+        self.tool_calls[event.run_id, event.call] = event
+
+    def remove_tool_call(self, event: events.ToolCallFailed) -> None:
+        """Remove a tool call whose tool was not called."""
+        self.tool_calls.pop((event.run_id, event.call), None)
+
+    def finish(self, event: events.RunFinished) -> None:
+        """The called run has answered."""
+        self.end = event
+        self.tool_calls.clear()
+
+
+_NO_ENTRIES = _RunEntries()
+"""Those of a run that the journal does not know."""
+
+
+def _key_of(event: _Repeated) -> tuple[str, Path, int]:
+    """What tells an event from others of its run."""
     match event:
         case events.HistoryCut():
             number = event.messages
@@ -278,18 +358,18 @@ def _key_of(event: _Repeated) -> tuple[str, str, Path, int]:
             number = event.revision
         case events.LoopExhausted():
             number = event.iterations
-    return event.run_id, event.type, event.path, number
+    return event.type, event.path, number
 
 
 def _has_invalid_arguments(event: events.ToolCallFailed) -> bool:
     """Whether a tool call was wrong in itself, so that the tool was not called."""
-    return event.error.get("code") == ToolArgumentsError.code and not event.error.get(
-        "run_id"
-    )
+    if event.error.get("run_id"):
+        # the error of a run nested in the tool
+        return False
+    return event.error.get("code") == ToolArgumentsError.code
 
 
-def _is_cancelled(event: events.ToolCallFinished | events.ToolCallFailed) -> bool:
-    return (
-        isinstance(event, events.ToolCallFailed)
-        and event.error.get("code") == RunCancelledError.code
-    )
+def _is_cancelled(event: _ToolCall) -> bool:
+    if not isinstance(event, events.ToolCallFailed):
+        return False
+    return event.error.get("code") == RunCancelledError.code

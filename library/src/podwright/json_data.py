@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 import orjson
 from pydantic_core import to_jsonable_python
+
+JsonObject = dict[str, Any]
+"""A JSON object."""
+JsonMapping = Mapping[str, Any]
+"""A JSON object that is only read."""
 
 
 def to_json_data(value: Any) -> Any:
@@ -30,7 +35,7 @@ def to_json_data(value: Any) -> Any:
 
 def _replace_non_finite(data: Any) -> Any:
     if isinstance(data, dict):
-        members = cast("dict[str, Any]", data)
+        members = cast("JsonObject", data)
         return {key: _replace_non_finite(item) for key, item in members.items()}
     if isinstance(data, list):
         items = cast("list[Any]", data)
@@ -73,7 +78,7 @@ def json_pointer(*parts: str | int) -> str:
 def copy_json(value: Any) -> Any:
     """A deep copy of JSON data."""
     if isinstance(value, dict):
-        members = cast("dict[str, Any]", value)
+        members = cast("JsonObject", value)
         return {key: copy_json(item) for key, item in members.items()}
     if isinstance(value, list):
         items = cast("list[Any]", value)
@@ -81,10 +86,10 @@ def copy_json(value: Any) -> Any:
     return value
 
 
-def as_object(value: object) -> dict[str, Any]:
+def as_object(value: object) -> JsonObject:
     """The value if it is a JSON object, else an empty one."""
     if isinstance(value, dict):
-        return cast("dict[str, Any]", value)
+        return cast("JsonObject", value)
     return {}
 
 

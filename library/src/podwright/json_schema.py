@@ -12,7 +12,7 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any, cast
 from urllib.parse import unquote
 
-from podwright.json_data import as_array, as_object, walk_json
+from podwright.json_data import JsonMapping, JsonObject, as_array, as_object, walk_json
 from podwright.text import short_repr, truncate
 
 MAX_VALUES = 5_000
@@ -50,10 +50,6 @@ _ANNOTATIONS = frozenset(
 """Keywords that restrict nothing."""
 
 
-_Schema = Mapping[str, Any]
-"""A schema, or a part of it."""
-
-
 class SchemaTooComplexError(ValueError):
     """A JSON Schema is too large, or refers to itself too often, to be checked."""
 
@@ -70,7 +66,7 @@ class _Part:
         yield from self.inner_values
 
 
-def measure(schema: _Schema) -> int:
+def measure(schema: JsonMapping) -> int:
     """The subschemas that the check of an answer visits, if each property and item occurs once.
 
     Raises:
@@ -88,7 +84,7 @@ def measure(schema: _Schema) -> int:
     return visits
 
 
-def _check_size(schema: _Schema) -> None:
+def _check_size(schema: JsonMapping) -> None:
     for number, (pointer, value, depth) in enumerate(walk_json(schema), 1):
         if number > MAX_VALUES or depth > MAX_DEPTH:
             raise SchemaTooComplexError(
@@ -105,7 +101,7 @@ def _check_size(schema: _Schema) -> None:
             )
 
 
-def _parts_of(schema: _Schema) -> dict[int, _Part]:
+def _parts_of(schema: JsonMapping) -> dict[int, _Part]:
     parts = dict[int, _Part]()
     waiting = [as_object(schema)]
     while waiting:
@@ -132,7 +128,7 @@ def _check_cycles(parts: Mapping[int, _Part]) -> None:
         raise SchemaTooComplexError("a part of it refers to itself") from None
 
 
-def _applied_to_same(part: _Schema, root: _Schema) -> Iterator[dict[str, Any]]:
+def _applied_to_same(part: JsonMapping, root: JsonMapping) -> Iterator[JsonObject]:
     """The subschemas that a subschema applies to the value itself, the one that it refers to included."""
     reference = part.get("$ref")
     if isinstance(reference, str):
@@ -147,17 +143,17 @@ def _applied_to_same(part: _Schema, root: _Schema) -> Iterator[dict[str, Any]]:
         yield from _subschemas(part, _SAME_VALUE, _SAME_VALUE_LISTS, _SAME_VALUE_MAPS)
 
 
-def _applied_to_inner(part: _Schema) -> Iterator[dict[str, Any]]:
+def _applied_to_inner(part: JsonMapping) -> Iterator[JsonObject]:
     """The subschemas that a subschema applies to values inside the value."""
     return _subschemas(part, _INNER_VALUE, _INNER_VALUE_LISTS, _INNER_VALUE_MAPS)
 
 
 def _subschemas(
-    part: _Schema,
+    part: JsonMapping,
     single: tuple[str, ...],
     lists: tuple[str, ...],
     maps: tuple[str, ...],
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[JsonObject]:
     found = [part.get(key) for key in single]
     for key in lists:
         found += as_array(part.get(key))
@@ -169,7 +165,7 @@ def _subschemas(
             yield applied
 
 
-def object_root(schema: _Schema) -> dict[str, Any] | None:
+def object_root(schema: JsonMapping) -> JsonObject | None:
     """The schema of an object with a root as providers require it: `type: object`, without `$ref` and unions.
 
     A `$ref` in the root, which pydantic writes for a type that refers to itself, is replaced by what it names.
@@ -193,7 +189,7 @@ def object_root(schema: _Schema) -> dict[str, Any] | None:
     return root
 
 
-def subschema(root: _Schema, reference: str) -> dict[str, Any] | bool | None:
+def subschema(root: JsonMapping, reference: str) -> JsonObject | bool | None:
     """The part of a schema that a `$ref` names by a JSON pointer; None if that is no subschema."""
     if reference not in ("#", "") and not reference.startswith("#/"):
         return None
@@ -202,7 +198,7 @@ def subschema(root: _Schema, reference: str) -> dict[str, Any] | bool | None:
         key = token.replace("~1", "/").replace("~0", "~")
         value = _member(value, key)
     if isinstance(value, dict | bool):
-        return cast("dict[str, Any] | bool", value)
+        return cast("JsonObject | bool", value)
     return None
 
 
@@ -244,7 +240,7 @@ def _count_visits(parts: Mapping[int, _Part], root: int) -> int:
     return counts[root]
 
 
-def has_open_objects(schema: _Schema) -> bool:
+def has_open_objects(schema: JsonMapping) -> bool:
     """Whether a JSON Schema has an object whose keys it does not name."""
     for _, value, _ in walk_json(schema):
         part = as_object(value)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, Required
 
@@ -12,7 +11,7 @@ from annotated_types import Ge, Gt, Le, MaxLen, MinLen
 from pydantic import AfterValidator, ConfigDict, Discriminator, with_config
 from typing_extensions import TypedDict
 
-from podwright.json_data import walk_json
+from podwright.json_data import JsonMapping, JsonObject, walk_json
 from podwright.text import short_repr
 from podwright.usage import Usage
 
@@ -29,7 +28,7 @@ Role = Literal["system", "user", "assistant", "tool"]
 _IMAGE_DATA = re.compile(r"data:image/[a-z0-9.+-]+;base64,", re.ASCII)
 
 
-def _check_references(schema: dict[str, Any]) -> dict[str, Any]:
+def _check_references(schema: JsonObject) -> JsonObject:
     for pointer, value, _ in walk_json(schema):
         if not pointer.endswith("/$ref") or not isinstance(value, str):
             continue
@@ -83,7 +82,7 @@ class ToolFunction(TypedDict, total=False):
 
     name: Required[Annotated[str, MinLen(1)]]
     description: str
-    parameters: Required[Annotated[dict[str, Any], AfterValidator(_check_references)]]
+    parameters: Required[Annotated[JsonObject, AfterValidator(_check_references)]]
     """JSON Schema of an object, one property a parameter."""
     strict: bool
     """Whether the provider must enforce the schema exactly."""
@@ -107,9 +106,7 @@ class ToolCall:
     """The tool."""
     arguments: str
     """The arguments as JSON text, as the model wrote them; they may be malformed."""
-    provider_fields: Mapping[str, Any] = field(
-        default_factory=dict[str, Any], hash=False
-    )
+    provider_fields: JsonMapping = field(default_factory=JsonObject, hash=False)
     """Further fields of the call as JSON data, such as a signature; see `Message.provider_fields`."""
 
     @classmethod
@@ -170,9 +167,7 @@ class Message:
     """The tool calls of an assistant message."""
     tool_call_id: str | None = None
     """In a tool message: the call that it answers."""
-    provider_fields: Mapping[str, Any] = field(
-        default_factory=dict[str, Any], hash=False
-    )
+    provider_fields: JsonMapping = field(default_factory=JsonObject, hash=False)
     """What an assistant's message has besides text and tool calls, as JSON data: thoughts, signatures.
 
     Nobody here reads or changes it. It is part of the conversation, and goes back to the provider that it came from.
@@ -194,7 +189,7 @@ class OutputSchema:
     """The JSON Schema that an answer must fit."""
 
     name: str
-    schema: Mapping[str, Any]
+    schema: JsonMapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,9 +229,7 @@ class ModelResponse:
     """The provider's id of the response; may be empty."""
     reasoning: str = ""
     """The text of the model's thoughts, if the provider shows it. It is no part of the answer."""
-    provider_fields: Mapping[str, Any] = field(
-        default_factory=dict[str, Any], hash=False
-    )
+    provider_fields: JsonMapping = field(default_factory=JsonObject, hash=False)
     """Further fields of the message; see `Message.provider_fields`."""
     provider: str = ""
     """The provider that answered, the part of the model's name before the first slash; may be empty."""

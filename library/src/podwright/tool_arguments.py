@@ -13,7 +13,7 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, cast
@@ -21,7 +21,13 @@ from typing import Any, cast
 from pydantic import TypeAdapter, ValidationError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
 
-from podwright.json_data import as_array, as_object, nested_deeper
+from podwright.json_data import (
+    JsonMapping,
+    JsonObject,
+    as_array,
+    as_object,
+    nested_deeper,
+)
 from podwright.json_schema import subschema
 from podwright.validation_errors import resolve
 
@@ -47,7 +53,7 @@ _REMARKS = frozenset({
     "reason", "reasons", "reasoning", "rationale", "explanation", "justification", "thought", "thoughts", "thinking",
 })  # fmt: skip
 """Keys under which models explain a call. Another unknown key may restrict what a tool is to do, as `dry_run` does."""
-_WORDS: dict[str, Any] = {"true": True, "false": False, "null": None, "none": None}
+_WORDS: JsonObject = {"true": True, "false": False, "null": None, "none": None}
 """Words of JSON and Python, in lower case."""
 _TEXT_OF_OTHER_TYPES = frozenset({"date", "date-time", "time", "duration", "uuid"})
 """Formats of texts that are not free text."""
@@ -57,16 +63,15 @@ _MAX_LITERAL = 10_000
 """Characters of a text that is read as a Python literal."""
 _NOTHING = object()
 
-Schema = Mapping[str, Any]
-Options = Sequence[Schema]
+Options = Sequence[JsonMapping]
 """The schemas of which a value may fit any."""
 
 
 def validate_arguments(
-    adapter: TypeAdapter[dict[str, Any]],
-    arguments: dict[str, Any],
+    adapter: TypeAdapter[JsonObject],
+    arguments: JsonObject,
     tool: str,
-) -> dict[str, Any]:
+) -> JsonObject:
     """The values of a tool's parameters, after repairs if the arguments do not fit as they are.
 
     Args:
@@ -101,13 +106,13 @@ def validate_arguments(
 
 
 class _SchemaWithNames(GenerateJsonSchema):
-    """A JSON Schema that says what repairs need to know, and no model sees."""
+    """A JSON JsonMapping that says what repairs need to know, and no model sees."""
 
-    def enum_schema(self, schema: Any) -> dict[str, Any]:
+    def enum_schema(self, schema: Any) -> JsonObject:
         names = [member.name for member in schema["members"]]
         return {**super().enum_schema(schema), _MEMBER_NAMES: names}
 
-    def decimal_schema(self, schema: Any) -> dict[str, Any]:
+    def decimal_schema(self, schema: Any) -> JsonObject:
         """A number: its text is no free text."""
         return {"type": "number"}
 
@@ -116,7 +121,7 @@ class _SchemaWithNames(GenerateJsonSchema):
 
 
 @lru_cache(maxsize=256)
-def _schema_with_names(adapter: TypeAdapter[Any]) -> dict[str, Any]:
+def _schema_with_names(adapter: TypeAdapter[Any]) -> JsonObject:
     return adapter.json_schema(schema_generator=_SchemaWithNames)
 
 
@@ -147,17 +152,15 @@ class _Repair:
     """Repairs the arguments of one tool, one level of nested text at a time.
 
     Args:
-        schema: The JSON Schema of the arguments, with `_MEMBER_NAMES`.
+        schema: The JSON JsonMapping of the arguments, with `_MEMBER_NAMES`.
         tool: The name of the tool.
     """
 
-    def __init__(self, schema: Schema, tool: str) -> None:
+    def __init__(self, schema: JsonMapping, tool: str) -> None:
         self._schema = schema
         self._tool = tool
 
-    def apply(
-        self, arguments: dict[str, Any], error: ValidationError
-    ) -> dict[str, Any]:
+    def apply(self, arguments: JsonObject, error: ValidationError) -> JsonObject:
         """The arguments with the values that an error names repaired; the same object if no repair is certain."""
         place = _wrong_places(error, arguments)
         options = self._options([self._schema])
@@ -166,7 +169,7 @@ class _Repair:
             return unwrapped
         return self._repair_object(arguments, options, place)
 
-    def _unwrap(self, arguments: dict[str, Any], options: Options) -> dict[str, Any]:
+    def _unwrap(self, arguments: JsonObject, options: Options) -> JsonObject:
         """The arguments inside `{"arguments": {…}}`, or inside a whole call `{"name": …, "arguments": {…}}`."""
         known: set[str] = set()
         for option in options:
@@ -183,7 +186,7 @@ class _Repair:
         if isinstance(inner, str):
             inner = _read(inner)
         if isinstance(inner, dict):
-            return cast("dict[str, Any]", inner)
+            return cast("JsonObject", inner)
         return arguments
 
     def _repair_value(
@@ -200,17 +203,17 @@ class _Repair:
             if converted is not value:
                 return converted
         if isinstance(value, dict):
-            return self._repair_object(cast("dict[str, Any]", value), options, place)
+            return self._repair_object(cast("JsonObject", value), options, place)
         if isinstance(value, list):
             return self._repair_list(cast("list[Any]", value), options, place)
         return value
 
     def _repair_object(
         self,
-        value: dict[str, Any],
+        value: JsonObject,
         options: Options,
         place: _Place,
-    ) -> dict[str, Any]:
+    ) -> JsonObject:
         options = _matching_constants(value, options)
         changed = dict(value)
         is_changed = False
@@ -323,11 +326,11 @@ class _Repair:
             return [value]
         return value
 
-    def _options(self, schemas: Iterable[Schema]) -> list[Schema]:
+    def _options(self, schemas: Iterable[JsonMapping]) -> list[JsonMapping]:
         """The schemas of which a value may fit any, without references and unions."""
         waiting = list(schemas)
         seen: set[int] = set()
-        options: list[Schema] = []
+        options: list[JsonMapping] = []
         while waiting:
             schema = waiting.pop()
             if id(schema) in seen:
@@ -345,7 +348,7 @@ class _Repair:
         return options
 
 
-def _schemas_of_key(options: Iterable[Schema], key: str) -> list[Schema]:
+def _schemas_of_key(options: Iterable[JsonMapping], key: str) -> list[JsonMapping]:
     """The schemas of a property; empty if it is unknown."""
     own: list[Any] = []
     others: list[Any] = []
@@ -359,8 +362,8 @@ def _schemas_of_key(options: Iterable[Schema], key: str) -> list[Schema]:
     return [as_object(schema) for schema in own or others if schema is not False]
 
 
-def _schemas_of_item(options: Iterable[Schema], index: int) -> list[Schema]:
-    schemas: list[Schema] = []
+def _schemas_of_item(options: Iterable[JsonMapping], index: int) -> list[JsonMapping]:
+    schemas: list[JsonMapping] = []
     for option in options:
         if "array" not in _types(option):
             continue
@@ -372,13 +375,13 @@ def _schemas_of_item(options: Iterable[Schema], index: int) -> list[Schema]:
     return schemas
 
 
-def _matching_constants(value: Mapping[str, Any], options: Options) -> Options:
+def _matching_constants(value: JsonMapping, options: Options) -> Options:
     """The options whose constants, such as the tag of a union's member, the object has; all if none is left."""
     matching = [option for option in options if _has_constants(value, option)]
     return matching or options
 
 
-def _has_constants(value: Mapping[str, Any], option: Schema) -> bool:
+def _has_constants(value: JsonMapping, option: JsonMapping) -> bool:
     for key, schema in as_object(option.get("properties")).items():
         if key not in value:
             continue
@@ -388,7 +391,7 @@ def _has_constants(value: Mapping[str, Any], option: Schema) -> bool:
     return True
 
 
-def _is_required(key: str, options: Iterable[Schema]) -> bool:
+def _is_required(key: str, options: Iterable[JsonMapping]) -> bool:
     for option in options:
         if key in as_array(option.get("required")):
             return True
@@ -401,7 +404,7 @@ def _is_remark(key: str, item: object) -> bool:
     return isinstance(item, str) and word in _REMARKS
 
 
-def _types(schema: Schema) -> set[str]:
+def _types(schema: JsonMapping) -> set[str]:
     """The JSON types that a schema without references and unions names."""
     kind = schema.get("type")
     if isinstance(kind, str):
@@ -409,25 +412,25 @@ def _types(schema: Schema) -> set[str]:
     return set(as_array(kind))
 
 
-def _types_of_all(schemas: Iterable[Schema]) -> set[str]:
+def _types_of_all(schemas: Iterable[JsonMapping]) -> set[str]:
     types: set[str] = set()
     for schema in schemas:
         types |= _types(schema)
     return types
 
 
-def _members(schema: Schema) -> list[Any]:
+def _members(schema: JsonMapping) -> list[Any]:
     """The values of an enumeration or a constant; empty if the schema is neither."""
     if "const" in schema:
         return [schema["const"]]
     return as_array(schema.get("enum"))
 
 
-def _is_anything(schema: Schema) -> bool:
+def _is_anything(schema: JsonMapping) -> bool:
     return not _types(schema) and not _members(schema)
 
 
-def _is_free_text(schema: Schema) -> bool:
+def _is_free_text(schema: JsonMapping) -> bool:
     if _is_anything(schema):
         return True
     if "string" not in _types(schema) or _members(schema):
@@ -457,7 +460,7 @@ def _fits_type(data: Any, types: set[str]) -> bool:
             return False
 
 
-def _meant_member(value: Any, options: Iterable[Schema]) -> Any:
+def _meant_member(value: Any, options: Iterable[JsonMapping]) -> Any:
     """The member of an enumeration that a value means by its text, its number or its name; `_NOTHING` if not one."""
     equal: list[Any] = []
     named: list[Any] = []
@@ -469,7 +472,7 @@ def _meant_member(value: Any, options: Iterable[Schema]) -> Any:
     return _only_one(equal or named)
 
 
-def _members_named(text: str, schema: Schema) -> Iterator[Any]:
+def _members_named(text: str, schema: JsonMapping) -> Iterator[Any]:
     """The members of an enumeration that have this name."""
     wanted = text.strip().lower()
     names = schema.get(_MEMBER_NAMES, ())

@@ -7,7 +7,13 @@ from itertools import zip_longest
 from typing import Any, cast
 
 from podwright.errors import Problem
-from podwright.json_data import as_array, as_object, json_pointer
+from podwright.json_data import (
+    JsonMapping,
+    JsonObject,
+    as_array,
+    as_object,
+    json_pointer,
+)
 from podwright.text import did_you_mean, short_repr
 
 MAX_PROBLEMS = 100
@@ -53,7 +59,7 @@ def _no_keys(location: Location) -> Iterable[str]:
 
 
 def to_problems(
-    errors: Iterable[Mapping[str, Any]],
+    errors: Iterable[JsonMapping],
     data: object,
     allowed_keys: AllowedKeys = _no_keys,
 ) -> list[Problem]:
@@ -103,15 +109,13 @@ def _is_about_type(problem: Problem) -> bool:
     return problem.detail.startswith(_EXPECTED)
 
 
-def _to_problem(
-    error: Mapping[str, Any], data: object, allowed_keys: AllowedKeys
-) -> Problem:
+def _to_problem(error: JsonMapping, data: object, allowed_keys: AllowedKeys) -> Problem:
     location, value = resolve(data, error["loc"])
     pointer = json_pointer(*location)
     name = ""
     if error["loc"]:
         name = str(error["loc"][-1])
-    context = cast("dict[str, Any]", error.get("ctx", {}))
+    context = cast("JsonObject", error.get("ctx", {}))
     match error["type"]:
         case "missing":
             return Problem(pointer, f"Missing key '{name}'.")
@@ -135,7 +139,7 @@ def _to_problem(
             return Problem(pointer, _reworded(str(error["msg"]), value))
 
 
-def _unknown_tag_problem(pointer: str, context: Mapping[str, Any]) -> Problem:
+def _unknown_tag_problem(pointer: str, context: JsonMapping) -> Problem:
     key = _discriminator(context)
     tag = context["tag"]
     known = [name.strip(" '") for name in str(context["expected_tags"]).split(",")]
@@ -143,7 +147,7 @@ def _unknown_tag_problem(pointer: str, context: Mapping[str, Any]) -> Problem:
     return Problem(f"{pointer}/{key}", f"Unknown {key} {short_repr(tag)}.", hint)
 
 
-def _discriminator(context: Mapping[str, Any]) -> str:
+def _discriminator(context: JsonMapping) -> str:
     """The key that tells the members of a union apart."""
     return str(context["discriminator"]).strip("'")
 

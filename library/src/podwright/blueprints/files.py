@@ -14,6 +14,7 @@ import orjson
 
 from podwright.blueprints.validation import Blueprint, invalid
 from podwright.errors import BlueprintValidationError, ConfigurationError, Problem
+from podwright.json_data import JsonMapping, JsonObject
 from podwright.text import did_you_mean, os_error_reason, truncate
 
 SUFFIXES = (".json", ".yaml", ".yml")
@@ -25,12 +26,12 @@ MAX_FILE_BYTES = 16 * 2**20
 """Largest file of a blueprint or of settings."""
 
 
-def to_json(blueprint: Mapping[str, Any]) -> str:
+def to_json(blueprint: JsonMapping) -> str:
     """The blueprint as indented JSON text; keys keep their order."""
     return json.dumps(blueprint, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
 
 
-def to_yaml(blueprint: Mapping[str, Any]) -> str:
+def to_yaml(blueprint: JsonMapping) -> str:
     """The blueprint as YAML text; keys keep their order."""
     import yaml  # a third of the library's import time, and JSON needs none of it
 
@@ -179,7 +180,7 @@ def _may_be_blueprint(path: Path) -> bool:
     return path.suffix in SUFFIXES or path.is_dir()
 
 
-def digest(blueprint: Mapping[str, Any]) -> str:
+def digest(blueprint: JsonMapping) -> str:
     """`sha256:` and 64 hexadecimal digits over the canonical JSON: sorted keys, no white space, 1.0 written as 1."""
     text = json.dumps(
         _canonical(blueprint),
@@ -194,8 +195,8 @@ def digest(blueprint: Mapping[str, Any]) -> str:
 
 def _canonical(value: Any) -> Any:
     if isinstance(value, Mapping):
-        canonical: dict[str, Any] = {}
-        for key, item in cast("Mapping[str, Any]", value).items():
+        canonical: JsonObject = {}
+        for key, item in cast("JsonMapping", value).items():
             canonical[key] = _canonical(item)
         return canonical
     if isinstance(value, list | tuple):

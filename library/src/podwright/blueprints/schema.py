@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, NotRequired, Required
 
 from annotated_types import Ge, Le, MaxLen, MinLen
@@ -17,6 +17,7 @@ from pydantic.types import StringConstraints
 from typing_extensions import TypedDict
 
 from podwright.events import Kind
+from podwright.json_data import JsonMapping, JsonObject
 from podwright.messages import (
     CLOSED,
     HistorySettings,
@@ -149,7 +150,7 @@ Tools = Annotated[
 class _Described(TypedDict, total=False):
     version: Version
     description: str
-    metadata: dict[str, Any]
+    metadata: JsonObject
 
 
 @with_config(CLOSED)
@@ -207,7 +208,7 @@ class ConditionRef(TypedDict, total=False):
     """A condition by name: the caller's callable, or a built-in one with JSON arguments."""
 
     name: Required[Annotated[str, MinLen(1)]]
-    args: dict[str, Any]
+    args: JsonObject
 
 
 @with_config(CLOSED)
@@ -322,7 +323,7 @@ SHAPES: dict[Kind, type] = {
     "conductor": ConductorBlueprint,
     "pipeline": PipelineBlueprint,
 }
-STEP_SHAPES: dict[str, Any] = {
+STEP_SHAPES: JsonObject = {
     "agent_step": AgentStepBlueprint,
     "condition_step": ConditionStepBlueprint,
     "parallel_step": ParallelStepBlueprint,
@@ -331,7 +332,7 @@ STEP_SHAPES: dict[str, Any] = {
     "workflow_step": WorkflowStepBlueprint,
     "approval_step": ApprovalStepBlueprint,
 }
-_SHAPES_BY_KEY: dict[str, Any] = {
+_SHAPES_BY_KEY: JsonObject = {
     "tools": ToolEntry,
     "schema": ToolSchema,
     "function": ToolFunction,
@@ -361,7 +362,7 @@ def keys_of(kind: Kind) -> frozenset[str]:
 
 
 def allowed_keys(
-    kind: Kind, location: Sequence[str | int], value: Mapping[str, Any]
+    kind: Kind, location: Sequence[str | int], value: JsonMapping
 ) -> list[str]:
     """The keys that the object at a location of a blueprint may have, for suggestions."""
     names = [part for part in location if isinstance(part, str)]
@@ -383,7 +384,7 @@ def adapter(kind: Kind) -> TypeAdapter[Any]:
     return TypeAdapter(SHAPES[kind])
 
 
-def json_schema() -> dict[str, dict[str, Any]]:
+def json_schema() -> dict[str, JsonObject]:
     """The published JSON Schema (2020-12) of each kind: `{"agent": {…}, "workflow": {…}, …}`."""
     dialect = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
     return {kind: {**dialect, **adapter(kind).json_schema()} for kind in SHAPES}

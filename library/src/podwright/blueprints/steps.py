@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
-from podwright.json_data import as_array, as_object
+from podwright.json_data import JsonMapping, JsonObject, as_array, as_object
 
 _SEQUENCES = ("then", "else", "steps")
 """The keys of steps that hold one sequence of steps."""
 
 
-def walk_steps(
-    steps: object, at: str = "/steps"
-) -> Iterator[tuple[str, dict[str, Any]]]:
+def walk_steps(steps: object, at: str = "/steps") -> Iterator[tuple[str, JsonObject]]:
     """Every step of a list of steps, nested ones too, with its JSON pointer; anything that is not an object is skipped.
 
     Args:
@@ -29,7 +27,7 @@ def walk_steps(
             yield from walk_steps(inner, here + pointer)
 
 
-def inner_sequences(step: Mapping[str, Any]) -> Iterator[tuple[str, list[Any]]]:
+def inner_sequences(step: JsonMapping) -> Iterator[tuple[str, list[Any]]]:
     """The sequences of steps directly inside a step, with their JSON pointers from there.
 
     Args:

@@ -6,14 +6,21 @@ import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any, cast
+from typing import cast
 
 from pydantic import ValidationError
 
 from podwright.blueprints.schema import CONFIG_KEYS, SHAPES, adapter, allowed_keys
 from podwright.errors import BlueprintValidationError, Problem
 from podwright.events import Kind
-from podwright.json_data import as_object, copy_json, json_pointer, walk_json
+from podwright.json_data import (
+    JsonMapping,
+    JsonObject,
+    as_object,
+    copy_json,
+    json_pointer,
+    walk_json,
+)
 from podwright.text import did_you_mean, short_repr
 from podwright.validation_errors import (
     MAX_PROBLEMS,
@@ -28,7 +35,7 @@ MAX_DEPTH = 64
 MAX_KEYS = 1000
 """Most keys of one object in a blueprint."""
 
-Blueprint = dict[str, Any]
+Blueprint = JsonObject
 
 _JSON_TYPES = (str, bool, int, float, list, dict, type(None))
 
@@ -50,7 +57,7 @@ _TYPES: dict[str, Kind] = {
 }
 
 
-def kind_of(blueprint: Mapping[str, Any]) -> Kind:
+def kind_of(blueprint: JsonMapping) -> Kind:
     """The kind that a blueprint describes: by its `type`, else by its keys.
 
     Raises:
@@ -134,7 +141,7 @@ def parse(
     if not isinstance(blueprint, Mapping):
         actual = describe_value(blueprint)
         return {}, [Problem("", f"A blueprint must be an object, not {actual}.")]
-    data = dict(cast("Mapping[str, Any]", blueprint))
+    data = dict(cast("JsonMapping", blueprint))
     not_json = list(_json_problems(data))
     if not_json:
         return {}, not_json[:MAX_PROBLEMS]
@@ -154,7 +161,7 @@ def parse(
     return current, found
 
 
-def migrate(blueprint: Mapping[str, Any]) -> Blueprint:
+def migrate(blueprint: JsonMapping) -> Blueprint:
     """The blueprint in the current schema version; an unknown version stays, and fails validation."""
     current = dict(blueprint)
     if current.get("version") != "0":
@@ -163,7 +170,7 @@ def migrate(blueprint: Mapping[str, Any]) -> Blueprint:
     config = current.get("config")
     if current.get("type") == "Conductor" and isinstance(config, dict):
         # spec §9: added later
-        current["config"] = {"planning": False, **cast("dict[str, Any]", config)}
+        current["config"] = {"planning": False, **cast("JsonObject", config)}
     return current
 
 
@@ -225,7 +232,7 @@ def _check_shape(
 
 def _drop_unknown_keys(
     blueprint: Blueprint,
-    errors: Sequence[Mapping[str, Any]],
+    errors: Sequence[JsonMapping],
     further: Mapping[Location, str],
 ) -> bool:
     """Drop the unknown keys of a blueprint, except the harmless ones of `config`; true if there were any."""
@@ -241,7 +248,7 @@ def _drop_unknown_keys(
     return dropped
 
 
-def _further_keys(errors: Sequence[Mapping[str, Any]]) -> dict[Location, str]:
+def _further_keys(errors: Sequence[JsonMapping]) -> dict[Location, str]:
     """Unknown keys of `config` that resemble no setting, by location: the pointer of an unsafe key, "" if harmless."""
     further: dict[Location, str] = {}
     for error in errors:

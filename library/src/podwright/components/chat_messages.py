@@ -10,7 +10,7 @@ from typing import Any, cast
 from podwright import errors
 from podwright.conversation import parse_content, to_data, turns
 from podwright.events import HistoryCut
-from podwright.json_data import to_text
+from podwright.json_data import JsonMapping, JsonObject, to_text
 from podwright.messages import HistorySettings, Message, ModelRequest
 from podwright.models.offline import estimate_input, estimate_message
 from podwright.run import Run, Task
@@ -50,7 +50,7 @@ class ChatMessages:
         if isinstance(data, list):
             content = parse_content(cast("object", data))
             message = Message("user", content)
-            context: Mapping[str, Any] = {"input": message.text}
+            context: JsonMapping = {"input": message.text}
         else:
             context = to_context(data)
             message = _input_message(context, instructions)
@@ -80,7 +80,7 @@ class ChatMessages:
         self.turn += messages
         self.asides += messages
 
-    def to_data(self) -> list[dict[str, Any]]:
+    def to_data(self) -> list[JsonObject]:
         """The conversation as JSON data."""
         asides = {id(message) for message in self.asides}
         turn = [message for message in self.turn if id(message) not in asides]
@@ -140,7 +140,7 @@ class ChatMessages:
         return list(chain.from_iterable(kept))
 
 
-def _input_message(context: Mapping[str, Any], instructions: str) -> Message:
+def _input_message(context: JsonMapping, instructions: str) -> Message:
     """The named inputs as a message of the user, without those that the instructions use."""
     used = [name for name in names(instructions) if name in context]
     text = sections(context, leave_out=used)
@@ -164,16 +164,16 @@ def _latest_turns(
     return earlier[first:]
 
 
-def to_context(data: object) -> Mapping[str, Any]:
+def to_context(data: object) -> JsonMapping:
     """An input as named values; a text is named `input`.
 
     Raises:
         ContextError: The input is neither text nor named inputs.
     """
     if isinstance(data, str):
-        context: Mapping[str, Any] = {"input": data}
+        context: JsonMapping = {"input": data}
     elif isinstance(data, Mapping):
-        context = cast("Mapping[str, Any]", data)
+        context = cast("JsonMapping", data)
     else:
         raise errors.ContextError(
             f"The input must be a string or an object of named inputs, not {type(data).__name__}.",

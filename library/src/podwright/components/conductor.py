@@ -20,6 +20,7 @@ from podwright.components.chat_messages import ChatMessages
 from podwright.components.members import entries_of, parse_team
 from podwright.components.options import AgentOptions, parse_arguments
 from podwright.events import Kind, PlanMade, PlanStep
+from podwright.json_data import JsonMapping
 from podwright.messages import CLOSED, Message, ToolSchema
 from podwright.models import Model
 from podwright.run import Run, Task
@@ -85,7 +86,7 @@ class Conductor(ModelComponent):
     @classmethod
     def from_blueprint(
         cls,
-        blueprint: Mapping[str, Any],
+        blueprint: JsonMapping,
         tools: Sequence[Callable[..., Any]] = [],
         validate: bool = True,
         *,
@@ -197,7 +198,7 @@ class _PlanState:
     begun: set[int] = field(default_factory=set[int])
     calls: int = 0
 
-    def replace(self, plan: Mapping[str, Any]) -> None:
+    def replace(self, plan: JsonMapping) -> None:
         """Replace the plan."""
         self.revision += 1
         self.steps = [PlanStep(**step) for step in plan["steps"]]

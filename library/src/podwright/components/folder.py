@@ -16,7 +16,7 @@ import hashlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,7 +25,7 @@ from podwright import blueprints
 from podwright.blueprints.schema import TOOL_NAME
 from podwright.blueprints.validation import Blueprint
 from podwright.errors import ConfigurationError
-from podwright.json_data import as_array, as_object, walk_json
+from podwright.json_data import JsonMapping, as_array, as_object, walk_json
 from podwright.text import describe_error, did_you_mean
 
 _MAX_NAME_BYTES = 240
@@ -141,12 +141,12 @@ class Folder:
         return self._modules[file]
 
 
-def tool_names(blueprint: Mapping[str, Any]) -> set[str]:
+def tool_names(blueprint: JsonMapping) -> set[str]:
     """The tools that a blueprint and its members name; a name that no tool can have is a problem of the blueprint."""
     return set(_tool_names(blueprint))
 
 
-def _tool_names(blueprint: Mapping[str, Any]) -> Iterator[str]:
+def _tool_names(blueprint: JsonMapping) -> Iterator[str]:
     for pointer, value, _ in walk_json(dict(blueprint)):
         if not pointer.endswith("/tools"):
             continue
@@ -156,12 +156,12 @@ def _tool_names(blueprint: Mapping[str, Any]) -> Iterator[str]:
                 yield name
 
 
-def condition_names(blueprint: Mapping[str, Any]) -> set[str]:
+def condition_names(blueprint: JsonMapping) -> set[str]:
     """The conditions that a workflow's blueprint names, those in arguments of other conditions included."""
     return set(_condition_names(blueprint))
 
 
-def _condition_names(blueprint: Mapping[str, Any]) -> Iterator[str]:
+def _condition_names(blueprint: JsonMapping) -> Iterator[str]:
     for _, step in blueprints.walk_steps(blueprint.get("steps")):
         for key in ("condition", "until"):
             condition = step.get(key)
@@ -171,7 +171,7 @@ def _condition_names(blueprint: Mapping[str, Any]) -> Iterator[str]:
                     yield name
 
 
-def agent_names(blueprint: Mapping[str, Any]) -> list[str]:
+def agent_names(blueprint: JsonMapping) -> list[str]:
     """The agents that a blueprint refers to by name only, each once."""
     names: dict[str, None] = {}
     for name in _agent_names(blueprint):
@@ -180,7 +180,7 @@ def agent_names(blueprint: Mapping[str, Any]) -> list[str]:
     return list(names)
 
 
-def _agent_names(blueprint: Mapping[str, Any]) -> Iterator[object]:
+def _agent_names(blueprint: JsonMapping) -> Iterator[object]:
     """As `agent_names`, but a name may come more than once, and of an invalid blueprint have any type."""
     steps = as_array(blueprint.get("steps"))
     skills = as_array(blueprint.get("skills"))
@@ -192,7 +192,7 @@ def _agent_names(blueprint: Mapping[str, Any]) -> Iterator[object]:
             yield member.get("name")
 
 
-def _is_reference(member: Mapping[str, Any]) -> bool:
+def _is_reference(member: JsonMapping) -> bool:
     """Whether an entry refers to an agent without defining it."""
     if member.get("type") != "Agent":
         return False

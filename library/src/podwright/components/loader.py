@@ -18,6 +18,7 @@ from podwright.components.pipeline import Pipeline
 from podwright.components.workflow import Workflow
 from podwright.errors import BlueprintValidationError
 from podwright.events import Kind
+from podwright.json_data import JsonMapping
 from podwright.models import Model, resolve
 
 AnyComponent = Agent | Workflow | Conductor | Pipeline
@@ -32,7 +33,7 @@ KINDS: dict[Kind, type[AnyComponent]] = {
 
 
 def load(
-    source: str | Path | Mapping[str, Any],
+    source: str | Path | JsonMapping,
     *,
     tools: Sequence[Callable[..., Any]] = (),
     agents: Mapping[str, Component] | None = None,
@@ -94,9 +95,9 @@ class _Supplied:
 
 
 def _build(
-    blueprint: Mapping[str, Any],
+    blueprint: JsonMapping,
     supplied: _Supplied,
-    options: Mapping[str, Any],
+    options: JsonMapping,
 ) -> AnyComponent:
     try:
         kind = blueprints.kind_of(blueprint)
@@ -135,7 +136,7 @@ def _build(
 def _load_folder(
     folder: Folder,
     supplied: _Supplied,
-    options: Mapping[str, Any],
+    options: JsonMapping,
     *,
     within: tuple[Path, ...],
 ) -> AnyComponent:
@@ -156,13 +157,13 @@ def _load_folder(
 
 
 def _load_agent_file(path: Path, supplied: _Supplied, folder: Folder) -> AnyComponent:
-    blueprint = cast("Mapping[str, Any]", blueprints.read_file(path))
+    blueprint = cast("JsonMapping", blueprints.read_file(path))
     with_functions = _with_functions(supplied, folder, blueprint)
     return _build(blueprint, with_functions, {})
 
 
 def _with_functions(
-    supplied: _Supplied, folder: Folder, blueprint: Mapping[str, Any]
+    supplied: _Supplied, folder: Folder, blueprint: JsonMapping
 ) -> _Supplied:
     """What the caller supplies, and the functions of the folder that a blueprint names."""
     tools = folder.functions("tools.py", tool_names(blueprint))

@@ -14,7 +14,7 @@ from podwright.components.options import (
     parse_with_overrides,
 )
 from podwright.errors import ConfigurationError, Problem
-from podwright.json_data import as_array, as_object
+from podwright.json_data import JsonMapping, JsonObject, as_array, as_object
 from podwright.models import Model
 from podwright.text import did_you_mean
 from podwright.tools import Tool, attach, tools_by_name
@@ -56,7 +56,7 @@ def parse_team(
     *,
     validate: bool,
     agents: object,
-    overrides: Mapping[str, Any],
+    overrides: JsonMapping,
 ) -> tuple[ParsedBlueprint, list[Component]]:
     """Parse a blueprint with members, and build the members.
 
@@ -101,7 +101,7 @@ class _Team:
         agents: Mapping[str, Component],
         tools: Sequence[Callable[..., Any]],
         *,
-        fallback: Mapping[str, Any],
+        fallback: JsonMapping,
         validate: bool,
     ) -> None:
         self._model = model
@@ -111,7 +111,7 @@ class _Team:
         self._functions = tools
         self._tools: Mapping[str, Tool] = tools_by_name(tools)
 
-    def problems(self, entry: Mapping[str, Any], pointer: str) -> list[Problem]:
+    def problems(self, entry: JsonMapping, pointer: str) -> list[Problem]:
         """What is wrong with an entry beyond its shape.
 
         Args:
@@ -149,16 +149,16 @@ class _Team:
         """The component of a valid entry."""
         if not _defines_agent(entry):
             return self._agents[entry["name"]]
-        options: dict[str, Any] = {}
+        options: JsonObject = {}
         if isinstance(self._model, Model):
             options["model"] = self._model
         config = self._config_of(entry.get("config", {}))
         whole = {"instructions": "", **entry, "config": config}
         return Agent.from_blueprint(whole, self._functions, self._validate, **options)
 
-    def _config_of(self, own: Mapping[str, Any]) -> dict[str, Any]:
+    def _config_of(self, own: JsonMapping) -> JsonObject:
         """The `config` of a member with what it inherits."""
-        config: dict[str, Any] = {}
+        config: JsonObject = {}
         if isinstance(self._model, Model):
             config["model"] = self._model.name
         elif self._model:
@@ -170,6 +170,6 @@ class _Team:
         return config
 
 
-def _defines_agent(entry: Mapping[str, Any]) -> bool:
+def _defines_agent(entry: JsonMapping) -> bool:
     """Whether an entry defines an agent, and does not only name one."""
     return any(key in entry for key in _OWN_KEYS)

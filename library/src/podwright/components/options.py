@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 from typing_extensions import TypedDict
 
@@ -20,7 +20,7 @@ from podwright.events import (
     Token,
     check_subscriber,
 )
-from podwright.json_data import as_object
+from podwright.json_data import JsonMapping, JsonObject, as_object
 from podwright.messages import HistorySettings, ModelSettings
 from podwright.models import Model
 from podwright.printer import Printer
@@ -50,7 +50,7 @@ class DescribedOptions(Options, total=False):
 
     description: str
     """What the component is for, in a sentence."""
-    metadata: dict[str, Any]
+    metadata: JsonObject
     """Notes of its authors: any JSON object, kept and exported, but not used."""
 
 
@@ -73,7 +73,7 @@ _OPTION_TYPES: dict[str, type] = {
 
 
 def apply_options(
-    blueprint: Blueprint, options: Mapping[str, Any], settings: bool = True
+    blueprint: Blueprint, options: JsonMapping, settings: bool = True
 ) -> Options:
     """Move the keyword arguments of a constructor into the blueprint, and return those that are options.
 
@@ -139,7 +139,7 @@ class ParsedBlueprint:
 
 
 def parse_arguments(
-    kind: Kind, fields: Mapping[str, Any], options: Mapping[str, Any]
+    kind: Kind, fields: JsonMapping, options: JsonMapping
 ) -> ParsedBlueprint:
     """Parse the arguments of a constructor.
 
@@ -170,7 +170,7 @@ def parse_arguments(
 
 
 def parse_with_overrides(
-    blueprint: object, kind: Kind, validate: bool, overrides: Mapping[str, Any]
+    blueprint: object, kind: Kind, validate: bool, overrides: JsonMapping
 ) -> ParsedBlueprint:
     """Parse a blueprint whose values are overridden by keyword arguments.
 
@@ -247,7 +247,7 @@ def _pass_token(on_token: Callable[[str], object], event: Event) -> None:
         on_token(event.text)
 
 
-def named_map(value: object, what: str) -> dict[str, Any]:
+def named_map(value: object, what: str) -> JsonObject:
     """A caller's map of agents or conditions by name, as a copy.
 
     Raises:
@@ -259,4 +259,4 @@ def named_map(value: object, what: str) -> dict[str, Any]:
         raise ConfigurationError(
             f"'{what}' must map names to {what}, not {short_repr(value)}."
         )
-    return dict(cast("Mapping[str, Any]", value))
+    return dict(cast("JsonMapping", value))

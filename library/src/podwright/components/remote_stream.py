@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import orjson
@@ -21,7 +20,7 @@ from podwright.events import (
     Token,
     adapter,
 )
-from podwright.json_data import as_array, as_object
+from podwright.json_data import JsonMapping, JsonObject, as_array, as_object
 from podwright.models.http import Fault, Response, TransportError
 from podwright.models.offline import estimate_input
 from podwright.models.retries import retry_after
@@ -38,7 +37,7 @@ MAX_EVENT = 8 * 2**20
 _MAX_TEXT = 2000
 """Characters of a text in a problem document."""
 _CODE = re.compile(r"[a-z][a-z_]{0,63}")
-_EMPTY: Mapping[str, Any] = {}
+_EMPTY: JsonMapping = {}
 
 _TRANSPORT_ERRORS: dict[Fault, type[errors.RemoteError]] = {
     "connect_timeout": errors.RemoteTimeoutError,
@@ -154,14 +153,14 @@ class RemoteStream:
             case _:
                 pass
 
-    def _value_of(self, result: dict[str, Any]) -> Any:
+    def _value_of(self, result: JsonObject) -> Any:
         if self._kind == "workflow" and result:
             return result
         if "output" not in result:
             raise self._error(errors.RemoteResponseError, "sent an invalid result.")
         return result["output"]
 
-    def _failed_error(self, problem: Mapping[str, Any]) -> errors.PodwrightError:
+    def _failed_error(self, problem: JsonMapping) -> errors.PodwrightError:
         """The error for a run that failed there, from its problem document (RFC 9457)."""
         code = _text(problem, "code")
         if code == "limit_exceeded":
@@ -179,7 +178,7 @@ class RemoteStream:
             code=_code_of(problem),
         )
 
-    def _limit_error(self, problem: Mapping[str, Any]) -> errors.LimitExceededError:
+    def _limit_error(self, problem: JsonMapping) -> errors.LimitExceededError:
         detail = _text(problem, "detail")
         error = errors.LimitExceededError(
             f"The remote '{self._name}' failed: {detail}",
@@ -189,7 +188,7 @@ class RemoteStream:
         error.component = _text(problem, "component") or None
         return error
 
-    def _paused_error(self, problem: Mapping[str, Any]) -> errors.RemotePausedError:
+    def _paused_error(self, problem: JsonMapping) -> errors.RemotePausedError:
         detail = _text(problem, "detail")
         error = self._error(
             errors.RemotePausedError,
@@ -202,7 +201,7 @@ class RemoteStream:
 
     async def _refused_error(self, response: Response) -> errors.RemoteError:
         """The error for a response that is not a stream of events; only a problem document is quoted."""
-        problem: dict[str, Any] = {}
+        problem: JsonObject = {}
         if response.media_type == "application/problem+json":
             problem = as_object(_json(await response.read()))
         wait = retry_after(response.headers)
@@ -213,9 +212,7 @@ class RemoteStream:
         error.status = response.status
         return error
 
-    def _error_of_status(
-        self, status: int, problem: Mapping[str, Any]
-    ) -> errors.RemoteError:
+    def _error_of_status(self, status: int, problem: JsonMapping) -> errors.RemoteError:
         detail = _text(problem, "detail") or "no problem document."
         match status // 100:
             case 5:
@@ -240,7 +237,7 @@ class RemoteStream:
         self,
         kind: type[E],
         text: str,
-        problem: Mapping[str, Any] = _EMPTY,
+        problem: JsonMapping = _EMPTY,
         code: str | None = None,
     ) -> E:
         return remote_error(kind, self._name, text, problem=problem, code=code)
@@ -250,7 +247,7 @@ def remote_error(
     kind: type[E],
     name: str,
     text: str,
-    problem: Mapping[str, Any] = _EMPTY,
+    problem: JsonMapping = _EMPTY,
     code: str | None = None,
 ) -> E:
     """An error of a remote component.
@@ -307,7 +304,7 @@ def _json(data: bytes) -> Any:
         return None
 
 
-def _code_of(problem: Mapping[str, Any]) -> str | None:
+def _code_of(problem: JsonMapping) -> str | None:
     """The code of a problem document; None if it has none, or none that could be ours."""
     code = _text(problem, "code")
     if _CODE.fullmatch(code):
@@ -315,7 +312,7 @@ def _code_of(problem: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _text(problem: Mapping[str, Any], key: str) -> str:
+def _text(problem: JsonMapping, key: str) -> str:
     value = problem.get(key)
     if not isinstance(value, str):
         return ""

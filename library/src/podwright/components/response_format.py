@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from importlib import import_module
 from typing import Annotated, Any, cast
@@ -14,7 +14,7 @@ from pydantic import AfterValidator, PydanticUserError, TypeAdapter, ValidationE
 from podwright.callables import compute
 from podwright.components.map_items import after_thoughts
 from podwright.errors import InputError
-from podwright.json_data import as_object, json_pointer
+from podwright.json_data import JsonMapping, JsonObject, as_object, json_pointer
 from podwright.json_schema import SchemaTooComplexError, measure, object_root
 from podwright.messages import OutputSchema
 from podwright.text import short_repr, truncate
@@ -43,7 +43,7 @@ class ResponseFormat:
     def __init__(
         self,
         response_model: Any,
-        schema: Mapping[str, Any] | None = None,
+        schema: JsonMapping | None = None,
         visits: int = 0,
     ) -> None:
         self._visits = visits
@@ -107,7 +107,7 @@ def _json_of(text: str) -> Any:
     return data
 
 
-def _name_of(schema: Mapping[str, Any]) -> str:
+def _name_of(schema: JsonMapping) -> str:
     """The title of a schema, if providers take it as a name."""
     title = str(schema.get("title", ""))
     if _NAME.fullmatch(title):
@@ -115,10 +115,10 @@ def _name_of(schema: Mapping[str, Any]) -> str:
     return "answer"
 
 
-def _wrap(schema: Mapping[str, Any]) -> dict[str, Any]:
+def _wrap(schema: JsonMapping) -> JsonObject:
     """The schema of an object with an answer, because providers require an object at the top level."""
     answer = dict(schema)
-    wrapped: dict[str, Any] = {
+    wrapped: JsonObject = {
         "type": "object",
         "properties": {"answer": answer},
         "required": ["answer"],
@@ -126,7 +126,7 @@ def _wrap(schema: Mapping[str, Any]) -> dict[str, Any]:
     for key in ("$defs", "definitions"):
         if key in answer:
             wrapped[key] = answer.pop(key)
-    return cast("dict[str, Any]", _with_moved_references(wrapped))
+    return cast("JsonObject", _with_moved_references(wrapped))
 
 
 def _with_moved_references(value: Any) -> Any:
@@ -136,8 +136,8 @@ def _with_moved_references(value: Any) -> Any:
         return [_with_moved_references(item) for item in items]
     if not isinstance(value, dict):
         return value
-    moved: dict[str, Any] = {}
-    for key, item in cast("dict[str, Any]", value).items():
+    moved: JsonObject = {}
+    for key, item in cast("JsonObject", value).items():
         moved[key] = _with_moved_references(item)
     reference = moved.get("$ref")
     if isinstance(reference, str):
@@ -160,7 +160,7 @@ def _inside_fence(text: str) -> str:
     return inside.removeprefix("json")
 
 
-def _type_of(schema: dict[str, Any]) -> Any:
+def _type_of(schema: JsonObject) -> Any:
     """The type of the JSON data that fits a JSON Schema, which is read as one of the draft 2020-12.
 
     Args:
@@ -243,7 +243,7 @@ async def response_format(response_model: Any) -> ResponseFormat | None:
         InputError: The type has no JSON Schema, or the JSON Schema is invalid or too complex.
     """
     if isinstance(response_model, dict):
-        return await _format_of_schema(cast("dict[str, Any]", response_model))
+        return await _format_of_schema(cast("JsonObject", response_model))
     if response_model is None or response_model is str:
         return None
     try:
@@ -252,7 +252,7 @@ async def response_format(response_model: Any) -> ResponseFormat | None:
         return ResponseFormat(response_model)
 
 
-async def _format_of_schema(response_model: dict[str, Any]) -> ResponseFormat:
+async def _format_of_schema(response_model: JsonObject) -> ResponseFormat:
     schema = {key: value for key, value in response_model.items() if key != "$schema"}
 
     def make() -> ResponseFormat:

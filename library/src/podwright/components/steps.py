@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from podwright.blueprints.validation import Blueprint
 from podwright.components.base import Component
 from podwright.errors import ConfigurationError
+from podwright.json_data import JsonMapping, JsonObject
 
 if TYPE_CHECKING:
     from podwright.components.workflow import Workflow
 
-ConditionLike = str | Mapping[str, Any] | Callable[..., Any]
+ConditionLike = str | JsonMapping | Callable[..., Any]
 """A function of the context, the name of one, or `{"name": …, "args": {…}}` for a built-in condition."""
 
 
@@ -132,7 +133,7 @@ _RENAMED = {"as": "as_", "else": "else_"}
 _SEQUENCES = ("then", "else_", "steps")
 """The fields of step classes that hold steps."""
 
-_LEFT_OUT: dict[str, Any] = {"else_": [], "on_exhausted": "continue"}
+_LEFT_OUT: JsonObject = {"else_": [], "on_exhausted": "continue"}
 """Values of optional fields that mean the same as no value, and that blueprints do not have; None for all others."""
 
 
@@ -279,11 +280,11 @@ class References:
             output=step.output,
         )
 
-    def _resolve_condition(self, condition: ConditionLike) -> Mapping[str, Any]:
+    def _resolve_condition(self, condition: ConditionLike) -> JsonMapping:
         if isinstance(condition, str):
             return {"name": condition}
         if isinstance(condition, Mapping):
-            return dict(cast("Mapping[str, Any]", condition))
+            return dict(cast("JsonMapping", condition))
         name = getattr(condition, "__name__", "")
         if not callable(condition) or not name.isidentifier():
             raise ConfigurationError(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import replace
-from typing import Any
 
-from podwright.json_data import as_array, as_object
+from podwright.json_data import JsonMapping, JsonObject, as_array, as_object
 from podwright.messages import ModelRequest, ModelResponse, ToolCall, ToolSchema
 
 ANSWER_TOOL = "final_answer"
@@ -72,11 +71,11 @@ def from_answer_tool(response: ModelResponse, name: str) -> ModelResponse:
     )
 
 
-def _with_text_of(fields: Mapping[str, Any], answer: ToolCall) -> Mapping[str, Any]:
+def _with_text_of(fields: JsonMapping, answer: ToolCall) -> JsonMapping:
     """The further fields with the answer as a text in the place of its tool call, where they have the whole content."""
     if "content" not in fields:
         return fields
-    blocks: list[dict[str, Any]] = []
+    blocks: list[JsonObject] = []
     for block in map(as_object, as_array(fields["content"])):
         if block.get("id") == answer.id:
             blocks.append({"type": "text", "text": answer.arguments})

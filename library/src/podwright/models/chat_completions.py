@@ -8,11 +8,10 @@ choice, a tool call without a name, or neither text nor tool calls.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Any, cast
 
 from podwright.conversation import chat_message
-from podwright.json_data import as_array, as_object
+from podwright.json_data import JsonMapping, JsonObject, as_array, as_object
 from podwright.messages import ModelRequest, ModelResponse
 from podwright.models.answer import MAX_NAME, InvalidResponseError, Piece
 from podwright.models.base import check_tool_calls
@@ -97,7 +96,7 @@ def request_body(
     *,
     provider: str,
     stream: bool,
-) -> dict[str, Any]:
+) -> JsonObject:
     """The body of a request.
 
     Args:
@@ -108,7 +107,7 @@ def request_body(
         stream: Whether the response is to be streamed.
     """
     own = without_foreign_fields(request.messages, provider)
-    body: dict[str, Any] = {
+    body: JsonObject = {
         "model": model,
         "messages": [chat_message(message) for message in own],
     }
@@ -144,7 +143,7 @@ def _has_completion_tokens(model: str, endpoint: Endpoint) -> bool:
     return _REASONING_MODEL.match(model) is not None
 
 
-def _sign_calls(messages: list[dict[str, Any]], fields: Mapping[str, Any]) -> None:
+def _sign_calls(messages: list[JsonObject], fields: JsonMapping) -> None:
     """Add fields to the first tool call of each message, where it has none of its provider."""
     for message in messages:
         for call in message.get("tool_calls", [])[:1]:
@@ -177,8 +176,8 @@ class CompletionAnswer:
         """The content in parts, if it has others than texts."""
         self._reasoning: list[str] = []
         self._calls = ToolCallPieces()
-        self._fields: dict[str, Any] = {}
-        self._field_pieces: list[dict[str, Any]] = []
+        self._fields: JsonObject = {}
+        self._field_pieces: list[JsonObject] = []
         self._counts = TokenCounts()
         self._counts_grow = False
         """Whether the last counts came with a piece of the answer."""
@@ -278,7 +277,7 @@ class CompletionAnswer:
         if text:
             self._parts.append({"type": "text", "text": text})
 
-    def add_fields(self, fields: Mapping[str, Any]) -> None:
+    def add_fields(self, fields: JsonMapping) -> None:
         """Add whole further fields of the message."""
         self._fields.update(fields)
 
@@ -312,7 +311,7 @@ class CompletionAnswer:
             provider=self._provider,
         )
 
-    def _provider_fields(self) -> dict[str, Any]:
+    def _provider_fields(self) -> JsonObject:
         fields = merge_fields(self._field_pieces)
         fields.update(self._fields)
         fields = set_fields(fields)
@@ -394,7 +393,7 @@ def _is_completion(data: Any) -> bool:
     """Whether data is a completion or a chunk of one, and no error."""
     if not isinstance(data, dict):
         return False
-    fields = cast("dict[str, Any]", data)
+    fields = cast("JsonObject", data)
     if fields.get("error"):
         return False
     if fields.get("choices"):

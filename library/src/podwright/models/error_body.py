@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import orjson
 
-from podwright.json_data import as_array, as_object, to_text
+from podwright.json_data import JsonMapping, JsonObject, as_array, as_object, to_text
 from podwright.models.retries import retry_after, seconds_of
 from podwright.models.sse import EventParser
 
@@ -147,7 +147,7 @@ def _read_first(items: list[object]) -> ErrorBody:
     return read_error(items[0])
 
 
-def _read_object(fields: dict[str, Any]) -> ErrorBody:
+def _read_object(fields: JsonObject) -> ErrorBody:
     for key in _INNER:
         inner = fields.get(key)
         if _has_error_in(fields, key):
@@ -158,7 +158,7 @@ def _read_object(fields: dict[str, Any]) -> ErrorBody:
     return _read_fields(fields)
 
 
-def _has_error_in(fields: Mapping[str, Any], key: str) -> bool:
+def _has_error_in(fields: JsonMapping, key: str) -> bool:
     inner = fields.get(key)
     if not inner:
         return False
@@ -171,7 +171,7 @@ def _has_error_in(fields: Mapping[str, Any], key: str) -> bool:
     return not isinstance(fields.get("message"), str)
 
 
-def _with_code_of(fields: Mapping[str, Any], error: ErrorBody) -> ErrorBody:
+def _with_code_of(fields: JsonMapping, error: ErrorBody) -> ErrorBody:
     """The error with the code of the object around it, if it has none of its own."""
     code = error.code or _first(fields, _CODES)
     status = error.status
@@ -180,7 +180,7 @@ def _with_code_of(fields: Mapping[str, Any], error: ErrorBody) -> ErrorBody:
     return replace(error, code=code, status=status)
 
 
-def _read_fields(fields: Mapping[str, Any]) -> ErrorBody:
+def _read_fields(fields: JsonMapping) -> ErrorBody:
     code = _first(fields, _CODES)
     kind = _first(fields, _TYPES)
     grpc = _first(fields, _GRPC)
@@ -204,14 +204,14 @@ def _read_fields(fields: Mapping[str, Any]) -> ErrorBody:
     )
 
 
-def _reasons(details: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+def _reasons(details: Iterable[JsonMapping]) -> Iterator[str]:
     for detail in details:
         reason = detail.get("reason")
         if reason:
             yield str(reason)
 
 
-def _first(fields: Mapping[str, Any], names: Iterable[str]) -> str:
+def _first(fields: JsonMapping, names: Iterable[str]) -> str:
     for name in names:
         value = fields.get(name)
         if value and isinstance(value, str | int):
@@ -229,7 +229,7 @@ def _with_upstream(message: str, raw: object) -> str:
     return ": ".join(filter(None, (message, upstream.message)))
 
 
-def _message(fields: Mapping[str, Any]) -> str:
+def _message(fields: JsonMapping) -> str:
     for name in _MESSAGES:
         match fields.get(name):
             case str(text) if text:
@@ -271,7 +271,7 @@ def _status(names: Iterable[str]) -> int | None:
     return None
 
 
-def _delay(places: Iterable[Mapping[str, Any]]) -> float | None:
+def _delay(places: Iterable[JsonMapping]) -> float | None:
     """Seconds to wait, in the first of these objects that has them."""
     for place in places:
         for name in _DELAYS:
@@ -283,7 +283,7 @@ def _delay(places: Iterable[Mapping[str, Any]]) -> float | None:
     return None
 
 
-def _delay_of_headers(headers: Mapping[str, Any]) -> float | None:
+def _delay_of_headers(headers: JsonMapping) -> float | None:
     texts = {name.lower(): str(value) for name, value in headers.items()}
     return retry_after(texts)
 

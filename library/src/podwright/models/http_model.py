@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 from podwright import errors
 from podwright._version import __version__
-from podwright.json_data import to_json_bytes
+from podwright.json_data import JsonObject, to_json_bytes
 from podwright.messages import ModelRequest, ModelResponse
 from podwright.models.answer import InvalidResponseError, Piece
 from podwright.models.answer_tool import from_answer_tool, with_answer_tool
@@ -100,7 +100,7 @@ class HTTPModel(ProviderModel):
         self.reports_cost = endpoint.reports_cost
 
     @abstractmethod
-    def body(self, request: ModelRequest, *, stream: bool) -> dict[str, Any]:
+    def body(self, request: ModelRequest, *, stream: bool) -> JsonObject:
         """The body of a request.
 
         Raises:
@@ -167,7 +167,7 @@ class HTTPModel(ProviderModel):
     async def _exchange(
         self,
         destination: Destination,
-        body: dict[str, Any],
+        body: JsonObject,
         reading: _Reading,
         *,
         bill: Bill,

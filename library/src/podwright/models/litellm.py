@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from podwright import errors
-from podwright.json_data import as_object
+from podwright.json_data import JsonObject, as_object
 from podwright.json_schema import has_open_objects
 from podwright.messages import ModelRequest, ModelResponse
 from podwright.models import litellm_loader
@@ -376,7 +376,7 @@ class LiteLLMModel(ProviderModel):
         """Whether "stop" may stand for any reason that LiteLLM does not know."""
         return self._takes_client and not wire.has_readable_response
 
-    def _finish_reason(self, choice: dict[str, Any], wire: Wire) -> str:
+    def _finish_reason(self, choice: JsonObject, wire: Wire) -> str:
         """The finish reason of the provider, where LiteLLM has made it "stop" because it does not know it."""
         reason = choice["finish_reason"]
         if reason != "stop":
@@ -397,7 +397,7 @@ class LiteLLMModel(ProviderModel):
         seconds: float,
         *,
         stream: bool,
-    ) -> dict[str, Any]:
+    ) -> JsonObject:
         body = request_body(
             request, self.name, ANY, provider=self._provider, stream=stream
         )
@@ -548,7 +548,7 @@ def _is_unreadable(error: Any) -> bool:
     return not _headers(error) or error.status_code == 200
 
 
-def _encodable(body: dict[str, Any]) -> dict[str, Any]:
+def _encodable(body: JsonObject) -> JsonObject:
     """The body without lone surrogates, which LiteLLM cannot encode."""
     try:
         orjson.dumps(body)
@@ -599,7 +599,7 @@ async def _counting(
             builder.add({"usage": counts})
 
 
-def _unpack(message: dict[str, Any]) -> None:
+def _unpack(message: JsonObject) -> None:
     """Put the further fields of a message, or of a piece of one, back where the provider had them."""
     fields = as_object(message.pop("provider_specific_fields", None))
     for name, value in fields.items():
@@ -609,13 +609,13 @@ def _unpack(message: dict[str, Any]) -> None:
         del message["reasoning_content"]  # LiteLLM's copy
 
 
-def _take_own_fields(delta: dict[str, Any]) -> bool:
+def _take_own_fields(delta: JsonObject) -> bool:
     """Take LiteLLM's own further fields out of a delta, which only LiteLLM can put together; return if there were."""
     taken = [delta.pop(name, None) for name in _OWN_FIELDS]
     return any(taken)
 
 
-def _joined_own_fields(chunks: list[Any]) -> dict[str, Any]:
+def _joined_own_fields(chunks: list[Any]) -> JsonObject:
     """The further fields of the message that LiteLLM puts together from the chunks that have parts of them."""
     litellm = litellm_loader.loaded()
     whole = litellm.stream_chunk_builder(chunks).model_dump(warnings=False)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from podwright.json_data import as_array, as_object
+from podwright.json_data import JsonMapping, JsonObject, as_array, as_object
 from podwright.messages import ModelRequest, ModelResponse, ToolCall
 from podwright.models.answer import MAX_NAME, InvalidResponseError, Piece
 from podwright.models.base import check_tool_calls
@@ -22,8 +22,6 @@ from podwright.models.pricing import Terms
 from podwright.models.refusals import RefusedError
 from podwright.models.token_counts import TokenCounts, as_uncounted, read_count
 from podwright.usage import Usage
-
-_Fields = Mapping[str, Any]
 
 PAUSED = "pause_turn"
 """The stop reason of an answer that goes on in the next response, if it is sent back."""
@@ -55,7 +53,7 @@ _PLAIN = {
 class _Block:
     """A part of an answer, as it has arrived so far."""
 
-    fields: dict[str, Any]
+    fields: JsonObject
     pieces: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     """The pieces of its texts, by key."""
     arguments: list[str] = field(default_factory=list[str])
@@ -63,7 +61,7 @@ class _Block:
     citations: list[Any] = field(default_factory=list[Any])
     """The citations that came for themselves."""
 
-    def add(self, delta: _Fields) -> Piece:
+    def add(self, delta: JsonMapping) -> Piece:
         kind = str(delta.get("type"))
         if kind in _DELTAS:
             return self._add_text(_DELTAS[kind], delta)
@@ -73,7 +71,7 @@ class _Block:
             self.citations.append(delta.get("citation"))
         return Piece()
 
-    def _add_text(self, key: str, delta: _Fields) -> Piece:
+    def _add_text(self, key: str, delta: JsonMapping) -> Piece:
         text = text_field(delta, key)
         self.pieces.setdefault(key, []).append(text)
         if key == "text":
@@ -83,7 +81,7 @@ class _Block:
         return Piece()
 
     @property
-    def data(self) -> dict[str, Any]:
+    def data(self) -> JsonObject:
         """The block as it would be in a whole answer."""
         data = dict(self.fields)
         for key, pieces in self.pieces.items():
@@ -151,7 +149,7 @@ class MessageAnswer:
         self._id = ""
         self._model = ""
         self._blocks: dict[int, _Block] = {}
-        self._counts: dict[str, Any] = {}
+        self._counts: JsonObject = {}
         """The counts so far; those of the last event that has them are those of the whole answer."""
 
     def add(self, data: Any) -> Piece:
@@ -168,7 +166,7 @@ class MessageAnswer:
         except (AttributeError, TypeError, KeyError, ValueError) as error:
             raise InvalidResponseError from error
 
-    def _add(self, kind: str, fields: _Fields) -> Piece:
+    def _add(self, kind: str, fields: JsonMapping) -> Piece:
         match kind:
             case "message":
                 return self._add_message(fields)
@@ -195,7 +193,7 @@ class MessageAnswer:
                 pass
         return Piece()
 
-    def _add_message(self, message: _Fields) -> Piece:
+    def _add_message(self, message: JsonMapping) -> Piece:
         self.has_choice = True
         self._id = _name(message, "id")
         self._model = _name(message, "model")
@@ -211,7 +209,7 @@ class MessageAnswer:
         self._end(message, usage)
         return Piece(text, reasoning)
 
-    def _add_block(self, index: int, data: _Fields) -> Piece:
+    def _add_block(self, index: int, data: JsonMapping) -> Piece:
         fields = dict(data)
         block = _Block(fields)
         if block.is_tool_call:
@@ -230,7 +228,7 @@ class MessageAnswer:
                 count += 1
         return count
 
-    def _call_id(self, call: _Fields) -> Any:
+    def _call_id(self, call: JsonMapping) -> Any:
         """The id of a tool call; one of its own if another block has it, because each result belongs to one call."""
         if not call.get("id"):
             raise InvalidResponseError
@@ -242,7 +240,7 @@ class MessageAnswer:
                 return f"toolu_{os.urandom(8).hex()}"
         return id_
 
-    def _end(self, end: _Fields, usage: _Fields) -> None:
+    def _end(self, end: JsonMapping, usage: JsonMapping) -> None:
         reason = end.get("stop_reason")
         if reason:
             self.finish_reason = str(reason)
@@ -257,7 +255,7 @@ class MessageAnswer:
             self._counts[key] = max(before, count)
 
     @property
-    def content(self) -> list[dict[str, Any]]:
+    def content(self) -> list[JsonObject]:
         """The blocks of the answer."""
         return [block.data for block in self._sorted_blocks()]
 
@@ -281,7 +279,7 @@ class MessageAnswer:
             raise InvalidResponseError("the answer has neither text nor tool calls")
         if calls and reason == "stop":
             reason = "tool_calls"
-        provider_fields: dict[str, Any] = {}
+        provider_fields: JsonObject = {}
         if not all(block.is_plain for block in blocks):
             provider_fields["content"] = self.content
         return ModelResponse(
@@ -334,12 +332,12 @@ class MessageAnswer:
         return counts
 
 
-def _name(message: _Fields, key: str) -> str:
+def _name(message: JsonMapping, key: str) -> str:
     name = str(message.get(key) or "")
     return name[:MAX_NAME]
 
 
-def _refused_error(fields: _Fields) -> RefusedError | InvalidResponseError:
+def _refused_error(fields: JsonMapping) -> RefusedError | InvalidResponseError:
     error = read_error(fields)
     if error == ErrorBody():
         return InvalidResponseError()
@@ -363,7 +361,7 @@ def _tool_call(block: _Block) -> ToolCall:
     )
 
 
-def _usual_counts(counts: _Fields) -> dict[str, Any]:
+def _usual_counts(counts: JsonMapping) -> JsonObject:
     """The counts as other protocols have them, whose input tokens include those of the cache."""
     read = read_count(counts.get("cache_read_input_tokens"))
     written = read_count(counts.get("cache_creation_input_tokens"))

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any, cast
 
 from podwright.errors import ModelRequestError
-from podwright.json_data import as_array, as_object
+from podwright.json_data import JsonObject, as_array, as_object
 from podwright.messages import (
     ContentPart,
     Message,
@@ -22,9 +22,6 @@ from podwright.messages import (
     ToolFunction,
 )
 from podwright.models.foreign_fields import short_id, without_foreign_fields
-
-_Object = dict[str, Any]
-"""A part of a request body: a turn, a block of its content, a tool."""
 
 _SETTINGS = (
     "temperature",
@@ -90,7 +87,7 @@ def _version(model: str) -> tuple[int, int]:
 
 def request_body(
     request: ModelRequest, model: str, *, source: str, stream: bool
-) -> dict[str, Any]:
+) -> JsonObject:
     """The body of a request.
 
     Args:
@@ -113,7 +110,7 @@ def request_body(
         else:
             others.append(message)
     turns = _turns(others, source)
-    body: _Object = {
+    body: JsonObject = {
         "model": model,
         "max_tokens": settings.get("max_tokens", max_output_tokens(model)),
         "messages": turns,
@@ -152,7 +149,7 @@ def _stop_sequences(stop: str | list[str]) -> list[str]:
     return stop
 
 
-def _thinking(settings: ModelSettings, model: str, max_tokens: int) -> _Object:
+def _thinking(settings: ModelSettings, model: str, max_tokens: int) -> JsonObject:
     effort = settings.get("reasoning_effort")
     if effort is None:
         return {}
@@ -172,7 +169,7 @@ def _thinking(settings: ModelSettings, model: str, max_tokens: int) -> _Object:
     return {"thinking": {"type": "enabled", "budget_tokens": budget}}
 
 
-def _without_thinking(model: str) -> _Object:
+def _without_thinking(model: str) -> JsonObject:
     if _version(model) < _THINKS:
         return {}
     if _BETWEEN_TOOLS in model:
@@ -180,13 +177,13 @@ def _without_thinking(model: str) -> _Object:
     return {"thinking": {"type": "disabled"}}
 
 
-def _has_budget(settings: _Object) -> bool:
+def _has_budget(settings: JsonObject) -> bool:
     if "thinking" not in settings:
         return False
     return settings["thinking"]["type"] == "enabled"
 
 
-def _may_think(turns: list[_Object]) -> bool:
+def _may_think(turns: list[JsonObject]) -> bool:
     """Whether a model with a budget of thoughts may think: in a tool loop only if that began with a thought."""
     first = len(turns)
     while first > 1:
@@ -199,12 +196,12 @@ def _may_think(turns: list[_Object]) -> bool:
     return _first_type(turns[first]) in _THOUGHTS
 
 
-def _first_type(turn: _Object) -> str:
+def _first_type(turn: JsonObject) -> str:
     blocks = turn["content"]
     return blocks[0]["type"]
 
 
-def _tools(request: ModelRequest, turns: list[_Object]) -> _Object:
+def _tools(request: ModelRequest, turns: list[JsonObject]) -> JsonObject:
     tools = [_tool(tool["function"]) for tool in request.tools]
     if tools:
         return {"tools": tools, **_tool_choice(request)}
@@ -215,8 +212,8 @@ def _tools(request: ModelRequest, turns: list[_Object]) -> _Object:
     return {}
 
 
-def _tools_used_in(turns: list[_Object]) -> list[_Object]:
-    tools: dict[str, _Object] = {}
+def _tools_used_in(turns: list[JsonObject]) -> list[JsonObject]:
+    tools: dict[str, JsonObject] = {}
     for turn in turns:
         for block in turn["content"]:
             if block["type"] != "tool_use":
@@ -227,8 +224,8 @@ def _tools_used_in(turns: list[_Object]) -> list[_Object]:
     return list(tools.values())
 
 
-def _tool(function: ToolFunction) -> _Object:
-    tool: _Object = {
+def _tool(function: ToolFunction) -> JsonObject:
+    tool: JsonObject = {
         "name": function["name"],
         "input_schema": {"type": "object", **function["parameters"]},
     }
@@ -241,9 +238,9 @@ def _tool(function: ToolFunction) -> _Object:
     return tool
 
 
-def _tool_choice(request: ModelRequest) -> _Object:
+def _tool_choice(request: ModelRequest) -> JsonObject:
     # a tool is forced only where the caller asks for it: models that think refuse it
-    choice: _Object = {"type": "auto"}
+    choice: JsonObject = {"type": "auto"}
     if request.tool_choice is not None:
         choice = {"type": "tool", "name": request.tool_choice}
     if request.settings.get("parallel_tool_calls") is False:
@@ -277,9 +274,9 @@ class _CallIds:
         return self._of_turn.get(id_, id_)
 
 
-def _turns(messages: Iterable[Message], source: str) -> list[_Object]:
+def _turns(messages: Iterable[Message], source: str) -> list[JsonObject]:
     """The messages as turns of user and assistant; results of tools follow their calls, and so come first in a turn."""
-    turns: list[_Object] = []
+    turns: list[JsonObject] = []
     ids = _CallIds()
     for message in messages:
         if message.role == "assistant":
@@ -303,11 +300,11 @@ def _turns(messages: Iterable[Message], source: str) -> list[_Object]:
     return turns
 
 
-def _text(text: str) -> _Object:
+def _text(text: str) -> JsonObject:
     return {"type": "text", "text": text}
 
 
-def _user_blocks(message: Message, ids: _CallIds) -> list[_Object]:
+def _user_blocks(message: Message, ids: _CallIds) -> list[JsonObject]:
     if message.role == "tool":
         return [_tool_result(message, ids)]
     if isinstance(message.content, str):
@@ -320,8 +317,8 @@ def _user_blocks(message: Message, ids: _CallIds) -> list[_Object]:
     return blocks
 
 
-def _tool_result(message: Message, ids: _CallIds) -> _Object:
-    result: _Object = {
+def _tool_result(message: Message, ids: _CallIds) -> JsonObject:
+    result: JsonObject = {
         "type": "tool_result",
         "tool_use_id": ids[message.tool_call_id or ""],
     }
@@ -330,13 +327,13 @@ def _tool_result(message: Message, ids: _CallIds) -> _Object:
     return result
 
 
-def _is_blank(block: _Object) -> bool:
+def _is_blank(block: JsonObject) -> bool:
     if block["type"] != "text":
         return False
     return not block["text"].strip()
 
 
-def _part(part: ContentPart) -> _Object:
+def _part(part: ContentPart) -> JsonObject:
     if part["type"] == "text":
         return _text(part["text"])
     url = part["image_url"]["url"]
@@ -350,7 +347,9 @@ def _part(part: ContentPart) -> _Object:
     }
 
 
-def _answer_blocks(message: Message, ids: _CallIds, *, is_own: bool) -> list[_Object]:
+def _answer_blocks(
+    message: Message, ids: _CallIds, *, is_own: bool
+) -> list[JsonObject]:
     """The content of an answer: as it came if that is kept, else its text and its tool calls.
 
     Args:
@@ -359,7 +358,7 @@ def _answer_blocks(message: Message, ids: _CallIds, *, is_own: bool) -> list[_Ob
         is_own: Whether it is certain that the content is of this protocol.
     """
     calls = {call.id: call for call in message.tool_calls}
-    blocks: list[_Object] = []
+    blocks: list[JsonObject] = []
     for block in _written_blocks(message):
         if block.get("type") == "tool_use":
             id_ = str(block.get("id"))
@@ -374,7 +373,7 @@ def _answer_blocks(message: Message, ids: _CallIds, *, is_own: bool) -> list[_Ob
     return blocks
 
 
-def _written_blocks(message: Message) -> list[_Object]:
+def _written_blocks(message: Message) -> list[JsonObject]:
     fields = message.provider_fields
     kept = as_array(fields.get("content"))
     if kept:
@@ -384,7 +383,7 @@ def _written_blocks(message: Message) -> list[_Object]:
     return [*map(as_object, thoughts), _text(message.text)]
 
 
-def _sendable(block: _Object, *, is_own: bool) -> _Object | None:
+def _sendable(block: JsonObject, *, is_own: bool) -> JsonObject | None:
     """A block of an answer as the protocol takes it; None if it does not."""
     kind = block.get("type")
     if kind == "text":
@@ -398,14 +397,14 @@ def _sendable(block: _Object, *, is_own: bool) -> _Object | None:
     return dict(block)
 
 
-def _is_signed_thought(block: _Object) -> bool:
+def _is_signed_thought(block: JsonObject) -> bool:
     if block.get("type") not in _THOUGHTS:
         return False
     signature = block.get("signature") or block.get("data")
     return bool(signature)
 
 
-def _tool_use(call: ToolCall, id_: str) -> _Object:
+def _tool_use(call: ToolCall, id_: str) -> JsonObject:
     return {
         "type": "tool_use",
         "id": id_,
@@ -414,10 +413,10 @@ def _tool_use(call: ToolCall, id_: str) -> _Object:
     }
 
 
-def _input(call: ToolCall) -> _Object:
+def _input(call: ToolCall) -> JsonObject:
     """The arguments of a call as the object that the protocol wants, also if the model wrote none."""
     with suppress(ValueError, RecursionError):
         data: Any = json.loads(call.arguments or "{}")
         if isinstance(data, dict):
-            return cast("dict[str, Any]", data)
+            return cast("JsonObject", data)
     return {"INVALID_JSON": call.arguments}

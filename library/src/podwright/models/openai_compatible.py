@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from podwright.json_data import JsonObject
 from podwright.messages import ModelRequest
 from podwright.models.base import Connection
 from podwright.models.chat_completions import CompletionAnswer, request_body
@@ -27,7 +26,7 @@ class ChatModel(HTTPModel):
     ) -> None:
         super().__init__(name, connection, endpoint)
 
-    def body(self, request: ModelRequest, *, stream: bool) -> dict[str, Any]:
+    def body(self, request: ModelRequest, *, stream: bool) -> JsonObject:
         """See `HTTPModel.body`."""
         return request_body(
             request, self._model, self._endpoint, provider=self._provider, stream=stream

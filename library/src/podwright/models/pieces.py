@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
-from podwright.json_data import as_object, is_set, to_text
+from podwright.json_data import JsonMapping, JsonObject, as_object, is_set, to_text
 from podwright.messages import ToolCall
 from podwright.models.offline import estimate_tokens
-
-_Fields = Mapping[str, Any]
 
 _LABELS = ("type", "id", "index", "format", "name", "role", "object")
 """Keys that say what an object is: a further piece repeats them, and does not continue them."""
@@ -28,7 +26,7 @@ _OWN_FUNCTION_KEYS = ("name", "arguments")
 _DECODER = json.JSONDecoder()
 
 
-def merge_fields(pieces: Iterable[_Fields]) -> dict[str, Any]:
+def merge_fields(pieces: Iterable[JsonMapping]) -> JsonObject:
     """Further fields from their pieces: texts are appended, lists continued by index, and objects by key."""
     values: dict[str, list[Any]] = {}
     for piece in pieces:
@@ -38,12 +36,12 @@ def merge_fields(pieces: Iterable[_Fields]) -> dict[str, Any]:
     return {key: _merged(key, found) for key, found in values.items()}
 
 
-def text_field(fields: _Fields, key: str) -> str:
+def text_field(fields: JsonMapping, key: str) -> str:
     """A field as a text; empty if there is none."""
     return to_text(fields.get(key) or "")
 
 
-def set_fields(fields: _Fields) -> dict[str, Any]:
+def set_fields(fields: JsonMapping) -> JsonObject:
     """Those of the fields that have a value."""
     return {key: value for key, value in fields.items() if is_set(value)}
 
@@ -204,7 +202,7 @@ class _CallPiece:
     name: str
     """Empty if it is white space."""
     arguments: str
-    fields: dict[str, Any]
+    fields: JsonObject
     """Its further fields."""
 
 
@@ -226,7 +224,7 @@ def _read_call_piece(piece: Any) -> _CallPiece:
     )
 
 
-def _without(fields: _Fields, keys: Iterable[str]) -> dict[str, Any]:
+def _without(fields: JsonMapping, keys: Iterable[str]) -> JsonObject:
     others = dict(fields)
     for key in keys:
         others.pop(key, None)
@@ -239,7 +237,7 @@ class _PartialCall:
     id: str = ""
     name: str = ""
     arguments: _PartialArguments = field(default_factory=_PartialArguments)
-    fields: list[_Fields] = field(default_factory=list[_Fields])
+    fields: list[JsonMapping] = field(default_factory=list[JsonMapping])
     """The pieces of its further fields."""
 
     def add(self, piece: _CallPiece) -> None:

@@ -15,7 +15,7 @@ from typing_extensions import TypedDict
 
 from podwright.blueprints.files import from_json, read_data
 from podwright.errors import ConfigurationError, Problem
-from podwright.json_data import as_object, json_pointer
+from podwright.json_data import JsonMapping, JsonObject, as_object, json_pointer
 from podwright.text import did_you_mean, short_repr, truncate
 from podwright.validation_errors import to_problems
 
@@ -220,8 +220,8 @@ def is_valid() -> bool:
 
 def _parse(file: str) -> PriceFile:
     models = _read_models(file)
-    aliases: dict[str, Any] = {}
-    entries: dict[str, Any] = {}
+    aliases: JsonObject = {}
+    entries: JsonObject = {}
     for name, entry in models.items():
         if "as" in as_object(entry):
             aliases[name] = entry
@@ -236,7 +236,7 @@ def _parse(file: str) -> PriceFile:
     return PriceFile(_entries.validate_python(entries), targets)
 
 
-def _read_models(file: str) -> dict[str, Any]:
+def _read_models(file: str) -> JsonObject:
     """The content of a file, or of a text in JSON: an object with models, which are not checked."""
     try:
         if file.lstrip().startswith("{"):
@@ -249,7 +249,7 @@ def _read_models(file: str) -> dict[str, Any]:
     if not isinstance(data, dict):
         details = ["Expected an object of prices by model."]
         raise _invalid_file_error(file, details)
-    return cast("dict[str, Any]", data)
+    return cast("JsonObject", data)
 
 
 def _name_problems(models: Iterable[str]) -> Iterator[Problem]:
@@ -258,7 +258,7 @@ def _name_problems(models: Iterable[str]) -> Iterator[Problem]:
             yield Problem(json_pointer(name), "A name has one '*' at most.")
 
 
-def _entry_problems(entries: Mapping[str, Any]) -> Iterator[Problem]:
+def _entry_problems(entries: JsonMapping) -> Iterator[Problem]:
     try:
         _entries.validate_python(entries)
     except ValidationError as error:
@@ -280,7 +280,7 @@ def _keys(location: Any) -> Iterable[str]:
     return Entry.__annotations__
 
 
-def _alias_problems(aliases: Mapping[str, Any]) -> Iterator[Problem]:
+def _alias_problems(aliases: JsonMapping) -> Iterator[Problem]:
     for name, entry in aliases.items():
         for key in entry:
             if key != "as":

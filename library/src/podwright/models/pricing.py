@@ -17,6 +17,7 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast, get_args
 
+from podwright.json_data import JsonObject
 from podwright.models import litellm_loader
 from podwright.models.price_file import (
     VARIABLE,
@@ -304,9 +305,9 @@ def _from_entry(entry: Entry, call: _Call) -> Cost:
     return Cost(float(amount), "override", is_complete)
 
 
-def _long_rates(rates: TieredRates, input_tokens: int) -> dict[str, Any]:
+def _long_rates(rates: TieredRates, input_tokens: int) -> JsonObject:
     """The rates that hold for a request of this length."""
-    found = cast("dict[str, Any]", {**rates})
+    found = cast("JsonObject", {**rates})
     for tier in sorted(rates.get("tiers", ()), key=itemgetter("above")):
         if input_tokens > tier["above"]:
             found |= tier
@@ -433,7 +434,7 @@ def _from_litellm(model: str, call: _Call) -> Cost | None:
     tier = conditions.pop("service_tier", "")
     usage = _litellm_usage(litellm, call)
     try:
-        facts: dict[str, Any] = {**litellm.get_model_info(model)}
+        facts: JsonObject = {**litellm.get_model_info(model)}
         parts = litellm.cost_per_token(
             model=model,
             prompt_tokens=call.tokens.input,

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from importlib.resources import files
-from typing import Any, Literal
+from typing import Literal
 from urllib.parse import urlsplit
 
 from pydantic import TypeAdapter
+
+from podwright.json_data import JsonMapping, JsonObject
 
 Protocol = Literal["chat_completions", "messages"]
 """OpenAI's Chat Completions, or Anthropic's Messages."""
@@ -56,7 +58,7 @@ class Endpoint:
     """Its name for the setting `seed`."""
     completion_tokens: bool = False
     """Whether the setting `max_tokens` is `max_completion_tokens` for all of its models."""
-    unsigned_call: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    unsigned_call: JsonMapping = field(default_factory=JsonObject)
     """What it wants with a tool call that another model has made."""
     model_prefix: str = ""
     """Put before the name of a model that does not begin with the first part of this."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
-from podwright.json_data import as_array, as_object
+from podwright.json_data import JsonMapping, as_array, as_object
 
 _TEXTS = ("reasoning_content", "reasoning")
 """Fields of a message that are thoughts as a text: most providers; OpenRouter, vLLM, Groq."""
@@ -15,7 +14,7 @@ _PARTS = ("text", "thinking", "summary")
 """What holds the text of a thought in such a list."""
 
 
-def reasoning_text(fields: Mapping[str, Any]) -> str:
+def reasoning_text(fields: JsonMapping) -> str:
     """The text of the thoughts in the further fields of a message, or of a piece of one; for people to read."""
     for name in _TEXTS:
         text = fields.get(name)
@@ -35,7 +34,7 @@ def _thoughts_in(parts: object) -> Iterator[str]:
             yield _text_of(fields)
 
 
-def _text_of(part: Mapping[str, Any]) -> str:
+def _text_of(part: JsonMapping) -> str:
     for name in _PARTS:
         value = part.get(name)
         if value and isinstance(value, str):

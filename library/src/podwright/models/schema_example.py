@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
-from podwright.json_data import as_array, as_object
+from podwright.json_data import JsonMapping, JsonObject, as_array, as_object
 from podwright.json_schema import subschema
-
-_Schema = Mapping[str, Any]
 
 _MAX_DEPTH = 16
 _MAX_ITEMS = 8
@@ -29,13 +27,13 @@ _FORMATS = {
 }
 
 
-def example(schema: Mapping[str, Any], text: str) -> Any:
+def example(schema: JsonMapping, text: str) -> Any:
     """Data that fits a JSON Schema, with `text` for its strings; None where a schema refers to itself without end."""
     return _Example(schema, text).of(schema, 0)
 
 
 class _Example:
-    def __init__(self, root: _Schema, text: str) -> None:
+    def __init__(self, root: JsonMapping, text: str) -> None:
         self._root = root
         self._text = text
         self._made = 0
@@ -69,7 +67,7 @@ class _Example:
                 return option
         return options[0]
 
-    def _of_type(self, schema: _Schema, depth: int) -> Any:
+    def _of_type(self, schema: JsonMapping, depth: int) -> Any:
         match _first_type(schema):
             case "object":
                 return self._object(schema, depth + 1)
@@ -86,15 +84,15 @@ class _Example:
             case _:
                 return self._string(schema)
 
-    def _object(self, schema: _Schema, depth: int) -> dict[str, Any]:
+    def _object(self, schema: JsonMapping, depth: int) -> JsonObject:
         properties = as_object(schema.get("properties"))
-        made: dict[str, Any] = {}
+        made: JsonObject = {}
         for name in as_array(schema.get("required")):
             if name in properties:
                 made[name] = self.of(properties[name], depth)
         return made
 
-    def _string(self, schema: _Schema) -> str:
+    def _string(self, schema: JsonMapping) -> str:
         form = str(schema.get("format"))
         text = _FORMATS.get(form, self._text)
         longest = schema.get("maxLength", len(text))
@@ -102,11 +100,11 @@ class _Example:
         shortest = min(shortest, _MAX_TEXT)
         return text[:longest].ljust(shortest, ".")
 
-    def _target(self, schema: _Schema) -> dict[str, Any]:
+    def _target(self, schema: JsonMapping) -> JsonObject:
         reference = str(schema["$ref"])
         return as_object(subschema(self._root, reference))
 
-    def _of_target(self, target: dict[str, Any], depth: int) -> Any:
+    def _of_target(self, target: JsonObject, depth: int) -> Any:
         self._open.append(id(target))
         try:
             return self.of(target, depth)
@@ -142,7 +140,7 @@ class _Example:
                 return True
         return False
 
-    def _items(self, schema: _Schema, depth: int) -> list[Any]:
+    def _items(self, schema: JsonMapping, depth: int) -> list[Any]:
         """One item for each choice of an item's first `enum`, so that a plan names each skill; else the fewest."""
         item = as_object(schema.get("items"))
         is_needed = bool(schema.get("minItems"))
@@ -166,7 +164,7 @@ class _Example:
         count = min(count, most)
         return [self.of(item, depth) for _ in range(count)]
 
-    def _first_choice(self, item: dict[str, Any]) -> tuple[str, list[Any]]:
+    def _first_choice(self, item: JsonObject) -> tuple[str, list[Any]]:
         """The first property of an item that has an `enum`, with its values; empty if there is none."""
         if "$ref" in item:
             item = self._target(item)
@@ -179,7 +177,7 @@ class _Example:
         return "", []
 
 
-def _fixed_values(schema: _Schema) -> list[Any]:
+def _fixed_values(schema: JsonMapping) -> list[Any]:
     """The values that a schema names."""
     if "const" in schema:
         return [schema["const"]]
@@ -188,14 +186,14 @@ def _fixed_values(schema: _Schema) -> list[Any]:
     return as_array(schema.get("enum"))
 
 
-def _first_type(schema: _Schema) -> Any:
+def _first_type(schema: JsonMapping) -> Any:
     types = as_array(schema.get("type"))
     if types:
         return types[0]
     return schema.get("type")
 
 
-def _needed_parts(schema: _Schema) -> Iterator[Any]:
+def _needed_parts(schema: JsonMapping) -> Iterator[Any]:
     """The subschemas of what data must have."""
     properties = as_object(schema.get("properties"))
     for name in as_array(schema.get("required")):
@@ -205,7 +203,7 @@ def _needed_parts(schema: _Schema) -> Iterator[Any]:
         yield schema.get("items")
 
 
-def _number(schema: _Schema, *, whole: bool) -> int | float:
+def _number(schema: JsonMapping, *, whole: bool) -> int | float:
     """The first of some likely numbers that a schema allows; 1 if none fits."""
     least = schema.get("minimum", -math.inf)
     above = schema.get("exclusiveMinimum", -math.inf)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from podwright.json_data import as_object, to_text
+from podwright.json_data import JsonMapping, as_object, to_text
 from podwright.models.pricing import Terms
 from podwright.usage import Usage
 
@@ -62,7 +62,7 @@ class TokenCounts:
     region: str = ""
     """The region of the inference that the provider reports."""
 
-    def add(self, data: Mapping[str, Any]) -> None:
+    def add(self, data: JsonMapping) -> None:
         """Add the counts of a response, a chunk or a choice; what is null, 0 or impossible changes nothing."""
         self._add_terms(data)
         if data.get("usage"):
@@ -76,12 +76,12 @@ class TokenCounts:
         if metadata:
             self._add_cost(as_object(metadata.get("gateway")))
 
-    def _add_usage(self, usage: Mapping[str, Any]) -> None:
+    def _add_usage(self, usage: JsonMapping) -> None:
         self._add_terms(usage)
         self._add_counts(usage)
         self._add_cost(usage)
 
-    def _add_counts(self, counts: Mapping[str, Any], part_of: str = "") -> None:
+    def _add_counts(self, counts: JsonMapping, part_of: str = "") -> None:
         for key, value in counts.items():
             kind = _KINDS.get(key)
             if key == "audio_tokens" and part_of:
@@ -92,7 +92,7 @@ class TokenCounts:
             elif key in _DETAILS:
                 self._add_counts(as_object(value), _DETAILS[key])
 
-    def _add_terms(self, data: Mapping[str, Any]) -> None:
+    def _add_terms(self, data: JsonMapping) -> None:
         tier = data.get("service_tier") or self.service_tier
         speed = data.get("speed") or self.speed
         region = data.get("inference_geo") or self.region
@@ -100,7 +100,7 @@ class TokenCounts:
         self.speed = to_text(speed).lower()
         self.region = to_text(region).lower()
 
-    def _add_cost(self, usage: Mapping[str, Any]) -> None:
+    def _add_cost(self, usage: JsonMapping) -> None:
         cost = usage.get("cost")
         total = as_object(cost).get("total_cost", cost)
         amount = read_amount(total)
