@@ -109,13 +109,13 @@ async def test_waits_grow_and_are_spread() -> None:
     async def fail() -> None:
         raise errors.ModelUnavailableError("No.")
 
-    policy = Retries(tries=5, first_wait=0.01, longest_wait=0.03, chance=lambda: 1.0)
+    policy = Retries(tries=5, first_wait=0.01, longest_wait=0.03, jitter=lambda: 1.0)
     with pytest.raises(errors.ModelUnavailableError):
         await with_retries(
             fail, 9.0, policy, on_retry=lambda _tries, _error, wait: waits.append(wait)
         )
     assert waits == [0.01, 0.02, 0.03, 0.03]
-    assert replace(policy, chance=lambda: 0.0).wait(busy(), 1) == 0.0
+    assert replace(policy, jitter=lambda: 0.0).wait(busy(), 1) == 0.0
     assert policy.wait(busy(7.0), 1) == 7.0
 
 

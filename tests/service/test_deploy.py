@@ -168,3 +168,13 @@ def test_blueprints_as_text_are_compared_as_data() -> None:
         chart_values.diff(
             {"components": {"x": {"blueprint": {"inline": "- no\n"}}}}, as_data
         )
+
+
+def test_values_that_are_not_yaml() -> None:
+    """The message says where, and ends with one full stop."""
+    with pytest.raises(ConfigurationError) as refused:
+        chart_values.read_values("a: [1")
+    message = refused.value.message
+    assert "line 1" in message
+    assert message.endswith(".")
+    assert not message.endswith("..")

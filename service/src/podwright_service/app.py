@@ -135,7 +135,9 @@ def _allow_origins(app: FastAPI, origins: list[str]) -> None:
 
 
 def _runtime(settings: Settings, component: Component) -> Runtime:
-    models = [resolve(settings.model)] if settings.model else models_of(component)
+    models = models_of(component)
+    if settings.model:
+        models = [resolve(settings.model)]
     names = tuple(dict.fromkeys(model.name for model in models))
     for error in model_errors(models):
         if not isinstance(error, ModelAuthenticationError):

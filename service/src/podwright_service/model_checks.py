@@ -34,6 +34,12 @@ def _has_price(model: Model) -> bool:
     return type(model).cost is Model.cost or model.cost(_ONE_CALL) is not None
 
 
+def _resolved(model: Model | str) -> Model:
+    if isinstance(model, str):
+        return resolve(model)
+    return model
+
+
 def price_warnings(
     models: Iterable[Model | str], others: Iterable[str] = ()
 ) -> Iterator[Problem]:
@@ -48,14 +54,16 @@ def price_warnings(
         ConfigurationError: The price file is invalid.
     """
     names = [*others]
-    for model in models:
-        resolved = resolve(model) if isinstance(model, str) else model
-        names.append(resolved.name)
-        if not (resolved.reports_cost or _has_price(resolved)):
-            reason = f"The price of '{resolved.name}' is unknown, so what its calls cost will be."
-            yield Problem(
-                "", reason, "Add it to a file of your own prices (PODWRIGHT_PRICES)."
-            )
+    for name_or_model in models:
+        model = _resolved(name_or_model)
+        names.append(model.name)
+        if model.reports_cost or _has_price(model):
+            continue
+        yield Problem(
+            "",
+            f"The price of '{model.name}' is unknown, so what its calls cost will be.",
+            "Add it to a file of your own prices (PODWRIGHT_PRICES).",
+        )
     for problem in operators_file().unused(names):
         yield Problem("", problem.detail, problem.suggestion)
 
@@ -75,10 +83,16 @@ def check_cost_limits(
     """
     if settings.allow_unpriced_models:
         return
-    limited: list[Model] = [*models] if settings.run_cost is not None else []
+    limited: list[Model] = []
+    if settings.run_cost is not None:
+        limited += models
     for part in walk(component):
-        if part.limits is not None and part.limits.cost is not None:
-            limited += models if settings.model else models_of(part)
+        if part.limits is None or part.limits.cost is None:
+            continue
+        if settings.model:
+            limited += models
+        else:
+            limited += models_of(part)
     for model in limited:
         if not _has_price(model):
             raise ConfigurationError(
@@ -90,10 +104,10 @@ def check_cost_limits(
 
 def model_errors(models: Iterable[Model | str]) -> Iterator[PodwrightError]:
     """Why calls of these models, or of those with these names, would fail; see `Model.check` and `load_prices`."""
-    for model in models:
+    for name_or_model in models:
         try:
-            resolved = resolve(model) if isinstance(model, str) else model
-            resolved.check()
-            resolved.load_prices()
+            model = _resolved(name_or_model)
+            model.check()
+            model.load_prices()
         except PodwrightError as error:
             yield error

@@ -67,14 +67,22 @@ current_origin: ContextVar[Origin] = ContextVar("podwright_origin", default=NOWH
 def origin_of(request: Request, settings: Settings, sender: Sender) -> Origin:
     """Where the run of a request comes from; what its body says counts more than its headers."""
     members = _members(request, settings.baggage)
-    root = unquote(request.headers.get(ROOT, ""))
+    user = members.pop(USER, "")
+    session = members.pop(SESSION, "")
     return Origin(
-        root if root.isprintable() and len(root) <= _MAX_ROOT else "",
-        getattr(request.state, "caller", ""),
-        _short(sender.user_name() or members.pop(USER, "")),
-        _short(sender.session_name() or members.pop(SESSION, "")),
-        {name: value for name, value in members.items() if name not in (USER, SESSION)},
+        root=_root(request),
+        caller=getattr(request.state, "caller", ""),
+        user=_short(sender.user_name() or user),
+        session=_short(sender.session_name() or session),
+        members=members,
     )
+
+
+def _root(request: Request) -> str:
+    root = unquote(request.headers.get(ROOT, ""))
+    if root.isprintable() and len(root) <= _MAX_ROOT:
+        return root
+    return ""
 
 
 def _members(request: Request, trusted: list[str]) -> dict[str, str]:

@@ -26,14 +26,15 @@ def remotes_of(settings: Settings) -> dict[str, Component]:
     keys = {name: key.get_secret_value() for name, key in settings.agent_keys.items()}
     for name in keys:
         if name not in urls:
+            hint = did_you_mean(name, urls)
             raise ConfigurationError(
                 f"PODWRIGHT_AGENT_KEYS has a key for '{name}', which PODWRIGHT_AGENTS does not name.",
-                suggestion=did_you_mean(name, urls)
-                or "Add its URL, or remove the key.",
+                suggestion=hint or "Add its URL, or remove the key.",
             )
-    return {
-        name: Remote(name, url, api_key=keys.get(name)) for name, url in urls.items()
-    }
+    remotes: dict[str, Component] = {}
+    for name, url in urls.items():
+        remotes[name] = Remote(name, url, api_key=keys.get(name))
+    return remotes
 
 
 def name_and_key(url: str, settings: Settings) -> tuple[str, str | None]:
@@ -43,23 +44,22 @@ def name_and_key(url: str, settings: Settings) -> tuple[str, str | None]:
         ConfigurationError: The file with the URLs cannot be read, or the URL is invalid.
     """
     try:
-        host = (urlsplit(url).hostname or "")[:100]  # longer ones are no names
+        host = urlsplit(url).hostname
     except ValueError:
-        host = ""
+        host = None
     if not host:
         raise ConfigurationError(
             "Invalid URL of a service.", suggestion="Write it as http://host:port."
         )
-    name = next(
-        (
-            name
-            for name, known in _urls(settings).items()
-            if known.rstrip("/") == url.rstrip("/")
-        ),
-        host,
-    )
+    name = host[:100]  # longer ones are no names
+    for configured, known in _urls(settings).items():
+        if known.rstrip("/") == url.rstrip("/"):
+            name = configured
+            break
     key = settings.agent_keys.get(name)
-    return name, key.get_secret_value() if key else None
+    if not key:
+        return name, None
+    return name, key.get_secret_value()
 
 
 def _urls(settings: Settings) -> dict[str, str]:

@@ -43,7 +43,8 @@ MAX_WORKERS = max(8, 4 * (os.cpu_count() or 1))
 def _split(value: Any) -> Any:
     if not isinstance(value, str):
         return value
-    return [part.strip() for part in re.split(r"[,\n]", value) if part.strip()]
+    parts = [part.strip() for part in re.split(r"[,\n]", value)]
+    return [part for part in parts if part]
 
 
 def _split_keys(value: Any) -> Any:
@@ -68,12 +69,12 @@ def _parse_object(value: Any) -> Any:
 
 
 def _ignore_service_link(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
     # Kubernetes sets PODWRIGHT_PORT=tcp://… in pods beside a Service named "podwright"
-    return (
-        8000
-        if isinstance(value, str) and variables.is_service_link("PODWRIGHT_PORT", value)
-        else value
-    )
+    if variables.is_service_link("PODWRIGHT_PORT", value):
+        return 8000
+    return value
 
 
 def _expect(is_valid: Callable[[Any], object], expected: str) -> AfterValidator:
@@ -258,7 +259,10 @@ class Settings(BaseSettings):
     def run_limits(self) -> RunLimits:
         """The limits of each run."""
         return RunLimits(
-            self.run_wall_time, self.run_model_calls, self.run_tokens, self.run_cost
+            wall_time=self.run_wall_time,
+            model_calls=self.run_model_calls,
+            tokens=self.run_tokens,
+            cost=self.run_cost,
         )
 
 
@@ -282,21 +286,19 @@ def read_settings(**options: Any) -> Settings:
     options = {name: value for name, value in options.items() if value is not None}
     folder = _secrets_dir()
     settings = None
-    names = [name for field in Settings.model_fields for name in variables_of(field)]
+    names: list[str] = []
+    for field in Settings.model_fields:
+        names += variables_of(field)
     try:
         mistakes = [*variables.unknown(names, folder), *_library_mistakes(folder)]
+        arguments: dict[str, Any] = {"_secrets_dir": None, **options}
+        if folder.is_dir():
+            arguments["_secrets_dir"] = folder
         try:
-            arguments: dict[str, Any] = {
-                "_secrets_dir": folder if folder.is_dir() else None,
-                **options,
-            }
             settings = Settings(**arguments)
         except ValidationError as error:
-            mistakes += [
-                line
-                for details in error.errors(include_url=False)
-                for line in _describe(details, options)
-            ]
+            for details in error.errors(include_url=False):
+                mistakes += _describe(details, options)
     except (OSError, ValueError) as error:
         raise ConfigurationError(
             f"The secrets in '{folder}' cannot be read: {error}.",
@@ -328,14 +330,23 @@ def _library_mistakes(folder: Path) -> Iterator[str]:
             yield error.message
 
 
+_FLAGS = {
+    "component": "PATH",
+    "host": "--host",
+    "port": "--port",
+    "title": "--title",
+    "model": "--model",
+}
+"""How settings are given on the command line."""
+
+
 def source_of(name: str, options: dict[str, Any]) -> str:
     """Where a setting's value comes from; see `variables.origin`."""
-    flags = {
-        "component": "PATH",
-        **{flag: f"--{flag}" for flag in ("host", "port", "title", "model")},
-    }
-    option = flags.get(name, variables_of(name)[0]) if name in options else None
-    return variables.origin(variables_of(name), option, _secrets_dir())
+    names = variables_of(name)
+    option = None
+    if name in options:
+        option = _FLAGS.get(name, names[0])
+    return variables.origin(names, option, _secrets_dir())
 
 
 def adopt_secrets() -> dict[str, Path]:
@@ -347,15 +358,17 @@ def adopt_secrets() -> dict[str, Path]:
     adopted: dict[str, Path] = {}
     for file in variables.secret_files(_secrets_dir()):
         name = file.name.upper()
-        if name in variables.LIBRARY and not os.environ.get(name):
-            try:
-                os.environ[name] = file.read_text(encoding="utf-8").strip()
-            except (OSError, ValueError) as error:
-                raise ConfigurationError(
-                    f"The file '{file}' cannot be read: {error}.",
-                    suggestion="Let this user read it.",
-                ) from error
-            adopted[name] = file
+        if name not in variables.LIBRARY or os.environ.get(name):
+            continue
+        try:
+            text = file.read_text(encoding="utf-8")
+            os.environ[name] = text.strip()
+        except (OSError, ValueError) as error:
+            raise ConfigurationError(
+                f"The file '{file}' cannot be read: {error}.",
+                suggestion="Let this user read it.",
+            ) from error
+        adopted[name] = file
     return adopted
 
 
@@ -366,25 +379,32 @@ def _secrets_dir() -> Path:
 def _describe(details: ErrorDetails, options: dict[str, Any]) -> Iterator[str]:
     """A validation error of a setting, with the option, variable or file that the value comes from."""
     name = str(details["loc"][0])
-    field = next(
-        (
-            field
-            for field in Settings.model_fields
-            if name in (field, *variables_of(field))
-        ),
-        None,
-    )
+    field = _field_of(name)
     if field is None:
         yield f"Unknown setting '{name}'."
         return
     kind, _, place = source_of(field, options).partition(" ")
-    place = place or (variables_of(field)[0] if kind == "environment" else field)
-    secret = "Secret" in str(Settings.model_fields[field].annotation)
-    data: Any = variables.MASK if secret else variables.masked(details["input"])
+    if not place and kind == "environment":
+        place = variables_of(field)[0]
+    elif not place:
+        place = field
+    if "Secret" in str(Settings.model_fields[field].annotation):
+        data: Any = variables.MASK
+    else:
+        data = variables.masked(details["input"])
     for part in reversed(details["loc"]):
         data = {part: data}
     for problem in to_problems([details], data):
         inner = problem.pointer.removeprefix(f"/{name}")
-        yield " ".join(
-            filter(None, (f"{place}{inner}:", problem.detail, problem.suggestion))
-        )
+        line = f"{place}{inner}: {problem.detail}"
+        if problem.suggestion:
+            line += f" {problem.suggestion}"
+        yield line
+
+
+def _field_of(name: str) -> str | None:
+    """The setting that has a name, or that is set by the variable of this name."""
+    for field in Settings.model_fields:
+        if name == field or name in variables_of(field):
+            return field
+    return None

@@ -37,9 +37,10 @@ def load_component(
     module, colon, attribute = source.partition(":")
     if colon and module and attribute and "/" not in module:
         return _load_from_module(module, attribute)
+    hint = did_you_mean(path.name, _names_beside(path))
     raise ConfigurationError(
         f"There is no component at '{truncate(source, 200)}'.",
-        suggestion=did_you_mean(path.name, _names_beside(path))
+        suggestion=hint
         or "Give a blueprint file, a component folder, or module:attribute.",
     )
 
@@ -58,11 +59,10 @@ def _is(path: Path, question: Callable[[Path], bool]) -> bool:
 
 def _names_beside(path: Path) -> list[str]:
     try:
-        return sorted(
-            file.name for file in path.parent.iterdir() if not file.name.startswith(".")
-        )
+        names = sorted(file.name for file in path.parent.iterdir())
     except (OSError, ValueError):
         return []
+    return [name for name in names if not name.startswith(".")]
 
 
 def _load_from_module(name: str, attribute: str) -> Component:
@@ -82,13 +82,15 @@ def _load_from_module(name: str, attribute: str) -> Component:
     value = getattr(module, attribute, None)
     if isinstance(value, Component):
         return value
-    components = [
-        key for key, item in vars(module).items() if isinstance(item, Component)
-    ]
+    if hasattr(module, attribute):
+        message = f"'{name}:{attribute}' is a {type(value).__name__}, not a component."
+    else:
+        message = f"The module '{name}' has no attribute '{truncate(attribute, 100)}'."
+    components: list[str] = []
+    for key, item in vars(module).items():
+        if isinstance(item, Component):
+            components.append(key)
+    hint = did_you_mean(attribute, components)
     raise ConfigurationError(
-        f"'{name}:{attribute}' is a {type(value).__name__}, not a component."
-        if hasattr(module, attribute)
-        else f"The module '{name}' has no attribute '{truncate(attribute, 100)}'.",
-        suggestion=did_you_mean(attribute, components)
-        or f"Make an Agent, a Workflow, … in '{name}'.",
+        message, suggestion=hint or f"Make an Agent, a Workflow, … in '{name}'."
     )

@@ -39,10 +39,9 @@ _CREDENTIALS = re.compile(r"//[^/@\s]*@")
 
 def is_service_link(name: str, value: str) -> bool:
     """Whether Kubernetes set the variable for a Service whose name begins with "podwright"."""
-    return bool(
-        _SERVICE_LINK.fullmatch(name)
-        or (name.endswith("_PORT") and _LINK_URL.match(value))
-    )
+    if name.endswith("_PORT") and _LINK_URL.match(value):
+        return True
+    return _SERVICE_LINK.fullmatch(name) is not None
 
 
 def masked(value: Any) -> Any:
@@ -51,9 +50,8 @@ def masked(value: Any) -> Any:
         case SecretStr():
             return MASK
         case dict():
-            return {
-                key: masked(item) for key, item in cast("dict[str, Any]", value).items()
-            }
+            items = cast("dict[str, Any]", value).items()
+            return {key: masked(item) for key, item in items}
         case list() | tuple():
             return [masked(item) for item in cast("list[Any]", value)]
         case str():
@@ -73,9 +71,10 @@ def unknown(known: Iterable[str], folder: Path) -> Iterator[str]:
     """
     names = {*known, *LIBRARY}
     for name, value in sorted(os.environ.items()):
-        if not name.upper().startswith(PREFIX) or name.upper().startswith(TESTS):
+        upper = name.upper()
+        if not upper.startswith(PREFIX) or upper.startswith(TESTS):
             continue
-        if name.upper() not in names and not is_service_link(name, value):
+        if upper not in names and not is_service_link(name, value):
             yield f"Unknown variable {name}. {_suggestion(name, names)}"
     for file in secret_files(folder):
         if file.name.upper() not in names:
@@ -86,26 +85,19 @@ def unknown(known: Iterable[str], folder: Path) -> Iterator[str]:
 
 def _suggestion(name: str, names: Iterable[str]) -> str:
     # compared without the prefix, which would make all names look alike
-    hint = did_you_mean(
-        name.upper().removeprefix(PREFIX),
-        sorted(name.removeprefix(PREFIX) for name in names),
-    )
-    return (
-        hint.replace("'", f"'{PREFIX}", 1)
-        if hint.startswith("Did")
-        else "`podwright settings` lists all settings."
-    )
+    known = sorted(name.removeprefix(PREFIX) for name in names)
+    hint = did_you_mean(name.upper().removeprefix(PREFIX), known)
+    if hint.startswith("Did"):
+        return hint.replace("'", f"'{PREFIX}", 1)
+    return "`podwright settings` lists all settings."
 
 
 def secret_files(folder: Path) -> list[Path]:
     """The files of settings in the folder of secrets, which need not exist."""
     if not folder.is_dir():
         return []
-    return sorted(
-        file
-        for file in folder.iterdir()
-        if file.name.upper().startswith(PREFIX) and file.is_file()
-    )
+    named = [file for file in folder.iterdir() if file.name.upper().startswith(PREFIX)]
+    return sorted(file for file in named if file.is_file())
 
 
 def origin(names: Sequence[str], option: str | None, folder: Path) -> str:
@@ -120,8 +112,11 @@ def origin(names: Sequence[str], option: str | None, folder: Path) -> str:
         return f"option {option}"
     environment = {name.upper(): value for name, value in os.environ.items()}
     for name in names:
-        if (value := environment.get(name)) and not is_service_link(name, value):
-            return "environment" if name == names[0] else f"environment {name}"
+        value = environment.get(name)
+        if value and not is_service_link(name, value):
+            if name == names[0]:
+                return "environment"
+            return f"environment {name}"
         for file in secret_files(folder):
             if file.name.upper() == name:
                 return f"file {file}"

@@ -74,8 +74,6 @@ class Attempt:
         self._observability = observability
         self._read_events = read_events
         self._was_cut_off = False
-        self._knows_usage = run["attempt"] == 1
-        """Whether the events of the attempts before have been read."""
 
     def drain(self) -> None:
         """Let another process go on with the run, as soon as no call would be cut off."""
@@ -116,21 +114,23 @@ class Attempt:
         self._journal.gate.guard(task)
         await asyncio.wait([task])
         outcome, columns = self._end_of(task)
-        self._journal.end(
-            seconds=self._run["seconds"] + time.monotonic() - started, **columns
-        )
+        seconds = self._run["seconds"] + time.monotonic() - started
+        self._journal.end(seconds=seconds, **columns)
         await self._journal.wait_until_stored()
-        return "lost" if self._journal.is_lost else outcome
+        if self._journal.is_lost:
+            return "lost"
+        return outcome
 
     async def _perform(self) -> End:
         if self._run["attempt"] > 1:
-            self._journal.load(
-                event for _, event in await self._read_events(self._run["id"])
-            )
-            self._knows_usage = True
-        return self._end_at_once() or await self._execute()
+            numbered = await self._read_events(self._run["id"])
+            self._journal.load(event for _, event in numbered)
+        end = self._end_without_going_on()
+        if end is not None:
+            return end
+        return await self._execute()
 
-    def _end_at_once(self) -> End | None:
+    def _end_without_going_on(self) -> End | None:
         """How a run ends that must not go on; None if it may go on."""
         if self._run["cancel_requested"]:
             return self._cancelled()
@@ -141,9 +141,8 @@ class Attempt:
         unknown = self._journal.unfinished_tool_calls()
         if not unknown or self._journal.may_repeat:
             return None
-        names = ", ".join(
-            sorted({f"'{call.tool}' of '{call.component}'" for call in unknown})
-        )
+        tools = {f"'{call.tool}' of '{call.component}'" for call in unknown}
+        names = ", ".join(sorted(tools))
         detail = f"The process ended during a call of the tool {names}; nobody knows what the call did."
         return self._interrupted(detail, _AFTER_UNKNOWN_CALL)
 
@@ -160,14 +159,16 @@ class Attempt:
         )
         stored: dict[str, Any] = self._run["origin"] or {}
         origin = current_origin.set(Origin(**stored))
-        link = resumed_run.set(
-            link_to(self._run["traceparent"]) if self._run["attempt"] > 1 else None
-        )
+        earlier_attempt = None
+        if self._run["attempt"] > 1:
+            earlier_attempt = link_to(self._run["traceparent"])
+        link = resumed_run.set(earlier_attempt)
         try:
             with trace_of(request.get("traceparent")), use_model(self._settings.model):
+                body = RunRequest.model_validate(request["body"])
                 result = await execute(
                     component,
-                    task_of(component, RunRequest.model_validate(request["body"])),
+                    task_of(component, body),
                     subscribers=subscribers,
                     limits=limits,
                     hops=hops,
@@ -196,7 +197,7 @@ class Attempt:
                 case "cancelled":
                     return self._cancelled(_usage_of(error.__cause__))
                 case "moved" | "lost":
-                    return "moved", {"status": "queued"} | self._still_allowed()
+                    return self._moved()
                 case None:  # what is performed has cancelled itself
                     return self._failed(error)
         except RemoteInterruptedError as error:
@@ -220,7 +221,11 @@ class Attempt:
         self, detail: str, suggestion: str, usage: Usage | None = None
     ) -> End:
         problem = run_problem(
-            self._run["id"], 409, "run_interrupted", detail, suggestion
+            self._run["id"],
+            409,
+            "run_interrupted",
+            detail=detail,
+            suggestion=suggestion,
         )
         return self._ended("interrupted", problem=problem, usage=usage)
 
@@ -232,37 +237,34 @@ class Attempt:
     def _ended(
         self, status: RunStatus, *, usage: Usage | None = None, **columns: Any
     ) -> End:
-        """The end with a status, and with its usage: an attempt that fails early has not replayed all calls."""
-        if not self._knows_usage:  # the row has it
-            return status, {"status": status, **columns}
-        usages = [self._journal.used] if usage is None else [usage, self._journal.used]
-        most = max(
-            usages,
-            key=lambda each: (
-                each.model_calls,
-                each.tool_calls,
-                each.total_tokens,
-                each.known_cost,
-            ),
-        )
-        return status, {"status": status, "usage": most.to_dict(), **columns}
+        """The end with a status, and with the usage of all attempts unless the row has it already."""
+        total = self._journal.total_usage(usage)
+        if total is not None:
+            columns["usage"] = total.to_dict()
+        return status, {"status": status, **columns}
 
-    def _still_allowed(self) -> dict[str, Any]:
-        """The permission to repeat unfinished calls, if the attempt ended before it repeated them."""
-        if (
-            self._run["repeat_calls"]
-            and not self._was_cut_off
-            and self._journal.unfinished_tool_calls()
-        ):
-            return {"repeat_calls": True}
-        return {}
+    def _moved(self) -> End:
+        """The end of an attempt after which another one goes on.
+
+        The permission to repeat unfinished calls is kept if this one ended before it repeated them.
+        """
+        columns: dict[str, Any] = {"status": "queued"}
+        may_repeat = self._run["repeat_calls"] and not self._was_cut_off
+        if may_repeat and self._journal.unfinished_tool_calls():
+            columns["repeat_calls"] = True
+        return "moved", columns
 
     def _note_span(self, event: Event) -> None:
         """Store the span of the attempt, which the next one links to; this is a subscriber."""
         is_start = event.run_id == self._run["id"] and event.type == "run_started"
-        if is_start and (span := current_traceparent()):
+        if not is_start:
+            return
+        span = current_traceparent()
+        if span:
             self._journal.set(traceparent=span)
 
 
 def _usage_of(error: BaseException | None) -> Usage | None:
-    return error.usage if isinstance(error, PodwrightError) else None
+    if isinstance(error, PodwrightError):
+        return error.usage
+    return None

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,7 +14,14 @@ from alembic import command
 from alembic.config import Config
 from alembic.util import CommandError
 from psycopg.errors import UndefinedColumn, UndefinedTable
-from sqlalchemy import CursorResult, Executable, create_engine, event, literal_column
+from sqlalchemy import (
+    CursorResult,
+    Executable,
+    RowMapping,
+    create_engine,
+    event,
+    literal_column,
+)
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
@@ -65,9 +72,9 @@ class Transaction:
     def __init__(self, connection: AsyncConnection, timeout: float | None) -> None:
         self._connection = connection
         self._timeout = timeout
-        self._deadline = (
-            None if timeout is None else asyncio.get_running_loop().time() + timeout
-        )
+        self._deadline: float | None = None
+        if timeout is not None:
+            self._deadline = asyncio.get_running_loop().time() + timeout
         self._step: asyncio.Task[Any] | None = None
 
     async def open(self) -> None:
@@ -89,6 +96,18 @@ class Transaction:
         """The first column of the first row of a query."""
         result = await self.execute(statement)
         return result.scalar()
+
+    async def first(
+        self, statement: Executable, parameters: Any = None
+    ) -> RowMapping | None:
+        """The first row that a statement returns, by column."""
+        result = await self.execute(statement, parameters)
+        return result.mappings().first()
+
+    async def all(self, statement: Executable) -> Sequence[RowMapping]:
+        """The rows that a statement returns, by column."""
+        result = await self.execute(statement)
+        return result.mappings().all()
 
     async def commit(self) -> None:
         """Commit what the statements have changed."""
@@ -145,13 +164,15 @@ class Database:
 
     def now(self) -> Any:
         """Unix time in seconds, by the clock that all processes share."""
-        return time.time() if self.is_sqlite else _CLOCK
+        if self.is_sqlite:
+            return time.time()
+        return _CLOCK
 
     def seconds_reached(self) -> float:
         """For how long the database has been reached; 0 while it cannot be reached."""
-        return (
-            0.0 if self.reached_since is None else time.monotonic() - self.reached_since
-        )
+        if self.reached_since is None:
+            return 0.0
+        return time.monotonic() - self.reached_since
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncGenerator[Transaction]:
@@ -172,13 +193,11 @@ class Database:
             detail = "The request has a value that the database of background runs cannot represent."
             raise RequestError(422, "request_invalid", detail) from error
         except (DBAPIError, PoolTimeoutError, OSError, TimeoutError) as error:
-            if isinstance(
-                getattr(error, "orig", None), UndefinedTable | UndefinedColumn
-            ):
+            cause = getattr(error, "orig", None)
+            if isinstance(cause, UndefinedTable | UndefinedColumn):
                 detail = "The database of background runs does not have the tables of this release."
-                raise DatabaseUnavailableError(
-                    detail, "Run `podwright runs migrate`."
-                ) from error
+                suggestion = "Run `podwright runs migrate`."
+                raise DatabaseUnavailableError(detail, suggestion) from error
             self.reached_since = None
             detail = "The database of background runs cannot be used at present."
             suggestion = "Try again after the seconds in the header 'Retry-After'."
@@ -186,10 +205,11 @@ class Database:
 
     @contextlib.asynccontextmanager
     async def _open_transaction(self) -> AsyncGenerator[Transaction]:
+        timeout: float | None = TRANSACTION_TIMEOUT
         # SQLite works in threads, which cannot be cut off; it has time-outs of its own
-        transaction = Transaction(
-            self._engine.connect(), None if self.is_sqlite else TRANSACTION_TIMEOUT
-        )
+        if self.is_sqlite:
+            timeout = None
+        transaction = Transaction(self._engine.connect(), timeout)
         end = asyncio.Event()
         closing = asyncio.create_task(transaction.close_after(end))
         self._closing.add(closing)
@@ -203,24 +223,23 @@ class Database:
             await asyncio.shield(closing)
 
 
+_DRIVERS = {
+    "sqlite": "sqlite+aiosqlite",
+    "postgresql": "postgresql+psycopg",
+    "postgres": "postgresql+psycopg",
+}
+
+
 def database_url(text: str) -> URL:
     """The URL of a database, with the driver that is used for it.
 
     Raises:
         ConfigurationError: It is neither a SQLite nor a PostgreSQL URL. The message does not repeat it.
     """
-    drivers = {
-        "sqlite": "sqlite+aiosqlite",
-        "postgresql": "postgresql+psycopg",
-        "postgres": "postgresql+psycopg",
-    }
     try:
         url = make_url(text)
-        if (driver := drivers.get(url.drivername)) is None or url.database in (
-            None,
-            "",
-            ":memory:",
-        ):
+        driver = _DRIVERS.get(url.drivername)
+        if driver is None or url.database in (None, "", ":memory:"):
             raise ArgumentError
     except (ArgumentError, ValueError):
         raise ConfigurationError(
@@ -240,10 +259,9 @@ def migrate(url: URL) -> None:
     config.set_main_option(
         "script_location", str(Path(__file__).with_name("migrations"))
     )
+    driver = url.drivername.replace("+aiosqlite", "")
     try:
-        engine = create_engine(
-            url.set(drivername=url.drivername.replace("+aiosqlite", ""))
-        )
+        engine = create_engine(url.set(drivername=driver))
         try:
             with engine.begin() as connection:
                 # several pods may start at once
@@ -254,9 +272,10 @@ def migrate(url: URL) -> None:
         finally:
             engine.dispose()
     except (SQLAlchemyError, CommandError, OSError) as error:
-        reason = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
+        text = str(getattr(error, "orig", None) or error)
+        reason, _, _ = text.strip().partition("\n")
         raise ConfigurationError(
-            f"The database of background runs cannot be used: {reason}.",
+            f"The database of background runs cannot be used: {reason.rstrip('.')}.",
             suggestion="Check PODWRIGHT_RUNS_DATABASE, and that this user may create tables or files there.",
         ) from None
 

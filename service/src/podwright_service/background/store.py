@@ -7,14 +7,15 @@ refused once there is a later one: a process that was thought dead cannot harm a
 from __future__ import annotations
 
 import math
-import os
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import (
+    Executable,
     RowMapping,
+    TextClause,
     bindparam,
     case,
     delete,
@@ -51,14 +52,6 @@ StoredRun = RowMapping
 """A row of the runs, by column."""
 
 
-def new_run_id() -> str:
-    """An id of 32 hexadecimal digits that begins with the time, as in UUIDs of version 7.
-
-    So new rows are beside each other in the indexes, which otherwise slow down as they grow.
-    """
-    return f"{time.time_ns() // 1_000_000:012x}{os.urandom(10).hex()}"
-
-
 @dataclass(frozen=True, slots=True)
 class AttemptUpdate:
     """What an attempt of a run adds to the store."""
@@ -70,6 +63,11 @@ class AttemptUpdate:
     values: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Columns of the run that change, such as its status at the end of the attempt."""
 
+    def event_rows(self) -> Iterator[dict[str, Any]]:
+        """The new events by column."""
+        for seq, data in self.events:
+            yield {"run_id": self.run_id, "seq": seq, "event": data}
+
 
 class RunStore:
     """The runs in a database.
@@ -80,7 +78,9 @@ class RunStore:
 
     def __init__(self, url: URL) -> None:
         self._database = Database(url)
-        self._insert = sqlite.insert if self._database.is_sqlite else postgresql.insert
+        self._insert: Any = postgresql.insert
+        if self._database.is_sqlite:
+            self._insert = sqlite.insert
 
     async def close(self) -> None:
         """Close all connections."""
@@ -105,28 +105,21 @@ class RunStore:
         statement = statement.on_conflict_do_nothing(
             index_elements=["component", "idempotency_key"]
         )
+        known = select(runs).where(
+            runs.c.component == run["component"],
+            runs.c.idempotency_key == run.get("idempotency_key"),
+        )
         async with self._database.transaction() as connection:
-            added = (
-                (await connection.execute(statement.returning(runs), row))
-                .mappings()
-                .first()
-            )
+            added = await connection.first(statement.returning(runs), row)
             if added is not None:
                 return added
-            same_key = (runs.c.component == run["component"]) & (
-                runs.c.idempotency_key == run.get("idempotency_key")
-            )
-            known = select(runs).where(same_key)
-            return (await connection.execute(known)).mappings().one()
+            result = await connection.execute(known)
+            return result.mappings().one()
 
     async def get(self, run_id: str) -> StoredRun | None:
         """A run by its id."""
         async with self._database.transaction() as connection:
-            return (
-                (await connection.execute(select(runs).where(runs.c.id == run_id)))
-                .mappings()
-                .first()
-            )
+            return await connection.first(select(runs).where(runs.c.id == run_id))
 
     async def page(
         self,
@@ -152,27 +145,20 @@ class RunStore:
         )
         if statuses:
             query = query.where(runs.c.status.in_(statuses))
-            for condition, its_statuses in (
-                (is_open, OPEN),
-                (is_unsuccessful, UNSUCCESSFUL),
-            ):
-                if set(statuses) <= set(its_statuses):
-                    query = query.where(condition)
+            query = query.where(*_conditions_of_indexes(statuses))
         if component is not None:
             query = query.where(runs.c.component == component)
         if before is not None:
-            query = query.where(tuple_(runs.c.created_at, runs.c.id) < tuple_(*before))
+            place = tuple_(runs.c.created_at, runs.c.id)
+            query = query.where(place < tuple_(*before))
         async with self._database.transaction() as connection:
-            return (await connection.execute(query)).mappings().all()
+            return await connection.all(query)
 
     async def status(self, run_id: str) -> RunStatus | None:
         """The status of a run."""
+        query = select(runs.c.status).where(runs.c.id == run_id)
         async with self._database.transaction() as connection:
-            return (
-                await connection.execute(
-                    select(runs.c.status).where(runs.c.id == run_id)
-                )
-            ).scalar()
+            return await connection.scalar(query)
 
     async def events(
         self, run_id: str, after: int = -1, most: int | None = None
@@ -222,33 +208,33 @@ class RunStore:
         decision = {**decision, "attempt": attempt}
         async with self._database.transaction() as connection:
             is_run = runs.c.id == run_id
-            run = (
-                (await connection.execute(select(runs).where(is_run).with_for_update()))
-                .mappings()
-                .first()
-            )
+            run = await connection.first(select(runs).where(is_run).with_for_update())
             if run is None:
                 return None
             if run["status"] != "waiting_for_approval" or run["attempt"] != attempt:
-                repeated = any(
-                    decision.items() <= known.items() for known in run["decisions"]
-                )
-                return run if repeated else None
-            if decision["approved"]:
-                values = self._queued()
-            else:
-                problem = _rejected_problem(run_id, decision["comment"])
-                values = {
-                    "status": "cancelled",
-                    "ended_at": self._database.now(),
-                    "problem": problem,
-                }
-            values["decisions"] = [
-                *run["decisions"],
-                {**run["approval"], **decision, "at": time.time()},
-            ]
+                if _has_decision(run, decision):
+                    return run
+                return None
+            values = self._decided(run, decision)
             changed = update(runs).where(is_run).values(values).returning(runs)
-            return (await connection.execute(changed)).mappings().first()
+            return await connection.first(changed)
+
+    def _decided(
+        self, run: StoredRun, decision: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        """The columns that a decision changes."""
+        if decision["approved"]:
+            values = self._queued()
+        else:
+            problem = _rejected_problem(run["id"], decision["comment"])
+            values = {
+                "status": "cancelled",
+                "ended_at": self._database.now(),
+                "problem": problem,
+            }
+        decided = {**run["approval"], **decision, "at": time.time()}
+        values["decisions"] = [*run["decisions"], decided]
+        return values
 
     async def resume(self, run_id: str) -> StoredRun | None:
         """Have a run that failed or was interrupted go on."""
@@ -269,21 +255,14 @@ class RunStore:
         self, run_id: str, *changes: tuple[ColumnElement[bool], Mapping[str, Any]]
     ) -> StoredRun | None:
         """Apply the first change whose condition holds; None if none does."""
+        is_run = runs.c.id == run_id
         async with self._database.transaction() as connection:
             # locked, because between two statements the run could go from one condition to another
-            await connection.execute(
-                select(runs.c.id).where(runs.c.id == run_id).with_for_update()
-            )
+            await connection.execute(select(runs.c.id).where(is_run).with_for_update())
             for condition, values in changes:
-                statement = (
-                    update(runs)
-                    .where(runs.c.id == run_id, condition)
-                    .values(values)
-                    .returning(runs)
-                )
-                if (
-                    changed := (await connection.execute(statement)).mappings().first()
-                ) is not None:
+                statement = update(runs).where(is_run, condition).values(values)
+                changed = await connection.first(statement.returning(runs))
+                if changed is not None:
                     return changed
         return None
 
@@ -300,8 +279,9 @@ class RunStore:
             digest: Digest of its blueprint.
             most: How many at most.
         """
+        is_queued = runs.c.status == "queued"
         return await self._take(
-            worker, component, digest, most, runs.c.status == "queued", takeovers=0
+            worker, component, digest, most=most, which=is_queued, takeovers=0
         )
 
     async def claim_orphans(
@@ -330,8 +310,9 @@ class RunStore:
             # not before, because after an outage of the database the others have to renew their leases first
             is_orphan |= ~is_held & (runs.c.worker != worker)
         is_orphan &= runs.c.status == "running"
+        takeovers = runs.c.takeovers + 1
         return await self._take(
-            worker, component, digest, most, is_orphan, takeovers=runs.c.takeovers + 1
+            worker, component, digest, most=most, which=is_orphan, takeovers=takeovers
         )
 
     async def _take(
@@ -339,6 +320,7 @@ class RunStore:
         worker: str,
         component: str,
         digest: str,
+        *,
         most: int,
         which: ColumnElement[bool],
         takeovers: Any,
@@ -346,7 +328,10 @@ class RunStore:
         candidates = (
             select(runs.c.id)
             .where(
-                is_open, runs.c.component == component, runs.c.digest == digest, which
+                is_open,
+                runs.c.component == component,
+                runs.c.digest == digest,
+                which,
             )
             .order_by(runs.c.created_at)
             .limit(most)
@@ -365,17 +350,16 @@ class RunStore:
             .returning(runs)
         )
         async with self._database.transaction() as connection:
-            return (await connection.execute(statement)).mappings().all()
+            return await connection.all(statement)
 
     async def join(self, worker: str, component: str) -> None:
         """Begin to perform runs as a process that is new; runs of dead processes may be taken over at once.
 
         Only if some process has renewed its lease recently: else the database may just be back after an outage.
         """
+        query = select(func.max(workers.c.lease_until) - self._database.now())
         async with self._database.transaction() as connection:
-            left = await connection.scalar(
-                select(func.max(workers.c.lease_until) - self._database.now())
-            )
+            left = await connection.scalar(query)
         if left is not None and left > LEASE_SECONDS - RECENT_SECONDS:
             self._database.reached_since = -math.inf
         await self.renew(worker, component)
@@ -387,15 +371,15 @@ class RunStore:
         lease = lease.on_conflict_do_update(
             index_elements=["id"], set_={"lease_until": until}
         )
-        query = select(runs.c.id, runs.c.attempt, runs.c.cancel_requested)
+        held = select(runs.c.id, runs.c.attempt, runs.c.cancel_requested).where(
+            is_open,
+            runs.c.component == component,
+            runs.c.status == "running",
+            runs.c.worker == worker,
+        )
         async with self._database.transaction() as connection:
             await connection.execute(lease)
-            is_held = (
-                (runs.c.component == component)
-                & (runs.c.status == "running")
-                & (runs.c.worker == worker)
-            )
-            rows = await connection.execute(query.where(is_open, is_held))
+            rows = await connection.execute(held)
             return {row.id: (row.attempt, row.cancel_requested) for row in rows}
 
     async def release_lease(self, worker: str) -> None:
@@ -409,87 +393,89 @@ class RunStore:
         Returns:
             The runs that these attempts no longer hold, of which nothing was written.
         """
-        superseded = set[str]()
-        rows = list[dict[str, Any]]()
+        superseded: set[str] = set()
+        rows: list[dict[str, Any]] = []
         async with self._database.transaction() as connection:
             # an order in which no transactions deadlock
             for each in sorted(updates, key=lambda each: each.run_id):
-                values = {
-                    "held_id": each.run_id,
-                    "held_attempt": each.attempt,
-                    **each.values,
-                }
-                if each.events:
-                    values["seq"] = each.events[-1][0] + 1
-                statement = _UPDATE_HELD
-                # if it was cancelled meanwhile, it ends at its turn
-                if values.get("status") == "waiting_for_approval":
-                    status = case(
-                        (runs.c.cancel_requested, "queued"), else_=values.pop("status")
-                    )
-                    statement = statement.values(
-                        status=status, queued_at=self._database.now()
-                    )
-                if time_column := _TIME_OF_STATUS.get(str(values.get("status"))):
-                    statement = statement.values({time_column: self._database.now()})
-                if (await connection.execute(statement, values)).first() is None:
+                statement, parameters = self._update_of_held(each)
+                held = await connection.first(statement, parameters)
+                if held is None:
                     superseded.add(each.run_id)
-                else:
-                    rows += [
-                        {"run_id": each.run_id, "seq": seq, "event": data}
-                        for seq, data in each.events
-                    ]
+                    continue
+                rows += each.event_rows()
             if rows:
-                await connection.execute(
-                    self._insert(run_events).on_conflict_do_nothing(), rows
-                )
+                insert = self._insert(run_events).on_conflict_do_nothing()
+                await connection.execute(insert, rows)
         return superseded
+
+    def _update_of_held(
+        self, attempt: AttemptUpdate
+    ) -> tuple[Executable, Mapping[str, Any]]:
+        """The statement that changes the run of an attempt, and its parameters."""
+        parameters: dict[str, Any] = {
+            "held_id": attempt.run_id,
+            "held_attempt": attempt.attempt,
+            **attempt.values,
+        }
+        if attempt.events:
+            last_seq, _ = attempt.events[-1]
+            parameters["seq"] = last_seq + 1
+        now = self._database.now()
+        status: Any = parameters.get("status")
+        if status == "waiting_for_approval":
+            del parameters["status"]
+            # if it was cancelled meanwhile, it ends at its turn
+            status_or_queued = case((runs.c.cancel_requested, "queued"), else_=status)
+            statement = _UPDATE_HELD.values(status=status_or_queued, queued_at=now)
+        elif status in _TIME_OF_STATUS:
+            statement = _UPDATE_HELD.values({_TIME_OF_STATUS[status]: now})
+        else:
+            statement = _UPDATE_HELD
+        return statement, parameters
 
     async def counts(self, component: str) -> dict[str, tuple[int, float]]:
         """Open runs of a component by status: how many, and the seconds since the longest waiting one was queued."""
+        age = self._database.now() - func.min(runs.c.queued_at)
         query = (
-            select(
-                runs.c.status,
-                func.count(),
-                self._database.now() - func.min(runs.c.queued_at),
-            )
+            select(runs.c.status, func.count(), age)
             .where(is_open, runs.c.component == component)
             .group_by(runs.c.status)
         )
+        counts: dict[str, tuple[int, float]] = {}
+        for status in OPEN:
+            counts[status] = 0, 0.0
         async with self._database.transaction() as connection:
-            by_status = {
-                status: (count, float(age))
-                for status, count, age in await connection.execute(query)
-            }
-        return {status: by_status.get(status, (0, 0.0)) for status in OPEN}
+            for status, count, seconds in await connection.execute(query):
+                counts[status] = count, float(seconds)
+        return counts
 
     async def delete_ended(self, component: str, seconds: float) -> int:
         """Delete old leases, and the runs of a component that ended at least some seconds ago; returns how many."""
         now = self._database.now()
         before = now - seconds
-        is_old = (
-            (runs.c.component == component)
-            & runs.c.status.in_(ENDED)
-            & (runs.c.ended_at < before)
-        )
-        # what ended then was created before: an index has that
         old = (
             select(runs.c.id)
-            .where(is_old, runs.c.created_at < before)
+            .where(
+                runs.c.component == component,
+                runs.c.status.in_(ENDED),
+                runs.c.ended_at < before,
+                # what ended then was created before: an index has that
+                runs.c.created_at < before,
+            )
             .order_by(runs.c.created_at)
             .limit(1000)
         )
         # another process may delete at the same time
         old = old.with_for_update(skip_locked=True)
+        old_leases = workers.c.lease_until < now - LEASE_SECONDS
         async with self._database.transaction() as connection:
-            await connection.execute(
-                delete(workers).where(workers.c.lease_until < now - LEASE_SECONDS)
-            )
-            ids = (await connection.execute(old)).scalars().all()
+            await connection.execute(delete(workers).where(old_leases))
+            result = await connection.execute(old)
+            ids = result.scalars().all()
             if ids:
-                await connection.execute(
-                    delete(run_events).where(run_events.c.run_id.in_(ids))
-                )
+                events = run_events.c.run_id.in_(ids)
+                await connection.execute(delete(run_events).where(events))
                 await connection.execute(delete(runs).where(runs.c.id.in_(ids)))
         return len(ids)
 
@@ -510,17 +496,40 @@ _UPDATE_HELD = (
 """Changes the run `held_id` unless another attempt than `held_attempt` has begun."""
 
 
+def _conditions_of_indexes(
+    statuses: Sequence[RunStatus],
+) -> Iterator[TextClause]:
+    """What holds for all runs with these statuses, as the indexes that can find them have it."""
+    if set(statuses) <= set(OPEN):
+        yield is_open
+    if set(statuses) <= set(UNSUCCESSFUL):
+        yield is_unsuccessful
+
+
+def _has_decision(run: StoredRun, decision: Mapping[str, Any]) -> bool:
+    """Whether it has been decided so before."""
+    return any(decision.items() <= known.items() for known in run["decisions"])
+
+
 def cancelled_problem(run_id: str) -> dict[str, Any]:
     """The problem of a run that a caller cancelled."""
     return run_problem(
         run_id,
         503,
         "run_cancelled",
-        "The run was cancelled by a caller.",
-        "Start another run.",
+        detail="The run was cancelled by a caller.",
+        suggestion="Start another run.",
     )
 
 
 def _rejected_problem(run_id: str, comment: str) -> dict[str, Any]:
-    detail = f"The run was rejected: {comment}" if comment else "The run was rejected."
-    return run_problem(run_id, 409, "approval_rejected", detail, "Start another run.")
+    detail = "The run was rejected."
+    if comment:
+        detail = f"The run was rejected: {comment}"
+    return run_problem(
+        run_id,
+        409,
+        "approval_rejected",
+        detail=detail,
+        suggestion="Start another run.",
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from typing import Any
 
 from podwright import events
@@ -49,14 +49,7 @@ class StoredJournal(Journal):
         keep_content: bool,
         may_repeat: bool = False,
     ) -> None:
-        super().__init__(
-            approved=[
-                (each["run_id"], tuple(each["path"]))
-                for each in run["decisions"]
-                if each["approved"]
-            ],
-            seconds=run["seconds"],
-        )
+        super().__init__(approved=list(_approved_steps(run)), seconds=run["seconds"])
         self.run_id: str = run["id"]
         self.attempt: int = run["attempt"]
         self.gate = Gate()
@@ -64,13 +57,14 @@ class StoredJournal(Journal):
         self.may_repeat = may_repeat
         self.has_ended = False
         """Whether the end of the attempt is being stored, or is stored."""
-        self.used = NO_USAGE
+        self._used = NO_USAGE
         """What the calls of all attempts used that are recorded; a repeated tool call is one."""
+        self._knows_earlier_usage = run["attempt"] == 1
         self._writer = writer
         self._keep_content = keep_content
         self._pending: list[tuple[int, dict[str, Any]]] = []
         self._values: dict[str, Any] = {}
-        self._tools_called = set[tuple[str, int]]()
+        self._tools_called: set[tuple[str, int]] = set()
         self._last_event: Event | None = None
         """The end of the run, which is stored together with its status."""
         self._next_seq = run["seq"]
@@ -105,29 +99,41 @@ class StoredJournal(Journal):
             event = adapter().validate_python(data)
             self.add(event)
             self._count_usage(event)
+        self._knows_earlier_usage = True
 
     def _is_caused_by_move(self, event: Event) -> bool:
         """Whether an event only tells that the run goes on in another process."""
-        return (
-            self.gate.is_stopped
-            and self.gate.reason == "moved"
-            and _is_cancellation(event)
-        )
+        is_moving = self.gate.is_stopped and self.gate.reason == "moved"
+        return is_moving and _is_cancellation(event)
 
     def _count_usage(self, event: Event) -> None:
-        if isinstance(event, events.ModelCallFinished):
-            self.used += event.failed_usage + event.response.usage.as_call(event.model)
-        elif isinstance(event, events.ModelCallFailed):
-            self.used += event.usage
-        elif (
-            isinstance(event, events.ToolCallStarted)
-            and (event.run_id, event.call) not in self._tools_called
-        ):
-            self._tools_called.add((event.run_id, event.call))
-            self.used += Usage(tool_calls=1)
-        else:
-            return
-        self._values["usage"] = self.used.to_dict()
+        match event:
+            case events.ModelCallFinished():
+                answered = event.response.usage.as_call(event.model)
+                self._used += event.failed_usage + answered
+            case events.ModelCallFailed():
+                self._used += event.usage
+            case events.ToolCallStarted():
+                call = event.run_id, event.call
+                if call in self._tools_called:
+                    return
+                self._tools_called.add(call)
+                self._used += Usage(tool_calls=1)
+            case _:
+                return
+        self._values["usage"] = self._used.to_dict()
+
+    def total_usage(self, reported: Usage | None) -> Usage | None:
+        """What all attempts used; None if only the row knows, because the stored events were not read.
+
+        Args:
+            reported: The usage that the run itself ended with. If it failed early, it has not replayed all calls.
+        """
+        if not self._knows_earlier_usage:
+            return None
+        if reported is None:
+            return self._used
+        return max(reported, self._used, key=_extent)
 
     def set(self, **values: Any) -> None:
         """Change columns of the run, with the events so far."""
@@ -149,7 +155,9 @@ class StoredJournal(Journal):
 
     def unfinished_remote_calls(self, run_id: str) -> UnfinishedCalls | None:
         """As the base class; `repeat` if calls may be repeated."""
-        return "repeat" if self.may_repeat else super().unfinished_remote_calls(run_id)
+        if self.may_repeat:
+            return "repeat"
+        return super().unfinished_remote_calls(run_id)
 
     @contextlib.asynccontextmanager
     async def call(self, *, in_tool: bool) -> AsyncGenerator[None]:
@@ -175,19 +183,21 @@ class StoredJournal(Journal):
 
     def pending_update(self) -> tuple[int, AttemptUpdate]:
         """What is to be stored now, and the version of the journal that this makes."""
-        return self._version, AttemptUpdate(
-            self.run_id, self.attempt, tuple(self._pending), dict(self._values)
+        update = AttemptUpdate(
+            self.run_id,
+            self.attempt,
+            events=tuple(self._pending),
+            values=dict(self._values),
         )
+        return self._version, update
 
     def mark_stored(self, version: int, update: AttemptUpdate) -> None:
         """Forget what has been stored, and wake those who wait for it."""
         del self._pending[: len(update.events)]
-        # what was set again meanwhile is kept
-        self._values = {
-            name: value
-            for name, value in self._values.items()
-            if name not in update.values or update.values[name] is not value
-        }
+        for name, value in update.values.items():
+            # what was set again meanwhile is kept
+            if self._values[name] is value:
+                del self._values[name]
         self._stored_version = version
         self._stored_event.set()
         self._stored_event = asyncio.Event()
@@ -203,20 +213,33 @@ class StoredJournal(Journal):
 
     def _data(self, event: Event) -> dict[str, Any]:
         data = event.to_dict() | {"seq": self._next_seq}
-        dropped = (
-            _CONTEXTS
-            if self._keep_content
-            else (*_CONTEXTS, *_CONTENT.get(type(event), ()))
-        )
-        for name in dropped:
+        for name in _CONTEXTS:
             data.pop(name, None)
+        if not self._keep_content:
+            for name in _CONTENT.get(type(event), ()):
+                data.pop(name, None)
         if isinstance(event, events.RunFailed):
-            data["error"] = {
-                key: value
-                for key, value in data["error"].items()
-                if key not in _CONTEXTS
-            }
+            data["error"] = dict(data["error"])
+            for name in _CONTEXTS:
+                data["error"].pop(name, None)
         return to_json_data(data)
+
+
+def _approved_steps(run: StoredRun) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """The steps that a person has approved: ids of their runs, and positions."""
+    for decision in run["decisions"]:
+        if decision["approved"]:
+            yield decision["run_id"], tuple(decision["path"])
+
+
+def _extent(usage: Usage) -> tuple[float, ...]:
+    """By what the larger one of two usages is told."""
+    return (
+        usage.model_calls,
+        usage.tool_calls,
+        usage.total_tokens,
+        usage.known_cost,
+    )
 
 
 def _is_cancellation(event: Event) -> bool:
@@ -268,17 +291,15 @@ class Writer:
         self._hurry.clear()
         changed = self._changed
         self._changed = {}
-        pending = {
-            journal: journal.pending_update()
-            for journal in changed
-            if not journal.is_lost
-        }
+        pending: dict[StoredJournal, tuple[int, AttemptUpdate]] = {}
+        for journal in changed:
+            if not journal.is_lost:
+                pending[journal] = journal.pending_update()
         if not pending:
             return
+        updates = [update for _, update in pending.values()]
         try:
-            superseded = await self._store.write(
-                [update for _, update in pending.values()]
-            )
+            superseded = await self._store.write(updates)
         except DatabaseUnavailableError:
             self._changed = changed | self._changed
             self._wake.set()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import math
 import os
@@ -13,12 +14,11 @@ from collections.abc import (
     Callable,
     Collection,
     Coroutine,
-    Iterable,
     Mapping,
     Sequence,
     Set,
 )
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy.engine import URL
 
@@ -48,6 +48,13 @@ LOG_INTERVAL = 60.0
 _log = logging.getLogger("podwright.background")
 
 
+class _Active(NamedTuple):
+    """An attempt that is performed here."""
+
+    task: asyncio.Task[None]
+    attempt: Attempt
+
+
 class BackgroundWorker:
     """The background runs of one process.
 
@@ -75,7 +82,7 @@ class BackgroundWorker:
         self._observability = observability
         self._id: str
         """Made in each process too."""
-        self._active: dict[str, tuple[asyncio.Task[None], Attempt]] = {}
+        self._active: dict[str, _Active] = {}
         self._starting: set[str] = set()
         """Runs that begin here as soon as they are stored."""
         self._choosing = asyncio.Lock()
@@ -100,16 +107,14 @@ class BackgroundWorker:
             started = time.monotonic()
             await self.store.join(self._id, self._component.name)
             self._renewed_at = started
-        work = (
-            (0.0, self._writer.write),
-            (0.0, self._take_over),
-            (RENEWAL_INTERVAL, self._renew),
-            (METRICS_INTERVAL, self._count),
-            (CLEANUP_INTERVAL, self._clean_up),
+        loops = (
+            self._repeat(0.0, self._writer.write),
+            self._repeat(0.0, self._take_over),
+            self._repeat(RENEWAL_INTERVAL, self._renew),
+            self._repeat(METRICS_INTERVAL, self._count),
+            self._repeat(CLEANUP_INTERVAL, self._clean_up),
         )
-        tasks = [
-            asyncio.create_task(self._repeat(seconds, each)) for seconds, each in work
-        ]
+        tasks = [asyncio.create_task(loop) for loop in loops]
         try:
             yield
         finally:
@@ -131,7 +136,8 @@ class BackgroundWorker:
         """
         run_id: str = run["id"]
         async with self._choosing:
-            if has_room := self._room() > 0:
+            has_room = self._room() > 0
+            if has_room:
                 self._starting.add(run_id)
         if not has_room:
             return await self.store.add(run)
@@ -150,15 +156,14 @@ class BackgroundWorker:
     def cancel(self, run_id: str) -> None:
         """Cancel a run at once, if it is performed here; its row says so already."""
         if run_id in self._active:
-            _, attempt = self._active[run_id]
-            attempt.cancel()
+            self._active[run_id].attempt.cancel()
 
     def drain(self) -> None:
         """Take no more runs over, and stop those in progress as soon as no call of theirs would be cut off."""
         if self._draining_since is None:
             self._draining_since = time.monotonic()
-            for _, attempt in self._active.values():
-                attempt.drain()
+            for active in self._active.values():
+                active.attempt.drain()
 
     async def _finish(self) -> None:
         """Wait until the end of each attempt is stored; after the shutdown time-out, cut off their calls."""
@@ -167,14 +172,13 @@ class BackgroundWorker:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(RESPONSE_SECONDS), self._choosing:
                 pass  # runs that are being taken over have begun now
-        active = dict(self._active.values())
-        if not active:
+        attempts = {each.task: each.attempt for each in self._active.values()}
+        if not attempts:
             return
-        _, late = await asyncio.wait(
-            active, timeout=max(0.0, deadline - time.monotonic())
-        )
+        timeout = max(0.0, deadline - time.monotonic())
+        _, late = await asyncio.wait(attempts, timeout=timeout)
         for task in late:
-            active[task].cut_off()
+            attempts[task].cut_off()
         if late:
             _, late = await asyncio.wait(late, timeout=RESPONSE_SECONDS)
         # the database cannot be reached: another process repeats what is not stored
@@ -185,12 +189,12 @@ class BackgroundWorker:
 
     def _room(self) -> int:
         """How many more runs this process may perform; none if its lease may end soon: others would take them."""
-        if (
-            self._draining_since is not None
-            or time.monotonic() - self._renewed_at > 3 * RENEWAL_INTERVAL
-        ):
+        if self._draining_since is not None:
             return 0
-        return self._settings.background_runs - len(self._active) - len(self._starting)
+        if time.monotonic() - self._renewed_at > 3 * RENEWAL_INTERVAL:
+            return 0
+        begun = len(self._active) + len(self._starting)
+        return self._settings.background_runs - begun
 
     async def _take_over(self) -> None:
         """Take runs over, and wait for the next reason to do so if there are no more."""
@@ -207,50 +211,55 @@ class BackgroundWorker:
 
     async def _claim(self, room: int) -> int:
         """Begin runs of silent processes, now and then, and runs that wait; returns how many."""
-        component = self._component.name
         orphans = 0
         if time.monotonic() - self._orphans_claimed_at > POLL_INTERVAL:
-            unknown = self._unknown - self._active.keys() - self._starting
-            runs = await self.store.claim_orphans(
-                self._id, component, self.digest, room, unknown
-            )
-            self._orphans_claimed_at = time.monotonic()
-            self._start_all(runs)
-            orphans = len(runs)
+            orphans = await self._claim_orphans(room)
         if orphans == room:
             return room
+        component = self._component.name
         runs = await self.store.claim(self._id, component, self.digest, room - orphans)
-        self._start_all(runs)
-        return orphans + len(runs)
-
-    def _start_all(self, runs: Iterable[StoredRun]) -> None:
         for run in runs:
             self._start(run)
+        return orphans + len(runs)
+
+    async def _claim_orphans(self, room: int) -> int:
+        """Begin runs of silent processes; returns how many."""
+        component = self._component.name
+        unknown = self._unknown - self._active.keys() - self._starting
+        runs = await self.store.claim_orphans(
+            self._id, component, self.digest, room, unknown
+        )
+        self._orphans_claimed_at = time.monotonic()
+        for run in runs:
+            self._start(run)
+        return len(runs)
 
     def _start(self, run: StoredRun) -> None:
         attempt = Attempt(
             run,
             self._writer,
             self._component,
-            self._settings,
-            self._observability,
+            settings=self._settings,
+            observability=self._observability,
             read_events=self._read_events,
         )
         if self._draining_since is not None:
             attempt.drain()
         task = asyncio.create_task(self._perform(attempt))
-        self._active[run["id"]] = task, attempt
-        task.add_done_callback(lambda _: self._ended(run["id"], task))
+        self._active[run["id"]] = _Active(task, attempt)
+        task.add_done_callback(functools.partial(self._forget, run["id"]))
 
-    def _ended(self, run_id: str, task: asyncio.Task[None]) -> None:
+    def _forget(self, run_id: str, task: asyncio.Task[None]) -> None:
+        """Make room for other runs after an attempt."""
         was_full = self._room() <= 0
-        if run_id in self._active and self._active[run_id][0] is task:
+        active = self._active.get(run_id)
+        if active is not None and active.task is task:
             del self._active[run_id]
-        if not task.cancelled() and (error := task.exception()) is not None:
+        if not task.cancelled() and task.exception() is not None:
             _log.error(
                 "An attempt of the background run %s failed unexpectedly.",
                 run_id,
-                exc_info=error,
+                exc_info=task.exception(),
             )
         if was_full:  # else no run waits
             self.wake()
@@ -274,9 +283,9 @@ class BackgroundWorker:
         held = await self.store.renew(self._id, self._component.name)
         self._renewed_at = started
         self._unknown = held.keys() - self._active.keys() - self._starting
-        for run_id, (_, attempt) in performed.items():
+        for run_id, active in performed.items():
             number, cancel_requested = held.get(run_id, (None, False))
-            attempt.renew(number, cancel_requested=cancel_requested)
+            active.attempt.renew(number, cancel_requested=cancel_requested)
 
     async def _count(self) -> None:
         metrics = self._observability.metrics
@@ -286,10 +295,13 @@ class BackgroundWorker:
             metrics.set_background_runs(None)
 
     async def _clean_up(self) -> None:
-        while await self.store.delete_ended(
-            self._component.name, self._settings.runs_retention
-        ):
-            pass
+        component = self._component.name
+        while True:
+            deleted = await self.store.delete_ended(
+                component, self._settings.runs_retention
+            )
+            if deleted == 0:
+                return
 
     async def _repeat(
         self, seconds: float, work: Callable[[], Coroutine[Any, Any, None]]
@@ -318,11 +330,10 @@ class BackgroundWorker:
 
     def _log_unavailable(self, error: DatabaseUnavailableError) -> None:
         """Log the cause once in a while."""
-        if time.monotonic() - self._logged_at > LOG_INTERVAL:
-            self._logged_at = time.monotonic()
-            _log.error(
-                "%s %s", error.detail, error.suggestion, exc_info=error.__cause__
-            )
+        if time.monotonic() - self._logged_at <= LOG_INTERVAL:
+            return
+        self._logged_at = time.monotonic()
+        _log.error("%s %s", error.detail, error.suggestion, exc_info=error.__cause__)
 
 
 async def _end(tasks: Collection[asyncio.Task[Any]], seconds: float) -> None:

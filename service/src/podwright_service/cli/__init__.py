@@ -17,11 +17,13 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _exit)
     _open_closed_streams()
-    for stream in (sys.stdin, sys.stdout, sys.stderr):
+    for stream, errors in (
+        (sys.stdin, "strict"),
+        (sys.stdout, "backslashreplace"),
+        (sys.stderr, "backslashreplace"),
+    ):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(
-                errors="strict" if stream is sys.stdin else "backslashreplace"
-            )
+            stream.reconfigure(errors=errors)
     try:
         code = _run(sys.argv[1:])
         sys.stdout.flush()
@@ -61,11 +63,14 @@ def _open_closed_streams() -> None:
 
     Reading the input and writing the output then fail as on a closed file; messages to standard error are dropped.
     """
-    modes = {"stdin": os.O_WRONLY, "stdout": os.O_RDONLY, "stderr": os.O_WRONLY}
-    for number, (name, flags) in enumerate(modes.items()):
+    for number, name, flags, mode in (
+        (0, "stdin", os.O_WRONLY, "r"),
+        (1, "stdout", os.O_RDONLY, "w"),
+        (2, "stderr", os.O_WRONLY, "w"),
+    ):
         if getattr(sys, name) is None:
             os.open(os.devnull, flags)  # gets the lowest free number, which is this one
-            setattr(sys, name, os.fdopen(number, "w" if number else "r"))
+            setattr(sys, name, os.fdopen(number, mode))
 
 
 def _exit(number: int, frame: FrameType | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from podwright.errors import (
     PodwrightError,
     Problem,
 )
-from podwright.json_data import as_array, as_object, walk_json
+from podwright.json_data import as_object, walk_json
 from podwright.text import did_you_mean, short_repr, truncate
 from podwright_service.cli.console import print_json, print_text
 from podwright_service.http.auth import ApiKeys
@@ -50,120 +51,126 @@ def validate(paths: list[str], as_json: bool) -> int:
     reports = [_report(path, settings) for path in paths]
     if as_json:
         print_json(reports)
-    for report in () if as_json else reports:
-        for label, problems in (
-            ("", report["problems"]),
-            ("warning: ", report["warnings"]),
-        ):
-            for problem in problems:
-                place = f"{report['path']}:{problem['pointer'] or '/'}"
-                print_text(
-                    f"{place}: {label}{problem['detail']} {problem['suggestion']}".rstrip()
-                )
-        if report["valid"]:
-            print_text(
-                f"{report['path']}: valid {report['kind']} '{report['name']}', {report['digest']}"
-            )
-            for name, choice in report["clients"].items():
-                print_text(
-                    f"{report['path']}: {name}: client '{choice['client']}', because {choice['reason']}"
-                )
-    return 0 if all(report["valid"] for report in reports) else 1
+    else:
+        for report in reports:
+            _print_report(report)
+    if all(report["valid"] for report in reports):
+        return 0
+    return 1
+
+
+def _print_report(report: Mapping[str, Any]) -> None:
+    path = report["path"]
+    for problem in report["problems"]:
+        _print_problem(path, "", problem)
+    for warning in report["warnings"]:
+        _print_problem(path, "warning: ", warning)
+    if not report["valid"]:
+        return
+    print_text(f"{path}: valid {report['kind']} '{report['name']}', {report['digest']}")
+    for name, choice in report["clients"].items():
+        client = choice["client"]
+        print_text(f"{path}: {name}: client '{client}', because {choice['reason']}")
+
+
+def _print_problem(path: str, label: str, problem: Mapping[str, str]) -> None:
+    place = f"{path}:{problem['pointer'] or '/'}"
+    text = f"{place}: {label}{problem['detail']} {problem['suggestion']}"
+    print_text(text.rstrip())
 
 
 def _report(path: str, settings: Settings) -> dict[str, Any]:
     problems: list[Problem] = []
     warnings: list[Problem] = []
     facts: dict[str, Any] = {}
-    component: Component | None = None
     try:
         blueprint = _read(path)
         warnings = blueprints.warnings(blueprint)
         problems = blueprints.problems(blueprint)
+        models: Mapping[str, str] = {}
         if not problems:
-            component = (
-                load_component(path, remotes_of(settings)) if is_folder(path) else None
-            )
+            component = None
+            if is_folder(path):
+                component = load_component(path, remotes_of(settings))
+            models = _models_in(component, blueprint)
+            if settings.model:
+                models = {settings.model: ""}
             found = check_names(blueprint, instructions_of(component))
             problems = [
-                *_problems_in_context(component, blueprint, settings),
+                *_problems_in_context(models, blueprint),
                 *found.problems,
             ]
             warnings += found.warnings
         if not problems:
-            facts = {"kind": blueprints.kind_of(blueprint), "name": blueprint["name"]}
-            facts["digest"] = blueprints.digest(blueprint)
-            models = (
-                [settings.model] if settings.model else _models_in(component, blueprint)
-            )
-            warnings += price_warnings(models)
-            facts["clients"] = {
-                name: choice.model_dump() for name, choice in clients_of(models).items()
+            facts = {
+                "kind": blueprints.kind_of(blueprint),
+                "name": blueprint["name"],
+                "digest": blueprints.digest(blueprint),
             }
+            warnings += price_warnings(models)
+            choices = clients_of(models)
+            facts["clients"] = {name: choices[name].model_dump() for name in choices}
     except BlueprintValidationError as error:
         problems = list(error.problems)
     except PodwrightError as error:
         problems = [Problem("", error.message, error.suggestion)]
-    lists = {
+    return {
+        "path": path,
+        "valid": not problems,
+        **facts,
         "problems": [asdict(problem) for problem in problems],
-        "warnings": [asdict(item) for item in warnings],
+        "warnings": [asdict(warning) for warning in warnings],
     }
-    return {"path": path, "valid": not problems, **facts, **lists}
 
 
 def _problems_in_context(
-    component: Component | None, blueprint: Blueprint, settings: Settings
+    models: Mapping[str, str], blueprint: Blueprint
 ) -> list[Problem]:
-    """What the data alone do not show: a folder's code and agents, a file's built-in conditions, keys of models."""
-    models = _models_in(component, blueprint)
+    """What the data alone do not show: keys of models, and the conditions that are built in."""
     problems: list[Problem] = []
-    for name, pointer in ({settings.model: ""} if settings.model else models).items():
-        problems += [
-            Problem(pointer, error.message, error.suggestion)
-            for error in model_errors([name])
-        ]
+    for name, pointer in models.items():
+        errors = model_errors([name])
+        problems += [Problem(pointer, each.message, each.suggestion) for each in errors]
     for pointer, step in blueprints.walk_steps(blueprint.get("steps")):
         for key in ("condition", "until"):
-            if as_object(step.get(key)).get("name") in BUILT_IN:
-                custom = {
-                    name: bool for name in _names(step[key]) if name not in BUILT_IN
-                }
-                problems += condition_problems(step[key], f"{pointer}/{key}", custom)
+            condition = as_object(step.get(key))
+            if condition.get("name") not in BUILT_IN:
+                continue
+            names = [name for name in _names_in(condition) if name not in BUILT_IN]
+            custom = dict.fromkeys(names, bool)
+            problems += condition_problems(condition, f"{pointer}/{key}", custom)
     return problems
 
 
 def _models_in(component: Component | None, blueprint: Blueprint) -> dict[str, str]:
     """The names of the models, and where the blueprint has them."""
-    named = {
-        value: at
-        for at, value, _ in walk_json(blueprint)
-        if isinstance(value, str) and _MODEL.fullmatch(at)
-    }
-    others = [] if component is None else component.models()
-    return {**dict.fromkeys(others, ""), **named}
+    models: dict[str, str] = {}
+    if component is not None:
+        models = dict.fromkeys(component.models(), "")
+    for pointer, value, _ in walk_json(blueprint):
+        if isinstance(value, str) and _MODEL.fullmatch(pointer):
+            models[value] = pointer
+    return models
 
 
-def _names(value: object) -> list[str]:
-    """Every string with the key "name": the names of conditions, nested ones included."""
-    name = as_object(value).get("name")
-    children = [*as_object(value).values(), *as_array(value)]
-    return [
-        *([name] if isinstance(name, str) else []),
-        *(name for child in children for name in _names(child)),
-    ]
+def _names_in(condition: object) -> Iterator[str]:
+    """The names of conditions, nested ones included."""
+    for _, value, _ in walk_json(condition):
+        name = as_object(value).get("name")
+        if isinstance(name, str):
+            yield name
 
 
 def _read(path: str) -> Blueprint:
-    return (
-        Folder(Path(path)).blueprint()
-        if is_folder(path)
-        else blueprints.read_file(path)
-    )
+    if is_folder(path):
+        return Folder(Path(path)).blueprint()
+    return blueprints.read_file(path)
 
 
 def _read_valid(path: str) -> Blueprint:
     blueprint = _read(path)
-    if problems := blueprints.problems(blueprint):
+    problems = blueprints.problems(blueprint)
+    if problems:
         raise blueprints.invalid(problems, f"The blueprint '{path}'")
     return blueprint
 
@@ -187,8 +194,13 @@ def describe_change(change: Change) -> str:
     """A change with its values, on one line."""
     old = short_repr(change.old)
     new = short_repr(change.new)
-    values = {"added": new, "removed": old, "changed": f"{old} -> {new}"}[change.op]
-    return f"{change}: {values}"
+    match change.op:
+        case "added":
+            return f"{change}: {new}"
+        case "removed":
+            return f"{change}: {old}"
+        case "changed":
+            return f"{change}: {old} -> {new}"
 
 
 def print_schema(kind: str | None) -> None:
@@ -198,12 +210,16 @@ def print_schema(kind: str | None) -> None:
         ConfigurationError: The kind is unknown.
     """
     schemas = blueprints.json_schema()
-    if kind is not None and kind.lower() not in schemas:
-        suggestion = did_you_mean(kind.lower(), schemas)
+    if kind is None:
+        print_json(schemas)
+        return
+    name = kind.lower()
+    if name not in schemas:
         raise ConfigurationError(
-            f"Unknown kind '{truncate(kind, 60)}'.", suggestion=suggestion
+            f"Unknown kind '{truncate(kind, 60)}'.",
+            suggestion=did_you_mean(name, schemas),
         )
-    print_json(schemas[kind.lower()] if kind is not None else schemas)
+    print_json(schemas[name])
 
 
 def print_graph(path: str) -> None:

@@ -33,11 +33,21 @@ def check(url: str | None = None, timeout: float = TIMEOUT) -> int:
         status = 0
         body = getattr(error, "strerror", None) or str(error) or type(error).__name__
     line = f"{url}: {status or ''} {body}".replace("  ", " ")
-    print(
-        "".join(char if char.isprintable() else " " for char in line),
-        file=sys.stderr if status != 200 else None,
-    )
-    return 0 if status == 200 else 1
+    line = _printable(line)
+    if status != 200:
+        print(line, file=sys.stderr)
+        return 1
+    print(line)
+    return 0
+
+
+def _printable(line: str) -> str:
+    # without the function of the library, whose import takes time
+    characters = list(line)
+    for position, character in enumerate(characters):
+        if not character.isprintable():
+            characters[position] = " "
+    return "".join(characters)
 
 
 def default_url() -> str:
@@ -45,10 +55,13 @@ def default_url() -> str:
     port = os.environ.get("PODWRIGHT_PORT", "")
     host = os.environ.get("PODWRIGHT_HOST", "")
     # Kubernetes sets tcp://… next to a Service named "podwright"
-    port = port if port.isdecimal() else "8000"
+    if not port.isdecimal():
+        port = "8000"
     if host in ("", "0.0.0.0", "::"):  # noqa: S104 - a service on all interfaces is also on this one
         host = "127.0.0.1"
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}/ready"
+    if ":" in host:
+        host = f"[{host}]"
+    return f"http://{host}:{port}/ready"
 
 
 def get(
@@ -68,21 +81,24 @@ def get(
     Raises:
         OSError, ValueError, http.client.HTTPException: There is no response, or the address is none.
     """
-    parts = urlsplit(url if "://" in url else f"http://{url}")
+    if "://" not in url:
+        url = f"http://{url}"
+    parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("not an http or https URL")
-    connect = (
-        http.client.HTTPSConnection
-        if parts.scheme == "https"
-        else http.client.HTTPConnection
-    )
+    connect = http.client.HTTPConnection
+    if parts.scheme == "https":
+        connect = http.client.HTTPSConnection
     connection = connect(parts.hostname, parts.port, timeout=timeout)
+    target = parts.path
+    if parts.query:
+        target = f"{target}?{parts.query}"
+    elif target in ("", "/"):
+        target = "/ready"
     try:
-        path = f"{parts.path}?{parts.query}" if parts.query else parts.path
-        connection.request(
-            "GET", "/ready" if path in ("", "/") else path, headers=dict(headers)
-        )
+        connection.request("GET", target, headers=dict(headers))
         response = connection.getresponse()
-        return response.status, response.read(max_bytes).decode(errors="replace")
+        body = response.read(max_bytes)
+        return response.status, body.decode(errors="replace")
     finally:
         connection.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import json
 import os
@@ -17,12 +16,15 @@ from podwright.text import os_error_reason, printable, truncate
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 
 def print_text(text: str, file: TextIO | None = None) -> None:
     """Print a line; on a terminal, without control characters."""
     stream = file or sys.stdout
-    stream.write((printable(text) if stream.isatty() else text) + "\n")
+    if stream.isatty():
+        text = printable(text)
+    stream.write(text + "\n")
 
 
 def print_note(text: str, style: str = "dim") -> None:
@@ -42,6 +44,27 @@ def print_json(data: Any) -> None:
     print_text(json.dumps(to_json_data(data), ensure_ascii=False, indent=2))
 
 
+def table_of(*columns: str) -> Table:
+    """An empty table with these columns; on a terminal with lines."""
+    from rich.table import Table  # slow to import
+
+    table = Table(*columns)
+    if not sys.stdout.isatty():
+        table.box = None
+    return table
+
+
+def print_table(table: Table) -> None:
+    """Print a table; off a terminal, in lines as long as they need to be."""
+    from rich.console import Console
+
+    width = None
+    if not sys.stdout.isatty():
+        width = 2000
+    console = Console(width=width, highlight=False, markup=False, emoji=False)
+    console.print(table)
+
+
 def print_error(error: PodwrightError) -> None:
     """Print an error: formatted on a terminal, else as plain lines."""
     if sys.stderr.isatty():
@@ -58,7 +81,9 @@ def run_and_report(command: Callable[[], object]) -> int:
         print_error(error)
         return 1
     except SystemExit as end:
-        return end.code if isinstance(end.code, int) else 0
+        if isinstance(end.code, int):
+            return end.code
+        return 0
     except KeyboardInterrupt:
         return 130
     return 0
@@ -71,12 +96,9 @@ def read_text(path: str) -> str:
         ConfigurationError: It cannot be read.
     """
     try:
-        with (
-            contextlib.nullcontext(sys.stdin)
-            if path == "-"
-            else Path(path).open(encoding="utf-8") as file
-        ):
-            return file.read()
+        if path == "-":
+            return sys.stdin.read()
+        return Path(path).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         raise ConfigurationError(
             f"Cannot read '{truncate(path, 200)}': {os_error_reason(error)}.",
@@ -86,7 +108,9 @@ def read_text(path: str) -> str:
 
 def read_key(text: str) -> str:
     """An API key of the command line: itself, or `@FILE`."""
-    return read_text(text[1:]).strip() if text.startswith("@") else text
+    if text.startswith("@"):
+        return read_text(text[1:]).strip()
+    return text
 
 
 def check_writable(path: str) -> None:
@@ -96,7 +120,10 @@ def check_writable(path: str) -> None:
         ConfigurationError: It cannot.
     """
     file = Path(path)
-    if file.is_dir() or not os.access(file if file.exists() else file.parent, os.W_OK):
+    changed = file
+    if not file.exists():
+        changed = file.parent
+    if file.is_dir() or not os.access(changed, os.W_OK):
         raise ConfigurationError(
             f"Cannot write '{truncate(path, 200)}'.", suggestion="Name a writable file."
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,13 +36,18 @@ def render_values(
             "Several releases need several files.",
             suggestion="Name them with --output.",
         )
-    values = chart_values.update(_read_values(onto) if onto else {}, folders)
+    running: dict[str, Any] = {}
+    if onto:
+        running = _read_values(onto)
+    values = chart_values.update(running, folders)
     if output is None:
         _warn_of_size("the release", values)
         print_text(chart_values.write_values(values).rstrip("\n"))
         return
     file = Path(output)
-    releases = split(values, file.stem, size) if size else {file.stem: values}
+    releases = {file.stem: values}
+    if size:
+        releases = split(values, file.stem, size)
     for release, part in releases.items():
         path = str(file.with_name(release + file.suffix))
         _warn_of_size(path, part)
@@ -50,7 +56,8 @@ def render_values(
 
 
 def _warn_of_size(name: str, values: dict[str, Any]) -> None:
-    if (size := release_bytes(values)) > MAX_RELEASE_BYTES:
+    size = release_bytes(values)
+    if size > MAX_RELEASE_BYTES:
         limit = MAX_RELEASE_BYTES
         text = f"{name}: about {size} bytes in Helm's Secret, which may have {limit}. Split the fleet with --split."
         print_text(text, sys.stderr)
@@ -64,13 +71,14 @@ def print_diff(running: str, new: list[str], as_json: bool) -> bool:
     """
     before = _read_values(running)
     is_file = len(new) == 1 and not Path(new[0]).is_dir()
-    changes = chart_values.diff(
-        before, _read_values(new[0]) if is_file else chart_values.update(before, new)
-    )
+    if is_file:
+        after = _read_values(new[0])
+    else:
+        after = chart_values.update(before, new)
+    changes = chart_values.diff(before, after)
     if as_json:
-        print_json(
-            [{**vars(change), "breaking": change.breaking} for change in changes]
-        )
+        shown = [{**vars(change), "breaking": change.breaking} for change in changes]
+        print_json(shown)
     else:
         for change in changes:
             for line in _describe(change):
@@ -78,15 +86,18 @@ def print_diff(running: str, new: list[str], as_json: bool) -> bool:
     return any(change.breaking for change in changes)
 
 
-def _describe(change: chart_values.ComponentChange) -> list[str]:
+def _describe(change: chart_values.ComponentChange) -> Iterator[str]:
     if change.what != "changed":
-        return [
-            f"{'breaking' if change.breaking else 'compatible'}: {change.component} {change.what}"
-        ]
-    lines = [describe_change(part) for part in change.blueprint] + [
-        f"value: {path} changed" for path in change.values
-    ]
-    return [f"{change.component or 'the fleet'}: {line}" for line in lines]
+        kind = "compatible"
+        if change.breaking:
+            kind = "breaking"
+        yield f"{kind}: {change.component} {change.what}"
+        return
+    name = change.component or "the fleet"
+    for part in change.blueprint:
+        yield f"{name}: {describe_change(part)}"
+    for path in change.values:
+        yield f"{name}: value: {path} changed"
 
 
 def _read_values(path: str) -> dict[str, Any]:

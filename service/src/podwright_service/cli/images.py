@@ -75,21 +75,21 @@ def inspect_image(image: str, as_json: bool, docker: str | None) -> None:
         print_json(facts)
         return
     for key, value in facts.items():
-        if text := _text(value):
+        text = _text(value)
+        if text:
             print_text(f"{key:<12} {text}")
 
 
 def _text(value: object) -> str:
-    if items := as_array(value):
-        return ", ".join(map(str, items))
-    members = [
-        f"{key} {item}" for key, item in as_object(value).items() if item is not None
-    ]
-    return (
-        ", ".join(members)
-        if members or value in ({}, [])
-        else " ".join(str(value).split())
-    )
+    items = [str(item) for item in as_array(value)]
+    for key, item in as_object(value).items():
+        if item is not None:
+            items.append(f"{key} {item}")
+    if items:
+        return ", ".join(items)
+    if value in ({}, []):
+        return ""
+    return " ".join(str(value).split())
 
 
 def _print_progress(line: str) -> None:

@@ -26,7 +26,9 @@ def create_component(folder: str, model: str) -> None:
             written.
     """
     path = Path(folder)
-    name = path.resolve().name if folder == "." else path.name
+    name = path.name
+    if folder == ".":
+        name = path.resolve().name
     files = _files(name, model)
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -51,14 +53,21 @@ def _files(name: str, model: str) -> dict[str, str]:
     Raises:
         PodwrightError: The name is not valid for a component.
     """
-    agent = Agent(name=name, instructions=_INSTRUCTIONS, model=model, description="Adds numbers up.",
-                  tools=[tools.add_numbers], max_loops=5)  # fmt: skip
+    agent = Agent(
+        name=name,
+        instructions=_INSTRUCTIONS,
+        model=model,
+        description="Adds numbers up.",
+        tools=[tools.add_numbers],
+        max_loops=5,
+    )
     # pytest needs different names for the test files of folders that are tested together
-    test = f"test_{re.sub(r'[^0-9A-Za-z]+', '_', name).strip('_').lower() or 'component'}.py"
+    words = re.sub(r"[^0-9A-Za-z]+", "_", name).strip("_").lower()
+    test = f"test_{words or 'component'}.py"
     templates = importlib.resources.files("podwright_service.scaffold")
     readme = templates.joinpath("README.md").read_text(encoding="utf-8")
-    for placeholder, value in (("NAME", name), ("MODEL", model), ("TEST", test)):
-        readme = re.sub(rf"\b{placeholder}\b", lambda _, value=value: value, readme)
+    values = {"NAME": name, "MODEL": model, "TEST": test}
+    readme = re.sub(r"\b(NAME|MODEL|TEST)\b", lambda match: values[match[0]], readme)
     return {
         "blueprint.json": blueprints.to_json(agent.to_blueprint()),
         "tools.py": templates.joinpath("tools.py").read_text(encoding="utf-8"),

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from podwright.models.price_lists import ListedPrice, listed_prices
 from podwright.text import printable
-from podwright_service.cli.console import print_json
+from podwright_service.cli.console import print_json, print_table, table_of
 from podwright_service.settings import adopt_secrets
 
 _DIFFERENCE = 0.05
@@ -28,17 +27,15 @@ def print_prices(models: Sequence[str], as_json: bool) -> int:
     adopt_secrets()
     prices = {model: listed_prices(model) for model in models}
     if as_json:
-        print_json(
-            {
-                model: [asdict(price) for price in listed]
-                for model, listed in prices.items()
-            }
-        )
+        data: dict[str, Any] = {}
+        for model, listed in prices.items():
+            data[model] = [asdict(price) for price in listed]
+        print_json(data)
     else:
         _print_table(prices)
-    return (
-        0 if all(listed or _is_free(model) for model, listed in prices.items()) else 1
-    )
+    if all(listed or _is_free(model) for model, listed in prices.items()):
+        return 0
+    return 1
 
 
 def _is_free(model: str) -> bool:
@@ -46,50 +43,39 @@ def _is_free(model: str) -> bool:
 
 
 def _print_table(prices: dict[str, list[ListedPrice]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    terminal = sys.stdout.isatty()
-    table = Table(
-        "model",
-        "list",
-        "USD per million tokens",
-        "note",
-        box=Table().box if terminal else None,
-    )
+    table = table_of("model", "list", "USD per million tokens", "note")
     for model, listed in prices.items():
         for number, price in enumerate(listed):
-            note = "counts" if number == 0 else _difference(listed[0], price)
+            note = "counts"
+            if number > 0:
+                note = _difference(listed[0], price)
             name = f"{price.source} {price.version}"
             table.add_row(printable(model), printable(name), _text(price), note)
         if not listed:
-            note = (
-                "it costs nothing"
-                if _is_free(model)
-                else "no price is known: add it to PODWRIGHT_PRICES"
-            )
+            note = "no price is known: add it to PODWRIGHT_PRICES"
+            if _is_free(model):
+                note = "it costs nothing"
             table.add_row(printable(model), "", "", note)
-    Console(
-        width=None if terminal else 2000, highlight=False, markup=False, emoji=False
-    ).print(table)
+    print_table(table)
 
 
 def _text(price: ListedPrice) -> str:
-    parts = [f"{kind} {rate:g}" for kind, rate in price.rates.items()]
+    text = _rates_text(price.rates)
     if price.long_rates:
-        long_rates = ", ".join(
-            f"{kind} {rate:g}" for kind, rate in price.long_rates.items()
-        )
-        parts.append(f"long requests: {long_rates}")
-    return ", ".join(parts)
+        text += f", long requests: {_rates_text(price.long_rates)}"
+    return text
+
+
+def _rates_text(rates: Mapping[str, float]) -> str:
+    return ", ".join(f"{kind} {rate:g}" for kind, rate in rates.items())
 
 
 def _difference(used: ListedPrice, other: ListedPrice) -> str:
-    def differs(kind: str) -> bool:
-        rate: Any = used.rates[kind]
-        return abs(other.rates[kind] - rate) > _DIFFERENCE * max(
-            rate, other.rates[kind]
-        )
-
-    kinds = [kind for kind in used.rates if differs(kind)]
-    return f"differs in {', '.join(kinds)}" if kinds else "the same within 5 %"
+    kinds: list[str] = []
+    for kind, rate in used.rates.items():
+        other_rate = other.rates[kind]
+        if abs(other_rate - rate) > _DIFFERENCE * max(rate, other_rate):
+            kinds.append(kind)
+    if not kinds:
+        return "the same within 5 %"
+    return f"differs in {', '.join(kinds)}"

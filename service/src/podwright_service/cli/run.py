@@ -9,6 +9,7 @@ import shlex
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any, cast
 
 from podwright.blueprints import from_json
@@ -103,25 +104,32 @@ def run_component(
     adopt_secrets()
     component = load_component(path, remotes_of(settings))
     task = _task(component, read_input(text, inputs), resume_path)
-    for file in filter(None, (trace_file, context_file)):
-        check_writable(file)
+    for file in (trace_file, context_file):
+        if file:
+            check_writable(file)
     events: list[Event] = []
-    subscribers = (
-        (events.append,) if quiet else (events.append, Printer(file=sys.stderr))
-    )
+    subscribers: list[Subscriber] = [events.append]
+    if not quiet:
+        subscribers.append(Printer(file=sys.stderr))
     try:
         with use_model(settings.model):
             result = asyncio.run(
-                _execute(component, task, subscribers, settings.run_limits, quiet)
+                _execute(
+                    component,
+                    task,
+                    subscribers,
+                    limits=settings.run_limits,
+                    quiet=quiet,
+                )
             )
     except PodwrightError as error:
         print_error(error)
         _write_context(error, path, context_file)
-        duration_ms = (time.time() - events[0].at) * 1000 if events else 0.0
-        write_trace(
-            ExecutionResult(None, events, duration_ms, error.usage or Usage()),
-            trace_file,
-        )
+        duration_ms = 0.0
+        if events:
+            duration_ms = (time.time() - events[0].at) * 1000
+        usage = error.usage or Usage()
+        write_trace(ExecutionResult(None, events, duration_ms, usage), trace_file)
         return _EXIT_CODES.get(type(error), 1)
     if isinstance(result.value, str):
         print_text(result.value)
@@ -134,7 +142,8 @@ def run_component(
 async def _execute(
     component: Component,
     task: Task,
-    subscribers: tuple[Subscriber, ...],
+    subscribers: Sequence[Subscriber],
+    *,
     limits: RunLimits,
     quiet: bool,
 ) -> ExecutionResult:
@@ -162,11 +171,9 @@ async def _execute(
         return await run
     except asyncio.CancelledError as error:
         reason = error.__cause__
-        raise (
-            reason
-            if isinstance(reason, PodwrightError)
-            else RunCancelledError("The run was cancelled.")
-        ) from None
+        if isinstance(reason, PodwrightError):
+            raise reason from None
+        raise RunCancelledError("The run was cancelled.") from None
 
 
 def _task(component: Component, run_input: Any, resume_path: str | None) -> Task:
@@ -187,7 +194,9 @@ def read_input(text: str | None, inputs: str | None) -> str | dict[str, Any]:
         InputError: It is given twice, or is wrong.
     """
     if inputs is None:
-        return _read_input() if text in (None, "-") else text
+        if text is None:
+            text = "-"
+        return _input_text(text)
     values = _named_inputs(inputs)
     if text is None:
         return values
@@ -196,10 +205,13 @@ def read_input(text: str | None, inputs: str | None) -> str | dict[str, Any]:
             "The input is given twice.",
             suggestion="Give INPUT, or 'input' in --inputs.",
         )
-    return {**values, "input": _read_input() if text == "-" else text}
+    return {**values, "input": _input_text(text)}
 
 
-def _read_input() -> str:
+def _input_text(text: str) -> str:
+    """A text of the command line; for `-`, that of standard input."""
+    if text != "-":
+        return text
     if sys.stdin.isatty():
         print_text(
             "Reading the input from standard input; end it with Ctrl-D.", sys.stderr
@@ -209,7 +221,9 @@ def _read_input() -> str:
 
 def _named_inputs(text: str) -> dict[str, Any]:
     try:
-        values = from_json(read_text(text[1:]) if text.startswith("@") else text)
+        if text.startswith("@"):
+            text = read_text(text[1:])
+        values = from_json(text)
     except BlueprintValidationError as error:
         raise InputError(
             f"Invalid --inputs: {error.problems[0].detail}", suggestion=_INPUTS_EXAMPLE
@@ -243,10 +257,8 @@ def _write_context(error: PodwrightError, path: str, file: str | None) -> None:
             sys.stderr,
         )
         return
-    write_text(
-        file,
-        json.dumps(error.to_dict()["context"], ensure_ascii=False, indent=2) + "\n",
-    )
+    context = error.to_dict()["context"]
+    write_text(file, json.dumps(context, ensure_ascii=False, indent=2) + "\n")
     indices = ",".join(map(str, error.resume_path))
     command = [
         "podwright",
@@ -267,7 +279,8 @@ def write_trace(result: ExecutionResult, file: str | None) -> None:
         ConfigurationError: The file cannot be written.
     """
     if file is not None:
-        write_text(file, json.dumps(result.to_dict(), ensure_ascii=False) + "\n")
+        text = json.dumps(result.to_dict(), ensure_ascii=False)
+        write_text(file, text + "\n")
 
 
 def replay_trace(file: str, delay: float | None) -> None:

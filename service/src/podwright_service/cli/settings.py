@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 from pydantic import SecretStr
@@ -12,7 +13,12 @@ from pydantic import SecretStr
 from podwright.components.walks import models_of
 from podwright.models import Model, resolve
 from podwright.text import printable
-from podwright_service.cli.console import print_error, print_json
+from podwright_service.cli.console import (
+    print_error,
+    print_json,
+    print_table,
+    table_of,
+)
 from podwright_service.http.auth import ApiKeys
 from podwright_service.inline.policy import inline_policy
 from podwright_service.model_checks import check_cost_limits, clients_of, model_errors
@@ -49,7 +55,9 @@ def print_settings(as_json: bool, check: bool, **options: Any) -> int:
         print_json(rows)
     else:
         _print_table(rows)
-    return _check(settings) if check else 0
+    if not check:
+        return 0
+    return _check(settings)
 
 
 def _check(settings: Settings) -> int:
@@ -59,22 +67,35 @@ def _check(settings: Settings) -> int:
     if settings.component:
         component = load_component(settings.component, remotes_of(settings))
         inline_policy(component, settings)
-        called = [resolve(settings.model)] if settings.model else models_of(component)
+        called = models_of(component)
+        if settings.model:
+            called = [resolve(settings.model)]
         check_cost_limits(component, settings, called)
         models += called
     if settings.model:
         models = [settings.model]
-    names = dict.fromkeys(
-        model if isinstance(model, str) else model.name for model in models
-    )
-    for name, choice in clients_of(names).items():
+    for name, choice in clients_of(_names_of(models)).items():
         print(
             f"{name}: client '{choice.client}', because {choice.reason}",
             file=sys.stderr,
         )
-    for error in (errors := list(model_errors(models))):
+    errors = list(model_errors(models))
+    for error in errors:
         print_error(error)
-    return 1 if errors else 0
+    if errors:
+        return 1
+    return 0
+
+
+def _names_of(models: Iterable[Model | str]) -> list[str]:
+    """The names of models, each once."""
+    names: dict[str, None] = {}
+    for model in models:
+        if isinstance(model, str):
+            names[model] = None
+        else:
+            names[model.name] = None
+    return list(names)
 
 
 def _service_rows(settings: Settings, options: dict[str, Any]) -> list[dict[str, Any]]:
@@ -93,53 +114,39 @@ def _library_rows() -> list[dict[str, Any]]:
     files = adopt_secrets()
     rows: list[dict[str, Any]] = []
     for name, description in LIBRARY.items():
-        value = os.environ.get(name) or None
-        shown = masked(SecretStr(value) if value and name.endswith("_KEY") else value)
-        source = (
-            f"file {files[name]}"
-            if name in files
-            else "environment"
-            if value
-            else "default"
-        )
-        rows.append(
-            {
-                "variable": name,
-                "value": shown,
-                "source": source,
-                "description": description,
-            }
-        )
+        value: Any = os.environ.get(name) or None
+        source = "default"
+        if name in files:
+            source = f"file {files[name]}"
+        elif value:
+            source = "environment"
+        if value and name.endswith("_KEY"):
+            value = SecretStr(value)
+        row = {
+            "variable": name,
+            "value": masked(value),
+            "source": source,
+            "description": description,
+        }
+        rows.append(row)
     return rows
 
 
 def _print_table(rows: list[dict[str, Any]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    terminal = sys.stdout.isatty()
-    table = Table(
-        "variable",
-        "value",
-        "source",
-        "description",
-        box=Table().box if terminal else None,
-    )
+    table = table_of("variable", "value", "source", "description")
     for row in rows:
-        value = row["value"]
-        text = (
-            ""
-            if value is None
-            else value
-            if isinstance(value, str)
-            else json.dumps(value, ensure_ascii=False)
-        )
         table.add_row(
             row["variable"],
-            printable(text),
+            printable(_text(row["value"])),
             printable(row["source"]),
             row["description"],
         )
-    Console(
-        width=None if terminal else 2000, highlight=False, markup=False, emoji=False
-    ).print(table)
+    print_table(table)
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False)

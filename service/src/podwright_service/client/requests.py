@@ -217,7 +217,9 @@ def run_request(
         body.pop(name, None)
     key = "inputs" if isinstance(run_input, Mapping) else "input"
     body[key] = run_input
-    headers = {name.lower(): value for name, value in options.get("headers", {}).items()}
+    headers = {
+        name.lower(): value for name, value in options.get("headers", {}).items()
+    }
     headers.setdefault(
         IDEMPOTENCY_KEY, options.get("idempotency_key") or uuid.uuid4().hex
     )

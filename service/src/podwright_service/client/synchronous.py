@@ -111,7 +111,9 @@ class Runs:
         self, *statuses: RunStatus, component: str | None = None, limit: int = 50
     ) -> Sequence[BackgroundRun]:
         """The newest runs; see `AsyncRuns.list`."""
-        return run_sync(self.asynchronous.list(*statuses, component=component, limit=limit))
+        return run_sync(
+            self.asynchronous.list(*statuses, component=component, limit=limit)
+        )
 
     def wait(
         self, run_id: str, *statuses: RunStatus, within: float = math.inf

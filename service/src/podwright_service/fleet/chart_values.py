@@ -54,31 +54,34 @@ def update(running: Mapping[str, Any], folders: Iterable[str | Path]) -> dict[st
     paths = [Path(folder).resolve() for folder in folders]
     names = {path.name: _component_name(path.name) for path in paths}
     if len(set(names.values())) < len(paths):
+        folder_names = ", ".join(sorted(path.name for path in paths))
         raise ConfigurationError(
-            f"Two of the folders {', '.join(sorted(path.name for path in paths))} would have the same component name.",
+            f"Two of the folders {folder_names} would have the same component name.",
             suggestion="Use names that differ in more than case and underscores.",
         )
     components = dict(as_object(running.get("components")))
-    names_by_agent = {**{name: name for name in components}, **names}
+    names_by_agent = {name: name for name in components} | names
     for path in paths:
-        old = as_object(components.get(names[path.name]))
-        kept = {
-            key: value
-            for key, value in old.items()
-            if key not in ("blueprint", "files", "agents")
-        }
-        new = _component(path.name, Folder(path), names_by_agent, _agents_by_name(old))
-        components[names[path.name]] = {**kept, **new}
+        name = names[path.name]
+        component = dict(as_object(components.get(name)))
+        agents = _agents_by_name(component)
+        for key in ("blueprint", "files", "agents"):
+            component.pop(key, None)
+        component |= _component(path.name, Folder(path), names_by_agent, agents)
+        components[name] = component
     return {**running, "components": dict(sorted(components.items()))}
 
 
 def _agents_by_name(component: Mapping[str, Any]) -> dict[str, Any]:
     """The entries of `agents` by the name in the blueprint."""
-    entries = as_array(component.get("agents"))
-    return {
-        entry if isinstance(entry, str) else str(as_object(entry).get("name")): entry
-        for entry in entries
-    }
+    agents: dict[str, Any] = {}
+    for entry in as_array(component.get("agents")):
+        if isinstance(entry, str):
+            agents[entry] = entry
+        else:
+            name = str(as_object(entry).get("name"))
+            agents[name] = entry
+    return agents
 
 
 def _component_name(folder: str) -> str:
@@ -100,26 +103,25 @@ def _component(
     blueprint = folder.blueprint()
     blueprints.check(blueprint)
     component: dict[str, Any] = {"blueprint": {"inline": blueprint}}
-    if files := _files(folder.path):
+    files = _files(folder.path)
+    if files:
         component["files"] = files
     agents: list[Any] = []
     for agent in agent_names(blueprint):
-        if any(
-            path.startswith((f"agents/{agent}/", f"agents/{agent}.")) for path in files
-        ):
+        own = (f"agents/{agent}/", f"agents/{agent}.")
+        if any(path.startswith(own) for path in files):
             continue
         if agent in known_agents:
             agents.append(known_agents[agent])
-        elif agent in names_by_agent:
-            other = names_by_agent[agent]
-            agents.append(
-                agent if other == agent else {"name": agent, "component": other}
-            )
-        else:
+        elif agent not in names_by_agent:
             raise ConfigurationError(
                 f"The component '{name}' needs the agent '{agent}', which is not among the folders.",
                 suggestion=f"Give the folder of '{agent}' too.",
             )
+        elif names_by_agent[agent] == agent:
+            agents.append(agent)
+        else:
+            agents.append({"name": agent, "component": names_by_agent[agent]})
     if agents:
         component["agents"] = agents
     return component
@@ -127,33 +129,44 @@ def _component(
 
 def _files(folder: Path) -> dict[str, str]:
     """The texts of a component's files by path, without the blueprint."""
-
-    def error(reason: str, suggestion: str = _NEEDS_IMAGE) -> ConfigurationError:
-        message = f"A ConfigMap cannot hold the files of the component '{folder.name}': {reason}."
-        return ConfigurationError(message, suggestion=suggestion)
-
-    if packages := requirements(folder):
-        raise error(f"it has dependencies in {packages}")
-    blueprint_files = {f"blueprint{suffix}" for suffix in blueprints.SUFFIXES}
-    try:
-        files = [
-            file for file in component_files(folder) if str(file) not in blueprint_files
-        ]
-        contents = {file.as_posix(): (folder / file).read_bytes() for file in files}
-    except OSError as cause:
-        raise error(
-            f"{os_error_reason(cause)}: {cause.filename}",
-            "Make it readable for this user.",
-        ) from cause
-    if sum(map(len, contents.values())) > _MAX_CONFIG_MAP_BYTES:
-        raise error(f"they have more than {_MAX_CONFIG_MAP_BYTES} bytes")
+    packages = requirements(folder)
+    if packages:
+        raise _files_error(folder, f"it has dependencies in {packages}")
+    contents = _contents(folder)
+    size = sum(len(content) for content in contents.values())
+    if size > _MAX_CONFIG_MAP_BYTES:
+        reason = f"they have more than {_MAX_CONFIG_MAP_BYTES} bytes"
+        raise _files_error(folder, reason)
     texts: dict[str, str] = {}
     for name, content in contents.items():
         try:
             texts[name] = content.decode()
         except UnicodeDecodeError:
-            raise error(f"'{name}' is not UTF-8 text") from None
+            raise _files_error(folder, f"'{name}' is not UTF-8 text") from None
     return texts
+
+
+def _contents(folder: Path) -> dict[str, bytes]:
+    blueprint_files = {f"blueprint{suffix}" for suffix in blueprints.SUFFIXES}
+    contents: dict[str, bytes] = {}
+    try:
+        for file in component_files(folder):
+            if str(file) not in blueprint_files:
+                contents[file.as_posix()] = (folder / file).read_bytes()
+    except OSError as error:
+        reason = f"{os_error_reason(error)}: {error.filename}"
+        suggestion = "Make it readable for this user."
+        raise _files_error(folder, reason, suggestion) from error
+    return contents
+
+
+def _files_error(
+    folder: Path, reason: str, suggestion: str = _NEEDS_IMAGE
+) -> ConfigurationError:
+    message = (
+        f"A ConfigMap cannot hold the files of the component '{folder.name}': {reason}."
+    )
+    return ConfigurationError(message, suggestion=suggestion)
 
 
 @dataclass(frozen=True)
@@ -171,9 +184,9 @@ class ComponentChange:
     @property
     def breaking(self) -> bool:
         """Whether callers may break: the component is removed, or its blueprint has a breaking change."""
-        return self.what == "removed" or any(
-            change.breaking for change in self.blueprint
-        )
+        if self.what == "removed":
+            return True
+        return any(change.breaking for change in self.blueprint)
 
 
 def diff(running: Mapping[str, Any], new: Mapping[str, Any]) -> list[ComponentChange]:
@@ -186,29 +199,27 @@ def diff(running: Mapping[str, Any], new: Mapping[str, Any]) -> list[ComponentCh
     Raises:
         ConfigurationError: A blueprint in the values is invalid.
     """
-    old_components, new_components = (
-        as_object(values.get("components")) for values in (running, new)
-    )
+    old_components = as_object(running.get("components"))
+    new_components = as_object(new.get("components"))
     paths = _changed_paths({**running, "components": None}, {**new, "components": None})
     changes = [ComponentChange("", "changed", values=sorted(paths))]
     for name in sorted({*old_components, *new_components}):
-        if name not in old_components or name not in new_components:
-            changes.append(
-                ComponentChange(name, "added" if name in new_components else "removed")
-            )
+        if name not in old_components:
+            change = ComponentChange(name, "added")
+        elif name not in new_components:
+            change = ComponentChange(name, "removed")
         else:
-            changes.append(
-                _diff_component(
-                    name,
-                    as_object(old_components[name]),
-                    as_object(new_components[name]),
-                )
-            )
-    return [
-        change
-        for change in changes
-        if change.what != "changed" or change.blueprint or change.values
-    ]
+            old_component = as_object(old_components[name])
+            new_component = as_object(new_components[name])
+            change = _diff_component(name, old_component, new_component)
+        changes.append(change)
+    return [change for change in changes if not _is_empty(change)]
+
+
+def _is_empty(change: ComponentChange) -> bool:
+    if change.what != "changed":
+        return False
+    return not change.blueprint and not change.values
 
 
 def _diff_component(
@@ -217,24 +228,23 @@ def _diff_component(
     old_blueprint = _inline_blueprint(name, old)
     new_blueprint = _inline_blueprint(name, new)
     paths = set(_changed_paths({**old, "blueprint": None}, {**new, "blueprint": None}))
+    old_source = dict(as_object(old.get("blueprint")))
+    new_source = dict(as_object(new.get("blueprint")))
+    changes: list[Change] = []
     if old_blueprint and new_blueprint:
         changes = blueprint_changes(old_blueprint, new_blueprint)
         # compared as data, whether the values have it as text or as an object
-        ignored = ("inline", "file")
-    else:
-        changes = []
-        ignored = ()
-    sources = [
-        {
-            key: value
-            for key, value in as_object(values.get("blueprint")).items()
-            if key not in ignored
-        }
-        for values in (old, new)
-    ]
-    if sources[0] != sources[1]:
+        for key in ("inline", "file"):
+            old_source.pop(key, None)
+            new_source.pop(key, None)
+    if old_source != new_source:
         paths.add("blueprint")
-    return ComponentChange(name, "changed", changes, sorted(paths))
+    return ComponentChange(
+        name,
+        "changed",
+        blueprint=changes,
+        values=sorted(paths),
+    )
 
 
 def _changed_paths(
@@ -242,25 +252,28 @@ def _changed_paths(
 ) -> Iterator[str]:
     """The paths of values that differ; a missing object equals an empty one."""
     for key in {*old, *new}:
+        path = f"{prefix}{key}"
         before = old.get(key)
         after = new.get(key)
-        if before != after and all(
-            value is None or isinstance(value, dict) for value in (before, after)
-        ):
-            yield from _changed_paths(
-                as_object(before), as_object(after), f"{prefix}{key}."
-            )
-        elif before != after:
-            yield f"{prefix}{key}"
+        if before == after:
+            continue
+        if _may_be_object(before) and _may_be_object(after):
+            yield from _changed_paths(as_object(before), as_object(after), f"{path}.")
+        else:
+            yield path
+
+
+def _may_be_object(value: object) -> bool:
+    return value is None or isinstance(value, dict)
 
 
 def _inline_blueprint(name: str, component: Mapping[str, Any]) -> dict[str, Any] | None:
     inline = as_object(component.get("blueprint")).get("inline")
     if inline is None:
         return None
-    blueprint = as_object(
-        blueprints.from_yaml(inline) if isinstance(inline, str) else inline
-    )
+    if isinstance(inline, str):
+        inline = blueprints.from_yaml(inline)
+    blueprint = as_object(inline)
     if not blueprint:
         raise ConfigurationError(
             f"The blueprint of the component '{name}' is not an object.",
@@ -278,19 +291,19 @@ def read_values(text: str) -> dict[str, Any]:
     try:
         data = blueprints.from_yaml(_HEADING.sub("", text))
     except BlueprintValidationError as error:
-        raise _invalid_values(error.problems[0].detail) from error
+        raise _invalid_values_error(error.problems[0].detail) from error
     values = as_object(data)
     # Helm prints null for a release without values
     if data is not None and not isinstance(data, dict):
-        raise _invalid_values("not an object")
+        raise _invalid_values_error("not an object")
     if "type" in values or not isinstance(values.get("components", {}), dict):
-        raise _invalid_values("no object `components`")
+        raise _invalid_values_error("no object `components`")
     return values
 
 
-def _invalid_values(reason: str) -> ConfigurationError:
+def _invalid_values_error(reason: str) -> ConfigurationError:
     return ConfigurationError(
-        f"Invalid chart values: {reason}.",
+        f"Invalid chart values: {reason.rstrip('.')}.",
         suggestion="Give the output of `helm get values RELEASE`, or a file for `helm upgrade --values`.",
     )
 
@@ -303,7 +316,9 @@ def write_values(values: Mapping[str, Any]) -> str:
         pass
 
     def represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-        style = "|" if "\n" in text else None
+        style = None
+        if "\n" in text:
+            style = "|"
         return dumper.represent_scalar("tag:yaml.org,2002:str", text, style)  # pyright: ignore[reportUnknownMemberType] - untyped in its stubs
 
     Dumper.add_representer(str, represent_text)

@@ -89,17 +89,13 @@ def split(values: Mapping[str, Any], name: str, size: int) -> dict[str, dict[str
                 **policy,
                 "from": [*as_array(policy.get("from", shared_peers)), *peers],
             }
-    result = {
-        f"{name}-{number}": {
-            **values,
-            "components": {
-                component: components[component] for component in sorted(part)
-            },
-        }
-        for number, part in enumerate(parts, 1)
-    }
-    for part in list(result.values())[1:]:
-        part.pop("extraObjects", None)  # an object can be part of one release only
+    result: dict[str, dict[str, Any]] = {}
+    for number, part in enumerate(parts, 1):
+        release = dict(values)
+        release["components"] = {name: components[name] for name in sorted(part)}
+        if number > 1:
+            release.pop("extraObjects", None)  # an object is part of one release only
+        result[f"{name}-{number}"] = release
     return result
 
 
@@ -107,7 +103,9 @@ def _agent(entry: Any) -> str:
     """The component of the same fleet that an entry of `agents` names, or an empty string."""
     if isinstance(entry, str):
         return entry
-    return "" if "release" in entry else as_object(entry).get("component", "")
+    if "release" in entry:
+        return ""
+    return as_object(entry).get("component", "")
 
 
 def _entry(
@@ -120,35 +118,37 @@ def _entry(
     agent = _agent(entry)
     if releases.get(agent, release) == release:
         return entry
-    name = entry if isinstance(entry, str) else entry["name"]
-    port = as_object(components[agent].get("service")).get("port")
-    return {
+    name = entry
+    if not isinstance(entry, str):
+        name = entry["name"]
+    remote = {
         "name": name,
         "component": agent,
         "release": releases[agent],
-        **({"port": port} if port else {}),
     }
+    port = as_object(components[agent].get("service")).get("port")
+    if port:
+        remote["port"] = port
+    return remote
 
 
 def _peer(release: str, component: str) -> dict[str, Any]:
     """The network policy peer for the pods of a component."""
-    labels = {"name": "podwright", "instance": release, "component": component}
-    return {
-        "podSelector": {
-            "matchLabels": {
-                f"app.kubernetes.io/{key}": value for key, value in labels.items()
-            }
-        }
+    labels = {
+        "app.kubernetes.io/name": "podwright",
+        "app.kubernetes.io/instance": release,
+        "app.kubernetes.io/component": component,
     }
+    return {"podSelector": {"matchLabels": labels}}
 
 
 def _groups(
     agents: Mapping[str, list[str]], callers: Mapping[str, list[str]]
 ) -> Iterator[list[str]]:
     """The components that use each other, also through others; the agents of a component are next to each other."""
-    seen = set[str]()
+    seen: set[str] = set()
     for start in agents:
-        group = list[str]()
+        group: list[str] = []
         pending = [start]
         while pending:
             component = pending.pop()

@@ -27,6 +27,7 @@ MIN_KEY_LENGTH = 16
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 """What the header can carry (RFC 6750, section 2.1)."""
 _CHECK_INTERVAL = 1.0
+_CHALLENGE = 'Bearer realm="podwright"'
 _NEW_KEY = "Make a key with `openssl rand -hex 32`."
 
 _log = logging.getLogger("podwright.service")
@@ -54,12 +55,14 @@ class ApiKeys:
     """
 
     def __init__(self, settings: Settings) -> None:
-        entries = (key.get_secret_value() for key in settings.api_keys)
-        self._from_settings = dict(
-            _parse_entry(f"Entry {number} of PODWRIGHT_API_KEYS", entry)
-            for number, entry in enumerate(entries, 1)
-        )
-        self._file = Path(settings.api_keys_file) if settings.api_keys_file else None
+        self._from_settings: _Digests = {}
+        for number, key in enumerate(settings.api_keys, 1):
+            place = f"Entry {number} of PODWRIGHT_API_KEYS"
+            digest, caller = _parse_entry(place, key.get_secret_value())
+            self._from_settings[digest] = caller
+        self._file: Path | None = None
+        if settings.api_keys_file:
+            self._file = Path(settings.api_keys_file)
         self._checked_at = time.monotonic()
         self._file_state = self._stat()
         self._keys = self._load()
@@ -80,17 +83,10 @@ class ApiKeys:
         Raises:
             RequestError: 401: no known key. 403: the key lacks the scope of the path.
         """
-        values = headers.getlist("authorization")
-        scheme, _, key = (values[0] if len(values) == 1 else "").partition(" ")
-        if scheme.lower() != "bearer" or not key.strip():
-            raise _denied(
-                "Expected one header 'Authorization: Bearer KEY'."
-                if values
-                else "The API key is missing."
-            )
-        caller = self._caller(key.strip().encode("latin-1"))
+        key = _key_in(headers)
+        caller = self._caller(key.encode("latin-1"))
         if caller is None:
-            raise _denied("Unknown API key.", 'error="invalid_token"')
+            raise _key_required_error("Unknown API key.", ', error="invalid_token"')
         required = scopes_of(method, path)
         if required and caller.scopes.isdisjoint(required):
             raise scope_missing(required[0])
@@ -110,7 +106,8 @@ class ApiKeys:
         if self._file is None or time.monotonic() - self._checked_at < _CHECK_INTERVAL:
             return
         self._checked_at = time.monotonic()
-        if (state := self._stat()) == self._file_state:
+        state = self._stat()
+        if state == self._file_state:
             return
         self._file_state = state
         try:
@@ -122,43 +119,63 @@ class ApiKeys:
             _log.info("Reloaded the API keys: %d keys.", len(self._keys))
 
     def _stat(self) -> tuple[int, int, int] | None:
+        if self._file is None:
+            return None
         try:
-            status = self._file.stat() if self._file else None
+            status = self._file.stat()
         except OSError:
             return None
-        return (status.st_mtime_ns, status.st_ino, status.st_size) if status else None
+        return status.st_mtime_ns, status.st_ino, status.st_size
 
     def _load(self) -> _Digests:
         if self._file is None:
             return self._from_settings
-        try:
-            lines = read_bytes(self._file).decode().splitlines()
-        except (OSError, ValueError) as error:
-            # the text of a decoding error contains bytes of the file
-            reason = (
-                "not UTF-8"
-                if isinstance(error, UnicodeError)
-                else os_error_reason(error)
-            )
-            raise ConfigurationError(
-                f"PODWRIGHT_API_KEYS_FILE: '{self._file}' cannot be read: {reason}.",
-                suggestion="Name a file that this user can read, or unset the variable.",
-            ) from None
-        entries = (
-            (f"Line {n} of '{self._file}'", line.strip())
-            for n, line in enumerate(lines, 1)
+        return {**self._from_settings, **_read_keys(self._file)}
+
+
+def _read_keys(file: Path) -> _Digests:
+    """The keys in a file: one on each line, besides comments."""
+    try:
+        text = read_bytes(file).decode()
+    except UnicodeError:  # whose text contains bytes of the file
+        raise _unreadable_file_error(file, "not UTF-8") from None
+    except (OSError, ValueError) as error:
+        raise _unreadable_file_error(file, os_error_reason(error)) from None
+    keys: _Digests = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        entry = line.strip()
+        if entry and not entry.startswith("#"):
+            digest, caller = _parse_entry(f"Line {number} of '{file}'", entry)
+            keys[digest] = caller
+    if not keys:
+        raise ConfigurationError(
+            f"PODWRIGHT_API_KEYS_FILE: '{file}' has no keys.", suggestion=_NEW_KEY
         )
-        keys = dict(
-            _parse_entry(place, entry)
-            for place, entry in entries
-            if entry and not entry.startswith("#")
-        )
-        if not keys:
-            raise ConfigurationError(
-                f"PODWRIGHT_API_KEYS_FILE: '{self._file}' has no keys.",
-                suggestion=_NEW_KEY,
-            )
-        return {**self._from_settings, **keys}
+    return keys
+
+
+def _unreadable_file_error(file: Path, reason: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"PODWRIGHT_API_KEYS_FILE: '{file}' cannot be read: {reason}.",
+        suggestion="Name a file that this user can read, or unset the variable.",
+    )
+
+
+def _key_in(headers: Headers) -> str:
+    """The API key that a request has.
+
+    Raises:
+        RequestError: 401: it has none, or more than one.
+    """
+    values = headers.getlist("authorization")
+    if not values:
+        raise _key_required_error("The API key is missing.")
+    scheme, _, key = values[0].partition(" ")
+    key = key.strip()
+    if len(values) > 1 or scheme.lower() != "bearer" or not key:
+        detail = "Expected one header 'Authorization: Bearer KEY'."
+        raise _key_required_error(detail)
+    return key
 
 
 def _parse_entry(place: str, entry: str) -> tuple[bytes, Caller]:
@@ -169,11 +186,9 @@ def _parse_entry(place: str, entry: str) -> tuple[bytes, Caller]:
             suggestion="Use 1 to 64 letters, digits, '.', '_' and '-'. A key contains no '@'.",
         )
     prefix, colon, key = entry.rpartition(":")
-    scopes = (
-        frozenset(scope.strip() for scope in prefix.split("+"))
-        if colon
-        else frozenset(SCOPES)
-    )
+    scopes = frozenset(SCOPES)
+    if colon:
+        scopes = frozenset(scope.strip() for scope in prefix.split("+"))
     # the text before the colon is not shown: it may be a part of a key
     if not scopes <= set(SCOPES):
         raise ConfigurationError(
@@ -194,24 +209,23 @@ def _parse_entry(place: str, entry: str) -> tuple[bytes, Caller]:
 
 def scope_missing(scope: str) -> RequestError:
     """The 403 for an API key without a scope."""
+    error = f', error="insufficient_scope", scope="{scope}"'
     return RequestError(
         403,
         "scope_missing",
         f"The API key lacks the scope '{scope}'.",
-        "Ask the operator for a key with this scope.",
-        {
-            "www-authenticate": f'Bearer realm="podwright", error="insufficient_scope", scope="{scope}"'
-        },
+        suggestion="Ask the operator for a key with this scope.",
+        headers={"www-authenticate": _CHALLENGE + error},
     )
 
 
-def _denied(detail: str, error: str = "") -> RequestError:
-    challenge = 'Bearer realm="podwright"' + (f", {error}" if error else "")
-    suggestion = (
-        "Send the header 'Authorization: Bearer KEY' with a key from the operator."
-    )
+def _key_required_error(detail: str, error: str = "") -> RequestError:
     return RequestError(
-        401, "key_required", detail, suggestion, {"www-authenticate": challenge}
+        401,
+        "key_required",
+        detail,
+        suggestion="Send the header 'Authorization: Bearer KEY' with a key from the operator.",
+        headers={"www-authenticate": _CHALLENGE + error},
     )
 
 
@@ -228,15 +242,12 @@ class AuthenticationMiddleware:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the request, or raise a 401 or 403."""
         path: str = scope.get("path", "")
-        if (
-            scope["type"] == "http"
-            and path not in OPEN_PATHS
-            and not path.startswith("/docs/")
-        ):
+        is_open = path in OPEN_PATHS or path.startswith("/docs/")
+        if scope["type"] == "http" and not is_open:
             caller = self._keys.authorize(Headers(scope=scope), scope["method"], path)
-            scope.setdefault("state", {}).update(
-                key_scopes=caller.scopes, caller=caller.name
-            )
+            state = scope.setdefault("state", {})
+            state["key_scopes"] = caller.scopes
+            state["caller"] = caller.name
         await self._app(scope, receive, send)
 
 

@@ -50,7 +50,9 @@ def problem_response(request: Request, error: Exception) -> Response:
         error: Any exception; the text of an unexpected one is not shown.
     """
     problem = problem_details(request, error)
-    headers = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
+    headers: dict[str, str] = {}
+    if isinstance(error, HTTPException):
+        headers.update(error.headers or {})
     if problem.status == 405:
         headers = {"Allow": allowed_methods(request, headers)}
     if isinstance(error, PodwrightError) and error.run_id:
@@ -58,10 +60,8 @@ def problem_response(request: Request, error: Exception) -> Response:
         if error.usage is not None:
             headers[USAGE] = format_usage(error.usage)
     if isinstance(error, ModelRateLimitError) and problem.status == 503:
-        # seconds
-        headers["Retry-After"] = str(
-            math.ceil(min(max(error.retry_after or 1, 1), 3600))
-        )
+        seconds = min(max(error.retry_after or 1, 1), 3600)
+        headers["Retry-After"] = str(math.ceil(seconds))
     if request.url.path.startswith(OPENAI_PREFIX):
         if RUN_ID in headers and "Retry-After" not in headers:
             # OpenAI's clients would repeat, and pay for, a run that failed

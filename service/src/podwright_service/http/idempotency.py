@@ -52,9 +52,10 @@ class StoredResponse:
     @property
     def size(self) -> int:
         """Bytes of headers and body."""
-        return len(self.body or b"") + sum(
-            len(name) + len(value) for name, value in self.headers
-        )
+        size = len(self.body or b"")
+        for name, value in self.headers:
+            size += len(name) + len(value)
+        return size
 
 
 class IdempotencyStore:
@@ -77,7 +78,8 @@ class IdempotencyStore:
         """Claim a key: None if the request may run, else what is stored for the key."""
         self._drop_expired()
         if key in self._responses:
-            return self._responses[key][1]
+            _, response = self._responses[key]
+            return response
         if key in self._in_progress:
             return self._in_progress[key]
         self._in_progress[key] = StoredResponse(fingerprint)
@@ -94,21 +96,24 @@ class IdempotencyStore:
 
     def interrupt(self, key: str, fingerprint: str, tools: Iterable[str]) -> None:
         """Give up a claim whose run was cut off: the request may run again if it had called none of these tools."""
-        if tools := tuple(sorted(tools)):
-            self.keep(key, StoredResponse(fingerprint, interrupted_tools=tools))
+        names = tuple(sorted(tools))
+        if names:
+            self.keep(key, StoredResponse(fingerprint, interrupted_tools=names))
         else:
             self.release(key)
 
     def release(self, key: str) -> None:
         """Forget a key: the request may run again."""
         self._in_progress.pop(key, None)
-        if stored := self._responses.pop(key, None):
-            self._bytes -= stored[1].size
+        if key in self._responses:
+            _, response = self._responses.pop(key)
+            self._bytes -= response.size
 
     def _drop_expired(self) -> None:
-        while (
-            self._responses and next(iter(self._responses.values()))[0] <= self._clock()
-        ):
+        while self._responses:
+            expires_at, _ = next(iter(self._responses.values()))
+            if expires_at > self._clock():
+                break
             self._drop_oldest()
 
     def _drop_oldest(self) -> None:
@@ -129,7 +134,8 @@ class IdempotentRoute(JSONRoute):
             store: IdempotencyStore = request.app.state.runtime.idempotency
             key = key_of(request)
             fingerprint = await fingerprint_of(request)
-            if (stored := _claim(store, key, fingerprint, request)) is not None:
+            stored = _claim(store, key, fingerprint, request)
+            if stored is not None:
                 return _replay(stored, fingerprint)
             request.state.idempotency_key = key
             request.state.called_tools = set[str]()
@@ -161,7 +167,7 @@ class _RecordedResponse(Response):
         self._key = key
         self._fingerprint = fingerprint
         self._status = 500
-        self._sent_headers = dict[str, str]()
+        self._sent_headers: dict[str, str] = {}
         self._recorded = bytearray()
         self._too_large = False
         self._complete = False
@@ -180,35 +186,33 @@ class _RecordedResponse(Response):
                 await self._response.send_rest(record_and_send)
         finally:
             if not self._complete:
-                self._store.interrupt(
-                    self._key, self._fingerprint, Request(scope).state.called_tools
-                )
+                called: set[str] = Request(scope).state.called_tools
+                self._store.interrupt(self._key, self._fingerprint, called)
 
     def _settle(self, scope: Scope) -> None:
         # a stream answers 200 when its run begins, and leaves the status of its end in the request's state
         final_status = getattr(Request(scope).state, "final_status", self._status)
-        if final_status < 500 and RUN_ID.lower() in self._sent_headers:
-            body = None if self._too_large else bytes(self._recorded)
-            headers = tuple(self._sent_headers.items())
-            self._store.keep(
-                self._key,
-                StoredResponse(self._fingerprint, self._status, headers, body),
-            )
-        else:
+        if final_status >= 500 or RUN_ID.lower() not in self._sent_headers:
             self._store.release(self._key)
+            return
+        body = None
+        if not self._too_large:
+            body = bytes(self._recorded)
+        response = StoredResponse(
+            self._fingerprint,
+            self._status,
+            headers=tuple(self._sent_headers.items()),
+            body=body,
+        )
+        self._store.keep(self._key, response)
 
     def _record(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self._status = message["status"]
-            headers = {
-                name.decode("latin-1"): value.decode("latin-1")
-                for name, value in message["headers"]
-            }
-            self._sent_headers = {
-                name: value
-                for name, value in headers.items()
-                if name != "content-length"
-            }
+            for name, value in message["headers"]:
+                header = name.decode("latin-1")
+                self._sent_headers[header] = value.decode("latin-1")
+            self._sent_headers.pop("content-length", None)
         elif message["type"] == "http.response.body":
             self._complete = not message.get("more_body", False)
             if not self._too_large:
@@ -227,16 +231,17 @@ def key_of(request: Request) -> str:
     # a string of structured fields (RFC 9651)
     if len(key) > 1 and key[0] == key[-1] == '"':
         key = key[1:-1]
-    if len(values) > 1 or not (
-        0 < len(key) <= MAX_KEY_LENGTH
-        and key.isascii()
-        and key.isprintable()
-        and '"' not in key
-    ):
+    if len(values) > 1 or not _is_valid(key):
         detail = f"Expected one header '{HEADER}' with 1 to {MAX_KEY_LENGTH} printable ASCII characters."
         raise RequestError(400, "idempotency_key_invalid", detail, _SUGGESTION)
     caller = request.headers.get("authorization", "")
     return hashlib.sha256(f"{caller}\0{key}".encode()).hexdigest()
+
+
+def _is_valid(key: str) -> bool:
+    if not 0 < len(key) <= MAX_KEY_LENGTH:
+        return False
+    return key.isascii() and key.isprintable() and '"' not in key
 
 
 async def fingerprint_of(request: Request) -> str:
@@ -273,13 +278,12 @@ def _claim(
         return store.claim(key, fingerprint)
     if wish == "interrupt" and stored is None:
         store.release(key)
-        raise _interrupted(
-            "There is no response to an earlier request with this key, whose run had called tools."
-        )
+        detail = "There is no response to an earlier request with this key, whose run had called tools."
+        raise _interrupted_error(detail)
     return stored
 
 
-def _interrupted(detail: str) -> RequestError:
+def _interrupted_error(detail: str) -> RequestError:
     suggestion = (
         "Find out what the tools did; then send a new key to run the request again."
     )
@@ -290,16 +294,16 @@ def _replay(stored: StoredResponse, fingerprint: str) -> Response:
     check_fingerprint(stored.fingerprint, fingerprint)
     if stored.interrupted_tools:
         names = ", ".join(f"'{tool}'" for tool in stored.interrupted_tools)
-        raise _interrupted(
-            f"The run of the first request with this {HEADER} was cut off after it had called {names}."
-        )
+        detail = f"The run of the first request with this {HEADER} was cut off after it had called {names}."
+        raise _interrupted_error(detail)
     if stored.status is None:
         detail = f"The first request with this {HEADER} is still in progress."
-        suggestion = (
-            "Send the same request again after the seconds in the header 'Retry-After'."
-        )
         raise RequestError(
-            409, "idempotency_in_progress", detail, suggestion, {"retry-after": "1"}
+            409,
+            "idempotency_in_progress",
+            detail,
+            suggestion="Send the same request again after the seconds in the header 'Retry-After'.",
+            headers={"retry-after": "1"},
         )
     headers = dict(stored.headers)
     if stored.body is None:
@@ -312,6 +316,6 @@ def _replay(stored: StoredResponse, fingerprint: str) -> Response:
             409,
             "idempotency_answer_too_large",
             detail,
-            "Send a new key to run the request again.",
+            suggestion="Send a new key to run the request again.",
         )
     return Response(stored.body, stored.status, {**headers, REPLAYED: "true"})

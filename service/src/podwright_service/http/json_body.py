@@ -37,11 +37,9 @@ class JSONRequest(Request):
     async def json(self) -> Any:
         """The JSON data of the body."""
         body = await self.body()
-        return (
-            orjson.loads(body)
-            if len(body) <= _SMALL
-            else await compute(_parse_large, body)
-        )
+        if len(body) <= _SMALL:
+            return orjson.loads(body)
+        return await compute(_parse_large, body)
 
 
 class JSONRoute(APIRoute):
@@ -69,7 +67,8 @@ def _parse_large(body: bytes) -> Any:
         RequestError: 413: it has more than `MAX_VALUES` values.
     """
     data: Any = orjson.loads(body)
-    if sum(1 for _ in islice(values_in(data), MAX_VALUES + 1)) > MAX_VALUES:
+    beyond = islice(values_in(data), MAX_VALUES, None)
+    if any(True for _ in beyond):
         detail = f"The body has more than {MAX_VALUES} JSON values."
         raise RequestError(413, "body_too_large", detail, "Send a long list as a text.")
     return data
@@ -84,11 +83,12 @@ def _check_media_type(request: Request) -> None:
     content_type = ", ".join(request.headers.getlist("content-type"))
     media_type, _, parameters = content_type.lower().partition(";")
     encoding = request.headers.get("content-encoding", "identity")
-    utf8 = "charset" not in parameters or "utf-8" in parameters or "utf8" in parameters
-    if media_type.strip() != "application/json" or not utf8 or encoding != "identity":
+    is_json = media_type.strip() == "application/json" and encoding == "identity"
+    is_utf8 = "utf-8" in parameters or "utf8" in parameters
+    if not is_json or ("charset" in parameters and not is_utf8):
         raise RequestError(
             415,
             "media_type_unsupported",
             f"Unsupported media type {short_repr(content_type)} with the encoding {short_repr(encoding)}.",
-            "Send plain UTF-8 with the header 'Content-Type: application/json'.",
+            suggestion="Send plain UTF-8 with the header 'Content-Type: application/json'.",
         )

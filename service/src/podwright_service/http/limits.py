@@ -20,9 +20,9 @@ def granted_limits(headers: Headers, settings: Settings) -> tuple[RunLimits, int
     Raises:
         RequestError: 400: a header is malformed.
     """
-    return _limits(headers.getlist(BUDGET), settings.run_limits), _hops(
-        headers.getlist(HOPS), settings.max_hops
-    )
+    limits = _limits(headers.getlist(BUDGET), settings.run_limits)
+    hops = _hops(headers.getlist(HOPS), settings.max_hops)
+    return limits, hops
 
 
 def _limits(values: list[str], limits: RunLimits) -> RunLimits:
@@ -31,33 +31,34 @@ def _limits(values: list[str], limits: RunLimits) -> RunLimits:
     try:
         budget = parse_budget(", ".join(values))
     except ValueError as error:
-        raise _malformed(BUDGET, str(error)) from error
+        raise _malformed_error(BUDGET, str(error)) from error
     return RunLimits(
-        _smaller(limits.wall_time, budget.wall_time),
-        _smaller(limits.model_calls, budget.model_calls),
-        _smaller(limits.tokens, budget.tokens),
-        _smaller(limits.cost, budget.cost),
+        wall_time=_smaller(limits.wall_time, budget.wall_time),
+        model_calls=_smaller(limits.model_calls, budget.model_calls),
+        tokens=_smaller(limits.tokens, budget.tokens),
+        cost=_smaller(limits.cost, budget.cost),
     )
 
 
 def _hops(values: list[str], max_hops: int) -> int:
     if not values:
         return max_hops
-    if not (
-        len(values) == 1
-        and values[0].isascii()
-        and values[0].isdecimal()
-        and len(values[0]) < 16
-    ):
-        raise _malformed(HOPS, "expected one integer, 0 or more")
-    return min(max_hops, int(values[0]))
+    value, *others = values
+    is_number = value.isascii() and value.isdecimal()
+    if others or not is_number or len(value) >= 16:
+        raise _malformed_error(HOPS, "expected one integer, 0 or more")
+    return min(max_hops, int(value))
 
 
 def _smaller(own: Number | None, sent: Number | None) -> Number | None:
-    return sent if own is None else own if sent is None else min(own, sent)
+    if own is None:
+        return sent
+    if sent is None:
+        return own
+    return min(own, sent)
 
 
-def _malformed(header: str, reason: str) -> RequestError:
+def _malformed_error(header: str, reason: str) -> RequestError:
     detail = f"Invalid header '{header}': {reason}."
     return RequestError(
         400, "header_invalid", detail, "Correct the header, or leave it out."

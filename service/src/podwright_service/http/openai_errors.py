@@ -17,37 +17,47 @@ _TYPES = {
 
 def error_body(problem: ProblemDetails) -> dict[str, Any]:
     """A problem as OpenAI's clients read it: `error` with message, type, code and param, and further facts."""
-    kind = _TYPES.get(
-        problem.status,
-        "server_error" if problem.status >= 500 else "invalid_request_error",
-    )
-    more = {
-        name: value for name in _FACTS if (value := getattr(problem, name)) is not None
+    error: dict[str, Any] = {
+        "message": problem.detail,
+        "type": _type_of(problem.status),
+        "code": problem.code,
+        "param": None,
+        "suggestion": problem.suggestion,
+        "help_url": problem.type,
     }
+    for name in _FACTS:
+        value = getattr(problem, name)
+        if value is not None:
+            error[name] = value
     if problem.errors:
-        more["errors"] = [entry.model_dump() for entry in problem.errors]
-    pointer = problem.errors[0].pointer if problem.errors else ""
-    return {
-        "error": {
-            "message": problem.detail,
-            "type": kind,
-            "code": problem.code,
-            "param": _parameter(pointer) or None,
-            "suggestion": problem.suggestion,
-            "help_url": problem.type,
-            **more,
-        }
-    }
+        error["errors"] = [entry.model_dump() for entry in problem.errors]
+        error["param"] = _parameter(problem.errors[0].pointer) or None
+    return {"error": error}
+
+
+def _type_of(status: int) -> str:
+    if status >= 500:
+        return "server_error"
+    return _TYPES.get(status, "invalid_request_error")
 
 
 def status_of(problem: ProblemDetails) -> int:
     """The status that OpenAI's clients expect: 400 for a request that cannot be served as it is."""
-    return 400 if problem.status == 422 else problem.status
+    if problem.status == 422:
+        return 400
+    return problem.status
 
 
 def _parameter(pointer: str) -> str:
     """`/messages/0/content` as `messages[0].content`."""
     name = ""
-    for part in filter(None, pointer.split("/")):
-        name += f"[{part}]" if part.isdecimal() else f".{part}" if name else part
+    for part in pointer.split("/"):
+        if not part:
+            continue
+        if part.isdecimal():
+            name += f"[{part}]"
+        elif name:
+            name += f".{part}"
+        else:
+            name = part
     return name

@@ -61,4 +61,6 @@ def scopes_of(method: str, path: str) -> tuple[str, ...]:
     if route not in SCOPE_OF:
         return ()
     own = SCOPE_OF[route]
-    return (own, "approve") if method == "GET" and route in APPROVERS_READ else (own,)
+    if method == "GET" and route in APPROVERS_READ:
+        return own, "approve"
+    return (own,)

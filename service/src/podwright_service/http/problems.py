@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from http import HTTPStatus
 from typing import Any
@@ -119,10 +119,12 @@ _METHODS = ("get", "head", "post", "put", "patch", "delete")
 
 def allowed_methods(request: Request, headers: Mapping[str, str]) -> str:
     """The methods of a path; Starlette's header names those of one route only."""
-    path = request.app.openapi()["paths"].get(route_of(request.url.path), {})
-    return ", ".join(
-        method.upper() for method in path if method in _METHODS
-    ) or headers.get("Allow", "")
+    paths = request.app.openapi()["paths"]
+    path = paths.get(route_of(request.url.path), {})
+    methods = [method.upper() for method in path if method in _METHODS]
+    if not methods:
+        return headers.get("Allow", "")
+    return ", ".join(methods)
 
 
 def problem_details(request: Request, error: Exception) -> ProblemDetails:
@@ -132,54 +134,72 @@ def problem_details(request: Request, error: Exception) -> ProblemDetails:
         case RequestValidationError():
             return problem_details(request, _invalid_request(path, error))
         case RequestError():
-            more: dict[str, Any] = (
-                {"errors": error_entries(error.problems)} if error.problems else {}
-            )
-            return _problem(
-                path,
-                error.status_code,
-                error.code,
-                error.detail,
-                error.suggestion,
-                **more,
-            )
+            return _of_request_error(path, error)
         case HTTPException():
-            phrase = (
-                "body too large"
-                if error.status_code == 413
-                else HTTPStatus(error.status_code).phrase
-            )
-            code = phrase.lower().replace(" ", "_")
-            detail = f"{error.detail}: {request.method} {short_repr(path, 200)}."
-            hint = (
-                "Send a smaller body."
-                if error.status_code == 413
-                else _route_suggestion(request, error)
-            )
-            return _problem(path, error.status_code, code, detail, hint)
+            return _of_http_error(request, error)
         case PodwrightError():
-            shown: str = request.app.state.runtime.settings.provider_errors
-            reason = None if shown == "hide" else getattr(error, "provider_error", None)
-            problem = _of_podwright_error(
-                path, error, provider_error=reason if shown == "show" else None
-            )
-            if problem.status >= 500:
-                detail = " ".join(filter(None, (problem.detail, reason)))
-                _log.warning(
-                    "%s %s: %s: %s", request.method, path, problem.code, detail
-                )
-            return problem
+            return _of_logged_error(request, error)
         case _:  # Starlette raises it again after the response, and the server logs it
             return _unexpected(path)
+
+
+def _of_request_error(path: str, error: RequestError) -> ProblemDetails:
+    problem = _problem(
+        path,
+        error.status_code,
+        error.code,
+        detail=error.detail,
+        suggestion=error.suggestion,
+    )
+    if error.problems:
+        problem.errors = error_entries(error.problems)
+    return problem
+
+
+def _of_http_error(request: Request, error: HTTPException) -> ProblemDetails:
+    path = request.url.path
+    if error.status_code == 413:
+        phrase = "body too large"
+        suggestion = "Send a smaller body."
+    else:
+        phrase = HTTPStatus(error.status_code).phrase
+        suggestion = _route_suggestion(request, error)
+    return _problem(
+        path,
+        error.status_code,
+        code=phrase.lower().replace(" ", "_"),
+        detail=f"{error.detail}: {request.method} {short_repr(path, 200)}.",
+        suggestion=suggestion,
+    )
+
+
+def _of_logged_error(request: Request, error: PodwrightError) -> ProblemDetails:
+    path = request.url.path
+    shown: str = request.app.state.runtime.settings.provider_errors
+    reason: str | None = getattr(error, "provider_error", None)
+    problem = _of_podwright_error(path, error)
+    if shown == "show" and reason is not None:
+        problem.provider_error = reason
+    if problem.status >= 500:
+        detail = problem.detail
+        if reason and shown != "hide":
+            detail = f"{detail} {reason}"
+        _log.warning("%s %s: %s: %s", request.method, path, problem.code, detail)
+    return problem
 
 
 def run_problem(
     run_id: str, status: int, code: str, detail: str, suggestion: str
 ) -> dict[str, Any]:
     """A problem document that is stored with a background run."""
-    return _problem(f"/runs/{run_id}", status, code, detail, suggestion).model_dump(
-        exclude_unset=True
+    problem = _problem(
+        f"/runs/{run_id}",
+        status,
+        code,
+        detail=detail,
+        suggestion=suggestion,
     )
+    return problem.model_dump(exclude_unset=True)
 
 
 def problem_of(run_id: str, error: BaseException, shown: str) -> dict[str, Any]:
@@ -193,12 +213,10 @@ def problem_of(run_id: str, error: BaseException, shown: str) -> dict[str, Any]:
     path = f"/runs/{run_id}"
     if not isinstance(error, PodwrightError):
         return _unexpected(path).model_dump(exclude_unset=True)
-    more = (
-        {"provider_error": getattr(error, "provider_error", None)}
-        if shown == "show"
-        else {}
-    )
-    problem = _of_podwright_error(path, error, **more)
+    problem = _of_podwright_error(path, error)
+    reason: str | None = getattr(error, "provider_error", None)
+    if shown == "show" and reason is not None:
+        problem.provider_error = reason
     return problem.model_dump(exclude_unset=True, exclude={"context", "resume_path"})
 
 
@@ -211,6 +229,7 @@ def _problem(
     path: str,
     status: int,
     code: str,
+    *,
     detail: str,
     suggestion: str,
     help_url: str = "",
@@ -229,9 +248,12 @@ def _problem(
 
 
 def _unexpected(path: str) -> ProblemDetails:
-    detail = "The service failed unexpectedly."
     return _problem(
-        path, 500, "internal_error", detail, "Ask the operator to look in the logs."
+        path,
+        500,
+        "internal_error",
+        detail="The service failed unexpectedly.",
+        suggestion="Ask the operator to look in the logs.",
     )
 
 
@@ -241,33 +263,44 @@ _PLACES = {"query": "Query parameter", "header": "Header"}
 def _invalid_request(path: str, error: RequestValidationError) -> RequestError:
     """The validation errors of FastAPI with pointers into the body."""
     details = error.errors()
-    in_body = [
-        {**entry, "loc": entry["loc"][1:]}
-        for entry in details
-        if entry["loc"][0] == "body"
-    ]
+    in_body: list[Any] = []
+    for entry in details:
+        place, *location = entry["loc"]
+        if place == "body":
+            in_body.append({**entry, "loc": tuple(location)})
     body_type = REQUEST_BODIES.get(route_of(path))
-    problems = to_problems(
-        in_body,
-        error.body,
-        lambda location: body_type.model_fields if body_type and not location else (),
-    )
+
+    def known_names(location: Sequence[int | str]) -> Collection[str]:
+        if body_type is None or location:
+            return ()
+        return body_type.model_fields
+
+    problems = to_problems(in_body, error.body, known_names)
     if in_body and in_body[0]["type"] == "json_invalid":
         suggestion = "Correct the JSON in the body of the request."
         return RequestError(
-            400, "json_invalid", problems[0].detail, suggestion, problems=problems
+            400,
+            "json_invalid",
+            problems[0].detail,
+            suggestion=suggestion,
+            problems=problems,
         )
     for entry in details:
-        if (place := _PLACES.get(entry["loc"][0])) is not None:
-            detail = f"{place} '{entry['loc'][1]}' is {short_repr(entry['input'])}: {entry['msg']}."
+        place = _PLACES.get(entry["loc"][0])
+        if place is not None:
+            name = entry["loc"][1]
+            given = short_repr(entry["input"])
+            detail = f"{place} '{name}' is {given}: {entry['msg']}."
             problems.append(Problem("", detail))
-    first = problems[0] if problems else Problem("", "The request is invalid.")
+    first = Problem("", "The request is invalid.")
+    if problems:
+        first = problems[0]
     suggestion = first.suggestion or "Correct the places listed in 'errors'."
     return RequestError(
         422,
         "request_invalid",
         f"Invalid request: {first.detail}",
-        suggestion,
+        suggestion=suggestion,
         problems=problems,
     )
 
@@ -281,26 +314,23 @@ def _route_suggestion(request: Request, error: HTTPException) -> str:
     return did_you_mean(route_of(path), PATHS)
 
 
-def _of_podwright_error(
-    path: str, error: PodwrightError, **more: Any
-) -> ProblemDetails:
-    names = ("run_id", "component", "context", "resume_path", "limit")
-    facts = {name: getattr(error, name, None) for name in names} | more
-    facts = {
-        name: to_json_data(value) for name, value in facts.items() if value is not None
-    }
+def _of_podwright_error(path: str, error: PodwrightError) -> ProblemDetails:
+    facts: dict[str, Any] = {}
+    for name in ("run_id", "component", "context", "resume_path", "limit"):
+        value = getattr(error, name, None)
+        if value is not None:
+            facts[name] = to_json_data(value)
     if error.usage is not None:
         facts["usage"] = error.usage.to_dict()
     if isinstance(error, errors.BlueprintValidationError | errors.MessagesError):
         facts["errors"] = error_entries(error.problems)
-    detail = error.public_message or error.message
     return _problem(
         path,
         _status(error),
         error.code,
-        detail,
-        error.suggestion,
-        error.help_url,
+        detail=error.public_message or error.message,
+        suggestion=error.suggestion,
+        help_url=error.help_url,
         **facts,
     )
 
@@ -320,6 +350,5 @@ def _status(error: PodwrightError) -> int:
     # without credit, waiting does not help
     if isinstance(error, errors.ModelRateLimitError) and error.transient:
         return 503
-    return next(
-        STATUS[error_type] for error_type in type(error).__mro__ if error_type in STATUS
-    )
+    nearest = next(base for base in type(error).__mro__ if base in STATUS)
+    return STATUS[nearest]

@@ -69,11 +69,7 @@ class Lifecycle:
         with self._handle_signals():
             self._begin()
             try:
-                async with (
-                    self._background.working()
-                    if self._background
-                    else contextlib.nullcontext()
-                ):
+                async with self._background_work():
                     self.state = "ready"
                     try:
                         yield
@@ -81,6 +77,11 @@ class Lifecycle:
                         self.state = "draining"
             finally:
                 await asyncio.to_thread(self._flush)
+
+    def _background_work(self) -> AbstractAsyncContextManager[object]:
+        if self._background is None:
+            return contextlib.nullcontext()
+        return self._background.working()
 
     @contextlib.contextmanager
     def _handle_signals(self) -> Generator[None]:
@@ -95,7 +96,9 @@ class Lifecycle:
         }
 
         def handle(number: int, frame: FrameType | None) -> None:
-            delay = 0.0 if self.state == "draining" else self._settings.drain_delay
+            delay = self._settings.drain_delay
+            if self.state == "draining":
+                delay = 0.0
             self.state = "draining"
             if self._background:
                 loop.call_soon_threadsafe(self._background.drain)

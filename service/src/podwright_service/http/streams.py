@@ -32,12 +32,14 @@ class RunStream:
     """A run in a task of its own, and the events that its reader has not read yet. The run never waits for the reader.
 
     Args:
+        run_id: Id of the run.
         max_bytes: Size of the unread events beyond which the run is cancelled.
     """
 
-    def __init__(self, max_bytes: int) -> None:
-        self.run_id = ""
-        """Id of the run, once it has begun."""
+    def __init__(self, run_id: str, max_bytes: int) -> None:
+        self.run_id = run_id
+        self._has_begun = False
+        """Whether there was an event."""
         self._max_bytes = max_bytes
         self._unread: deque[tuple[Event, str]] = deque()
         self._unread_bytes = 0
@@ -49,14 +51,11 @@ class RunStream:
 
     def publish(self, event: Event) -> None:
         """Append an event; this is a subscriber of the run."""
-        self.run_id = self.run_id or event.run_id
+        self._has_begun = True
         if self._too_slow:
             return
-        if len(self._unread) > _MERGE_AFTER and (
-            merged := _merged(self._unread[-1][0], event)
-        ):
-            event = merged
-            self._unread_bytes -= len(self._unread.pop()[1])
+        if len(self._unread) > _MERGE_AFTER:
+            event = self._merge_with_last(event)
         data = to_json_bytes(event.to_dict()).decode()
         self._unread.append((event, data))
         self._unread_bytes += len(data)
@@ -66,20 +65,30 @@ class RunStream:
             self._task.cancel()
         self._changed.set()
 
+    def _merge_with_last(self, event: Event) -> Event:
+        """Take the last unread event back if it can be one with this event, and return that one."""
+        last, data = self._unread[-1]
+        merged = _merged(last, event)
+        if merged is None:
+            return event
+        self._unread.pop()
+        self._unread_bytes -= len(data)
+        return merged
+
     @contextlib.asynccontextmanager
     async def running(
         self, work: Coroutine[Any, Any, ExecutionResult]
     ) -> AsyncGenerator[asyncio.Task[Any]]:
         """Do the work in a task within this context; at its end, the task is cancelled and awaited."""
         self._task = asyncio.create_task(work)
-        self._task.add_done_callback(self._ended)
+        self._task.add_done_callback(self._announce_end)
         try:
             yield self._task
         finally:
             self._task.cancel()
             await asyncio.wait({self._task})
 
-    def _ended(self, task: asyncio.Task[ExecutionResult]) -> None:
+    def _announce_end(self, task: asyncio.Task[ExecutionResult]) -> None:
         if not task.cancelled():
             # retrieved, because nobody awaits the task of a client that has left
             task.exception()
@@ -92,7 +101,7 @@ class RunStream:
             Exception: What ended the work before its first event.
         """
         await self._changed.wait()
-        if not self.run_id:
+        if not self._has_begun:
             await self._task
 
     @property
@@ -148,7 +157,7 @@ class RunStream:
                 503,
                 "stream_too_slow",
                 detail,
-                "Read faster, or use /run, which responds once.",
+                suggestion="Read faster, or use /run, which responds once.",
             )
         return await self._task
 
@@ -199,10 +208,10 @@ class StreamedRun(EventSourceResponse):
 
 def _merged(last: Event, event: Event) -> Token | None:
     """Two consecutive tokens of one model call as one event, if they may be merged."""
-    if (
-        not (isinstance(last, Token) and isinstance(event, Token))
-        or len(last.text) > _MAX_MERGED_TEXT
-    ):
+    if not isinstance(last, Token) or not isinstance(event, Token):
         return None
-    same_call = (last.run_id, last.call) == (event.run_id, event.call)
-    return replace(event, text=last.text + event.text) if same_call else None
+    if (last.run_id, last.call) != (event.run_id, event.call):
+        return None
+    if len(last.text) > _MAX_MERGED_TEXT:
+        return None
+    return replace(event, text=last.text + event.text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,10 @@ _INDEX = "UV_DEFAULT_INDEX"
 Report = Callable[[str], None]
 
 
+def _ignore(line: str) -> None:
+    """Report nothing."""
+
+
 @dataclass(frozen=True)
 class BuiltImage:
     """The result of a build."""
@@ -50,7 +55,7 @@ def build(
     locked: bool = False,
     docker: Docker | None = None,
     verbose: bool = False,
-    report: Report = lambda line: None,
+    report: Report = _ignore,
 ) -> BuiltImage:
     """Build the image of a component folder.
 
@@ -74,7 +79,8 @@ def build(
     check_reference(base)
     component = Folder(Path(folder))
     blueprint = component.blueprint()
-    if problems := blueprints.problems(blueprint):
+    problems = blueprints.problems(blueprint)
+    if problems:
         raise blueprints.invalid(problems, f"The blueprint of '{component.path.name}'")
     remotes = list(remotes_of(read_settings()))
     with tempfile.TemporaryDirectory(prefix="podwright-") as work:
@@ -82,35 +88,31 @@ def build(
         output = Path(work, "output")
         context.mkdir()
         files = stage(component, context, remotes)
-        (context / "requirements-uv.lock").write_bytes(
-            (_FOLDER / "requirements-uv.lock").read_bytes()
-        )
+        installer_lock = "requirements-uv.lock"
+        shutil.copyfile(_FOLDER / installer_lock, context / installer_lock)
         client = docker or Docker()
         arguments = _arguments(
             base,
             _find_base(client, base, report),
             remotes,
-            requirements(component.path),
+            wanted=requirements(component.path),
         )
         report(f"Checking '{blueprint['name']}' in {base}.")
-        log: Report = report if verbose else lambda line: None
-        _run_build(
-            client,
-            component,
-            [*arguments, "--target=facts", f"--output={output}", str(context)],
-            log,
-        )
+        log = _ignore
+        if verbose:
+            log = report
+        check = ["--target=facts", f"--output={output}", str(context)]
+        _run_build(client, component, [*arguments, *check], log)
         facts = json.loads((output / "facts.json").read_text(encoding="utf-8"))
-        lock_changed = _update_lock(component, (output / LOCK).read_bytes(), locked)
+        lock = (output / LOCK).read_bytes()
+        lock_changed = _update_lock(component, lock, locked)
         if lock_changed:  # so that the next build uses the cache of this one
-            (context / "wanted" / LOCK).write_bytes((output / LOCK).read_bytes())
-        labels = [f"--label={name}={value}" for name, value in to_labels(facts).items()]
-        _run_build(
-            client,
-            component,
-            [*arguments, *labels, f"--tag={image}", "--load", str(context)],
-            log,
-        )
+            (context / "wanted" / LOCK).write_bytes(lock)
+        labels: list[str] = []
+        for name, value in to_labels(facts).items():
+            labels.append(f"--label={name}={value}")
+        load = [f"--tag={image}", "--load", str(context)]
+        _run_build(client, component, [*arguments, *labels, *load], log)
     return BuiltImage(facts, files, lock_changed)
 
 
@@ -118,13 +120,15 @@ def _find_base(client: Docker, base: str, report: Report) -> dict[str, Any]:
     data = client.image(base)
     if data is None and not base.startswith("podwright:"):
         report(f"Pulling {base}.")
-        data = client.image(base) if client.pull(base) else None
+        if client.pull(base):
+            data = client.image(base)
     if data is None:
         raise ConfigurationError(
             f"There is no image '{base}'.",
             suggestion="Run `make image` in the source folder of Podwright, or name another image with --base.",
         )
-    if (version := label(data, VERSION)) and version != __version__:
+    version = label(data, VERSION)
+    if version and version != __version__:
         report(f"Note: {base} has Podwright {version}, and this is {__version__}.")
     return data
 
@@ -139,18 +143,21 @@ def _arguments(
             f"'{base}' is not an image of Podwright: it has no label {BASE_NAME}.",
             suggestion="Use --base podwright:slim or podwright:full, or an image built from one of them.",
         )
-    build_arguments = {
-        "BASE": base,
-        "PYTHON": python,
-        "DEPENDENCIES": "with" if wanted else "without",
-        # their addresses do not matter for loading the component
-        "PODWRIGHT_AGENTS": json.dumps(dict.fromkeys(remotes, "http://remote.invalid")),
-    }
-    return [
+    dependencies = "without"
+    if wanted:
+        dependencies = "with"
+    # their addresses do not matter for loading the component
+    agents = dict.fromkeys(remotes, "http://remote.invalid")
+    arguments = [
         f"--file={_FOLDER / 'Dockerfile'}",
-        *(f"--build-arg={name}={value}" for name, value in build_arguments.items()),
-        *([f"--secret=id=index,env={_INDEX}"] if os.environ.get(_INDEX) else []),
+        f"--build-arg=BASE={base}",
+        f"--build-arg=PYTHON={python}",
+        f"--build-arg=DEPENDENCIES={dependencies}",
+        f"--build-arg=PODWRIGHT_AGENTS={json.dumps(agents)}",
     ]
+    if os.environ.get(_INDEX):
+        arguments.append(f"--secret=id=index,env={_INDEX}")
+    return arguments
 
 
 def _run_build(
@@ -159,31 +166,30 @@ def _run_build(
     try:
         client.build(f"the image of '{component.path.name}'", arguments, log)
     except BuildError as error:
-        line = next(
-            (line for line in error.lines if line.startswith(ERROR_PREFIX)), None
-        )
-        if line is None:
+        lines = [line for line in error.lines if line.startswith(ERROR_PREFIX)]
+        if not lines:
             raise
-        found = json.loads(line.removeprefix(ERROR_PREFIX))
+        name = component.path.name
+        found = json.loads(lines[0].removeprefix(ERROR_PREFIX))
         if found["problems"]:
             problems = [Problem(*problem) for problem in found["problems"]]
-            raise blueprints.invalid(
-                problems, f"The component '{component.path.name}'"
-            ) from None
+            raise blueprints.invalid(problems, f"The component '{name}'") from None
         # in the build, the folder is /component
-        message = found["message"].replace("'component'", f"'{component.path.name}'")
+        message = found["message"].replace("'component'", f"'{name}'")
         raise ConfigurationError(message, suggestion=found["suggestion"]) from None
 
 
 def _update_lock(component: Folder, content: bytes, locked: bool) -> bool:
     """Write requirements.lock if it differs, and return whether it did."""
     file = component.path / LOCK
-    if requirements(component.path) is None or (
-        file.is_file() and file.read_bytes() == content
-    ):
+    if requirements(component.path) is None:
         return False
+    state = "missing"
+    if file.is_file():
+        if file.read_bytes() == content:
+            return False
+        state = "not up to date"
     if locked:
-        state = "not up to date" if file.is_file() else "missing"
         raise ConfigurationError(
             f"'{component.path.name}/{LOCK}' is {state}.",
             suggestion="Build without --locked, and commit the file.",

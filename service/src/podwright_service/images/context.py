@@ -37,29 +37,30 @@ def stage(folder: Folder, target: Path, remotes: Collection[str]) -> list[str]:
     """
     inside = target / "component"
     sources = {inside: folder.path}
-    sources |= {
-        inside / "agents" / name: agent.path
-        for name, agent in _sibling_agents(folder, remotes).items()
-    }
+    for name, agent in _sibling_agents(folder, remotes).items():
+        sources[inside / "agents" / name] = agent.path
     try:
         for destination, source in sources.items():
             destination.mkdir(parents=True, exist_ok=True)
             for file in component_files(source):
                 _copy(source / file, destination / file)
-        if wanted := requirements(folder.path):
+        wanted = requirements(folder.path)
+        if wanted:
             for name in (wanted, LOCK):
                 if (folder.path / name).is_file():
                     _copy(folder.path / name, target / "wanted" / name)
         for path in [inside, *inside.rglob("*")]:  # the same for every user who builds
-            path.chmod(0o755 if path.is_dir() else 0o644)
+            if path.is_dir():
+                path.chmod(0o755)
+            else:
+                path.chmod(0o644)
     except OSError as error:
         raise ConfigurationError(
             f"Cannot copy the folder '{folder.path.name}': {os_error_reason(error)}: {error.filename}.",
             suggestion="Make it readable for this user.",
         ) from error
-    return sorted(
-        str(file.relative_to(inside)) for file in inside.rglob("*") if file.is_file()
-    )
+    files = [path for path in inside.rglob("*") if path.is_file()]
+    return sorted(str(file.relative_to(inside)) for file in files)
 
 
 def component_files(folder: Path) -> Iterator[Path]:
@@ -86,15 +87,14 @@ def requirements(folder: Path) -> str | None:
     if not project.is_file():
         return None
     try:
-        return (
-            project.name
-            if "project" in tomllib.loads(project.read_text(encoding="utf-8"))
-            else None
-        )
+        data = tomllib.loads(project.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ConfigurationError(
             f"Invalid TOML in '{project.name}': {error}."
         ) from error
+    if "project" in data:
+        return project.name
+    return None
 
 
 def _sibling_agents(folder: Folder, remotes: Collection[str]) -> dict[str, Folder]:
@@ -104,15 +104,13 @@ def _sibling_agents(folder: Folder, remotes: Collection[str]) -> dict[str, Folde
     while pending:
         current = pending.pop()
         for name in agent_names(current.blueprint()):
-            agent = (
-                None if name in remotes or name in agents else current.agent(name, ())
-            )
+            if name in remotes or name in agents:
+                continue
+            agent = current.agent(name, ())
+            if not isinstance(agent, Folder) or agent.path == folder.path:
+                continue
             # the resolved path of a link may have another parent
-            if (
-                isinstance(agent, Folder)
-                and agent.path.parent == folder.path.parent
-                and agent.path != folder.path
-            ):
+            if agent.path.parent == folder.path.parent:
                 agents[name] = agent
                 pending.append(agent)
     return agents
@@ -121,9 +119,9 @@ def _sibling_agents(folder: Folder, remotes: Collection[str]) -> dict[str, Folde
 def _files(root: Path, folder: Path) -> Iterator[Path]:
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         path = Path(entry.path)
-        if _is_excluded(entry.name) or (
-            folder == root and entry.name in (*_REQUIREMENTS, LOCK)
-        ):
+        if _is_excluded(entry.name):
+            continue
+        if folder == root and entry.name in (*_REQUIREMENTS, LOCK):
             continue
         if entry.is_dir(follow_symlinks=False):
             if not (path / "pyvenv.cfg").exists():
@@ -134,25 +132,19 @@ def _files(root: Path, folder: Path) -> Iterator[Path]:
 
 
 def _is_excluded(name: str) -> bool:
-    is_test = name == "conftest.py" or (
-        name.startswith("test_") and name.endswith(".py")
-    )
-    return (
-        is_test
-        or name.startswith(".")
-        or name.endswith(".pyc")
-        or name in ("__pycache__", "node_modules")
-    )
+    if name in ("__pycache__", "node_modules", "conftest.py"):
+        return True
+    if name.startswith("test_") and name.endswith(".py"):
+        return True
+    return name.startswith(".") or name.endswith(".pyc")
 
 
 def _check_regular(path: Path) -> None:
     mode = path.lstat().st_mode
     if not stat.S_ISREG(mode):
-        kind = (
-            "a link, which may point outside the folder"
-            if stat.S_ISLNK(mode)
-            else "not a regular file"
-        )
+        kind = "not a regular file"
+        if stat.S_ISLNK(mode):
+            kind = "a link, which may point outside the folder"
         raise ConfigurationError(
             f"'{truncate(path.name, 100)}' in '{path.parent.name}' is {kind}.",
             suggestion="Replace it by a file.",

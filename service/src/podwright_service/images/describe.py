@@ -9,13 +9,19 @@ from __future__ import annotations
 import json
 import platform
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from podwright import __version__, blueprints
 from podwright.components import Agent, Component
 from podwright.components.walks import remotes_in, tools_of, walk
-from podwright.errors import BlueprintValidationError, PodwrightError, UnknownModelError
+from podwright.errors import (
+    BlueprintValidationError,
+    PodwrightError,
+    Problem,
+    UnknownModelError,
+)
 from podwright.json_data import as_object
 from podwright.models import resolve
 from podwright_service.remotes import remotes_of
@@ -40,6 +46,9 @@ def describe(component: Component, run_limits: dict[str, Any]) -> dict[str, Any]
         for part in walk(component)
         if isinstance(part, Agent) and part is not component
     ]
+    limits = dict(run_limits)
+    if max_loops is not None:
+        limits["max_loops"] = max_loops
     return {
         "name": component.name,
         "kind": component.kind,
@@ -49,10 +58,7 @@ def describe(component: Component, run_limits: dict[str, Any]) -> dict[str, Any]
         "tools": list(tools_of(component)),
         "agents": list(dict.fromkeys(agents)),
         "remotes": remotes_in(component),
-        "limits": {
-            **run_limits,
-            **({} if max_loops is None else {"max_loops": max_loops}),
-        },
+        "limits": limits,
         "versions": {
             "podwright": __version__,
             "blueprint": blueprints.VERSION,
@@ -83,11 +89,12 @@ def main(folder: str, file: str) -> int:
         settings = read_settings()
         component = load_component(folder, remotes_of(settings))
         limits = {name for name in Settings.model_fields if name.startswith("run_")}
-        facts = describe(
-            component, settings.model_dump(include=limits, exclude_none=True)
-        )
+        run_limits = settings.model_dump(include=limits, exclude_none=True)
+        facts = describe(component, run_limits)
     except PodwrightError as error:
-        problems = error.problems if isinstance(error, BlueprintValidationError) else ()
+        problems: Sequence[Problem] = ()
+        if isinstance(error, BlueprintValidationError):
+            problems = error.problems
         data = {
             "message": error.message,
             "suggestion": error.suggestion,

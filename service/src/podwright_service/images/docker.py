@@ -56,21 +56,17 @@ class Docker:
     """
 
     def __init__(self, program: str | None = None) -> None:
-        candidates = (
-            [program]
-            if program
-            else [str(Path(folder) / "docker") for folder in os.get_exec_path()]
-        )
+        if program:
+            candidates = [program]
+            message = f"'{program}' is not a Docker client with buildx."
+        else:
+            candidates = [str(Path(folder, "docker")) for folder in os.get_exec_path()]
+            message = "There is no Docker client on PATH with buildx."
         for candidate in candidates:
             if _succeeds(candidate, "buildx", "version"):
                 self.program = candidate
                 return
-        message = (
-            f"'{program}' is not a Docker client"
-            if program
-            else "There is no Docker client on PATH"
-        )
-        raise ConfigurationError(f"{message} with buildx.", suggestion=_INSTALL)
+        raise ConfigurationError(message, suggestion=_INSTALL)
 
     def image(self, name: str) -> dict[str, Any] | None:
         """An image as `docker image inspect` returns it; None if the engine does not have it.
@@ -123,11 +119,12 @@ class Docker:
                 log(output[-1])
         if process.returncode:
             lines = _failed_step(output)
-            reason = truncate(" ".join(" ".join(lines).split()), 1_500)
+            words = " ".join(lines).split()
+            reason = truncate(" ".join(words), 1_500)
             raise BuildError(
                 f"Cannot build {subject}: {reason}",
                 lines,
-                "Use --verbose for the whole output.",
+                suggestion="Use --verbose for the whole output.",
             )
 
     def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -142,23 +139,26 @@ class Docker:
 
 def _failed_step(output: Sequence[str]) -> list[str]:
     """The output of the step that failed; if it has none, the builder's error."""
-    failed = [
-        match[1] for line in output if (match := re.match(r"#(\d+) ERROR: ", line))
-    ]
-    pattern = re.compile(rf"#{failed[-1] if failed else 'none'} \d+\.\d+ (.*)")
-    step = [
-        match[1]
-        for line in output
-        if (match := pattern.fullmatch(line)) and match[1].strip()
-    ]
-    errors = [
-        line.removeprefix("ERROR: ") for line in output if line.startswith("ERROR: ")
-    ]
+    failed = "none"
+    errors: list[str] = []
+    for line in output:
+        match = re.match(r"#(\d+) ERROR: ", line)
+        if match:
+            failed = match[1]
+        if line.startswith("ERROR: "):
+            errors.append(line.removeprefix("ERROR: "))
+    pattern = re.compile(rf"#{failed} \d+\.\d+ (.*)")
+    step: list[str] = []
+    for line in output:
+        match = pattern.fullmatch(line)
+        if match and match[1].strip():
+            step.append(match[1])
     return step or errors[-1:] or list(output[-3:])
 
 
 def _succeeds(*command: str) -> bool:
     try:
-        return subprocess.run(command, check=False, capture_output=True).returncode == 0  # noqa: S603 - a list of arguments, without a shell
+        done = subprocess.run(command, check=False, capture_output=True)  # noqa: S603 - a list of arguments, without a shell
     except OSError:
         return False
+    return done.returncode == 0

@@ -27,12 +27,18 @@ def to_labels(facts: dict[str, Any]) -> dict[str, str]:
 
 def read_labels(image: dict[str, Any]) -> dict[str, Any] | None:
     """The description in an image's labels; None if there is none."""
+    text = label(image, COMPONENT)
+    if text is None:
+        return None
     try:
-        return as_object(json.loads(label(image, COMPONENT) or "null")) or None
+        data = json.loads(text)
     except ValueError:
         return None
+    return as_object(data) or None
 
 
 def label(image: dict[str, Any], name: str) -> str | None:
     """A label of an image, as `docker image inspect` returns it; None if it is missing or empty."""
-    return as_object(as_object(image.get("Config")).get("Labels")).get(name) or None
+    config = as_object(image.get("Config"))
+    labels = as_object(config.get("Labels"))
+    return labels.get(name) or None

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Collection, Mapping, Set
 from graphlib import CycleError, TopologicalSorter
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from podwright.components.base import DEFAULT_MAX_LOOPS
 from podwright.components.folder import agent_names
@@ -30,6 +30,13 @@ _OPAQUE_KEYS = ("args", "schema", "metadata")
 Objects = Mapping[str, Mapping[str, Any]]
 
 
+class _Part(NamedTuple):
+    """A blueprint in the body of a request."""
+
+    pointer: str
+    blueprint: Mapping[str, Any]
+
+
 class Inspection:
     """Collects everything that a blueprint names and may not, and everything that is too large, with pointers.
 
@@ -49,7 +56,10 @@ class Inspection:
         self.unsafe_to_build = False
         """Whether it cannot be built in a short time: it is too large, has a foreign schema of a tool, or contains
         itself."""
-        self._values = self._steps = 0
+        self._values = 0
+        """JSON values so far."""
+        self._steps = 0
+        """Steps of the blueprint that is visited."""
 
     def inspect(
         self, blueprint: Mapping[str, Any], agents: Objects, served: Set[str]
@@ -65,61 +75,72 @@ class Inspection:
             The names of `agents`, each after those that it names.
         """
         settings = self._settings
-        if self._exceeds("/agents", len(agents), settings.max_steps, "agents"):
+        if not self._check_limit("/agents", len(agents), settings.max_steps, "agents"):
             return []
-        name = blueprint.get("name")
-        root = (
-            name
-            if isinstance(name, str) and name not in {**agents, **dict.fromkeys(served)}
-            else None
-        )
-        parts: dict[str | None, Mapping[str, Any]] = {**agents, root: blueprint}
-        pointers = {
-            **{name: json_pointer("agents", name) for name in agents},
-            root: "/blueprint",
-        }
-        total = 0
-        for name, part in parts.items():
-            self._steps = 0
-            self._visit(part, pointers[name], "", 1, 0)
-            self._exceeds(
-                f"{pointers[name]}/steps", self._steps, settings.max_steps, "steps"
-            )
-            total += self._steps
+        parts: dict[str | None, _Part] = {}
+        for name, agent in agents.items():
+            parts[name] = _Part(json_pointer("agents", name), agent)
+        name = _name_for_agents(blueprint, agents, served)
+        parts[name] = _Part("/blueprint", blueprint)
+        steps = 0
+        for part in parts.values():
+            steps += self._inspect_part(part)
         if self.unsafe_to_build:
             return []
-        # an agent that names itself means the service's own agent, if there is one
-        graph = {
-            name: (set(agent_names(part)) & parts.keys()) - ({name} & served)
-            for name, part in parts.items()
-        }
+        order = self._order(parts, served)
+        self._check_limit(
+            "/agents", steps, settings.max_steps, "steps in all blueprints"
+        )
+        size = len(to_json_bytes([blueprint, agents]))
+        self._check_limit(
+            "/blueprint", size, settings.max_blueprint_bytes, "bytes of JSON"
+        )
+        return [name for name in order if name is not None and name in agents]
+
+    def _inspect_part(self, part: _Part) -> int:
+        """Check all values of one blueprint; returns the number of its steps."""
+        self._steps = 0
+        self._visit(part.blueprint, part.pointer, key="", depth=1, nesting=0)
+        self._check_limit(
+            f"{part.pointer}/steps", self._steps, self._settings.max_steps, "steps"
+        )
+        return self._steps
+
+    def _order(
+        self, parts: Mapping[str | None, _Part], served: Set[str]
+    ) -> list[str | None]:
+        """The names of blueprints, each after those that it names; checks how deep they use each other."""
+        graph: dict[str | None, set[str]] = {}
+        for name, part in parts.items():
+            named = {other for other in agent_names(part.blueprint) if other in parts}
+            # an agent that names itself means the service's own agent, if there is one
+            if name is not None and name in served:
+                named.discard(name)
+            graph[name] = named
         depths: dict[str | None, int] = {}
         try:
             for name in TopologicalSorter(graph).static_order():
-                uses_agents = "steps" in parts[name] or "skills" in parts[name]
-                depth = depths[name] = uses_agents + max(
-                    (depths[other] for other in graph[name]), default=0
-                )
-                self._exceeds(
-                    pointers[name],
+                part = parts[name]
+                inner = [depths[other] for other in graph[name]]
+                depth = max(inner, default=0)
+                if "steps" in part.blueprint or "skills" in part.blueprint:
+                    depth += 1
+                depths[name] = depth
+                self._check_limit(
+                    part.pointer,
                     depth,
-                    settings.max_nesting,
-                    "levels of agents that use each other",
+                    self._settings.max_nesting,
+                    unit="levels of agents that use each other",
                 )
         except CycleError as error:
             circle: list[str] = error.args[1][::-1]
-            self._add(
-                pointers[circle[0]],
-                f"A blueprint cannot contain itself: {' → '.join(circle)}.",
-            )
+            detail = f"A blueprint cannot contain itself: {' → '.join(circle)}."
+            self._add(parts[circle[0]].pointer, detail)
             self.unsafe_to_build = True
-        self._exceeds("/agents", total, settings.max_steps, "steps in all blueprints")
-        size = len(to_json_bytes([blueprint, agents]))
-        self._exceeds("/blueprint", size, settings.max_blueprint_bytes, "bytes of JSON")
-        return [name for name in depths if name is not None and name in agents]
+        return list(depths)
 
     def _visit(
-        self, value: object, pointer: str, key: str | None, depth: int, nesting: int
+        self, value: object, pointer: str, *, key: str | None, depth: int, nesting: int
     ) -> None:
         """Check a value and everything in it.
 
@@ -133,37 +154,39 @@ class Inspection:
         if self._values > MAX_VALUES:
             return
         self._values += 1
-        self._exceeds("", self._values, MAX_VALUES, "JSON values")
+        self._check_limit("", self._values, MAX_VALUES, "JSON values")
         if isinstance(value, str):
-            self._exceeds(
-                pointer,
-                len(_PLACEHOLDER.findall(value)),
-                MAX_PLACEHOLDERS,
-                "placeholders in one text",
+            number = len(_PLACEHOLDER.findall(value))
+            self._check_limit(
+                pointer, number, MAX_PLACEHOLDERS, "placeholders in one text"
             )
-        elif isinstance(value, list | dict):
-            if self._exceeds(
-                pointer, depth, self._settings.max_json_depth, "levels of JSON"
-            ):
-                return
-            if isinstance(value, dict):
-                self._visit_object(
-                    cast("dict[str, Any]", value), pointer, key, depth, nesting
-                )
-                return
-            for index, item in enumerate(cast("list[object]", value)):
-                self._visit(
-                    item,
-                    f"{pointer}/{index}",
-                    "steps" if key == "branches" else key,
-                    depth + 1,
-                    nesting,
-                )
+            return
+        if not isinstance(value, list | dict):
+            return
+        if not self._check_limit(
+            pointer, depth, self._settings.max_json_depth, "levels of JSON"
+        ):
+            return
+        if isinstance(value, dict):
+            fields = cast("dict[str, Any]", value)
+            self._visit_object(fields, pointer, key=key, depth=depth, nesting=nesting)
+            return
+        if key == "branches":
+            key = "steps"
+        for index, item in enumerate(cast("list[object]", value)):
+            self._visit(
+                item,
+                f"{pointer}/{index}",
+                key=key,
+                depth=depth + 1,
+                nesting=nesting,
+            )
 
     def _visit_object(
         self,
         value: dict[str, Any],
         pointer: str,
+        *,
         key: str | None,
         depth: int,
         nesting: int,
@@ -172,19 +195,22 @@ class Inspection:
             self._steps += 1
             nesting += 1
             if nesting == self._settings.max_nesting + 1:
-                self._add(
-                    pointer,
-                    f"Steps are nested deeper than {self._settings.max_nesting} levels.",
-                )
+                most = self._settings.max_nesting
+                self._add(pointer, f"Steps are nested deeper than {most} levels.")
         if key is not None:
             self._check_names(value, pointer, key)
             self._check_caps(value, pointer, key)
+        has_opaque_values = key in (None, "config")
         for name, item in value.items():
-            inner_key = (
-                None if key in (None, "config") or name in _OPAQUE_KEYS else name
-            )
+            inner_key: str | None = name
+            if has_opaque_values or name in _OPAQUE_KEYS:
+                inner_key = None
             self._visit(
-                item, pointer + json_pointer(name), inner_key, depth + 1, nesting
+                item,
+                pointer + json_pointer(name),
+                key=inner_key,
+                depth=depth + 1,
+                nesting=nesting,
             )
 
     def _check_names(self, value: dict[str, Any], pointer: str, key: str) -> None:
@@ -210,75 +236,91 @@ class Inspection:
             hint = did_you_mean(name, self._tools) or "No tools are allowed here."
             self._add(pointer, f"Tool {short_repr(name)} is not allowed here.", hint)
             return
-        function = as_object(as_object(entry.get("schema")).get("function"))
-        own = [
-            _parameters(schema["function"])
-            for schema in (tool.schema, to_tool(tool.function).schema)
-        ]
-        if (
-            isinstance(function.get("parameters"), dict)
-            and _parameters(function) not in own
-        ):
-            detail = f"The parameters differ from those of the served tool '{name}'."
+        schema = as_object(entry.get("schema"))
+        function = as_object(schema.get("function"))
+        if not isinstance(function.get("parameters"), dict):
+            return
+        if not _has_parameters_of(function, tool):
             self._add(
-                f"{pointer}/schema/function", detail, "Only descriptions may differ."
+                f"{pointer}/schema/function",
+                f"The parameters differ from those of the served tool '{name}'.",
+                "Only descriptions may differ.",
             )
             self.unsafe_to_build = True
 
     def _check_caps(self, value: dict[str, Any], pointer: str, key: str) -> None:
         settings = self._settings
-        caps = {
-            "max_iterations": settings.max_loops,
-            "max_concurrency": settings.max_branches,
-        }
+        self._check_cap(value, pointer, "max_iterations", settings.max_loops)
+        self._check_cap(value, pointer, "max_concurrency", settings.max_branches)
         if key == "config":
-            caps["max_loops"] = settings.max_loops
-        for name, cap in caps.items():
-            if isinstance(number := value.get(name), int) and number > cap:
-                self._add(
-                    f"{pointer}/{name}",
-                    f"{name} is {short_repr(number)}; at most {cap} is allowed.",
-                )
-        default = DEFAULT_MAX_LOOPS if "instructions" in value else 0
-        if (
-            "max_loops" not in as_object(value.get("config"))
-            and default > settings.max_loops
-        ):
-            detail = f"max_loops is {default} by default; at most {settings.max_loops} is allowed."
-            self._add(f"{pointer}/config/max_loops", detail)
+            self._check_cap(value, pointer, "max_loops", settings.max_loops)
+        self._check_default_loops(value, pointer)
         sizes = {
             "branches": settings.max_branches,
             "skills": settings.max_steps,
             "tools": settings.max_steps,
         }
-        for name, cap in sizes.items():
-            self._exceeds(
-                f"{pointer}/{name}", len(as_array(value.get(name))), cap, name
-            )
+        for name, most in sizes.items():
+            size = len(as_array(value.get(name)))
+            self._check_limit(f"{pointer}/{name}", size, most, name)
 
-    def _exceeds(self, pointer: str, number: int, limit: int, unit: str) -> bool:
-        """Whether a number exceeds a limit, which is a problem."""
+    def _check_cap(
+        self, value: dict[str, Any], pointer: str, name: str, cap: int
+    ) -> None:
+        number = value.get(name)
+        if not isinstance(number, int) or number <= cap:
+            return
+        detail = f"{name} is {short_repr(number)}; at most {cap} is allowed."
+        self._add(f"{pointer}/{name}", detail)
+
+    def _check_default_loops(self, value: dict[str, Any], pointer: str) -> None:
+        """Check the loops of an agent or a conductor that does not say how many it may do."""
+        most = self._settings.max_loops
+        if "instructions" not in value or most >= DEFAULT_MAX_LOOPS:
+            return
+        if "max_loops" not in as_object(value.get("config")):
+            detail = f"max_loops is {DEFAULT_MAX_LOOPS} by default; at most {most} is allowed."
+            self._add(f"{pointer}/config/max_loops", detail)
+
+    def _check_limit(self, pointer: str, number: int, limit: int, unit: str) -> bool:
+        """Note a number that exceeds its limit; returns whether it is within the limit."""
         if number <= limit:
-            return False
+            return True
         self._add(pointer, f"{number} {unit}; at most {limit} are allowed.")
         self.unsafe_to_build = True
-        return True
+        return False
 
     def _add(self, pointer: str, detail: str, suggestion: str = "") -> None:
         if len(self.problems) < MAX_PROBLEMS:
             self.problems.append(Problem(pointer, detail, suggestion))
 
 
+def _name_for_agents(
+    blueprint: Mapping[str, Any], agents: Objects, served: Set[str]
+) -> str | None:
+    """The name by which agents may use a blueprint that comes with them; None if another one has it."""
+    name = blueprint.get("name")
+    if not isinstance(name, str) or name in agents or name in served:
+        return None
+    return name
+
+
+def _has_parameters_of(function: Mapping[str, Any], tool: Tool) -> bool:
+    """Whether a function in a blueprint has the parameters of a served tool, as that has them or as it is written."""
+    parameters = _parameters(function)
+    schemas = (tool.schema, to_tool(tool.function).schema)
+    return any(parameters == _parameters(schema["function"]) for schema in schemas)
+
+
 def _parameters(function: Mapping[str, Any]) -> str:
     """The parameters of a tool as a model is shown them, without their descriptions, as canonical JSON."""
-
-    def without_description(item: dict[str, Any]) -> dict[str, Any]:
-        return {
-            key: value
-            for key, value in item.items()
-            if key != "description" or not isinstance(value, str)
-        }
-
     parameters = object_parameters(function["parameters"]) or function["parameters"]
     text = json.dumps([parameters, function.get("strict", False)])
-    return json.dumps(json.loads(text, object_hook=without_description), sort_keys=True)
+    data = json.loads(text, object_hook=_without_description)
+    return json.dumps(data, sort_keys=True)
+
+
+def _without_description(item: dict[str, Any]) -> dict[str, Any]:
+    if isinstance(item.get("description"), str):
+        del item["description"]
+    return item

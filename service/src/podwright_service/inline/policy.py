@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -59,9 +59,8 @@ class InlinePolicy:
         if not inspection.unsafe_to_build:
             available = dict(self.agents)
             for name in order:
-                built, more = self._build(
-                    None, agents[name], available, json_pointer("agents", name)
-                )
+                pointer = json_pointer("agents", name)
+                built, more = self._build(None, agents[name], available, pointer)
                 available[name] = built or _STAND_IN
                 problems += more
             component, more = self._build(kind, blueprint, available, "/blueprint")
@@ -71,7 +70,8 @@ class InlinePolicy:
             # a disallowed name is reported once, although building it fails too
             for problem in problems:
                 first_at.setdefault(problem.pointer, problem)
-            raise blueprints.invalid(list(first_at.values()), "The inline blueprint")
+            found = list(first_at.values())
+            raise blueprints.invalid(found, "The inline blueprint")
         return component
 
     def _build(
@@ -88,32 +88,26 @@ class InlinePolicy:
                 return Workflow.from_blueprint(blueprint, agents, self.conditions), []
             if kind == "agent":
                 return Agent.from_blueprint(blueprint, tools), []
-            team = Conductor if kind == "conductor" else Pipeline
-            return team.from_blueprint(blueprint, tools, agents=agents), []
+            if kind == "conductor":
+                return Conductor.from_blueprint(blueprint, tools, agents=agents), []
+            return Pipeline.from_blueprint(blueprint, tools, agents=agents), []
         except BlueprintValidationError as error:
-            return None, [
-                Problem(pointer + p.pointer, p.detail, p.suggestion)
-                for p in error.problems
-            ]
+            return None, _below(pointer, error.problems)
         except PodwrightError as error:
             return None, [Problem(pointer, error.message, error.suggestion)]
 
 
+def _below(pointer: str, problems: Iterable[Problem]) -> list[Problem]:
+    """Problems of a blueprint that is at a pointer of the body."""
+    return [replace(problem, pointer=pointer + problem.pointer) for problem in problems]
+
+
 def inline_warnings(blueprint: Mapping[str, Any], agents: Objects) -> list[Problem]:
     """The warnings of an inline blueprint, at most 100, with pointers into the body of the request."""
-    parts = {
-        "/blueprint": blueprint,
-        **{json_pointer("agents", name): agents[name] for name in agents},
-    }
-    found = [
-        (at, warning)
-        for at, part in parts.items()
-        for warning in blueprints.warnings(part)
-    ]
-    return [
-        replace(warning, pointer=at + warning.pointer)
-        for at, warning in found[:MAX_PROBLEMS]
-    ]
+    found = _below("/blueprint", blueprints.warnings(blueprint))
+    for name, agent in agents.items():
+        found += _below(json_pointer("agents", name), blueprints.warnings(agent))
+    return found[:MAX_PROBLEMS]
 
 
 def check_inline_names(blueprint: Mapping[str, Any], agents: Objects) -> Findings:
@@ -123,14 +117,8 @@ def check_inline_names(blueprint: Mapping[str, Any], agents: Objects) -> Finding
     }
     found = check_names(blueprint, instructions)
     return Findings(
-        [
-            replace(problem, pointer=f"/blueprint{problem.pointer}")
-            for problem in found.problems
-        ],
-        [
-            replace(warning, pointer=f"/blueprint{warning.pointer}")
-            for warning in found.warnings
-        ],
+        _below("/blueprint", found.problems),
+        _below("/blueprint", found.warnings),
     )
 
 
@@ -140,41 +128,46 @@ def inline_policy(component: Component, settings: Settings) -> InlinePolicy:
     Raises:
         ConfigurationError: The settings allow a tool that the component does not have, or an invalid model name.
     """
-    tools = tools_of(component)
-    allowed_tools = (
-        list(tools) if settings.allowed_tools is None else settings.allowed_tools
-    )
-    for name in allowed_tools:
-        if name not in tools:
-            raise ConfigurationError(
-                f"PODWRIGHT_ALLOWED_TOOLS names '{name}', which '{component.name}' does not have.",
-                suggestion=did_you_mean(name, tools)
-                or "It has no tools; unset PODWRIGHT_ALLOWED_TOOLS.",
-            )
-    models = settings.allowed_models
-    if models is None:
-        models = [*component.models(), *([settings.model] if settings.model else [])]
-    elif invalid := [name for name in models if not all(name.partition("/"))]:
-        raise ConfigurationError(
-            f"PODWRIGHT_ALLOWED_MODELS has the invalid model name '{invalid[0]}'.",
-            suggestion="Write <provider>/<model_name>, such as openai/gpt-4o-mini.",
-        )
+    tools = _allowed_tools(component, settings)
+    models = _allowed_models(component, settings)
     parts = list(walk(component))
     workflows = [part for part in parts if isinstance(part, Workflow)]
-    conditions = {
-        name: condition
-        for workflow in workflows
-        for name, condition in workflow.conditions.items()
-    }
-    agents = {
-        part.name: part
-        for part in reversed(parts)
-        if part is not component or isinstance(part, Agent)
-    }
-    return InlinePolicy(
-        tuple(models),
-        {name: tools[name] for name in allowed_tools},
-        {**remotes_of(settings), **agents},
-        conditions,
-        settings,
-    )
+    conditions: dict[str, Callable[..., Any]] = {}
+    for workflow in workflows:
+        conditions |= workflow.conditions
+    agents = remotes_of(settings)
+    for part in reversed(parts):
+        if part is not component or isinstance(part, Agent):
+            agents[part.name] = part
+    return InlinePolicy(models, tools, agents, conditions=conditions, settings=settings)
+
+
+def _allowed_tools(component: Component, settings: Settings) -> dict[str, Tool]:
+    """The tools that inline blueprints may name, by name."""
+    tools = tools_of(component)
+    if settings.allowed_tools is None:
+        return tools
+    for name in settings.allowed_tools:
+        if name not in tools:
+            hint = did_you_mean(name, tools)
+            raise ConfigurationError(
+                f"PODWRIGHT_ALLOWED_TOOLS names '{name}', which '{component.name}' does not have.",
+                suggestion=hint or "It has no tools; unset PODWRIGHT_ALLOWED_TOOLS.",
+            )
+    return {name: tools[name] for name in settings.allowed_tools}
+
+
+def _allowed_models(component: Component, settings: Settings) -> tuple[str, ...]:
+    """The models that inline blueprints may name."""
+    if settings.allowed_models is None:
+        models = list(component.models())
+        if settings.model:
+            models.append(settings.model)
+        return tuple(models)
+    for name in settings.allowed_models:
+        if not all(name.partition("/")):
+            raise ConfigurationError(
+                f"PODWRIGHT_ALLOWED_MODELS has the invalid model name '{name}'.",
+                suggestion="Write <provider>/<model_name>, such as openai/gpt-4o-mini.",
+            )
+    return tuple(settings.allowed_models)

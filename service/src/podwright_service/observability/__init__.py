@@ -161,14 +161,14 @@ def _model_names(part: Component, settings: Settings) -> tuple[str, ...]:
     """The models that a component calls itself."""
     if not isinstance(part, ModelComponent):
         return ()
-    return (
-        (settings.model,)
-        if settings.model
-        else tuple(model.name for model in part.chat_models.all())
-    )
+    if settings.model:
+        return (settings.model,)
+    return tuple(model.name for model in part.chat_models.all())
 
 
 def _tool_names(part: Component) -> Collection[str]:
     if isinstance(part, Agent):
         return part.tools
-    return part.tool_names if isinstance(part, Conductor) else ()
+    if isinstance(part, Conductor):
+        return part.tool_names
+    return ()

@@ -79,13 +79,12 @@ def shut_down(**shutdowns: Callable[[], object]) -> None:
     """
     until = time.monotonic() + FLUSH_TIMEOUT
     # daemon threads, because the SDK waits up to 30 s for a collector that does not respond
-    threads = {
-        name: threading.Thread(
+    threads: dict[str, threading.Thread] = {}
+    for name, shutdown in shutdowns.items():
+        thread = threading.Thread(
             target=shutdown, name=f"podwright-{name}-shutdown", daemon=True
         )
-        for name, shutdown in shutdowns.items()
-    }
-    for thread in threads.values():
+        threads[name] = thread
         thread.start()
     for name, thread in threads.items():
         thread.join(max(0.0, until - time.monotonic()))
@@ -99,7 +98,9 @@ def shut_down(**shutdowns: Callable[[], object]) -> None:
 
 def _span_exporters() -> list[str]:
     has_collector = any(os.environ.get(name, "").strip() for name in _ENDPOINTS)
-    return exporter_names("TRACES", default="otlp" if has_collector else "")
+    if has_collector:
+        return exporter_names("TRACES", default="otlp")
+    return exporter_names("TRACES")
 
 
 def exporter_names(
@@ -113,7 +114,9 @@ def exporter_names(
     if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return []
     variable = f"OTEL_{signal}_EXPORTER"
-    known = _EXPORTERS if signal == "TRACES" else (*_EXPORTERS, "prometheus")
+    known = _EXPORTERS
+    if signal == "METRICS":
+        known = (*known, "prometheus")
     value = os.environ.get(variable, "").strip() or default
     names = [name.strip() for name in value.split(",") if name.strip()]
     for name in names:
@@ -123,10 +126,8 @@ def exporter_names(
                 suggestion=did_you_mean(name, known),
             )
     variables = (f"OTEL_EXPORTER_OTLP_{signal}_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
-    protocol = next(
-        (value for name in variables if (value := os.environ.get(name, "").strip())),
-        "http/protobuf",
-    )
+    given = [os.environ.get(name, "").strip() for name in variables]
+    protocol = given[0] or given[1] or "http/protobuf"
     if "otlp" in names and protocol != "http/protobuf":
         raise ConfigurationError(
             f"Unsupported OTLP protocol '{protocol}' in OTEL_EXPORTER_OTLP_PROTOCOL.",

@@ -103,7 +103,9 @@ class _StandardOutput(logging.StreamHandler[TextIO]):
 def _library_level(settings: Settings) -> str:
     """The level of other loggers than Podwright's: debug lines of libraries may hold prompts and keys."""
     level = settings.log_level.upper()
-    return "INFO" if level == "DEBUG" else level
+    if level == "DEBUG":
+        return "INFO"
+    return level
 
 
 def log_runs(settings: Settings) -> Subscriber:
@@ -111,28 +113,31 @@ def log_runs(settings: Settings) -> Subscriber:
     log = structlog.get_logger()
 
     def handle(event: Event) -> None:
-        if (
-            isinstance(event, ToolCallFailed)
-            and "run_id" not in event.error
-            and (error := error_of_own_code(event))
-        ):
-            fields = {
-                "run_id": event.run_id,
-                "component": event.component,
-                "tool": event.tool,
-            }
-            log.warning("tool failed", logger=_RUN_LOGGER, **fields, exc_info=error)
+        if isinstance(event, ToolCallFailed) and "run_id" not in event.error:
+            error = error_of_own_code(event)
+            if error is not None:
+                log.warning(
+                    "tool failed",
+                    logger=_RUN_LOGGER,
+                    run_id=event.run_id,
+                    component=event.component,
+                    tool=event.tool,
+                    exc_info=error,
+                )
         if event.parent_id is not None or event.remote is not None:
             return
         if isinstance(event, RunStarted) and settings.log_content:
-            fields = {
-                "run_id": event.run_id,
-                "component": event.component,
-                "input": _without_images(event.input),
-            }
-            log.info("run started", logger=_RUN_LOGGER, **fields)
+            log.info(
+                "run started",
+                logger=_RUN_LOGGER,
+                run_id=event.run_id,
+                component=event.component,
+                input=_without_images(event.input),
+            )
         if isinstance(event, RunEnded):
-            level = logging.WARNING if isinstance(event, RunFailed) else logging.INFO
+            level = logging.INFO
+            if isinstance(event, RunFailed):
+                level = logging.WARNING
             log.log(level, "run", **_fields(event, settings.log_content))
 
     return handle
@@ -142,12 +147,12 @@ def _without_images(data: Any) -> Any:
     """An input in which images in data URLs are cut short."""
     shown: list[Any] = []
     for part in as_array(data):
-        url = as_object(as_object(part).get("image_url")).get("url")
-        shown.append(
-            {**part, "image_url": {"url": truncate(url, 60)}}
-            if isinstance(url, str)
-            else part
-        )
+        image = as_object(as_object(part).get("image_url"))
+        url = image.get("url")
+        if isinstance(url, str):
+            shown.append({**part, "image_url": {"url": truncate(url, 60)}})
+        else:
+            shown.append(part)
     return shown or data
 
 
@@ -168,9 +173,9 @@ def _fields(event: RunEnded, content: bool) -> dict[str, Any]:
         fields["known_cost_usd"] = usage.known_cost
     origin = current_origin.get()
     fields |= origin.members
-    fields |= {
-        name: value for name, value in origin.to_dict().items() if name != "members"
-    }
+    named = origin.to_dict()
+    named.pop("members", None)
+    fields |= named
     if isinstance(event, RunFailed):
         fields["code"] = event.error.get("code")
         if content:
@@ -182,9 +187,10 @@ def _fields(event: RunEnded, content: bool) -> dict[str, Any]:
 
 def _renderers(settings: Settings) -> list[Processor]:
     terminal = sys.stdout.isatty()
-    if settings.log_format == "json" or (
-        settings.log_format == "auto" and not terminal
-    ):
+    log_format = settings.log_format
+    if log_format == "auto" and not terminal:
+        log_format = "json"
+    if log_format == "json":
         return [
             structlog.processors.format_exc_info,
             structlog.processors.JSONRenderer(_to_json),
@@ -215,10 +221,12 @@ def _escape_control_characters(
 ) -> EventDict:
     """Keep text from outside from controlling a terminal, or from looking like another line."""
     for name, value in event.items():
-        if isinstance(value, str):
-            event[name] = printable(
-                value if name == "exception" else value.replace("\n", "\\n")
-            )
+        if not isinstance(value, str):
+            continue
+        if name == "exception":  # a traceback has lines
+            event[name] = printable(value)
+        else:
+            event[name] = printable(value.replace("\n", "\\n"))
     return event
 
 

@@ -151,16 +151,20 @@ class Metrics:
         self._define_metrics()
         self._begin_series()
         self._component_info(*self._served, version, digest).set(1)
-        for name, limit in (limits or RunLimits()).to_dict().items():
-            self._runs_limit(*self._served, name).set(
-                math.inf if limit is None else limit
-            )
+        limits = limits or RunLimits()
+        for name, limit in limits.to_dict().items():
+            series = self._runs_limit(*self._served, name)
+            if limit is None:
+                series.set(math.inf)
+            else:
+                series.set(limit)
 
     def _begin_series(self) -> None:
         """Export 0 before the first event: Prometheus cannot see an increase to the first value of a series."""
         self._begin_runs(self._served)
-        for histogram in (self._run_duration, self._run_tokens, self._run_cost):
-            histogram(*self._served)
+        self._run_duration(*self._served)
+        self._run_tokens(*self._served)
+        self._run_cost(*self._served)
         self._runs_in_progress(*self._served).set(0)
         self._runs_waiting(*self._served).set(0)
         self._loops_exhausted(*self._served).inc(0)
@@ -171,12 +175,9 @@ class Metrics:
             labels = (part.name, part.kind)
             self._begin_calls(labels, part.models, part.tools)
             for model in part.models:
-                for histogram in (
-                    self._model_call_duration,
-                    self._first_token,
-                    self._time_per_output_token,
-                ):
-                    histogram(*labels, model)
+                self._model_call_duration(*labels, model)
+                self._first_token(*labels, model)
+                self._time_per_output_token(*labels, model)
             for tool in part.tools:
                 self._tool_call_duration(*labels, tool)
         self._begin_costs(self._served[0])
@@ -205,11 +206,10 @@ class Metrics:
         Args:
             root: Its name.
         """
-        if (
-            root
-            and root not in self._known_roots
-            and len(self._known_roots) < _MAX_ROOTS + 2
-        ):
+        if not root or root in self._known_roots:
+            return
+        # the service's own component and inline blueprints are two further ones
+        if len(self._known_roots) < _MAX_ROOTS + 2:
             self._known_roots.add(root)
             self._begin_costs(root)
 
@@ -242,14 +242,13 @@ class Metrics:
         self, labels: Labels, models: Collection[str], tools: Collection[str]
     ) -> None:
         for model in models:
+            provider, _, _ = model.partition("/")
             for reason in _REASONS:
                 self._unpriced(*labels, model, reason).inc(0)
             for reason in _FINISH_REASONS:
                 self._finish_reasons(*labels, model, reason).inc(0)
             for status in (*_CALL_STATUSES, _FELL_BACK):
-                self._model_calls(*labels, model, model.partition("/")[0], status).inc(
-                    0
-                )
+                self._model_calls(*labels, model, provider, status).inc(0)
             for code in _MODEL_CODES:
                 self._model_call_retries(*labels, model, code).inc(0)
                 self._model_call_failures(*labels, model, code).inc(0)
@@ -273,9 +272,8 @@ class Metrics:
         def update() -> None:
             self._runs_waiting(*self._served).set(admission.waiting)
             for reason, number in admission.rejected.items():
-                self._runs_rejected(*self._served, reason).inc(
-                    number - counted.get(reason, 0)
-                )
+                more = number - counted.get(reason, 0)
+                self._runs_rejected(*self._served, reason).inc(more)
                 counted[reason] = number
 
         admission.on_change = update
@@ -286,9 +284,8 @@ class Metrics:
     ) -> None:
         """Count one HTTP request, and its duration in seconds."""
         route = _bounded(route_of(path), self._routes)
-        self._http_requests(
-            *self._served, _bounded(method, _METHODS), route, str(status)
-        ).inc()
+        known_method = _bounded(method, _METHODS)
+        self._http_requests(*self._served, known_method, route, str(status)).inc()
         self._http_request_duration(*self._served, route).observe(seconds, _exemplar())
 
     def render(self, accept: str) -> tuple[bytes, str]:
@@ -313,6 +310,14 @@ class Metrics:
         return encode(registry), media_type
 
     def _define_metrics(self) -> None:
+        self._define_run_metrics()
+        self._define_cost_metrics()
+        self._define_call_metrics()
+        self._define_request_metrics()
+        self._define_background_metrics()
+        self._define_service_metrics()
+
+    def _define_run_metrics(self) -> None:
         counter = self._counter
         gauge = self._gauge
         histogram = self._histogram
@@ -335,6 +340,34 @@ class Metrics:
         self._budget_stops = counter(
             "budget_stops_total", "Runs stopped by a limit.", "limit"
         )
+        self._runs_limit = gauge(
+            "runs_limit",
+            "Limits of each run: USD, tokens, model calls, seconds.",
+            "limit",
+            mode="livemax",
+        )
+        self._run_failures = counter(
+            "run_failures_total", "Failed outermost runs.", "code"
+        )
+        self._run_tokens = histogram(
+            "run_tokens", "Tokens of outermost runs, nested runs included.", _RUN_TOKENS
+        )
+        self._run_cost = histogram(
+            "run_cost_usd",
+            "Known cost in USD of outermost runs, nested and remote runs included.",
+            _RUN_COSTS,
+        )
+        self._unpriced_runs = counter(
+            "unpriced_runs_total",
+            "Outermost runs of which the cost is not wholly known.",
+        )
+        self._loops_exhausted = counter(
+            "loops_exhausted_total",
+            "Loops of workflows that ended by max_iterations; their condition did not hold.",
+        )
+
+    def _define_cost_metrics(self) -> None:
+        counter = self._counter
         self._tokens = counter(
             "tokens_total", _TOKENS_HELP, "model", "type", "root", "caller"
         )
@@ -357,17 +390,15 @@ class Metrics:
             "model",
             "reason",
         )
+
+    def _define_call_metrics(self) -> None:
+        counter = self._counter
+        histogram = self._histogram
         self._finish_reasons = counter(
             "model_call_finish_reasons_total",
             "Answers of models, by why they ended.",
             "model",
             "reason",
-        )
-        self._runs_limit = gauge(
-            "runs_limit",
-            "Limits of each run: USD, tokens, model calls, seconds.",
-            "limit",
-            mode="livemax",
         )
         self._model_calls = counter(
             "model_calls_total", "Finished model calls.", "model", "provider", "status"
@@ -399,21 +430,6 @@ class Metrics:
             _TOKEN_SECONDS,
             "model",
         )
-        self._run_failures = counter(
-            "run_failures_total", "Failed outermost runs.", "code"
-        )
-        self._run_tokens = histogram(
-            "run_tokens", "Tokens of outermost runs, nested runs included.", _RUN_TOKENS
-        )
-        self._run_cost = histogram(
-            "run_cost_usd",
-            "Known cost in USD of outermost runs, nested and remote runs included.",
-            _RUN_COSTS,
-        )
-        self._unpriced_runs = counter(
-            "unpriced_runs_total",
-            "Outermost runs of which the cost is not wholly known.",
-        )
         self._tool_calls = counter(
             "tool_calls_total", "Finished tool calls.", "tool", "status"
         )
@@ -423,10 +439,10 @@ class Metrics:
             _CALL_SECONDS,
             "tool",
         )
-        self._loops_exhausted = counter(
-            "loops_exhausted_total",
-            "Loops of workflows that ended by max_iterations; their condition did not hold.",
-        )
+
+    def _define_request_metrics(self) -> None:
+        counter = self._counter
+        histogram = self._histogram
         self._http_requests = counter(
             "http_requests_total",
             "HTTP requests; 499 is a client that disconnected.",
@@ -440,6 +456,10 @@ class Metrics:
             _CALL_SECONDS,
             "route",
         )
+
+    def _define_background_metrics(self) -> None:
+        counter = self._counter
+        gauge = self._gauge
         self._background_runs = gauge(
             "background_runs",
             "Background runs in the database by status; the same in all pods.",
@@ -461,6 +481,10 @@ class Metrics:
             "Attempts of background runs that ended, by outcome.",
             "outcome",
         )
+
+    def _define_service_metrics(self) -> None:
+        counter = self._counter
+        gauge = self._gauge
         self._spans = counter(
             "spans_total",
             "Spans that ended, and those of them that were exported or could not be.",
@@ -505,11 +529,14 @@ class Metrics:
         counter = Counter(
             f"podwright_{name}", documentation, names, registry=self.registry
         )
-        return cache(
-            self._exported(
-                counter, name.removesuffix("_total"), "counter", documentation, names
-            )
+        series = self._exported(
+            counter,
+            name.removesuffix("_total"),
+            "counter",
+            documentation=documentation,
+            names=names,
         )
+        return cache(series)
 
     def _gauge(
         self,
@@ -526,8 +553,13 @@ class Metrics:
             registry=self.registry,
             multiprocess_mode=mode,
         )
-        kind = "up_down_counter" if name == _IN_PROGRESS else "gauge"
-        return cache(self._exported(gauge, name, kind, documentation, names))
+        kind: InstrumentKind = "gauge"
+        if name == _IN_PROGRESS:
+            kind = "up_down_counter"
+        series = self._exported(
+            gauge, name, kind, documentation=documentation, names=names
+        )
+        return cache(series)
 
     def _histogram(
         self, name: str, documentation: str, buckets: list[float], *labels: str
@@ -540,15 +572,22 @@ class Metrics:
             registry=self.registry,
             buckets=buckets,
         )
-        return cache(
-            self._exported(histogram, name, "histogram", documentation, names, buckets)
+        series = self._exported(
+            histogram,
+            name,
+            "histogram",
+            documentation=documentation,
+            names=names,
+            buckets=buckets,
         )
+        return cache(series)
 
     def _exported(
         self,
         metric: Counter | Gauge | Histogram,
         name: str,
         kind: InstrumentKind,
+        *,
         documentation: str,
         names: tuple[str, ...],
         buckets: Sequence[float] = (),
@@ -561,21 +600,18 @@ class Metrics:
         export.define(instrument, kind, documentation, buckets)
 
         def series(*values: str) -> ExportedSeries:
-            return ExportedSeries(
-                metric.labels(*values),
-                export.series(instrument, dict(zip(names, values, strict=True))),
-            )
+            attributes = dict(zip(names, values, strict=True))
+            record = export.series(instrument, attributes)
+            return ExportedSeries(metric.labels(*values), record)
 
         return series
 
     def _labels(self, event: events.Event, inline: bool) -> Labels:
         if inline:
             return INLINE, event.kind
-        return (
-            (event.component, event.kind)
-            if event.component in self._components
-            else self._served
-        )
+        if event.component in self._components:
+            return event.component, event.kind
+        return self._served
 
     def _root(self) -> str:
         root = current_origin.get().root or self._served[0]
@@ -583,12 +619,14 @@ class Metrics:
 
     def _caller(self) -> str:
         caller = current_origin.get().caller
-        return caller if caller in self._callers else ""
+        return _bounded(caller, self._callers, "")
 
     def _count(self, event: events.Event, labels: Labels) -> None:
         if self._export is not None:
             model = getattr(event, "model", "")
-            self._export.count(event, _bounded(model, self._models) if model else "")
+            if model:
+                model = _bounded(model, self._models)
+            self._export.count(event, model)
         match event:
             case events.RunStarted(parent_id=None):
                 self.begin_root(current_origin.get().root)
@@ -602,15 +640,13 @@ class Metrics:
                 self._model_call_retries(*labels, model, _code(event.error)).inc()
             case events.ModelCallFellBack():
                 model = _bounded(event.model, self._models)
-                self._model_calls(
-                    *labels, model, model.partition("/")[0], _FELL_BACK
-                ).inc()
+                provider, _, _ = model.partition("/")
+                self._model_calls(*labels, model, provider, _FELL_BACK).inc()
             case events.ToolCallFinished() | events.ToolCallFailed():
                 tool = _bounded(event.tool, self._tools)
                 self._tool_calls(*labels, tool, _status(event)).inc()
-                self._tool_call_duration(*labels, tool).observe(
-                    event.duration_ms / 1000, _exemplar()
-                )
+                seconds = event.duration_ms / 1000
+                self._tool_call_duration(*labels, tool).observe(seconds, _exemplar())
             case events.LoopExhausted():
                 self._loops_exhausted(*labels).inc()
             case _:
@@ -628,63 +664,66 @@ class Metrics:
         if not isinstance(event, events.RunFailed):
             return
         self._run_failures(*labels, _code(event.error)).inc()
-        if limit := event.error.get("limit"):
+        limit = event.error.get("limit")
+        if limit:
             self._budget_stops(*labels, _bounded(limit, _LIMITS)).inc()
 
     def _count_model_call(
         self, event: events.ModelCallFinished | events.ModelCallFailed, labels: Labels
     ) -> None:
         model = _bounded(event.model, self._models)
-        self._model_calls(*labels, model, model.partition("/")[0], _status(event)).inc()
-        self._model_call_duration(*labels, model).observe(
-            event.duration_ms / 1000, _exemplar()
-        )
-        failed = (
-            event.usage
-            if isinstance(event, events.ModelCallFailed)
-            else event.failed_usage
-        )
-        for name, usage in failed.by_model.items():
-            self._count_usage(usage, labels, _bounded(name, self._models))
+        provider, _, name = model.partition("/")
+        seconds = event.duration_ms / 1000
+        self._model_calls(*labels, model, provider, _status(event)).inc()
+        self._model_call_duration(*labels, model).observe(seconds, _exemplar())
         if isinstance(event, events.ModelCallFailed):
+            self._count_failed_usage(event.usage, labels)
             self._model_call_failures(*labels, model, _code(event.error)).inc()
             return
+        self._count_failed_usage(event.failed_usage, labels)
         response = event.response
-        self._finish_reasons(
-            *labels, model, _bounded(response.finish_reason, _FINISH_REASONS)
-        ).inc()
+        finish_reason = _bounded(response.finish_reason, _FINISH_REASONS)
+        self._finish_reasons(*labels, model, finish_reason).inc()
         self._count_usage(response.usage, labels, model)
-        if response.usage.known_cost and response.model not in (
-            "",
-            model.partition("/")[2],
-        ):
+        if response.usage.known_cost and response.model not in ("", name):
             self._count_answered(labels, model, response)
+        self._observe_pace(event, labels, model)
+
+    def _observe_pace(
+        self, event: events.ModelCallFinished, labels: Labels, model: str
+    ) -> None:
+        """Observe how soon and how fast a streamed answer came."""
         if event.first_token_ms is None:
             return
-        self._first_token(*labels, model).observe(
-            event.first_token_ms / 1000, _exemplar()
-        )
+        seconds = event.first_token_ms / 1000
+        self._first_token(*labels, model).observe(seconds, _exemplar())
         further_tokens = event.response.usage.output_tokens - 1
         if further_tokens > 0:
             seconds = (event.duration_ms - event.first_token_ms) / 1000
-            self._time_per_output_token(*labels, model).observe(
-                max(0.0, seconds) / further_tokens
-            )
+            pace = max(0.0, seconds) / further_tokens
+            self._time_per_output_token(*labels, model).observe(pace)
+
+    def _count_failed_usage(self, failed: Usage, labels: Labels) -> None:
+        """Count what attempts used that failed, by their models."""
+        for name, usage in failed.by_model.items():
+            self._count_usage(usage, labels, _bounded(name, self._models))
 
     def _count_usage(self, usage: Usage, labels: Labels, model: str) -> None:
         root = self._root()
         caller = self._caller()
         for token_type, field in _TOKEN_TYPES.items():
-            if tokens := getattr(usage, field):
+            tokens = getattr(usage, field)
+            if tokens:
                 self._tokens(*labels, model, token_type, root, caller).inc(tokens)
         self._cost(*labels, model, root, caller).inc(usage.known_cost)
         if usage.cost is None:
             uncounted = usage.uncounted_model_calls
             incomplete = usage.incomplete_model_calls
             unpriced = max(1, usage.unpriced_model_calls) - uncounted - incomplete
-            for reason, calls in zip(
+            calls_by_reason = zip(
                 _REASONS, (unpriced, uncounted, incomplete), strict=True
-            ):
+            )
+            for reason, calls in calls_by_reason:
                 if calls > 0:
                     self._unpriced(*labels, model, reason).inc(calls)
 
@@ -767,17 +806,17 @@ def _code(error: Mapping[str, Any]) -> str:
 
 
 def _bounded(value: str, known: Collection[str], other: str = UNKNOWN) -> str:
-    return value if value in known else other
+    if value in known:
+        return value
+    return other
 
 
 def _exemplar() -> dict[str, str] | None:
     """The id of the current trace, if it is sampled."""
     context = get_current_span().get_span_context()
-    return (
-        {"trace_id": f"{context.trace_id:032x}"}
-        if context.trace_flags.sampled
-        else None
-    )
+    if context.trace_flags.sampled:
+        return {"trace_id": f"{context.trace_id:032x}"}
+    return None
 
 
 def _status(
@@ -788,4 +827,6 @@ def _status(
 ) -> str:
     if isinstance(event, events.ModelCallFinished | events.ToolCallFinished):
         return "ok"
-    return "cancelled" if event.error.get("code") == "run_cancelled" else "failed"
+    if event.error.get("code") == "run_cancelled":
+        return "cancelled"
+    return "failed"

@@ -56,7 +56,12 @@ class RequestTelemetryMiddleware:
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = time.perf_counter()
         status = CLIENT_CLOSED_REQUEST
-        traceresponse = current_traceparent() if self._traces else None
+        traceresponse = None
+        resumed = None
+        if self._traces:
+            traceresponse = current_traceparent()
+        if traceresponse:
+            resumed = link_to(Headers(scope=scope).get("podwright-resumes"))
         span = get_current_span()
         state: dict[str, Any] = scope.setdefault("state", {})
 
@@ -75,11 +80,7 @@ class RequestTelemetryMiddleware:
                 mark_as_failed(span, state.get("final_code", "internal_error"))
             await send(message)
 
-        token = resumed_run.set(
-            link_to(Headers(scope=scope).get("podwright-resumes"))
-            if traceresponse
-            else None
-        )
+        token = resumed_run.set(resumed)
         try:
             await self.app(scope, receive, send_with_trace)
         except Exception:

@@ -15,6 +15,7 @@ from typing import Any, cast
 
 from opentelemetry.context import Context, attach, detach
 from opentelemetry.trace import (
+    Link,
     Span,
     SpanKind,
     StatusCode,
@@ -86,9 +87,8 @@ class RunSpans:
             case events.StepStarted():
                 self._start(event, _step(event))
             case events.ModelCallStarted():
-                self._start(
-                    event, _model_call(event, self._servers.get(event.request.model))
-                )
+                server = self._servers.get(event.request.model)
+                self._start(event, _model_call(event, server))
             case events.ToolCallStarted():
                 self._start(event, _tool_call(event))
             case events.ModelCallRetried():
@@ -113,15 +113,14 @@ class RunSpans:
 
     def _start(self, event: events.Event, start: SpanStart) -> None:
         name, kind, attributes = start
+        links: list[Link] = []
         if isinstance(event, events.RunStarted) and event.parent_id is None:
             self._describe_request(event)
-        link = (
-            resumed_run.get()
-            if isinstance(event, events.RunStarted) and event.parent_id is None
-            else None
-        )
+            link = resumed_run.get()
+            if link is not None:
+                links.append(link)
         span = self._tracer.start_span(
-            name, kind=kind, attributes=attributes, links=[link] if link else None
+            name, kind=kind, attributes=attributes, links=links
         )
         if self._capture_content and span.is_recording():
             span.set_attributes(_content(event))
@@ -141,24 +140,33 @@ class RunSpans:
         *outer, (span, token) = _open_spans.get()
         _open_spans.set(tuple(outer))
         if span.is_recording():
-            span.set_attributes(_result(event))
-            if self._capture_content:
-                span.set_attributes(_content(event))
-            if code := _error_code(event):
-                span.set_attribute(semconv.ERROR, code)
-                if not isinstance(event, events.RunCancelled):
-                    span.set_status(StatusCode.ERROR, code)
-            if error := error_of_own_code(event):
-                span.record_exception(error)
+            self._describe_end(event, span)
         span.end()
         detach(token)
         if isinstance(event, events.RunFinished) and event.parent_id is None:
             self._describe_request(event)
 
+    def _describe_end(self, event: End, span: Span) -> None:
+        span.set_attributes(_result(event))
+        if self._capture_content:
+            span.set_attributes(_content(event))
+        code = _error_code(event)
+        if code:
+            span.set_attribute(semconv.ERROR, code)
+            if not isinstance(event, events.RunCancelled):
+                span.set_status(StatusCode.ERROR, code)
+        error = error_of_own_code(event)
+        if error is not None:
+            span.record_exception(error)
+
 
 def _run(event: events.RunStarted, remote: bool) -> SpanStart:
-    workflow = event.kind in ("workflow", "pipeline") and not remote
-    operation = semconv.INVOKE_WORKFLOW if workflow else semconv.INVOKE_AGENT
+    kind = SpanKind.INTERNAL
+    operation = semconv.INVOKE_AGENT
+    if remote:
+        kind = SpanKind.CLIENT
+    elif event.kind in ("workflow", "pipeline"):
+        operation = semconv.INVOKE_WORKFLOW
     attributes: Attributes = {
         semconv.OPERATION: operation,
         semconv.AGENT_NAME: event.component,
@@ -167,11 +175,7 @@ def _run(event: events.RunStarted, remote: bool) -> SpanStart:
         semconv.SPAN_KIND: semconv.SPAN_KINDS[event.kind],
         **_origin(),
     }
-    return (
-        f"{operation} {event.component}",
-        SpanKind.CLIENT if remote else SpanKind.INTERNAL,
-        attributes,
-    )
+    return f"{operation} {event.component}", kind, attributes
 
 
 def _origin() -> Attributes:
@@ -183,7 +187,11 @@ def _origin() -> Attributes:
         semconv.USER: origin.user,
         semconv.SESSION: origin.session,
     }
-    return {**origin.members, **{name: value for name, value in named.items() if value}}
+    attributes: Attributes = dict(origin.members)
+    for name, value in named.items():
+        if value:
+            attributes[name] = value
+    return attributes
 
 
 def _step(event: events.StepStarted) -> SpanStart:
@@ -217,10 +225,13 @@ def _model_call(
     if server:
         attributes[semconv.SERVER_ADDRESS], attributes[semconv.SERVER_PORT] = server
     for name, value in event.request.settings.items():
-        if name in semconv.REQUEST_SETTINGS:
-            attributes[semconv.REQUEST_SETTINGS[name]] = (
-                [value] if isinstance(value, str) else value
-            )
+        if name not in semconv.REQUEST_SETTINGS:
+            continue
+        attribute = semconv.REQUEST_SETTINGS[name]
+        if isinstance(value, str):
+            attributes[attribute] = [value]
+        else:
+            attributes[attribute] = value
     return f"{semconv.CHAT} {model}", SpanKind.CLIENT, attributes
 
 
@@ -233,11 +244,8 @@ def _tool_call(event: events.ToolCallStarted) -> SpanStart:
         semconv.AGENT_NAME: event.component,
     }
     # A model may invent a tool name of any length.
-    return (
-        f"{semconv.EXECUTE_TOOL} {event.tool[:_MAX_NAME_LENGTH]}",
-        SpanKind.INTERNAL,
-        attributes,
-    )
+    tool = event.tool[:_MAX_NAME_LENGTH]
+    return f"{semconv.EXECUTE_TOOL} {tool}", SpanKind.INTERNAL, attributes
 
 
 def _retry(event: events.ModelCallRetried) -> Attributes:
@@ -289,11 +297,9 @@ def _run_result(event: events.RunEnded) -> Attributes:
 
 def _model_call_result(event: events.ModelCallFinished) -> Attributes:
     response = event.response
-    usage = (
-        response.usage
-        if event.failed_usage == NO_USAGE
-        else response.usage + event.failed_usage
-    )
+    usage = response.usage
+    if event.failed_usage != NO_USAGE:
+        usage += event.failed_usage
     attributes: Attributes = {
         **_tokens(usage),
         semconv.FINISH_REASONS: (response.finish_reason,),
@@ -311,12 +317,15 @@ def _model_call_result(event: events.ModelCallFinished) -> Attributes:
 def _cost(usage: Usage) -> Attributes:
     """The cost of a call in USD, and where its price comes from; or why it is not known."""
     if usage.cost is None:
-        return {semconv.UNPRICED: _missing(usage), semconv.KNOWN_COST: usage.known_cost}
+        return {
+            semconv.UNPRICED: _missing(usage),
+            semconv.KNOWN_COST: usage.known_cost,
+        }
     attributes: Attributes = {semconv.COST: usage.cost, semconv.COST_CURRENCY: "USD"}
     if usage.cost_source not in ("", "mixed"):
-        attributes[semconv.COST_SOURCE] = (
-            "provider" if usage.cost_source == "provider" else "local"
-        )
+        attributes[semconv.COST_SOURCE] = "local"
+        if usage.cost_source == "provider":
+            attributes[semconv.COST_SOURCE] = "provider"
         attributes[semconv.PRICE_LIST] = usage.cost_source
     return attributes
 
@@ -325,7 +334,9 @@ def _missing(usage: Usage) -> str:
     """Why the cost of a call is not known."""
     if usage.uncounted_model_calls:
         return "count"
-    return "incomplete" if usage.incomplete_model_calls else "price"
+    if usage.incomplete_model_calls:
+        return "incomplete"
+    return "price"
 
 
 def _tokens(usage: Usage) -> Attributes:
@@ -358,23 +369,20 @@ def _content(event: events.RunEvent) -> Attributes:
     """Inputs, outputs, messages, tool arguments and tool results, which are recorded only on request."""
     match event:
         case events.RunStarted():
+            question = Message("user", _input(event.input))
+            return {semconv.INPUT_MESSAGES: _messages([question]), **_value(event)}
+        case events.RunFinished():
+            answer = Message("assistant", to_text(event.value))
             return {
-                semconv.INPUT_MESSAGES: _messages(
-                    (Message("user", _input(event.input)),)
-                ),
+                semconv.OUTPUT_MESSAGES: _messages([answer], "stop"),
                 **_value(event),
             }
-        case events.RunFinished():
-            answer = _messages((Message("assistant", to_text(event.value)),), "stop")
-            return {semconv.OUTPUT_MESSAGES: answer, **_value(event)}
         case events.ModelCallStarted():
             return {semconv.INPUT_MESSAGES: _messages(event.request.messages)}
         case events.ModelCallFinished(response=response):
-            return {
-                semconv.OUTPUT_MESSAGES: _messages(
-                    (response.message(),), response.finish_reason
-                )
-            }
+            answer = response.message()
+            reason = response.finish_reason
+            return {semconv.OUTPUT_MESSAGES: _messages([answer], reason)}
         case events.ToolCallStarted():
             return {semconv.TOOL_ARGUMENTS: span_content.to_json(event.arguments)}
         case events.ToolCallFinished():
@@ -391,7 +399,8 @@ def _value(event: events.RunStarted | events.RunFinished) -> Attributes:
     named = as_object(data)
     if named.keys() == {"input"}:  # a text is the named input of a workflow
         data = named["input"]
-    return {semconv.INPUT_VALUE: span_content.cut(Message("user", _input(data)).text)}
+    text = Message("user", _input(data)).text
+    return {semconv.INPUT_VALUE: span_content.cut(text)}
 
 
 def _input(data: object) -> str | tuple[ContentPart, ...]:
@@ -406,50 +415,59 @@ def _messages(messages: Sequence[Message], finish_reason: str | None = None) -> 
     """Messages as JSON in the schema of the GenAI conventions."""
     entries: list[dict[str, Any]] = []
     for message in messages:
-        if message.tool_call_id is not None:
-            parts = [
-                {
-                    "type": "tool_call_response",
-                    "id": message.tool_call_id,
-                    "response": message.text,
-                }
-            ]
-        else:
-            parts = _parts(message.content)
-        parts += [
-            {
-                "type": "tool_call",
-                "id": call.id,
-                "name": call.name,
-                "arguments": call.arguments,
-            }
-            for call in message.tool_calls
-        ]
-        entry: dict[str, Any] = {"role": message.role, "parts": parts}
-        entries.append(
-            entry | {"finish_reason": finish_reason} if finish_reason else entry
-        )
+        entry: dict[str, Any] = {
+            "role": message.role,
+            "parts": _message_parts(message),
+        }
+        if finish_reason:
+            entry["finish_reason"] = finish_reason
+        entries.append(entry)
     return span_content.to_json(entries)
+
+
+def _message_parts(message: Message) -> list[dict[str, Any]]:
+    if message.tool_call_id is None:
+        parts = _parts(message.content)
+    else:
+        response = {
+            "type": "tool_call_response",
+            "id": message.tool_call_id,
+            "response": message.text,
+        }
+        parts = [response]
+    for call in message.tool_calls:
+        part = {
+            "type": "tool_call",
+            "id": call.id,
+            "name": call.name,
+            "arguments": call.arguments,
+        }
+        parts.append(part)
+    return parts
 
 
 def _parts(content: str | tuple[ContentPart, ...]) -> list[dict[str, Any]]:
     """Texts and images in the schema of the GenAI conventions; of an image in a data URL only the type is kept."""
     if isinstance(content, str):
-        return [{"type": "text", "content": content}] if content else []
+        if not content:
+            return []
+        return [{"type": "text", "content": content}]
     parts: list[dict[str, Any]] = []
     for part in content:
         if part["type"] == "text":
             parts.append({"type": "text", "content": part["text"]})
-        elif (url := part["image_url"]["url"]).startswith("data:"):
-            media_type = url.removeprefix("data:").partition(";")[0]
-            parts.append(
-                {
-                    "type": "blob",
-                    "modality": "image",
-                    "mime_type": media_type,
-                    "content": "",
-                }
-            )
         else:
-            parts.append({"type": "uri", "modality": "image", "uri": url})
+            parts.append(_image(part["image_url"]["url"]))
     return parts
+
+
+def _image(url: str) -> dict[str, Any]:
+    if not url.startswith("data:"):
+        return {"type": "uri", "modality": "image", "uri": url}
+    media_type, _, _ = url.removeprefix("data:").partition(";")
+    return {
+        "type": "blob",
+        "modality": "image",
+        "mime_type": media_type,
+        "content": "",
+    }

@@ -19,14 +19,16 @@ _SHORTEST = 16
 
 
 def _limit() -> int | None:
-    values = (os.environ.get(name, "").strip() for name in _VARIABLES)
-    return next((int(value) for value in values if value.isdecimal()), None)
+    for name in _VARIABLES:
+        value = os.environ.get(name, "").strip()
+        if value.isdecimal():
+            return int(value)
+    return None
 
 
 def cut(text: str) -> str:
     """A text, cut if it is too long."""
-    limit = _limit()
-    return text if limit is None else text[:limit]
+    return text[: _limit()]
 
 
 def to_json(data: Any) -> str:
@@ -57,12 +59,12 @@ def to_json(data: Any) -> str:
 def _with_short_texts(data: Any, length: int) -> Any:
     """The data with no text in it that is longer than this."""
     if isinstance(data, str):
-        return data if len(data) <= length else f"{data[: length - 1]}…"
+        if len(data) <= length:
+            return data
+        return f"{data[: length - 1]}…"
     if isinstance(data, Mapping):
-        return {
-            key: _with_short_texts(value, length)
-            for key, value in cast("Mapping[str, Any]", data).items()
-        }
+        items = cast("Mapping[str, Any]", data).items()
+        return {key: _with_short_texts(value, length) for key, value in items}
     if isinstance(data, list):
         return [_with_short_texts(item, length) for item in cast("list[Any]", data)]
     return data

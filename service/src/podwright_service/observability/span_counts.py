@@ -26,9 +26,10 @@ class _CountingExporter(SpanExporter):
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         result = self._exporter.export(spans)
-        self._count(
-            "exported" if result is SpanExportResult.SUCCESS else "failed", len(spans)
-        )
+        if result is SpanExportResult.SUCCESS:
+            self._count("exported", len(spans))
+        else:
+            self._count("failed", len(spans))
         return result
 
     def shutdown(self) -> None:

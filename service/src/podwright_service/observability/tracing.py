@@ -36,7 +36,9 @@ def capture_content() -> bool:
 def trace_headers() -> dict[str, str]:
     """Headers that continue the current trace at a model's server; see `podwright.models.http.PROPAGATORS`."""
     traceparent = current_traceparent()
-    return {"traceparent": traceparent} if traceparent else {}
+    if traceparent is None:
+        return {}
+    return {"traceparent": traceparent}
 
 
 def inject_context(run: Run) -> dict[str, str]:
@@ -49,26 +51,27 @@ def inject_context(run: Run) -> dict[str, str]:
     # a caller's own may not be trusted here, but elsewhere
     for name in (USER, SESSION):
         context = baggage.remove_baggage(name, context)
-    for name, value in {
+    members = {
         **origin.members,
         USER: origin.user,
         SESSION: origin.session,
-    }.items():
+    }
+    for name, value in members.items():
         if value:
             context = baggage.set_baggage(name, value, context)
     headers: dict[str, str] = {}
     propagate.inject(headers, context)
-    return headers | ({ROOT: quote(origin.root)} if origin.root else {})
+    if origin.root:
+        headers[ROOT] = quote(origin.root)
+    return headers
 
 
 def current_traceparent() -> str | None:
     """The current span as the value of a `traceparent` header (W3C Trace Context); None outside of a span."""
     span = trace.get_current_span().get_span_context()
-    return (
-        f"00-{span.trace_id:032x}-{span.span_id:016x}-{span.trace_flags:02x}"
-        if span.is_valid
-        else None
-    )
+    if not span.is_valid:
+        return None
+    return f"00-{span.trace_id:032x}-{span.span_id:016x}-{span.trace_flags:02x}"
 
 
 def link_to(traceparent: str | None) -> Link | None:
@@ -77,9 +80,9 @@ def link_to(traceparent: str | None) -> Link | None:
         return None
     context = _traceparent.extract({"traceparent": traceparent}, Context())
     span_context = trace.get_current_span(context).get_span_context()
-    return (
-        Link(span_context, {semconv.RESUMES: True}) if span_context.is_valid else None
-    )
+    if not span_context.is_valid:
+        return None
+    return Link(span_context, {semconv.RESUMES: True})
 
 
 @contextlib.contextmanager

@@ -35,14 +35,19 @@ class Answer:
     Args:
         component: The component that runs.
         task: What it does.
+        run_id: Id of the run.
         show_reasoning: Whether the client is also sent what the component's model thought.
     """
 
     def __init__(
-        self, component: Component, task: Task, *, show_reasoning: bool = False
+        self,
+        component: Component,
+        task: Task,
+        *,
+        run_id: str,
+        show_reasoning: bool = False,
     ) -> None:
-        self.run_id = ""
-        """Id of the run, once it has begun."""
+        self.run_id = run_id
         self.cut_off = False
         """Whether the answer was cut off at its limit of tokens."""
         self.reasoning: list[str] = []
@@ -61,7 +66,6 @@ class Answer:
 
     def read(self, event: Event) -> Piece | None:
         """Read an event of the run, and return the piece of the answer in it."""
-        self.run_id = self.run_id or event.run_id
         if event.run_id != self.run_id:
             return None
         match event:
@@ -90,25 +94,30 @@ class Answer:
         if token.call != self._call:
             self._call = token.call
             self._text = ""
-            separator = "\n\n" if self._sent else ""
+            separator = self._separator()
         self._text += token.text
         self._sent = True
         return Piece(separator + token.text, call=token.call)
 
+    def _separator(self) -> str:
+        """What is between a new paragraph and what has been sent."""
+        if self._sent:
+            return "\n\n"
+        return ""
+
     def text(self, value: Any) -> str:
         """The whole answer, from the value of the run."""
-        return (
-            json.dumps(to_json_data(value), ensure_ascii=False)
-            if self._is_json
-            else self._component.text(value)
-        )
+        if self._is_json:
+            return json.dumps(to_json_data(value), ensure_ascii=False)
+        return self._component.text(value)
 
     def rest(self, value: Any) -> Piece:
         """What is left to send of the whole answer; its text may be empty."""
         answer = self.text(value)
         if answer.startswith(self._text):
-            return Piece(answer[len(self._text) :])
-        return Piece(("\n\n" if self._sent else "") + answer)
+            rest = answer.removeprefix(self._text)
+            return Piece(rest)
+        return Piece(self._separator() + answer)
 
 
 def usage_data(usage: Usage, sent: str, produced: str) -> dict[str, Any]:
@@ -123,11 +132,13 @@ def usage_data(usage: Usage, sent: str, produced: str) -> dict[str, Any]:
         "cached_tokens": usage.cached_input_tokens,
         "cache_write_tokens": usage.cache_write_tokens,
     }
-    data = {
+    data: dict[str, Any] = {
         f"{sent}_tokens": usage.input_tokens,
         f"{produced}_tokens": usage.output_tokens,
         "total_tokens": usage.total_tokens,
         f"{sent}_tokens_details": cached,
         f"{produced}_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
     }
-    return data if usage.cost is None else {**data, "cost": usage.cost}
+    if usage.cost is not None:
+        data["cost"] = usage.cost
+    return data

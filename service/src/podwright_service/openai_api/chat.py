@@ -60,23 +60,26 @@ class Chunks:
 
     def piece(self, piece: Piece) -> Iterator[dict[str, Any]]:
         """The chunk with a piece of the answer, or of the thoughts before it."""
-        yield self._chunk(
-            self._reasoning(piece) if piece.is_reasoning else {"content": piece.text}
-        )
+        if piece.is_reasoning:
+            yield self._chunk(self._reasoning(piece))
+        else:
+            yield self._chunk({"content": piece.text})
 
     def _reasoning(self, piece: Piece) -> dict[str, Any]:
         """A delta with thoughts, which no version of the protocol has; providers and clients agree on this name."""
+        text = piece.text
         is_next_call = self._reasoning_call not in (None, piece.call)
+        if is_next_call:
+            text = "\n\n" + text
         self._reasoning_call = piece.call
-        return {"reasoning_content": ("\n\n" if is_next_call else "") + piece.text}
+        return {"reasoning_content": text}
 
     def last(self, usage: Usage) -> Iterator[dict[str, Any]]:
         """The chunks that end the answer."""
         yield self._chunk({}, _finish_reason(self._answer))
         if self._with_usage:
-            yield self._completed(
-                {"choices": [], "usage": usage_data(usage, "prompt", "completion")}
-            )
+            tokens = usage_data(usage, "prompt", "completion")
+            yield self._completed({"choices": [], "usage": tokens})
 
     def failed(self, problem: ProblemDetails) -> dict[str, Any]:
         """The error that ends the answer of a run that failed."""
@@ -91,13 +94,20 @@ class Chunks:
             "logprobs": None,
             "finish_reason": finish_reason,
         }
-        return self._completed(
-            {"choices": [choice], **({"usage": None} if self._with_usage else {})}
-        )
+        fields: dict[str, Any] = {"choices": [choice]}
+        if self._with_usage:
+            fields["usage"] = None
+        return self._completed(fields)
 
     def _completed(self, fields: dict[str, Any]) -> dict[str, Any]:
-        return {"id": f"chatcmpl-{self._answer.run_id}", **self._common, **fields}
+        return {
+            "id": f"chatcmpl-{self._answer.run_id}",
+            **self._common,
+            **fields,
+        }
 
 
 def _finish_reason(answer: Answer) -> str:
-    return "length" if answer.cut_off else "stop"
+    if answer.cut_off:
+        return "length"
+    return "stop"

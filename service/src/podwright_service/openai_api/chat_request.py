@@ -156,19 +156,20 @@ class ChatRequest(OpenAIRequest):
 
     def own_settings(self) -> Sequence[Setting]:
         """See `OpenAIRequest.own_settings`."""
-        own = ("seed", "stop", "reasoning_effort", "max_tokens")
-        newer = Setting(
-            "/max_completion_tokens", "max_tokens", self.max_completion_tokens
-        )
         return [
-            *(Setting(f"/{name}", name, getattr(self, name)) for name in own),
-            newer,
+            Setting("/seed", "seed", self.seed),
+            Setting("/stop", "stop", self.stop),
+            Setting("/reasoning_effort", "reasoning_effort", self.reasoning_effort),
+            Setting("/max_tokens", "max_tokens", self.max_tokens),
+            Setting("/max_completion_tokens", "max_tokens", self.max_completion_tokens),
         ]
 
     def response_model(self) -> Any:
         """See `OpenAIRequest.response_model`."""
         form = self.response_format
-        return self.type_of_answer(form.type, form.json_schema) if form else None
+        if form is None:
+            return None
+        return self.type_of_answer(form.type, form.json_schema)
 
     def conversation(self) -> Conversation:
         """See `OpenAIRequest.conversation`."""
@@ -213,11 +214,9 @@ def _thoughts(message: AssistantMessage) -> Object:
 
 
 def _answer(content: str | list[AnswerPart]) -> Any:
-    return (
-        content
-        if isinstance(content, str)
-        else [_answer_part(part.model_dump()) for part in content]
-    )
+    if isinstance(content, str):
+        return content
+    return [_answer_part(part.model_dump()) for part in content]
 
 
 def _answer_part(part: Object) -> Object:

@@ -33,15 +33,15 @@ def _usual_link(value: object) -> object:
 
 
 def _as_json(arguments: object) -> object:
-    return (
-        json.dumps(arguments, ensure_ascii=False)
-        if isinstance(arguments, dict)
-        else arguments
-    )
+    if isinstance(arguments, dict):
+        return json.dumps(arguments, ensure_ascii=False)
+    return arguments
 
 
 def _usual_detail(detail: str) -> str:
-    return "high" if detail == "original" else detail
+    if detail == "original":
+        return "high"
+    return detail
 
 
 Link = Annotated[ImageLink, BeforeValidator(_usual_link)]
@@ -93,11 +93,9 @@ Arguments = Annotated[
 
 def text_of(content: str | Sequence[TextPart]) -> str:
     """A text, or several as one."""
-    return (
-        content
-        if isinstance(content, str)
-        else "\n".join(part.text for part in content)
-    )
+    if isinstance(content, str):
+        return content
+    return "\n".join(part.text for part in content)
 
 
 def part_data(part: TextPart | ImagePart | RefusalPart) -> Object:
@@ -112,13 +110,14 @@ def part_data(part: TextPart | ImagePart | RefusalPart) -> Object:
 
 
 def _image(part: ImagePart) -> dict[str, Any]:
-    link = part.image_url
-    image = ImageURL(url=link, detail=part.detail) if isinstance(link, str) else link
+    image = part.image_url
+    if isinstance(image, str):
+        image = ImageURL(url=image, detail=part.detail)
     return image.model_dump(exclude_none=True)
 
 
 def content_data(content: str | Sequence[TextPart | ImagePart | RefusalPart]) -> Any:
     """The content of a message in the shape of the library."""
-    return (
-        content if isinstance(content, str) else [part_data(part) for part in content]
-    )
+    if isinstance(content, str):
+        return content
+    return [part_data(part) for part in content]

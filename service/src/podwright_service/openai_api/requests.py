@@ -127,91 +127,70 @@ class OpenAIRequest(Options, ABC):
         conversation = self.conversation()
         response_model = self.response_model()
         earlier, question = _split(conversation.messages)
-        value: Any = (
-            list(question.content)
-            if not isinstance(question.content, str)
-            else question.content
-        )
+        value: Any = question.content
+        if not isinstance(value, str):
+            value = list(value)
         inputs = self._named_inputs(component)
         settings = self._settings()
-        refused: list[Problem] = []
-        if settings and not may_set:
-            refused += _problems(
-                settings, "The operator does not let clients set this parameter"
-            )
-        elif settings and not component.keeps_conversation:
-            refused += _problems(
-                settings, f"A {component.kind} takes no settings of model calls"
-            )
-        if not component.keeps_conversation:
-            more = [
-                *conversation.instructions,
-                *(conversation.messages[:-1] if earlier else ()),
-            ]
-            reason = (
-                f"A {component.kind} takes one message of a user, and no instructions"
-            )
-            refused += [Problem(placed.pointer, reason) for placed in more]
+        refused = [
+            *_refused_settings(settings, component, may_set),
+            *_refused_messages(conversation, earlier, component),
+        ]
         if inputs and not isinstance(value, str):
-            refused.append(
-                Problem("/metadata", "A message with images cannot have named inputs")
-            )
+            reason = "A message with images cannot have named inputs"
+            refused.append(Problem("/metadata", reason))
         if response_model is not None and isinstance(component, Workflow):
             refused.append(Problem(self.format_pointer, "A workflow gives text"))
         if refused:
-            raise _refusal(refused)
+            raise _unsupported_error(refused)
         if inputs:
             value = {"input": value, **inputs}
         if isinstance(component, Workflow):
             return component.task(value)
-        instructions = "\n\n".join(
-            placed.message for placed in conversation.instructions
-        )
+        instructions = [placed.message for placed in conversation.instructions]
         return Task(
-            value, response_model, earlier, instructions, _as_settings(settings)
+            value,
+            response_model,
+            earlier,
+            instructions="\n\n".join(instructions),
+            settings=_as_settings(settings),
         )
 
     def user_name(self) -> str:
         """See `Sender`."""
-        return next(
-            (
-                value
-                for value in (self.user, self.safety_identifier)
-                if isinstance(value, str)
-            ),
-            "",
-        )
+        for value in (self.user, self.safety_identifier):
+            if isinstance(value, str):
+                return value
+        return ""
 
     def session_name(self) -> str:
         """See `Sender`: `session_id` of the metadata, as other gateways take it."""
-        value = (self.metadata or {}).get("session_id")
-        return value if isinstance(value, str) else ""
+        metadata = self.metadata or {}
+        value = metadata.get("session_id")
+        if isinstance(value, str):
+            return value
+        return ""
 
     def _settings(self) -> list[Setting]:
         """The settings of model calls that the client has set."""
-        shared = (
-            "temperature",
-            "top_p",
-            "presence_penalty",
-            "frequency_penalty",
-            "parallel_tool_calls",
-        )
         settings = [
-            *(Setting(f"/{name}", name, getattr(self, name)) for name in shared),
-            *self.own_settings(),
+            Setting("/temperature", "temperature", self.temperature),
+            Setting("/top_p", "top_p", self.top_p),
+            Setting("/presence_penalty", "presence_penalty", self.presence_penalty),
+            Setting("/frequency_penalty", "frequency_penalty", self.frequency_penalty),
         ]
-        return [
-            setting
-            for setting in settings
-            if setting.value is not None and not _is_default(setting)
-        ]
+        # true is the default, which clients without tools send too
+        if self.parallel_tool_calls is False:
+            name = "parallel_tool_calls"
+            settings.append(Setting(f"/{name}", name, value=False))
+        settings += self.own_settings()
+        return [setting for setting in settings if setting.value is not None]
 
     def _named_inputs(self, component: Component) -> dict[str, JsonValue]:
-        given = {
-            name: value
-            for name, value in (self.metadata or {}).items()
-            if value is not None and name != "input"
-        }
+        given: dict[str, JsonValue] = {}
+        for name, value in (self.metadata or {}).items():
+            if value is not None and name != "input":
+                given[name] = value
         if not given:
             return {}
         used = _template_names(component)
@@ -223,18 +202,24 @@ class OpenAIRequest(Options, ABC):
         Raises:
             RequestError: There is no schema, or it has a regular expression, which a caller could make endless.
         """
-        if kind != "json_schema":
-            return dict[str, Any] if kind == "json_object" else None
+        if kind == "text":
+            return None
+        if kind == "json_object":
+            return dict[str, Any]
         if schema is None or schema.schema_ is None:
-            raise _refusal([Problem(self.format_pointer, "The JSON Schema is missing")])
+            raise _unsupported_error(
+                [Problem(self.format_pointer, "The JSON Schema is missing")]
+            )
         # a larger one is refused later
         for value in islice(values_in(schema.schema_), MAX_VALUES):
             part = as_object(value)
             if "patternProperties" in part or isinstance(part.get("pattern"), str):
                 reason = "A JSON Schema of a client must have no regular expressions ('pattern')"
-                raise _refusal([Problem(self.format_pointer, reason)])
-        described = {"description": schema.description} if schema.description else {}
-        return {"title": schema.name, **described, **schema.schema_}
+                raise _unsupported_error([Problem(self.format_pointer, reason)])
+        described: dict[str, Any] = {"title": schema.name}
+        if schema.description:
+            described["description"] = schema.description
+        return {**described, **schema.schema_}
 
 
 def check_model(name: str, component: Component) -> None:
@@ -248,43 +233,63 @@ def check_model(name: str, component: Component) -> None:
         raise RequestError(404, "model_not_found", detail, f"Use '{component.name}'.")
 
 
-def _is_default(setting: Setting) -> bool:
-    """Whether it says what is so anyway; clients without tools send it too."""
-    return setting.name == "parallel_tool_calls" and setting.value is True
+def _refused_settings(
+    settings: Sequence[Setting], component: Component, may_set: bool
+) -> Iterator[Problem]:
+    if not may_set:
+        reason = "The operator does not let clients set this parameter"
+    elif not component.keeps_conversation:
+        reason = f"A {component.kind} takes no settings of model calls"
+    else:
+        return
+    for setting in settings:
+        yield Problem(setting.pointer, reason)
+
+
+def _refused_messages(
+    conversation: Conversation, earlier: Sequence[Message], component: Component
+) -> Iterator[Problem]:
+    if component.keeps_conversation:
+        return
+    refused = list(conversation.instructions)
+    if earlier:
+        refused += conversation.messages[:-1]
+    reason = f"A {component.kind} takes one message of a user, and no instructions"
+    for placed in refused:
+        yield Problem(placed.pointer, reason)
 
 
 def _as_settings(settings: Sequence[Setting]) -> ModelSettings:
     values: dict[str, Any] = {}
     for _, name, value in settings:
-        # max_tokens has two names
-        values[name] = min(value, values[name]) if name in values else value
+        if name in values:  # max_tokens has two names
+            values[name] = min(value, values[name])
+        else:
+            values[name] = value
     return cast("ModelSettings", values)
 
 
 def _template_names(component: Component) -> set[str]:
     """The names that the templates and the map steps of a component and its members use."""
     blueprint = component.to_blueprint()
-    lists = (
-        step["over"] for _, step in walk_steps(blueprint.get("steps")) if "over" in step
-    )
-    inner = (_template_names(member) for member in component.members().values())
-    return set(names(json.dumps(blueprint))).union(lists, *inner)
+    found = set(names(json.dumps(blueprint)))
+    for _, step in walk_steps(blueprint.get("steps")):
+        if "over" in step:
+            found.add(step["over"])
+    for member in component.members().values():
+        found |= _template_names(member)
+    return found
 
 
-def _problems(settings: Sequence[Setting], reason: str) -> Iterator[Problem]:
-    return (Problem(setting.pointer, reason) for setting in settings)
-
-
-def _refusal(problems: Sequence[Problem]) -> RequestError:
-    parameters = ", ".join(
-        f"'{problem.pointer[1:].replace('/', '.')}'" for problem in problems
-    )
+def _unsupported_error(problems: Sequence[Problem]) -> RequestError:
+    paths = [problem.pointer[1:].replace("/", ".") for problem in problems]
+    parameters = ", ".join(f"'{path}'" for path in paths)
     reasons = "; ".join(dict.fromkeys(problem.detail for problem in problems))
     return RequestError(
         422,
         "request_invalid",
         f"{reasons}: {parameters}.",
-        "Leave it out.",
+        suggestion="Leave it out.",
         problems=problems,
     )
 
@@ -301,27 +306,35 @@ def _split(placed: Sequence[Placed]) -> tuple[tuple[Message, ...], Message]:
         problems = [_of_message(placed, problem) for problem in error.problems]
         detail = problems[0].detail
         raise RequestError(
-            422, "request_invalid", detail, error.suggestion, problems=problems
-        ) from None
-    if not messages or messages[-1].role != "user":
-        problem = Problem(
-            placed[-1].pointer if placed else "", "The last message must be of a user."
-        )
-        raise RequestError(
             422,
             "request_invalid",
-            problem.detail,
-            "Add the user's message.",
-            problems=[problem],
-        )
+            detail,
+            suggestion=error.suggestion,
+            problems=problems,
+        ) from None
+    if not messages or messages[-1].role != "user":
+        raise _no_question_error(placed)
     return messages[:-1], messages[-1]
+
+
+def _no_question_error(placed: Sequence[Placed]) -> RequestError:
+    pointer = ""
+    if placed:
+        pointer = placed[-1].pointer
+    problem = Problem(pointer, "The last message must be of a user.")
+    return RequestError(
+        422,
+        "request_invalid",
+        problem.detail,
+        suggestion="Add the user's message.",
+        problems=[problem],
+    )
 
 
 def _of_message(placed: Sequence[Placed], problem: Problem) -> Problem:
     """A problem inside the messages of the library, with the pointer of the message in the request."""
     _, *parts = problem.pointer.split("/")
-    return Problem(
-        placed[int(parts[0])].pointer if parts else "",
-        problem.detail,
-        problem.suggestion,
-    )
+    pointer = ""
+    if parts:
+        pointer = placed[int(parts[0])].pointer
+    return Problem(pointer, problem.detail, problem.suggestion)

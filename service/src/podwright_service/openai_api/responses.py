@@ -12,7 +12,10 @@ from pydantic import TypeAdapter
 from podwright.usage import Usage
 from podwright_service.http.problems import ProblemDetails
 from podwright_service.openai_api.answer import Answer, Piece, usage_data
-from podwright_service.openai_api.responses_request import ResponsesRequest
+from podwright_service.openai_api.responses_request import (
+    ResponsesFormat,
+    ResponsesRequest,
+)
 from podwright_service.openai_api.thoughts import seal
 
 ENCRYPTED_CONTENT = "reasoning.encrypted_content"
@@ -44,7 +47,9 @@ class ResponseObject:
 
     def finished(self, output: list[dict[str, Any]], usage: Usage) -> dict[str, Any]:
         """The response at its end."""
-        details = {"reason": "max_output_tokens"} if self._answer.cut_off else None
+        details = None
+        if self._answer.cut_off:
+            details = {"reason": "max_output_tokens"}
         return self.response(
             status=self.end_status,
             completed_at=int(time.time()),
@@ -55,11 +60,10 @@ class ResponseObject:
 
     def failed(self, problem: ProblemDetails) -> dict[str, Any]:
         """The response of a run that failed."""
-        usage = (
-            usage_data(_usage.validate_python(problem.usage), "input", "output")
-            if problem.usage
-            else None
-        )
+        usage = None
+        if problem.usage:
+            used = _usage.validate_python(problem.usage)
+            usage = usage_data(used, "input", "output")
         return self.response(
             status="failed",
             error={"code": problem.code, "message": problem.detail},
@@ -69,15 +73,24 @@ class ResponseObject:
     @property
     def end_status(self) -> str:
         """The status of a response that did not fail."""
-        return "incomplete" if self._answer.cut_off else "completed"
+        if self._answer.cut_off:
+            return "incomplete"
+        return "completed"
 
     def message(
         self, index: int, status: str, text: str | None = None
     ) -> dict[str, Any]:
         """A message in the output; None is one whose text has not begun."""
-        content = [] if text is None else [text_part(text)]
-        item = {"type": "message", "id": self.item_id("msg", index), "status": status}
-        return {**item, "role": "assistant", "content": content}
+        content: list[dict[str, Any]] = []
+        if text is not None:
+            content.append(text_part(text))
+        return {
+            "type": "message",
+            "id": self.item_id("msg", index),
+            "status": status,
+            "role": "assistant",
+            "content": content,
+        }
 
     def reasoning(self, index: int, texts: Sequence[str]) -> dict[str, Any]:
         """Thoughts in the output."""
@@ -93,23 +106,32 @@ class ResponseObject:
     ) -> list[dict[str, Any]]:
         """The output with what the client may send back for the provider, in the last item with thoughts."""
         items = list(output)
-        indexes = [
-            index for index, item in enumerate(items) if item["type"] == "reasoning"
-        ]
-        if indexes and ENCRYPTED_CONTENT in (self._request.include or ()):
-            response = self._answer.last_response
-            sealed = seal(response.provider_fields, response.provider)
-            items[indexes[-1]] = {**items[indexes[-1]], "encrypted_content": sealed}
+        if ENCRYPTED_CONTENT not in (self._request.include or ()):
+            return items
+        for index, item in reversed(list(enumerate(items))):
+            if item["type"] == "reasoning":
+                response = self._answer.last_response
+                sealed = seal(response.provider_fields, response.provider)
+                items[index] = {**item, "encrypted_content": sealed}
+                break
         return items
 
     def item_id(self, kind: str, index: int) -> str:
         """The id of an item of the output: of a message ("msg"), or of thoughts ("rs")."""
-        return f"{kind}_{self._answer.run_id}" + (f"_{index}" if index else "")
+        item_id = f"{kind}_{self._answer.run_id}"
+        if index:
+            item_id += f"_{index}"
+        return item_id
 
     def response(self, **changes: Any) -> dict[str, Any]:
         """The response in progress, with changes."""
         request = self._request
-        form = request.text.format if request.text else None
+        form = None
+        if request.text:
+            form = request.text.format
+        effort = None
+        if request.reasoning:
+            effort = request.reasoning.effort
         response: dict[str, Any] = {
             "id": f"resp_{self._answer.run_id}",
             "object": "response",
@@ -126,16 +148,13 @@ class ResponseObject:
             "tool_choice": request.tool_choice or "auto",
             "truncation": "disabled",
             "parallel_tool_calls": request.parallel_tool_calls is not False,
-            "text": {"format": {"type": "text"} if form is None else _format(form)},
-            "top_p": 1 if request.top_p is None else request.top_p,
+            "text": {"format": _format(form)},
+            "top_p": _or_one(request.top_p),
             "presence_penalty": request.presence_penalty or 0,
             "frequency_penalty": request.frequency_penalty or 0,
             "top_logprobs": 0,
-            "temperature": 1 if request.temperature is None else request.temperature,
-            "reasoning": {
-                "effort": request.reasoning.effort if request.reasoning else None,
-                "summary": None,
-            },
+            "temperature": _or_one(request.temperature),
+            "reasoning": {"effort": effort, "summary": None},
             "usage": None,
             "max_output_tokens": request.max_output_tokens,
             "max_tool_calls": None,
@@ -152,10 +171,21 @@ class ResponseObject:
 
 def _text(value: object) -> str | None:
     """A parameter that the protocol knows as a text only."""
-    return value if isinstance(value, str) else None
+    if isinstance(value, str):
+        return value
+    return None
 
 
-def _format(form: Any) -> dict[str, Any]:
+def _or_one(value: float | None) -> float:
+    """A setting, of which 1 is the default."""
+    if value is None:
+        return 1
+    return value
+
+
+def _format(form: ResponsesFormat | None) -> dict[str, Any]:
+    if form is None:
+        return {"type": "text"}
     if form.type != "json_schema":
         return {"type": form.type}
     # the specification has no schema here
@@ -189,6 +219,12 @@ class _OpenItem:
     texts: list[str] = field(default_factory=list[str])
     """Texts of its parts, of which the last one is being sent."""
 
+    def part(self) -> dict[str, Any]:
+        """The part that is being sent."""
+        if self.is_reasoning:
+            return summary_part(self.texts[-1])
+        return text_part(self.texts[-1])
+
 
 class ResponseEvents:
     """The events of a streamed response, numbered from 0: items in turn, of thoughts and of the answer."""
@@ -213,7 +249,8 @@ class ResponseEvents:
             yield from self._close("completed")
             item = None
         if item is None:
-            item = self._open = _OpenItem(len(self._output), piece.is_reasoning)
+            item = _OpenItem(len(self._output), piece.is_reasoning)
+            self._open = item
             begun = self._item(item, "in_progress")
             yield self._event(
                 "response.output_item.added", output_index=item.index, item=begun
@@ -252,10 +289,10 @@ class ResponseEvents:
             yield from self._end_part(item)
         item.texts.append("")
         item.call = call
-        name = "reasoning_summary_part" if item.is_reasoning else "content_part"
-        yield self._event(
-            f"response.{name}.added", **self._at(item), part=self._part(item)
-        )
+        name = "response.content_part.added"
+        if item.is_reasoning:
+            name = "response.reasoning_summary_part.added"
+        yield self._event(name, **self._at(item), part=item.part())
 
     def _end_part(self, item: _OpenItem) -> Iterator[dict[str, Any]]:
         at = self._at(item)
@@ -263,11 +300,11 @@ class ResponseEvents:
         if item.is_reasoning:
             yield self._event("response.reasoning_summary_text.done", **at, text=text)
             yield self._event(
-                "response.reasoning_summary_part.done", **at, part=self._part(item)
+                "response.reasoning_summary_part.done", **at, part=item.part()
             )
         else:
             yield self._event("response.output_text.done", **at, text=text, logprobs=[])
-            yield self._event("response.content_part.done", **at, part=self._part(item))
+            yield self._event("response.content_part.done", **at, part=item.part())
 
     def _close(self, status: str) -> Iterator[dict[str, Any]]:
         """The events that end the item that is being sent."""
@@ -285,25 +322,23 @@ class ResponseEvents:
     def _item(self, item: _OpenItem, status: str) -> dict[str, Any]:
         if item.is_reasoning:
             return self._state.reasoning(item.index, item.texts)
-        return self._state.message(
-            item.index, status, item.texts[-1] if item.texts else None
-        )
-
-    @staticmethod
-    def _part(item: _OpenItem) -> dict[str, Any]:
-        return (
-            summary_part(item.texts[-1])
-            if item.is_reasoning
-            else text_part(item.texts[-1])
-        )
+        if not item.texts:
+            return self._state.message(item.index, status)
+        return self._state.message(item.index, status, item.texts[-1])
 
     def _at(self, item: _OpenItem) -> dict[str, Any]:
-        part = "summary_index" if item.is_reasoning else "content_index"
-        item_id = self._state.item_id("rs" if item.is_reasoning else "msg", item.index)
+        """Where the part is that is being sent."""
+        part_index = len(item.texts) - 1
+        if item.is_reasoning:
+            return {
+                "item_id": self._state.item_id("rs", item.index),
+                "output_index": item.index,
+                "summary_index": part_index,
+            }
         return {
-            "item_id": item_id,
+            "item_id": self._state.item_id("msg", item.index),
             "output_index": item.index,
-            part: len(item.texts) - 1,
+            "content_index": part_index,
         }
 
     def _event(self, name: str, **fields: Any) -> dict[str, Any]:

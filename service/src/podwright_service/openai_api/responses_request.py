@@ -128,10 +128,12 @@ class ItemReference(Lenient):
 
 def _kind_of_item(item: object) -> Any:
     data = as_object(item)
-    kind = data.get("type") or (
-        "item_reference" if data.keys() == {"id"} else "message"
-    )
-    return data.get("role") if kind == "message" else kind
+    kind = data.get("type")
+    if not kind and data.keys() == {"id"}:
+        return "item_reference"
+    if not kind or kind == "message":
+        return data.get("role")
+    return kind
 
 
 InputItem = Annotated[
@@ -183,7 +185,9 @@ class ResponsesRequest(OpenAIRequest):
 
     def own_settings(self) -> Sequence[Setting]:
         """See `OpenAIRequest.own_settings`."""
-        effort = self.reasoning.effort if self.reasoning else None
+        effort = None
+        if self.reasoning:
+            effort = self.reasoning.effort
         return [
             Setting("/max_output_tokens", "max_tokens", self.max_output_tokens),
             Setting("/reasoning/effort", "reasoning_effort", effort),
@@ -191,17 +195,17 @@ class ResponsesRequest(OpenAIRequest):
 
     def response_model(self) -> Any:
         """See `OpenAIRequest.response_model`."""
-        form = self.text.format if self.text else None
-        return self.type_of_answer(form.type, form) if form else None
+        if self.text is None or self.text.format is None:
+            return None
+        return self.type_of_answer(self.text.format.type, self.text.format)
 
     def conversation(self) -> Conversation:
         """See `OpenAIRequest.conversation`."""
         conversation = Conversation([], [])
         conversation.add_instructions("/instructions", self.instructions or "")
         if isinstance(self.input, str):
-            conversation.messages.append(
-                Placed("/input", {"role": "user", "content": self.input})
-            )
+            message = {"role": "user", "content": self.input}
+            conversation.messages.append(Placed("/input", message))
             return conversation
         thoughts: Object = {}
         messages = conversation.messages
@@ -210,33 +214,45 @@ class ResponsesRequest(OpenAIRequest):
             if isinstance(item, InstructionItem):
                 conversation.add_instructions(pointer, text_of(item.content))
             elif isinstance(item, ItemReference):
-                raise _not_stored(pointer)
+                raise _not_stored_error(pointer)
             elif isinstance(item, ReasoningItem):
                 thoughts = unseal(item.encrypted_content)
-            elif (
-                isinstance(item, FunctionCall)
-                and messages
-                and messages[-1].message["role"] == "assistant"
-            ):
-                # of the same answer
-                messages[-1].message.setdefault("tool_calls", []).append(_call(item))
+            elif isinstance(item, FunctionCall) and _ends_with_answer(messages):
+                answer = messages[-1].message
+                answer.setdefault("tool_calls", []).append(_call(item))
             else:
                 message = _translated(item)
                 if message["role"] == "assistant":  # whose thoughts come right before
-                    # a content in parts has the thoughts in it
-                    content = thoughts.get("content", message.get("content"))
-                    message = {**thoughts, **message, "content": content}
+                    message = _with_thoughts(message, thoughts)
                 messages.append(Placed(pointer, message))
                 thoughts = {}
         return conversation
 
 
-def _not_stored(pointer: str) -> RequestError:
+def _not_stored_error(pointer: str) -> RequestError:
     problem = Problem(pointer, f"{NOT_STORED}.")
     suggestion = "Clients then send whole items. In Vercel's AI SDK: providerOptions: { openai: { store: false } }."
     return RequestError(
-        422, "request_invalid", problem.detail, suggestion, problems=[problem]
+        422,
+        "request_invalid",
+        problem.detail,
+        suggestion=suggestion,
+        problems=[problem],
     )
+
+
+def _ends_with_answer(messages: Sequence[Placed]) -> bool:
+    """Whether the last message is an answer, which a tool call after it is a part of."""
+    if not messages:
+        return False
+    role: str = messages[-1].message["role"]
+    return role == "assistant"
+
+
+def _with_thoughts(message: Object, thoughts: Object) -> Object:
+    # a content in parts has the thoughts in it
+    content = thoughts.get("content", message.get("content"))
+    return {**thoughts, **message, "content": content}
 
 
 def _translated(

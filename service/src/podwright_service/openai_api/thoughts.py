@@ -27,20 +27,26 @@ def seal(fields: Mapping[str, Any], provider: str) -> str | None:
         return None
     if provider:
         further[PROVIDER] = provider
-    return _MARK + base64.urlsafe_b64encode(to_json_bytes(further)).decode()
+    encoded = base64.urlsafe_b64encode(to_json_bytes(further))
+    return _MARK + encoded.decode()
 
 
 def unseal(text: object) -> dict[str, Any]:
     """The further fields in an `encrypted_content`; none if it is not from `seal`, but of another service."""
     if not isinstance(text, str) or not text.startswith(_MARK):
         return {}
+    encoded = text.removeprefix(_MARK)
     try:
         # unlike orjson, it reads the lone surrogates that a model may write
-        data = json.loads(base64.urlsafe_b64decode(text.removeprefix(_MARK)))
+        data = json.loads(base64.urlsafe_b64decode(encoded))
     except (ValueError, RecursionError):
         return {}
-    if sum(1 for _ in islice(values_in(data), MAX_VALUES + 1)) > MAX_VALUES:
+    if _is_too_large(data):
         return {}
-    return {
-        key: value for key, value in as_object(data).items() if key not in _OWN_KEYS
-    }
+    further = as_object(data)
+    return {key: value for key, value in further.items() if key not in _OWN_KEYS}
+
+
+def _is_too_large(data: object) -> bool:
+    beyond = islice(values_in(data), MAX_VALUES, None)
+    return any(True for _ in beyond)

@@ -35,13 +35,16 @@ def _publish(schema: dict[str, Any]) -> None:
 
 
 def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
-    notes = {
-        key: value
-        for key, value in schema.items()
-        if key in ("title", "description", "default")
-    }
-    shape = {key: value for key, value in schema.items() if key not in notes}
-    alternatives = shape["anyOf"] if shape.keys() == {"anyOf"} else [shape]
+    notes: dict[str, Any] = {}
+    shape: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key in ("title", "description", "default"):
+            notes[key] = value
+        else:
+            shape[key] = value
+    alternatives = [shape]
+    if shape.keys() == {"anyOf"}:
+        alternatives = shape["anyOf"]
     if not shape or {"type": "null"} in alternatives:
         return schema
     return {**notes, "anyOf": [*alternatives, {"type": "null"}]}
@@ -62,11 +65,8 @@ class Lenient(BaseModel):
     def _without_nulls(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             return data
-        return {
-            key: value
-            for key, value in cast("dict[str, Any]", data).items()
-            if value is not None
-        }
+        values = cast("dict[str, Any]", data)
+        return {key: value for key, value in values.items() if value is not None}
 
 
 class Options(RequestModel):
@@ -80,12 +80,13 @@ class Options(RequestModel):
         if not isinstance(data, dict):
             return data
         known = {field.alias or name for name, field in cls.model_fields.items()}
-        values = cast("dict[str, Any]", data)
-        return {
-            key: value
-            for key, value in values.items()
-            if value is not None and (key in known or not _is_empty(value))
-        }
+        values: dict[str, Any] = {}
+        for key, value in cast("dict[str, Any]", data).items():
+            if value is None:
+                continue
+            if key in known or not _is_empty(value):
+                values[key] = value
+        return values
 
 
 def _is_empty(value: object) -> bool:
@@ -106,15 +107,21 @@ def only_empty(reason: str) -> AfterValidator:
 
 def _whole(value: object) -> object:
     """512.0 as 512: JavaScript and Lua do not tell them apart."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value
 
 
 def _limit(value: object) -> object:
-    return None if value == -1 else _whole(value)
+    if value == -1:
+        return None
+    return _whole(value)
 
 
 def _stops(value: object) -> object:
-    return None if value in ("", []) else value
+    if value in ("", []):
+        return None
+    return value
 
 
 NoEffect = Any

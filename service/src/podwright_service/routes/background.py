@@ -18,10 +18,10 @@ from fastapi.sse import KEEPALIVE_COMMENT, EventSourceResponse, format_sse_event
 from podwright.headers import BUDGET, HOPS
 from podwright.json_data import to_json_bytes
 from podwright_service.background.database import DatabaseUnavailableError
-from podwright_service.background.store import StoredRun, new_run_id
+from podwright_service.background.store import StoredRun
 from podwright_service.background.tables import ENDED
 from podwright_service.background.worker import BackgroundWorker
-from podwright_service.execution import task_of
+from podwright_service.execution import new_run_id, task_of
 from podwright_service.http.auth import scope_missing
 from podwright_service.http.hosts import check_origin
 from podwright_service.http.idempotency import (
@@ -114,8 +114,15 @@ async def start_run(request: Request, worker: Worker, body: RunRequest) -> Respo
     task_of(runtime.component, body)  # refuses invalid input before the run is stored
     granted_limits(request.headers, runtime.settings)  # the same for its headers
     run_id = new_run_id()
-    has_key = HEADER in request.headers
-    fingerprint = await fingerprint_of(request) if has_key else None
+    key = None
+    fingerprint = None
+    if HEADER in request.headers:
+        fingerprint = await fingerprint_of(request)
+        key = key_of(request)
+    limits: dict[str, str] = {}
+    for name in (BUDGET, HOPS):
+        if name in request.headers:
+            limits[name] = ", ".join(request.headers.getlist(name))
     run = await worker.add(
         {
             "id": run_id,
@@ -123,23 +130,19 @@ async def start_run(request: Request, worker: Worker, body: RunRequest) -> Respo
             "digest": worker.digest,
             "request": {
                 "body": body.model_dump(mode="json", exclude_unset=True),
-                "headers": {
-                    name: ", ".join(request.headers.getlist(name))
-                    for name in (BUDGET, HOPS)
-                    if name in request.headers
-                },
+                "headers": limits,
                 "traceparent": current_traceparent(),
             },
-            "idempotency_key": key_of(request) if has_key else None,
+            "idempotency_key": key,
             "fingerprint": fingerprint,
             "origin": origin_of(request, runtime.settings, body).to_dict(),
         }
     )
     if fingerprint is not None:
         check_fingerprint(run["fingerprint"], fingerprint)
-    headers = {"Location": f"/runs/{run['id']}"} | (
-        {} if run["id"] == run_id else {REPLAYED: "true"}
-    )
+    headers = {"Location": f"/runs/{run['id']}"}
+    if run["id"] != run_id:
+        headers[REPLAYED] = "true"
     return _response(_response_data(run, worker), 202, headers)
 
 
@@ -176,17 +179,15 @@ async def list_runs(
         if set(status or ()) - {"waiting_for_approval"}:
             raise scope_missing("run")
         status = ["waiting_for_approval"]
-    found = await worker.store.page(
-        status or [], component, _parse_cursor(cursor), limit + 1
-    )
-    last = found[limit - 1] if len(found) > limit else None
-    next_cursor = f"{last['created_at']!r}-{last['id']}" if last else None
-    return _response(
-        {
-            "runs": [_shown(run, worker, only_approves) for run in found[:limit]],
-            "next": next_cursor,
-        }
-    )
+    before = _parse_cursor(cursor)
+    # one more, which shows whether there is another page
+    found = await worker.store.page(status or [], component, before, limit + 1)
+    next_cursor = None
+    if len(found) > limit:
+        last = found[limit - 1]
+        next_cursor = f"{last['created_at']!r}-{last['id']}"
+    shown = [_shown(run, worker, only_approves) for run in found[:limit]]
+    return _response({"runs": shown, "next": next_cursor})
 
 
 @router.get(
@@ -232,15 +233,23 @@ async def _events(
                 sent_at = time.monotonic()
             if status is None:  # deleted in the meantime
                 return
-            run = await store.get(run_id) if status in ENDED else None
+            run = None
+            if status in ENDED:
+                run = await store.get(run_id)
             if run and run["status"] in ENDED:  # nobody has resumed it in the meantime
-                name = "result" if run["status"] == "succeeded" else "problem"
-                yield _event(name, run[name])
+                yield _end_event(run)
                 return
         if time.monotonic() - sent_at >= HEARTBEAT:
             yield KEEPALIVE_COMMENT
             sent_at = time.monotonic()
         await asyncio.sleep(EVENT_POLL_INTERVAL)
+
+
+def _end_event(run: StoredRun) -> bytes:
+    """The last event of a stream: the result of a run, or its problem."""
+    if run["status"] == "succeeded":
+        return _event("result", run["result"])
+    return _event("problem", run["problem"])
 
 
 @router.post(
@@ -254,11 +263,8 @@ async def cancel_run(worker: Worker, run_id: str) -> Response:
     """Cancel a run wherever it is performed, its model call included."""
     run = await worker.store.cancel(run_id)
     if run is None:
-        raise await _conflict(
-            worker,
-            run_id,
-            "A run can be cancelled until it has succeeded, failed or been cancelled",
-        )
+        rule = "A run can be cancelled until it has succeeded, failed or been cancelled"
+        raise await _conflict_error(worker, run_id, rule)
     worker.cancel(run_id)
     return _response(_response_data(run, worker), 202)
 
@@ -274,9 +280,8 @@ async def resume_run(worker: Worker, run_id: str) -> Response:
     """Have a run that failed or was interrupted go on where it stood. Calls whose end is unknown are repeated."""
     run = await worker.store.resume(run_id)
     if run is None:
-        raise await _conflict(
-            worker, run_id, "A run can be resumed when it failed or was interrupted"
-        )
+        rule = "A run can be resumed when it failed or was interrupted"
+        raise await _conflict_error(worker, run_id, rule)
     worker.wake()
     return _response(_response_data(run, worker), 202)
 
@@ -315,20 +320,20 @@ async def _decide(
     *,
     approved: bool,
 ) -> Response:
-    caller = hashlib.sha256(
-        request.headers.get("authorization", "").encode()
-    ).hexdigest()
-    decision = {"approved": approved, "comment": body.comment, "caller": caller}
-    decided = await worker.store.decide(
-        run["id"], body.attempt or _asked_attempt(run), decision
-    )
+    key = request.headers.get("authorization", "")
+    decision = {
+        "approved": approved,
+        "comment": body.comment,
+        "caller": hashlib.sha256(key.encode()).hexdigest(),
+    }
+    attempt = body.attempt or _asked_attempt(run)
+    decided = await worker.store.decide(run["id"], attempt, decision)
     if decided is None:
-        word = "approved" if approved else "rejected"
-        raise await _conflict(
-            worker,
-            run["id"],
-            f"A run can be {word} while it waits for approval, in the attempt given",
-        )
+        word = "rejected"
+        if approved:
+            word = "approved"
+        rule = f"A run can be {word} while it waits for approval, in the attempt given"
+        raise await _conflict_error(worker, run["id"], rule)
     worker.wake()
     return _response(_shown(decided, worker, may_only_approve(request)), 202)
 
@@ -340,7 +345,9 @@ def _asked_attempt(run: StoredRun) -> int:
     return run["decisions"][-1].get("attempt", run["attempt"])
 
 
-async def _conflict(worker: BackgroundWorker, run_id: str, rule: str) -> RequestError:
+async def _conflict_error(
+    worker: BackgroundWorker, run_id: str, rule: str
+) -> RequestError:
     run = await get_stored_run(worker, run_id)
     detail = f"{rule}; this one is '{run['status']}', in attempt {run['attempt']}."
     return RequestError(409, "run_state_conflict", detail, "Look at the run again.")
@@ -356,7 +363,7 @@ def _parse_cursor(cursor: str | None) -> tuple[float, str] | None:
             422,
             "request_invalid",
             detail,
-            "Use 'next' of the page before, or leave it out.",
+            suggestion="Use 'next' of the page before, or leave it out.",
         )
     return float(match[1]), match[2]
 
@@ -379,39 +386,35 @@ def _shown(
 ) -> dict[str, Any]:
     """A run as a caller sees it who may read runs, or who may only approve."""
     data = _response_data(run, worker)
-    return (
-        {name: data[name] for name in RunToApprove.model_fields}
-        if only_approves
-        else data
-    )
+    if only_approves:
+        return {name: data[name] for name in RunToApprove.model_fields}
+    return data
 
 
 def _response_data(run: StoredRun, worker: BackgroundWorker) -> dict[str, Any]:
     """A run as callers see it."""
-    shown = {
-        name: run[name]
-        for name in (
-            "id",
-            "component",
-            "status",
-            "attempt",
-            "usage",
-            "result",
-            "problem",
-        )
+    approval = None
+    if run["status"] == "waiting_for_approval":
+        approval = run["approval"]
+    decisions: list[dict[str, Any]] = []
+    for decision in run["decisions"]:
+        shown_decision = {**decision, "at": _date(decision["at"])}
+        shown_decision.pop("caller", None)
+        decisions.append(shown_decision)
+    shown: dict[str, Any] = {
+        "id": run["id"],
+        "component": run["component"],
+        "status": run["status"],
+        "attempt": run["attempt"],
+        "usage": run["usage"],
+        "result": run["result"],
+        "problem": run["problem"],
+        "created_at": _date(run["created_at"]),
+        "started_at": _date(run["started_at"]),
+        "ended_at": _date(run["ended_at"]),
+        "approval": approval,
+        "decisions": decisions,
     }
-    for name in ("created_at", "started_at", "ended_at"):
-        shown[name] = _date(run[name])
-    shown["approval"] = (
-        run["approval"] if run["status"] == "waiting_for_approval" else None
-    )
-    shown["decisions"] = [
-        {
-            **{name: decision[name] for name in decision if name != "caller"},
-            "at": _date(decision["at"]),
-        }
-        for decision in run["decisions"]
-    ]
     origin: dict[str, Any] = run["origin"] or {}
     shown |= {name: origin.get(name) for name in ("caller", "user", "session")}
     shown["notice"] = _notice(run, worker)
@@ -427,4 +430,6 @@ def _notice(run: StoredRun, worker: BackgroundWorker) -> str | None:
 
 
 def _date(seconds: float | None) -> str | None:
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat()
+    if seconds is None:
+        return None
+    return datetime.fromtimestamp(seconds, UTC).isoformat()

@@ -19,5 +19,7 @@ _PAGE = (files("podwright_service") / "docs.html").read_text(encoding="utf-8")
 @router.get("/docs", include_in_schema=False)
 async def docs(request: Request) -> HTMLResponse:
     """The page. If the service requires an API key, the page asks for one, and names the component only then."""
-    title = "API" if get_runtime(request).api_keys.required else request.app.title
+    title = request.app.title
+    if get_runtime(request).api_keys.required:
+        title = "API"
     return HTMLResponse(_PAGE.replace("{title}", escape(title), 1))

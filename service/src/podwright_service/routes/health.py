@@ -30,5 +30,6 @@ async def ready(request: Request, response: Response) -> Status:
     A service at capacity stays ready: if every full pod left the load balancer, the others would get all of the load.
     """
     state = get_runtime(request).lifecycle.state
-    response.status_code = 200 if state == "ready" else 503
+    if state != "ready":
+        response.status_code = 503
     return Status(status=state)

@@ -16,7 +16,7 @@ from podwright.json_data import to_json_bytes
 from podwright.result import ExecutionResult
 from podwright.run import Task
 from podwright.usage import Usage
-from podwright_service.execution import execute_request
+from podwright_service.execution import execute_request, new_run_id
 from podwright_service.http.idempotency import IdempotentRoute
 from podwright_service.http.problems import ProblemDetails, RequestError
 from podwright_service.http.streams import RunStream, StreamedRun
@@ -85,13 +85,8 @@ async def chat_completions(request: Request, body: ChatRequest) -> Response:
     task, answer = _prepare(request, body)
     if body.stream:
         with_usage = bool(body.stream_options and body.stream_options.include_usage)
-        return await _stream(
-            request,
-            body,
-            task,
-            answer,
-            Chunks(answer, body.model, with_usage=with_usage),
-        )
+        chunks = Chunks(answer, body.model, with_usage=with_usage)
+        return await _stream(request, body, task, answer=answer, protocol=chunks)
     result, text = await _run(request, body, task, answer)
     return _response(answer, result, completion(answer, body.model, text, result.usage))
 
@@ -103,7 +98,8 @@ async def responses(request: Request, body: ResponsesRequest) -> Response:
     task, answer = _prepare(request, body)
     state = ResponseObject(answer, body)
     if body.stream:
-        return await _stream(request, body, task, answer, ResponseEvents(state))
+        events = ResponseEvents(state)
+        return await _stream(request, body, task, answer=answer, protocol=events)
     result, text = await _run(request, body, task, answer)
     return _response(answer, result, state.whole(text, result.usage))
 
@@ -124,10 +120,15 @@ def _prepare(
     request: Request, body: ChatRequest | ResponsesRequest
 ) -> tuple[Task, Answer]:
     runtime = get_runtime(request)
-    task = body.task(runtime.component, runtime.settings.openai_settings)
-    return task, Answer(
-        runtime.component, task, show_reasoning=runtime.settings.show_reasoning
+    settings = runtime.settings
+    task = body.task(runtime.component, settings.openai_settings)
+    answer = Answer(
+        runtime.component,
+        task,
+        run_id=new_run_id(),
+        show_reasoning=settings.show_reasoning,
     )
+    return task, answer
 
 
 async def _run(
@@ -136,7 +137,12 @@ async def _run(
     runtime = get_runtime(request)
     origin = origin_of(request, runtime.settings, sender)
     work = execute_request(
-        request, runtime.component, task, subscriber=answer.read, origin=origin
+        request,
+        runtime.component,
+        task,
+        run_id=answer.run_id,
+        origin=origin,
+        subscribers=(answer.read,),
     )
     result = await runtime.active_runs.run_until_disconnect(request, work)
     return result, answer.text(result.value)
@@ -167,15 +173,19 @@ class _Protocol(Protocol):
 
 
 async def _stream(
-    request: Request, sender: Sender, task: Task, answer: Answer, protocol: _Protocol
+    request: Request,
+    sender: Sender,
+    task: Task,
+    *,
+    answer: Answer,
+    protocol: _Protocol,
 ) -> Response:
     """Start a run, wait for its first event, and send its events; an earlier error is answered with its own status."""
     async with contextlib.AsyncExitStack() as run:
-        stream = await run.enter_async_context(begun_stream(request, task, sender))
-        answer.run_id = stream.run_id
-        return StreamedRun(
-            _events(request, stream, answer, protocol), stream, run.pop_all()
-        )
+        beginning = begun_stream(request, task, sender, run_id=answer.run_id)
+        stream = await run.enter_async_context(beginning)
+        events = _events(request, stream, answer, protocol)
+        return StreamedRun(events, stream, run.pop_all())
 
 
 async def _events(
@@ -186,14 +196,17 @@ async def _events(
     async for run_event, _ in stream.unread():
         if run_event is None:
             yield KEEPALIVE_COMMENT
-        elif piece := answer.read(run_event):
+            continue
+        piece = answer.read(run_event)
+        if piece is not None:
             for event in protocol.piece(piece):
                 yield _formatted(event)
     try:
         result = await stream.result()
         rest = answer.rest(result.value)
     except Exception as error:  # noqa: BLE001 - the response has begun, so any error becomes the last event
-        yield _formatted(protocol.failed(late_problem(request, stream.run_id, error)))
+        problem = late_problem(request, stream.run_id, error)
+        yield _formatted(protocol.failed(problem))
     else:
         if rest.text:
             for event in protocol.piece(rest):
@@ -205,6 +218,5 @@ async def _events(
 
 def _formatted(event: dict[str, Any]) -> bytes:
     """A server-sent event, named by its type if it has one."""
-    return format_sse_event(
-        event=event.get("type"), data_str=to_json_bytes(event).decode()
-    )
+    data = to_json_bytes(event).decode()
+    return format_sse_event(event=event.get("type"), data_str=data)

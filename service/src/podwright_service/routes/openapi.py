@@ -66,7 +66,8 @@ def _add_security(document: dict[str, Any]) -> None:
     }
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
-            if scopes := scopes_of(method.upper(), path):
+            scopes = scopes_of(method.upper(), path)
+            if scopes:
                 operation["security"] = [{"key": [scope]} for scope in scopes]
 
 
@@ -74,19 +75,17 @@ def _add_blueprints(document: dict[str, Any]) -> None:
     """Add the published schemas of blueprints."""
     schemas = document["components"]["schemas"]
     for kind, schema in blueprints.json_schema().items():
-        component = json.loads(
-            json.dumps(schema).replace('"#/$defs/', '"#/components/schemas/')
-        )
+        text = json.dumps(schema)
+        component = json.loads(text.replace('"#/$defs/', '"#/components/schemas/'))
         del component["$schema"]
         schemas |= component.pop("$defs", {})
         schemas.setdefault(f"{kind.capitalize()}Blueprint", component)
-    any_kind = {
-        "anyOf": [
-            {"$ref": f"#/components/schemas/{kind.capitalize()}Blueprint"}
-            for kind in get_args(Kind)
-        ]
-    }
-    schemas["InlineRunRequest"]["properties"]["blueprint"] |= any_kind
+    references: list[dict[str, str]] = []
+    for kind in get_args(Kind):
+        name = f"{kind.capitalize()}Blueprint"
+        references.append({"$ref": f"#/components/schemas/{name}"})
+    blueprint = schemas["InlineRunRequest"]["properties"]["blueprint"]
+    blueprint["anyOf"] = references
 
 
 def _add_model(document: dict[str, Any], component: Component) -> None:
@@ -100,12 +99,10 @@ def _add_model(document: dict[str, Any], component: Component) -> None:
                 parameter["schema"]["const"] = component.name
                 parameter["example"] = component.name
         if "requestBody" in operation:
-            schema = operation["requestBody"]["content"]["application/json"]["schema"][
-                "$ref"
-            ].rpartition("/")[2]
-            document["components"]["schemas"][schema]["properties"]["model"][
-                "const"
-            ] = component.name
+            content = operation["requestBody"]["content"]["application/json"]
+            _, _, name = content["schema"]["$ref"].rpartition("/")
+            schema = document["components"]["schemas"][name]
+            schema["properties"]["model"]["const"] = component.name
 
 
 def _add_examples(
@@ -117,10 +114,9 @@ def _add_examples(
     runs = {name: example | {"input": "the moon"} for name, example in inline.items()}
     question = {"role": "user", "content": "the moon"}
     named = inputs["named inputs"]["inputs"]
-    openai = {
-        "model": component.name,
-        **({} if "a text" in inputs else {"metadata": named}),
-    }
+    openai: dict[str, Any] = {"model": component.name}
+    if "a text" not in inputs:
+        openai["metadata"] = named
     by_path = {
         "/run": inputs,
         "/run/stream": inputs,
@@ -144,15 +140,18 @@ def _example_inputs(component: Component) -> dict[str, dict[str, Any]]:
     """Inputs with a value for each name that the component's templates use and its steps do not write."""
     blueprint = component.to_blueprint()
     steps = [step for _, step in blueprints.walk_steps(blueprint.get("steps"))]
-    used = [
-        *names(json.dumps(blueprint)),
-        *(step["over"] for step in steps if "over" in step),
-    ]
-    written = {"input", *(step["as"] for step in steps if "as" in step)}
+    used = list(names(json.dumps(blueprint)))
+    written = {"input"}
+    for step in steps:
+        if "over" in step:
+            used.append(step["over"])
+        if "as" in step:
+            written.add(step["as"])
     if isinstance(component, Workflow):
         written.update(component.output_names)
         written.add(ITERATION)
-    if inputs := {name: "the moon" for name in used if name not in written}:
+    inputs = {name: "the moon" for name in used if name not in written}
+    if inputs:
         return {"named inputs": {"inputs": inputs}}
     named = {"inputs": {"query": "the moon", "language": "English"}}
     return {"a text": {"input": "the moon"}, "named inputs": named}
@@ -160,21 +159,13 @@ def _example_inputs(component: Component) -> dict[str, dict[str, Any]]:
 
 def _inline_examples(policy: InlinePolicy) -> dict[str, dict[str, Any]]:
     """A blueprint of each kind, with a model that is allowed here; without one, a workflow of an agent."""
+    if not policy.models and not policy.agents:
+        return {}
     if not policy.models:
-        steps = [
-            {"type": "agent_step", "agent": name, "name": name}
-            for name in list(policy.agents)[:1]
-        ]
-        return (
-            {
-                "workflow": {
-                    "type": "workflow",
-                    "blueprint": {"name": "page", "steps": steps},
-                }
-            }
-            if steps
-            else {}
-        )
+        agent = next(iter(policy.agents))
+        step = {"type": "agent_step", "agent": agent, "name": agent}
+        page = {"name": "page", "steps": [step]}
+        return {"workflow": {"type": "workflow", "blueprint": page}}
     model = policy.models[0]
     config = {"model": model, "max_loops": 1}
     poet = {

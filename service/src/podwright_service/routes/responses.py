@@ -35,8 +35,13 @@ FAILED = {
 
 
 def _header(description: str, example: str = "", **schema: Any) -> dict[str, Any]:
-    header = {"description": description, "schema": {"type": "string", **schema}}
-    return {**header, "example": example} if example else header
+    header: dict[str, Any] = {
+        "description": description,
+        "schema": {"type": "string", **schema},
+    }
+    if example:
+        header["example"] = example
+    return header
 
 
 RUN_HEADERS = {

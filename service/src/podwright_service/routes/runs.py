@@ -12,12 +12,16 @@ from fastapi.responses import StreamingResponse
 from fastapi.sse import format_sse_event
 
 from podwright.components import Component
-from podwright.events import Event
 from podwright.headers import RUN_ID, USAGE, format_usage
 from podwright.json_data import to_json_bytes
 from podwright.result import ExecutionResult
 from podwright.run import Task
-from podwright_service.execution import execute_request, result_content, task_of
+from podwright_service.execution import (
+    execute_request,
+    new_run_id,
+    result_content,
+    task_of,
+)
 from podwright_service.http.idempotency import IdempotentRoute
 from podwright_service.http.problems import ProblemDetails, problem_details
 from podwright_service.http.schemas import (
@@ -79,16 +83,22 @@ async def run_blueprint(
 
 @contextlib.asynccontextmanager
 async def begun_stream(
-    request: Request, task: Task, sender: Sender, trace: bool = False
+    request: Request,
+    task: Task,
+    sender: Sender,
+    *,
+    run_id: str,
+    trace: bool = False,
 ) -> AsyncGenerator[RunStream]:
     """Start a run and wait for its first event; an error before that is answered with its own status."""
     runtime = get_runtime(request)
-    stream = RunStream(runtime.settings.stream_buffer_bytes)
+    stream = RunStream(run_id, runtime.settings.stream_buffer_bytes)
     work = execute_request(
         request,
         runtime.component,
         task,
-        subscriber=stream.publish,
+        run_id=run_id,
+        subscribers=(stream.publish,),
         origin=origin_of(request, runtime.settings, sender),
         stream=True,
         trace=trace,
@@ -111,7 +121,8 @@ async def run_stream(
     """Run the served component and send its events as they happen, and at the end the response of `/run`."""
     task = task_of(get_runtime(request).component, body)
     async with contextlib.AsyncExitStack() as run:
-        stream = await run.enter_async_context(begun_stream(request, task, body, trace))
+        beginning = begun_stream(request, task, body, run_id=new_run_id(), trace=trace)
+        stream = await run.enter_async_context(beginning)
         return StreamedRun(_events(request, stream), stream, run.pop_all())
 
 
@@ -137,30 +148,21 @@ def late_problem(request: Request, run_id: str, error: Exception) -> ProblemDeta
     return problem
 
 
-class _RunId:
-    """A subscriber that keeps the id of the outermost run."""
-
-    value = ""
-
-    def __call__(self, event: Event) -> None:
-        self.value = self.value or event.run_id
-
-
 async def _run(
     request: Request, component: Component, body: RunRequest, trace: bool
 ) -> Response:
     runtime = get_runtime(request)
-    run_id = _RunId()
+    run_id = new_run_id()
     work = execute_request(
         request,
         component,
         task_of(component, body),
-        subscriber=run_id,
+        run_id=run_id,
         origin=origin_of(request, runtime.settings, body),
         trace=trace,
     )
     result = await runtime.active_runs.run_until_disconnect(request, work)
-    headers = {RUN_ID: run_id.value, USAGE: format_usage(result.usage)}
+    headers = {RUN_ID: run_id, USAGE: format_usage(result.usage)}
     return Response(
         _content(component, result), headers=headers, media_type="application/json"
     )
@@ -168,6 +170,6 @@ async def _run(
 
 def _content(component: Component, result: ExecutionResult) -> bytes:
     """The body of the response: a trace if the result has events, else the context of a workflow or the output."""
-    return to_json_bytes(
-        result.to_dict() if result.events else result_content(component, result)
-    )
+    if result.events:
+        return to_json_bytes(result.to_dict())
+    return to_json_bytes(result_content(component, result))

@@ -46,10 +46,11 @@ class _Application(BaseApplication):
             CONFIG_KWARGS = uvicorn_options(settings)
 
         finish = settings.shutdown_timeout + RESPONSE_SECONDS + FLUSH_SECONDS
+        host = settings.host
+        if ":" in host:
+            host = f"[{host}]"
         options = {
-            "bind": f"[{settings.host}]:{settings.port}"
-            if ":" in settings.host
-            else f"{settings.host}:{settings.port}",
+            "bind": f"{host}:{settings.port}",
             "workers": settings.workers,
             "worker_class": Worker,
             "worker_tmp_dir": MEMORY_DIR,

@@ -25,12 +25,12 @@ def assert_usage(result: ExecutionResult | Usage, **expected: Any) -> None:
         AssertionError: With every field that differs.
     """
     usage = _usage(result)
-    actual = {name: getattr(usage, name) for name in expected}
-    _fail_if(
-        "The usage differs",
-        [f"{name} is {actual[name]!r}, not {value!r}" for name, value in expected.items()
-         if not _equal(actual[name], value)],
-    )  # fmt: skip
+    problems: list[str] = []
+    for name, value in expected.items():
+        actual = getattr(usage, name)
+        if not _equal(actual, value):
+            problems.append(f"{name} is {actual!r}, not {value!r}")
+    _fail_if("The usage differs", problems)
 
 
 def assert_within(result: ExecutionResult, limits: RunLimits) -> None:
@@ -84,9 +84,9 @@ def assert_counted(
     ]
     problems: list[str] = []
     for name, labels, value in expected:
-        increase = after.get(name, **labels) - (
-            before.get(name, **labels) if before else 0
-        )
+        increase = after.get(name, **labels)
+        if before is not None:
+            increase -= before.get(name, **labels)
         if value is not None and not _equal(increase, value):
             problems.append(
                 f"{name}{labels or ''} increased by {increase:g}, not {value:g}"
@@ -114,32 +114,44 @@ def assert_spans(
     expected = {name.replace("__", "."): value for name, value in attributes.items()}
 
     def find(path: str) -> Span | None:
-        names = path.split(" > ")
         for span in collector.spans:
-            ancestors = iter([ancestor.name for ancestor in collector.path(span)])
-            matches = all(
-                span.attributes.get(name) == value for name, value in expected.items()
-            )
-            if (
-                span.name == names[-1]
-                and matches
-                and all(name in ancestors for name in names)
-            ):
+            if not _has_attributes(span, expected):
+                continue
+            if _ends_path(collector.path(span), path):
                 return span
         return None
 
+    def have_arrived(_: object) -> bool:
+        return all(find(path) for path in paths)
+
     try:
-        collector.wait(lambda _: all(find(path) for path in paths), within)
+        collector.wait(have_arrived, within)
     except AssertionError as error:
         missing = next(path for path in paths if not find(path))
         raise AssertionError(
             f"No spans '{missing}' {expected or ''}. {error}"
         ) from None
-    return [span for path in paths if (span := find(path))]
+    found = [find(path) for path in paths]
+    return [span for span in found if span is not None]
+
+
+def _has_attributes(span: Span, expected: dict[str, Any]) -> bool:
+    return all(span.attributes.get(name) == expected[name] for name in expected)
+
+
+def _ends_path(spans: list[Span], path: str) -> bool:
+    """Whether nested spans, outermost first, have the names of a path in its order, and end with its last one."""
+    names = path.split(" > ")
+    if spans[-1].name != names[-1]:
+        return False
+    remaining = iter([span.name for span in spans])
+    return all(name in remaining for name in names)
 
 
 def _usage(result: ExecutionResult | Usage) -> Usage:
-    return result.usage if isinstance(result, ExecutionResult) else result
+    if isinstance(result, ExecutionResult):
+        return result.usage
+    return result
 
 
 def _equal(actual: Any, expected: Any) -> bool:

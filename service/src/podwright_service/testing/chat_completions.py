@@ -22,24 +22,25 @@ def read_request(body: Mapping[str, Any]) -> ModelRequest:
     """The model request in the body of a Chat Completions request."""
     aliases = {"max_completion_tokens": "max_tokens", "random_seed": "seed"}
     options = {aliases.get(key, key): value for key, value in body.items()}
-    settings = cast(
-        "ModelSettings",
-        {key: options[key] for key in ModelSettings.__annotations__ if key in options},
-    )
-    schema = as_object(as_object(body.get("response_format")).get("json_schema"))
+    known = [key for key in ModelSettings.__annotations__ if key in options]
+    settings = cast("ModelSettings", {key: options[key] for key in known})
+    messages = [as_object(message) for message in as_array(body.get("messages"))]
+    response_format = as_object(body.get("response_format"))
+    tool_choice = as_object(body.get("tool_choice"))
     return ModelRequest(
         str(body.get("model", "")),
-        tuple(
-            _read_message(as_object(message))
-            for message in as_array(body.get("messages"))
-        ),
+        tuple(_read_message(message) for message in messages),
         tuple(as_array(body.get("tools"))),
-        settings,
-        OutputSchema(str(schema.get("name")), as_object(schema.get("schema")))
-        if schema
-        else None,
-        as_object(as_object(body.get("tool_choice")).get("function")).get("name"),
+        settings=settings,
+        output=_read_schema(as_object(response_format.get("json_schema"))),
+        tool_choice=as_object(tool_choice.get("function")).get("name"),
     )
+
+
+def _read_schema(data: Mapping[str, Any]) -> OutputSchema | None:
+    if not data:
+        return None
+    return OutputSchema(str(data.get("name")), as_object(data.get("schema")))
 
 
 def _read_message(data: Mapping[str, Any]) -> Message:
@@ -69,10 +70,13 @@ def completion(request: ModelRequest, response: ModelResponse) -> dict[str, Any]
         "content": response.text or None,
         **response.provider_fields,
     }
-    choice = {"index": 0, "message": message, "finish_reason": _finish_reason(response)}
-    head = _head(request, response)
+    choice = {
+        "index": 0,
+        "message": message,
+        "finish_reason": _finish_reason(response),
+    }
     return {
-        **head,
+        **_head(request, response),
         "object": "chat.completion",
         "choices": [choice],
         "usage": _usage(response.usage),
@@ -88,34 +92,23 @@ def completion_chunks(
     def chunk(
         delta: Mapping[str, Any], finish_reason: str | None = None
     ) -> dict[str, Any]:
-        return {
-            **head,
-            "choices": [{"index": 0, "delta": delta, "finish_reason": finish_reason}],
-        }
+        choice = {"index": 0, "delta": delta, "finish_reason": finish_reason}
+        return {**head, "choices": [choice]}
 
     yield chunk({"role": "assistant", "content": "", **response.provider_fields})
     # a content in parts has the text
-    for word in (
-        re.findall(r"\s*\S+|\s+", response.text)
-        if "content" not in response.provider_fields
-        else ()
-    ):
-        yield chunk({"content": word})
+    if "content" not in response.provider_fields:
+        for word in re.findall(r"\s*\S+|\s+", response.text):
+            yield chunk({"content": word})
     for call in _tool_calls(response):
         function = call["function"]
-        yield chunk(
-            {"tool_calls": [{**call, "function": {**function, "arguments": ""}}]}
-        )
-        yield chunk(
-            {
-                "tool_calls": [
-                    {
-                        "index": call["index"],
-                        "function": {"arguments": function["arguments"]},
-                    }
-                ]
-            }
-        )
+        begun = {**call, "function": {**function, "arguments": ""}}
+        yield chunk({"tool_calls": [begun]})
+        rest = {
+            "index": call["index"],
+            "function": {"arguments": function["arguments"]},
+        }
+        yield chunk({"tool_calls": [rest]})
     yield chunk({}, _finish_reason(response))
     if with_usage:
         yield {**head, "choices": [], "usage": _usage(response.usage)}
@@ -141,11 +134,9 @@ def _head(request: ModelRequest, response: ModelResponse) -> dict[str, Any]:
 
 
 def _finish_reason(response: ModelResponse) -> str:
-    return (
-        "tool_calls"
-        if response.tool_calls and response.finish_reason == "stop"
-        else response.finish_reason
-    )
+    if response.tool_calls and response.finish_reason == "stop":
+        return "tool_calls"
+    return response.finish_reason
 
 
 def _tool_calls(response: ModelResponse) -> list[dict[str, Any]]:

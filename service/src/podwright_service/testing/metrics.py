@@ -23,9 +23,10 @@ class Metrics:
             self.samples += family.samples
             self._names |= {sample.name for sample in family.samples}
             # a counter without labels in use has no sample yet
-            self._names |= (
-                {f"{family.name}_total"} if family.type == "counter" else {family.name}
-            )
+            if family.type == "counter":
+                self._names.add(f"{family.name}_total")
+            else:
+                self._names.add(family.name)
 
     def get(self, name: str, **labels: str) -> float:
         """The sum of the samples with this name and these labels; 0 if there are none.
@@ -38,15 +39,10 @@ class Metrics:
             AssertionError: The service exports no metric of this name.
         """
         if name not in self._names:
-            known = sorted(
-                known for known in self._names if known.startswith("podwright_")
-            )
-            raise AssertionError(
-                f"Unknown metric '{name}'. {did_you_mean(name, known)}"
-            )
-        return sum(
-            sample.value
-            for sample in self.samples
-            if sample.name == name
-            and all(sample.labels.get(key) == value for key, value in labels.items())
-        )
+            own = sorted(each for each in self._names if each.startswith("podwright_"))
+            raise AssertionError(f"Unknown metric '{name}'. {did_you_mean(name, own)}")
+        total = 0.0
+        for sample in self.samples:
+            if sample.name == name and labels.items() <= sample.labels.items():
+                total += sample.value
+        return total

@@ -138,17 +138,19 @@ class ModelStub(BackgroundServer):
             f"The trace has a model call of '{request.component}' that was not made."
             for request in self.missing
         ]
-        if problems := [*self.unanswered, *missing]:
+        problems = [*self.unanswered, *missing]
+        if problems:
             raise AssertionError("\n".join(problems))
 
     def variables(self, url: str) -> dict[str, str]:
         """The environment variables of a component that uses this stub at `url`, at the vendors' list prices."""
-        model = {"PODWRIGHT_MODEL": self.name} if self.name else {}
-        return {
+        variables = {
             "PODWRIGHT_MODEL_BASE_URL": f"{url}/v1",
             "PODWRIGHT_PRICES": _LIST_PRICES,
-            **model,
         }
+        if self.name:
+            variables["PODWRIGHT_MODEL"] = self.name
+        return variables
 
     def application(self) -> web.Application:
         """The Chat Completions endpoint, and the one that controls a stub in a container."""
@@ -185,9 +187,8 @@ class ModelStub(BackgroundServer):
         if isinstance(response, Fault):
             return await self._fail(request, received, response)
         if received.body.get("stream"):
-            return await self._stream(
-                request, [*_chunks(received, response), b"[DONE]"]
-            )
+            chunks = [*_chunks(received, response), b"[DONE]"]
+            return await self._stream(request, chunks)
         body = to_json_bytes(chat_completions.completion(received.request, response))
         return web.Response(body=body, content_type="application/json")
 
@@ -220,11 +221,9 @@ class ModelStub(BackgroundServer):
     ) -> web.StreamResponse:
         match fault.kind:
             case int(status):
-                headers = (
-                    {}
-                    if fault.retry_after is None
-                    else {"retry-after": str(fault.retry_after)}
-                )
+                headers: dict[str, str] = {}
+                if fault.retry_after is not None:
+                    headers["retry-after"] = str(fault.retry_after)
                 return web.json_response(
                     chat_completions.error_body(fault.text),
                     status=status,
@@ -261,15 +260,11 @@ class ModelStub(BackgroundServer):
 
 
 def _chunks(received: ReceivedRequest, response: ModelResponse) -> list[bytes]:
-    with_usage = bool(
-        as_object(received.body.get("stream_options")).get("include_usage")
+    options = as_object(received.body.get("stream_options"))
+    chunks = chat_completions.completion_chunks(
+        received.request, response, with_usage=bool(options.get("include_usage"))
     )
-    return [
-        to_json_bytes(chunk)
-        for chunk in chat_completions.completion_chunks(
-            received.request, response, with_usage
-        )
-    ]
+    return [to_json_bytes(chunk) for chunk in chunks]
 
 
 def _disconnect(request: web.Request, reset: bool) -> None:
@@ -277,9 +272,8 @@ def _disconnect(request: web.Request, reset: bool) -> None:
         return
     if reset:
         linger = struct.pack("ii", 1, 0)  # so that closing sends RST instead of FIN
-        request.transport.get_extra_info("socket").setsockopt(
-            socket.SOL_SOCKET, socket.SO_LINGER, linger
-        )
+        connection = request.transport.get_extra_info("socket")
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
         request.transport.abort()
     else:
         request.transport.close()

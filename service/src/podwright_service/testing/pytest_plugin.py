@@ -134,7 +134,11 @@ def _base_image(config: pytest.Config, *, required: bool = True) -> str:
     from podwright_service.testing.containers import IMAGE
 
     image = config.getini("podwright_image") or IMAGE
-    if reason := _missing(image if required else ""):
+    if required:
+        reason = _missing(image)
+    else:
+        reason = _missing("")
+    if reason:
         _skip(reason)
     return image
 
@@ -157,4 +161,7 @@ def _missing(image: str) -> str:
 
 
 def _skip(reason: str) -> None:
-    (pytest.fail if os.environ.get("CI") else pytest.skip)(f"{_NOT_TESTED}{reason}")
+    message = f"{_NOT_TESTED}{reason}"
+    if os.environ.get("CI"):
+        pytest.fail(message)
+    pytest.skip(message)

@@ -90,17 +90,15 @@ class Script:
         if self.recorded:
             return self._choose_recorded(request)
         texts = [message.text for message in request.messages]
-        matching = [
-            responses
-            for text, responses in self.when
-            if any(text in message for message in texts)
-        ]
-        for responses in [*matching, self.responses]:
-            if responses:
-                return responses[0] if callable(responses[0]) else responses.pop(0)
+        for text, responses in self.when:
+            if responses and any(text in message for message in texts):
+                return _take_first(responses)
+        if self.responses:
+            return _take_first(self.responses)
         last_text = next((text for text in reversed(texts) if text), "")
+        end = last_text[-200:]
         raise NoResponseError(
-            f"The model stub has no response left for a request that ends with {last_text[-200:]!r}."
+            f"The model stub has no response left for a request that ends with {end!r}."
         )
 
     def _choose_recorded(self, request: ModelRequest) -> ModelResponse | Fault:
@@ -112,13 +110,11 @@ class Script:
                 call.used = True
                 return call.response
         if not matches:
-            nearest = max(
-                self.recorded,
-                key=lambda call: (
-                    _common_messages(call.request, request),
-                    not call.used,
-                ),
-            )
+
+            def similarity(call: RecordedCall) -> tuple[int, bool]:
+                return _common_messages(call.request, request), not call.used
+
+            nearest = max(self.recorded, key=similarity)
             raise NoResponseError(
                 f"A request is not in the trace. Difference from the most similar request, of "
                 f"'{nearest.component}': {differences(nearest.request, request)}."
@@ -129,6 +125,12 @@ class Script:
         raise NoResponseError(
             f"A request of '{matches[0].component}' was made more often than in the trace."
         )
+
+
+def _take_first(responses: list[StubResponse]) -> StubResponse:
+    if callable(responses[0]):
+        return responses[0]
+    return responses.pop(0)
 
 
 def read_events(
@@ -147,7 +149,9 @@ def read_events(
                 f"Cannot read the trace '{trace}': {os_error_reason(error)}."
             ) from error
         trace = ExecutionResult.from_dict(data)
-    return trace.events if isinstance(trace, ExecutionResult) else trace
+    if isinstance(trace, ExecutionResult):
+        return trace.events
+    return trace
 
 
 def recorded_calls(events: Iterable[Event]) -> list[RecordedCall]:
@@ -161,9 +165,8 @@ def recorded_calls(events: Iterable[Event]) -> list[RecordedCall]:
             case ModelCallFinished():
                 responses[event.run_id, event.call] = event.response
             case ModelCallFailed():
-                responses[event.run_id, event.call] = _FAULTS.get(
-                    str(event.error.get("code")), Fault(400)
-                )
+                code = str(event.error.get("code"))
+                responses[event.run_id, event.call] = _FAULTS.get(code, Fault(400))
             case _:
                 pass
     return list(_pair(started, responses))
@@ -174,22 +177,18 @@ def _pair(
     responses: Mapping[tuple[str, int], ModelResponse | Fault],
 ) -> Iterator[RecordedCall]:
     for call, event in started.items():
-        if call in responses:
-            model = event.request.model
-            body = request_body(
-                event.request,
-                model,
-                ANY,
-                provider=model.partition("/")[0],
-                stream=False,
-            )
-            body = json.loads(json.dumps(body))
-            yield RecordedCall(
-                read_request(body),
-                event.component,
-                responses[call],
-                required=event.remote is None,
-            )
+        if call not in responses:
+            continue
+        model = event.request.model
+        provider, _, _ = model.partition("/")
+        body = request_body(event.request, model, ANY, provider=provider, stream=False)
+        body = json.loads(json.dumps(body))
+        yield RecordedCall(
+            read_request(body),
+            event.component,
+            responses[call],
+            required=event.remote is None,
+        )
 
 
 _FAULTS: Mapping[str, Fault] = {
@@ -206,4 +205,5 @@ _FAULTS: Mapping[str, Fault] = {
 
 
 def _common_messages(first: ModelRequest, second: ModelRequest) -> int:
-    return sum(a == b for a, b in zip(first.messages, second.messages, strict=False))
+    pairs = zip(first.messages, second.messages, strict=False)
+    return sum(one == other for one, other in pairs)

@@ -71,7 +71,9 @@ class BackgroundServer(ABC):
         self._running.close()
 
     def __enter__(self) -> Self:
-        return self if self._urls else self.start()
+        if not self._urls:
+            self.start()
+        return self
 
     def __exit__(self, *_: object) -> None:
         self.stop()
@@ -94,14 +96,11 @@ def _route_from_containers() -> tuple[str, str]:
 
     with contextlib.closing(docker.from_env()) as client:
         bridge: Any = client.networks.get("bridge").attrs
-    gateway = next(
-        (
-            str(config["Gateway"])
-            for config in bridge["IPAM"]["Config"] or ()
-            if "Gateway" in config
-        ),
-        "",
-    )
+    configs = bridge["IPAM"]["Config"] or ()
+    gateways = [str(config["Gateway"]) for config in configs if "Gateway" in config]
+    gateway = ""
+    if gateways:
+        gateway = gateways[0]
     try:
         socket.create_server((gateway or "unknown", 0)).close()
     except OSError:  # the engine runs in a virtual machine, which forwards this name

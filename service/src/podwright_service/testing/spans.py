@@ -79,11 +79,9 @@ class SpanCollector(BackgroundServer):
         message: Any = ExportTraceServiceRequest.FromString(body)
         for group in message.resource_spans:
             resource = _attributes(group.resource.attributes)
-            self.spans += [
-                _span(span, resource)
-                for scope in group.scope_spans
-                for span in scope.spans
-            ]
+            for scope in group.scope_spans:
+                for span in scope.spans:
+                    self.spans.append(_span(span, resource))
 
     def wait(
         self, condition: Callable[[list[Span]], object], within: float = 30
@@ -113,18 +111,17 @@ class SpanCollector(BackgroundServer):
             AssertionError: There is none after so many seconds.
         """
 
-        def matches(spans: list[Span]) -> list[Span]:
+        def complete(spans: list[Span]) -> list[Span]:
             ids = {span.id for span in spans}
-            incomplete = {
-                span.trace for span in spans if span.parent and span.parent not in ids
-            }
-            return [
-                span
-                for span in spans
-                if span.name == name and span.trace not in incomplete
-            ]
+            incomplete: set[str] = set()
+            for span in spans:
+                if span.parent and span.parent not in ids:
+                    incomplete.add(span.trace)
+            named = [span for span in spans if span.name == name]
+            return [span for span in named if span.trace not in incomplete]
 
-        return matches(self.wait(matches, within))[0]
+        spans = complete(self.wait(complete, within))
+        return spans[0]
 
     def named(self, name: str) -> Span:
         """The first span of this name.
@@ -141,22 +138,30 @@ class SpanCollector(BackgroundServer):
         """The span and its received ancestors, outermost first."""
         by_id = {span.id: span for span in self.spans}
         path = [span]
-        while (parent := by_id.get(path[0].parent)) is not None:
+        parent = by_id.get(span.parent)
+        while parent is not None:
             path.insert(0, parent)
+            parent = by_id.get(parent.parent)
         return path
 
     def tree(self, trace: str | None = None) -> str:
         """The names of the spans of one trace, or of all, on one line each, indented by depth."""
         paths = [self.path(span) for span in self.spans if trace in (None, span.trace)]
         paths.sort(key=lambda path: [self.spans.index(span) for span in path])
-        return "\n".join("  " * len(path) + path[-1].name for path in paths)
+        lines: list[str] = []
+        for path in paths:
+            indent = "  " * len(path)
+            lines.append(indent + path[-1].name)
+        return "\n".join(lines)
 
 
 def _value(value: Any) -> Any:
     kind = value.WhichOneof("value")
     if kind == "array_value":
         return [_value(item) for item in value.array_value.values]
-    return getattr(value, kind) if kind else None
+    if not kind:
+        return None
+    return getattr(value, kind)
 
 
 def _attributes(entries: Any) -> dict[str, Any]:
@@ -164,16 +169,16 @@ def _attributes(entries: Any) -> dict[str, Any]:
 
 
 def _span(span: Any, resource: dict[str, Any]) -> Span:
-    ids = span.span_id.hex(), span.parent_span_id.hex(), span.trace_id.hex()
-    events = [event.name for event in span.events]
     links = [(link.trace_id.hex(), link.span_id.hex()) for link in span.links]
     return Span(
-        span.name,
-        span.kind,
-        span.status.code,
-        *ids,
-        _attributes(span.attributes),
-        events,
-        links,
-        resource,
+        name=span.name,
+        kind=span.kind,
+        status=span.status.code,
+        id=span.span_id.hex(),
+        parent=span.parent_span_id.hex(),
+        trace=span.trace_id.hex(),
+        attributes=_attributes(span.attributes),
+        events=[event.name for event in span.events],
+        links=links,
+        resource=resource,
     )
