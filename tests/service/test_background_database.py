@@ -6,11 +6,13 @@ import asyncio
 import contextlib
 import gc
 import itertools
+import multiprocessing
 import re
 import sqlite3
 import threading
 from collections import Counter
 from collections.abc import AsyncGenerator, Coroutine, Iterator
+from pathlib import Path
 from typing import Any, Literal
 
 import httpx
@@ -589,3 +591,17 @@ def test_work_that_fails_is_repeated_at_intervals(
     works.set()
     gate.opened.set()
     assert wait(client, waiting)["status"] == "succeeded"
+
+
+def test_processes_that_start_at_once(sqlite_database: str) -> None:
+    """The first one creates the tables, and the others wait for it."""
+    url = database_url(sqlite_database)
+    context = multiprocessing.get_context("fork")
+    for _ in range(3):
+        Path(str(url.database)).unlink(missing_ok=True)
+        processes = [context.Process(target=migrate, args=(url,)) for _ in range(4)]
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join(60)
+        assert [process.exitcode for process in processes] == [0] * 4

@@ -2,11 +2,15 @@
 
 import asyncio
 import json
+import pickle
+import subprocess
+import sys
 from collections.abc import AsyncGenerator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from tests.helpers import environment
 from tests.library.upstream import (
     STREAM,
     Script,
@@ -121,6 +125,59 @@ def test_it_works_where_a_loop_runs_and_from_several_threads(serve: Serve) -> No
     with ThreadPoolExecutor(4) as threads:
         values = list(threads.map(lambda n: client.run(f"{n}").value, range(8)))
     assert values == [f"Echo: {n}" for n in range(8)]
+
+
+EXITS = {
+    "an open stream": "events = client.stream('x'); next(events)",
+    "an open stream of background runs": "events = client.runs.events(client.runs.start('x').id); next(events)",
+    "a run in a destructor": """
+class Last:
+    def __del__(self):
+        try:
+            client.run('x')
+        except Exception as error:
+            print(type(error).__name__)
+last = Last(); last.itself = last
+client.run('x')
+""",
+    "a child": """
+client.run('x')
+child = os.fork()
+if child == 0:
+    sys.exit(0)
+assert os.waitpid(child, 0)[1] == 0
+client.run('x')
+""",
+    "a child that calls": """
+client.run('x')
+child = os.fork()
+if child == 0:
+    client.run('x')
+    sys.exit(0)
+assert os.waitpid(child, 0)[1] == 0
+client.run('x')
+""",
+}
+
+
+@pytest.mark.parametrize("code", EXITS.values(), ids=EXITS)
+def test_a_program_ends(serve: Serve, sqlite_database: str, code: str) -> None:
+    """Neither what is open at its end nor a child of it keeps a program from ending, or from going on."""
+    url = url_of(serve(ECHO, runs_database=sqlite_database))
+    program = f"""
+import os, sys
+from podwright_service.client import Client
+client = Client({url!r})
+{code}
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=environment(),
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 # --- streams
@@ -238,11 +295,15 @@ def test_runs_that_end_otherwise(serve: Serve, sqlite_database: str) -> None:
     for run in (first, second):
         runs.wait(run.id, "waiting_for_approval", within=60)
     with pytest.raises(TimeoutError, match="waiting_for_approval"):
-        runs.wait(first.id, "succeeded", within=0)
+        runs.wait(first.id, "succeeded", within=0.5)
     runs.reject(first.id, "No.")
     runs.cancel(second.id)
     for run in (first, second):
         assert runs.wait(run.id, "cancelled", within=60).problem is not None
+    with pytest.raises(TimeoutError, match="stays so"):
+        runs.wait(first.id, "succeeded")
+    with pytest.raises(errors.InputError, match="Did you mean 'succeeded'"):
+        runs.wait(first.id, "succeded")  # pyright: ignore[reportArgumentType]
     with pytest.raises(ProblemError) as unknown:
         list(runs.events("0" * 32))
     assert unknown.value.code == "run_not_found"
@@ -429,6 +490,106 @@ async def test_a_wait_outlives_a_restart(server: Upstream, client: AsyncClient) 
         await client.runs.wait("r")
 
 
+async def test_a_wait_ends_in_time(server: Upstream, client: AsyncClient) -> None:
+    """Also if the service does not answer, or asks for patience."""
+    server.answers([reply(RUN)], ["hang"])
+    with pytest.raises(TimeoutError, match=r"'running' after 0\.5 s"):
+        await client.runs.wait("r", within=0.5)
+    server.answers([reply(PROBLEM, 503, Retry_After="20")])
+    with pytest.raises(TimeoutError):
+        await client.runs.wait("r", within=0.5)
+
+
+@pytest.mark.parametrize("wait", ["61", "Fri, 01 Jan 2100 00:00:00 GMT"])
+async def test_a_service_that_asks_for_too_much_patience(
+    server: Upstream, client: AsyncClient, wait: str
+) -> None:
+    """It is not waited for."""
+    server.answers([reply(PROBLEM, 503, Retry_After=wait)])
+    with pytest.raises(ProblemError, match="full"):
+        await client.info()
+
+
+async def test_known_events_are_not_yielded_again(
+    server: Upstream, client: AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A service that ignores where the stream was does not begin it anew, and is given up."""
+    monkeypatch.setattr("podwright_service.client.asynchronous._RECONNECT", 0.0)
+    server.answers([reply(RUN)], streamed(BEGUN))
+    seen: list[str] = []
+    with pytest.raises(errors.RemoteConnectionError):  # noqa: PT012 - what was seen before counts
+        async for event in client.runs.events("r"):
+            seen.append(event.type)  # noqa: PERF401
+    assert seen == ["run_started"]
+
+
+@pytest.mark.parametrize(
+    "body", [None, [], 5, "x", {}, {"runs": 5}, {"runs": [5]}, {"runs": [{"id": 1}]}]
+)
+async def test_a_response_of_another_shape(
+    server: Upstream, client: AsyncClient, body: Any
+) -> None:
+    """It is an error that names the address, whatever was asked."""
+    server.answers([reply(body)])
+    calls = [client.runs.list(), client.runs.get("r"), client.info()]
+    if not body or not isinstance(body, dict):
+        calls.append(client.run("x"))
+    calls.append(client.run("x", trace=True))
+    calls.append(client.conversation().send("x"))
+    for call in calls:
+        with pytest.raises(errors.RemoteResponseError, match=str(server.port)):
+            await call
+
+
+@pytest.mark.parametrize("data", ["null", "[1]", "{", "5", ""])
+@pytest.mark.parametrize("name", ["result", "problem", "run_started"])
+async def test_an_event_of_another_shape(
+    server: Upstream, client: AsyncClient, name: str, data: str
+) -> None:
+    """A stream with it is not a success."""
+    server.answers(streamed(BEGUN, f"event: {name}\ndata: {data}\n\n".encode()))
+    with pytest.raises(errors.RemoteError):
+        async for _ in client.stream("x"):
+            pass
+
+
+async def test_the_key_goes_to_the_service_only(
+    server: Upstream, client: AsyncClient
+) -> None:
+    """A path cannot name another host, and a refusal does not repeat the key."""
+    with pytest.raises(errors.InputError):
+        await client.request("GET", f":{server.port}/x")
+    assert server.requests == []
+    key = "key-of-a-caller-0000"
+    server.answers([reply(PROBLEM | {"detail": f"Unknown key {key}."}, 401)])
+    with pytest.raises(ProblemError, match=r"Unknown key \*\*\*") as refused:
+        await AsyncClient(f"http://127.0.0.1:{server.port}", api_key=key).run("x")
+    assert key not in json.dumps(refused.value.problem)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"input_data": {"x": {1}}},
+        {"input_data": {"x": object()}},
+        {"input_data": "x", "idempotency_key": "line\nbreak"},
+        {"input_data": "x", "headers": {"x-name": "ö"}},
+    ],
+)
+async def test_what_cannot_be_sent(client: AsyncClient, given: Any) -> None:
+    """It is refused before a request, and never sent as something else."""
+    with pytest.raises(errors.InputError):
+        await client.run(**given)
+
+
+def test_an_error_passes_between_processes() -> None:
+    """It is pickled with all that it says."""
+    problem = PROBLEM | {"run_id": "r", "limit": "tokens", "context": {"a": "b"}}
+    error = pickle.loads(pickle.dumps(ProblemError(problem)))  # noqa: S301 - our own
+    assert (error.status, error.run_id, error.limit) == (503, "r", "tokens")
+    assert (error.context, error.problem) == ({"a": "b"}, problem)
+
+
 async def test_a_response_that_is_late(server: Upstream) -> None:
     """The time-out is that of the response; without one a run may take as long as it takes."""
     server.answers([pass_time, "hang"])
@@ -458,4 +619,6 @@ def test_a_wrong_address_or_key(url: str, key: str | None) -> None:
     """It is refused at once, and not repeated in the message."""
     with pytest.raises(ConfigurationError) as refused:
         Client(url, api_key=key)
+    with pytest.raises(ConfigurationError):
+        Client(timeout=0)
     assert "secret" not in str(refused.value)

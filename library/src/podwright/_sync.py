@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
+import os
+import selectors
 import threading
 from collections.abc import AsyncGenerator, Coroutine, Iterator
 from concurrent.futures import CancelledError, Future, wait
@@ -20,15 +22,25 @@ T = TypeVar("T")
 
 _loop: asyncio.AbstractEventLoop | None = None
 _thread: threading.Thread | None = None
+_selector: selectors.BaseSelector | None = None
+"""What the loop waits with."""
 _lock = threading.Lock()
+_is_exiting = False
+_inherited: list[asyncio.AbstractEventLoop] = []
+"""Loops of the processes that this one was forked from: kept, because their destructors would close sockets."""
 
 
 def _background_loop() -> asyncio.AbstractEventLoop:
-    global _loop, _thread  # noqa: PLW0603 - one loop for the whole process
+    global _loop, _thread, _selector  # noqa: PLW0603 - one loop for the whole process
     with _lock:
-        # a forked child has no such thread
+        if _is_exiting:
+            raise BlockingCallError("The process is ending, and runs nothing more.")
         if _loop is None or _thread is None or not _thread.is_alive():
-            _loop = asyncio.new_event_loop()
+            if hasattr(os, "fork"):
+                _selector = selectors.DefaultSelector()
+                _loop = asyncio.SelectorEventLoop(_selector)
+            else:
+                _loop = asyncio.new_event_loop()
             _thread = threading.Thread(
                 target=_loop.run_forever, daemon=True, name="podwright-loop"
             )
@@ -37,15 +49,52 @@ def _background_loop() -> asyncio.AbstractEventLoop:
 
 
 def _shut_down_loop() -> None:
-    # closes what belongs to the loop, such as its HTTP session
+    """End what runs on the loop, and close what belongs to it, such as its HTTP session."""
+    global _is_exiting  # noqa: PLW0603 - as above
+    _is_exiting = True
     if _loop is None or not _loop.is_running():
         return
     with contextlib.suppress(Exception):
-        shutdown = asyncio.run_coroutine_threadsafe(_loop.shutdown_asyncgens(), _loop)
-        shutdown.result(timeout=1)
+        asyncio.run_coroutine_threadsafe(_end_all(), _loop).result(timeout=1)
+
+
+async def _end_all() -> None:
+    loop = asyncio.get_running_loop()
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await loop.shutdown_asyncgens()
 
 
 atexit.register(_shut_down_loop)
+
+
+def _forget_loop_of_parent() -> None:
+    """In a forked child: leave the parent's loop alone, whose sockets and selector both processes share."""
+    global _loop, _thread, _lock  # noqa: PLW0603 - as above
+    _lock = threading.Lock()
+    if _loop is None or _selector is None:
+        return
+    # a selector of the child's own in its place: else a socket that the child closes is no longer watched in the parent
+    with selectors.DefaultSelector() as own:
+        os.dup2(_fileno(own), _fileno(_selector))
+    _loop.set_exception_handler(_ignore)
+    _inherited.append(_loop)
+    _loop = None
+    _thread = None
+
+
+def _fileno(selector: selectors.BaseSelector) -> int:
+    return cast("Any", selector).fileno()  # epoll and kqueue have it
+
+
+def _ignore(_loop: asyncio.AbstractEventLoop, _context: dict[str, Any]) -> None:
+    """Report nothing: what the parent has open is not lost with the child."""
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_loop_of_parent)
 
 
 def run_sync(
@@ -58,9 +107,13 @@ def run_sync(
         loop: The running loop of another thread that it belongs to; by default the background loop.
 
     Raises:
-        BlockingCallError: The calling thread is the one that would have to run it.
+        BlockingCallError: The calling thread is the one that would have to run it, or the process is ending.
     """
-    target = loop or _background_loop()
+    try:
+        target = loop or _background_loop()
+    except BlockingCallError:
+        coroutine.close()
+        raise
     if _runs_here(target):
         coroutine.close()
         raise BlockingCallError(
@@ -131,4 +184,6 @@ def iterate_sync(
         while (item := run_sync(next_item(), loop)) is not None:
             yield item[0]
     finally:
-        run_sync(close(), loop)
+        # at the end of the process, the loop has closed them
+        if not _is_exiting:
+            run_sync(close(), loop)

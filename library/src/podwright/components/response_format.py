@@ -201,7 +201,7 @@ def _type_of(schema: JsonObject) -> Any:
 
 def _invalid_schema_error(reason: str) -> InputError:
     return InputError(
-        f"The response model cannot be used as a JSON Schema: {reason}.",
+        f"The response model cannot be used as a JSON Schema: {reason.rstrip('.')}.",
         suggestion="Parts of the schema are named by '$ref' with a JSON pointer, such as '#/$defs/city'; "
         "no other is loaded.",
     )

@@ -285,7 +285,7 @@ def _no_litellm_error(name: str, reason: str) -> UnknownModelError:
     # it may be misspelt as well
     if name.partition("/")[0] not in ENDPOINTS:
         return _unknown_provider_error(name, f"Or it needs LiteLLM. {hint}")
-    message = f"The model '{name}' needs LiteLLM, which is not installed: {reason}."
+    message = f"The model '{name}' needs LiteLLM, which is not installed: {reason.rstrip('.')}."
     return UnknownModelError(message, suggestion=hint)
 
 

@@ -15,6 +15,7 @@ from alembic.config import Config
 from alembic.util import CommandError
 from psycopg.errors import UndefinedColumn, UndefinedTable
 from sqlalchemy import (
+    Connection,
     CursorResult,
     Executable,
     RowMapping,
@@ -34,6 +35,9 @@ from podwright_service.http.problems import RequestError
 
 TRANSACTION_TIMEOUT = 10.0
 """Seconds that a transaction may take in PostgreSQL, and that it may wait for a connection or for a lock in SQLite."""
+
+_MIGRATION_SECONDS = 60.0
+"""Seconds to wait for another process that migrates a SQLite file."""
 
 T = TypeVar("T")
 
@@ -260,11 +264,17 @@ def migrate(url: URL) -> None:
         "script_location", str(Path(__file__).with_name("migrations"))
     )
     driver = url.drivername.replace("+aiosqlite", "")
+    options: dict[str, Any] = {}
+    if driver == "sqlite":
+        # as SQLAlchemy documents it: the driver itself begins transactions only before it writes rows
+        options = {"timeout": _MIGRATION_SECONDS, "isolation_level": None}
     try:
-        engine = create_engine(url.set(drivername=driver))
+        engine = create_engine(url.set(drivername=driver), connect_args=options)
+        # several processes may start at once: the first one migrates, and the others wait for it
+        if engine.dialect.name == "sqlite":
+            event.listen(engine, "begin", _begin_alone)
         try:
             with engine.begin() as connection:
-                # several pods may start at once
                 if engine.dialect.name == "postgresql":
                     connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7240117)")
                 config.attributes["connection"] = connection
@@ -278,6 +288,10 @@ def migrate(url: URL) -> None:
             f"The database of background runs cannot be used: {reason.rstrip('.')}.",
             suggestion="Check PODWRIGHT_RUNS_DATABASE, and that this user may create tables or files there.",
         ) from None
+
+
+def _begin_alone(connection: Connection) -> None:
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 def _engine(url: URL) -> AsyncEngine:

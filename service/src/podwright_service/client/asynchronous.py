@@ -7,20 +7,25 @@ import math
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 from urllib.parse import quote, urlencode
 
-import orjson
 from pydantic import BaseModel, ValidationError
 from typing_extensions import Unpack
 
-from podwright.errors import RemoteConnectionError, RemoteError, RemoteResponseError
+from podwright.errors import (
+    InputError,
+    RemoteConnectionError,
+    RemoteError,
+    TraceError,
+)
 from podwright.events import Event, adapter
 from podwright.headers import USAGE, parse_usage
 from podwright.json_data import as_object
 from podwright.models.http import Fault, TransportError
 from podwright.models.retries import Retries
 from podwright.result import ExecutionResult
+from podwright.text import did_you_mean, short_repr
 from podwright_service.client.errors import ProblemError
 from podwright_service.client.requests import (
     Input,
@@ -43,6 +48,8 @@ RESTING: tuple[RunStatus, ...] = (
     "interrupted",
 )
 """The statuses of a background run in which nothing more happens by itself."""
+FINAL: tuple[RunStatus, ...] = ("succeeded", "cancelled")
+"""Those in which nothing more can happen."""
 
 _RECONNECT = 1.0
 """Seconds before a lost stream of a background run is opened again."""
@@ -143,7 +150,7 @@ class AsyncClient:
             RemoteError: The service could not be reached.
         """
         data, _ = await self._requests.json("GET", "/info")
-        return _parse(Info, data)
+        return _parse(self._requests, Info, data)
 
     async def request(self, method: str, path: str, body: Any = None) -> Any:
         """The JSON of a response, for routes that have no method here, such as `POST /validate-blueprint`.
@@ -256,9 +263,10 @@ class AsyncRuns:
         while len(runs) < limit:
             query["limit"] = min(limit - len(runs), _PAGE)
             path = f"/runs?{urlencode(query, doseq=True)}"
-            data, _ = await self._requests.json("GET", path)
-            page = as_object(data)
-            runs += map(_parse_run, page.get("runs", ()))
+            page, _ = await self._requests.json("GET", path)
+            if not isinstance(page.get("runs"), list):
+                raise self._requests.invalid("no list of runs")
+            runs += [_parse_run(self._requests, as_object(run)) for run in page["runs"]]
             query["cursor"] = page.get("next")
             if query["cursor"] is None:
                 break
@@ -277,28 +285,47 @@ class AsyncRuns:
             within: Seconds to wait.
 
         Raises:
-            TimeoutError: It has another status after that time.
+            TimeoutError: It has another status after that time, or has ended with another one.
+            InputError: There is no such status.
         """
+        for status in statuses:
+            if status not in get_args(RunStatus):
+                hint = did_you_mean(status, get_args(RunStatus))
+                raise InputError(
+                    f"Unknown status {short_repr(status)}.", suggestion=hint
+                )
         wanted = statuses or RESTING
-        deadline = time.monotonic() + within
-        run = await self.get(run_id)
+        status = "unknown"
+        try:
+            async with asyncio.timeout(None if within == math.inf else within):
+                async for run in self._look_again(run_id):
+                    status = run.status
+                    if status in wanted:
+                        return run
+                    if status in FINAL:
+                        break
+        except TimeoutError:
+            message = f"The run '{run_id}' is '{status}' after {within:g} s."
+            raise TimeoutError(message) from None
+        raise TimeoutError(f"The run '{run_id}' is '{status}', and stays so.")
+
+    async def _look_again(self, run_id: str) -> AsyncGenerator[BackgroundRun]:
+        """A run again and again; a service that cannot answer for a moment is asked later."""
+        yield await self.get(run_id)
         pause = _FIRST_POLL
         lost = 0
-        while run.status not in wanted:
-            left = deadline - time.monotonic()
-            if left <= 0:
-                message = f"The run '{run_id}' is '{run.status}' after {within:g} s."
-                raise TimeoutError(message)
-            await asyncio.sleep(min(pause, left))
+        while True:
+            await asyncio.sleep(pause)
             pause = min(pause * 1.5, _LONGEST_POLL)
             try:
                 run = await self.get(run_id)
-                lost = 0
             except RemoteError as error:
                 lost += 1
                 if lost > _RECONNECTS or not _is_passing(error):
                     raise
-        return run
+            else:
+                lost = 0
+                yield run
 
     async def events(
         self, run_id: str, last_event_id: int = -1
@@ -323,9 +350,11 @@ class AsyncRuns:
                     async for event in events:
                         if event.name in ("result", "problem"):
                             return
-                        lost = 0
-                        last_event_id = orjson.loads(event.data)["seq"]
-                        if (parsed := _parse_event(event.data)) is not None:
+                        parsed = _parse_event(self._requests, event.data)
+                        # one that is known comes again if a service ignores where the stream was
+                        if parsed is not None and parsed.seq > last_event_id:
+                            lost = 0
+                            last_event_id = parsed.seq
                             yield parsed
             except RemoteError as error:
                 if not _is_passing(error):
@@ -377,7 +406,7 @@ class AsyncRuns:
         headers: Mapping[str, str] | None = None,
     ) -> BackgroundRun:
         data, _ = await self._requests.json(method, path, body, headers)
-        return _parse_run(data)
+        return _parse_run(self._requests, data)
 
 
 async def _run(
@@ -388,7 +417,9 @@ async def _run(
     started = time.monotonic()
     data, response_headers = await requests.json("POST", path, body, headers)
     if trace:
-        return ExecutionResult.from_dict(as_object(data))
+        return _parse_result(requests, data)
+    if not data:
+        raise requests.invalid("an empty result")
     return ExecutionResult(
         value=_value_of(data),
         events=[],
@@ -408,13 +439,15 @@ async def _stream(
         async for event in events:
             match event.name:
                 case "result":
+                    result = requests.json_object(event.data)
                     if trace:
-                        yield ExecutionResult.from_dict(orjson.loads(event.data))
+                        yield _parse_result(requests, result)
                     return
                 case "problem":
-                    raise ProblemError(orjson.loads(event.data))
+                    raise ProblemError(requests.json_object(event.data))
                 case _:
-                    if (parsed := _parse_event(event.data)) is not None:
+                    parsed = _parse_event(requests, event.data)
+                    if parsed is not None:
                         yield parsed
     # also without an error of the connection: a proxy may have ended it
     raise RemoteConnectionError("The stream was lost before the end of the run.")
@@ -444,33 +477,37 @@ async def in_own_task(items: AsyncGenerator[T]) -> AsyncGenerator[T]:
             await asyncio.wait([reading])
 
 
-def _value_of(data: Any) -> Any:
+def _value_of(result: dict[str, Any]) -> Any:
     """The value in the response of `/run`: an output, or the context of a workflow."""
-    result = as_object(data)
-    return result["output"] if set(result) == {"output"} else data
+    return result["output"] if set(result) == {"output"} else result
 
 
-def _parse_event(data: bytes) -> Event | None:
+def _parse_result(requests: ServiceRequests, data: dict[str, Any]) -> ExecutionResult:
+    try:
+        return ExecutionResult.from_dict(data)
+    except TraceError as error:
+        raise requests.invalid("an invalid result") from error
+
+
+def _parse_event(requests: ServiceRequests, data: bytes) -> Event | None:
     """An event; None for one of a type that a newer service has."""
     try:
         return adapter().validate_json(data)
     except ValidationError as error:
         if error.errors(include_url=False)[0]["type"] == "union_tag_invalid":
             return None
-        raise RemoteResponseError("The service sent an invalid event.") from None
+        raise requests.invalid("an invalid event") from None
 
 
-def _parse_run(data: Any) -> BackgroundRun:
-    return _parse(BackgroundRun, {"usage": {}, "decisions": [], **as_object(data)})
+def _parse_run(requests: ServiceRequests, data: dict[str, Any]) -> BackgroundRun:
+    return _parse(requests, BackgroundRun, {"usage": {}, "decisions": [], **data})
 
 
-def _parse(model: type[ModelT], data: Any) -> ModelT:
+def _parse(requests: ServiceRequests, model: type[ModelT], data: Any) -> ModelT:
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        raise RemoteResponseError(
-            "What answered is not a Podwright service."
-        ) from error
+        raise requests.invalid(f"an invalid {model.__name__}") from error
 
 
 def _is_passing(error: RemoteError) -> bool:

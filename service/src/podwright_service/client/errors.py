@@ -36,12 +36,18 @@ class ProblemError(RemoteError):
         self.problem = dict(problem)
         """The whole document."""
         number = problem.get("status")
-        if isinstance(number, int) and number:
+        if type(number) is int and number:
             status = number
-        detail = _text(problem, "detail") or "no problem document."
+        suggestion = _text(problem, "suggestion")
+        detail = _text(problem, "detail")
+        if detail is None:
+            detail = "no problem document."
+            suggestion = (
+                "Perhaps a proxy answered: check the address, then the logs of both."
+            )
         super().__init__(
             f"The service answered {status}: {detail}",
-            suggestion=_text(problem, "suggestion"),
+            suggestion=suggestion,
             help_url=_text(problem, "type"),
             code=_text(problem, "code"),
         )
@@ -55,6 +61,10 @@ class ProblemError(RemoteError):
         if "context" in problem:
             self.context = as_object(problem["context"])
             self.resume_path = as_array(problem.get("resume_path"))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """How to pickle it, for example for a pool of processes."""
+        return type(self), (self.problem, self.status), self.__dict__
 
     def details(self) -> Sequence[str]:
         """Each thing that is wrong in the request, with its JSON pointer."""

@@ -7,24 +7,26 @@ import math
 import uuid
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypedDict
+from typing import Any, TypedDict, cast
 
 import orjson
 
 from podwright._version import __version__
 from podwright.errors import (
     ConfigurationError,
+    InputError,
     RemoteConnectionError,
     RemoteError,
     RemoteResponseError,
     RemoteTimeoutError,
 )
 from podwright.headers import BUDGET, format_budget
-from podwright.json_data import as_object, to_json_bytes, to_json_data
+from podwright.json_data import as_object, to_json_bytes
 from podwright.models.http import NOT_SENT, Fault, Response, TransportError, send
 from podwright.models.retries import Retries, Timeouts, retry_after, with_retries
 from podwright.models.sse import EventParser, ServerSentEvent
 from podwright.models.urls import is_header_value, join_url
+from podwright.text import short_repr
 from podwright.usage import RunLimits
 from podwright_service.client.errors import ProblemError
 
@@ -33,6 +35,8 @@ Input = str | Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
 _TIMEOUTS = Timeouts(connect=10.0, idle=60.0)
 """Seconds; a stream has a heartbeat every 15 seconds."""
+_LONGEST_WAIT = 60.0
+"""Seconds: a service that asks for more before the next request is not asked again."""
 _MAX_BYTES = 256 * 2**20
 """Bytes of the longest response."""
 IDEMPOTENCY_KEY = "idempotency-key"
@@ -90,11 +94,16 @@ class ServiceRequests:
         self._timeouts = replace(_TIMEOUTS, first_byte=timeout)
         self._retries = retries
         self._headers = {"User-Agent": f"podwright/{__version__}"}
-        key = (api_key or "").strip()
-        if not is_header_value(key):
+        self._key = (api_key or "").strip()
+        if not is_header_value(self._key):
             raise ConfigurationError("The API key has invalid characters.")
-        if key:
-            self._headers["Authorization"] = f"Bearer {key}"
+        if self._key:
+            self._headers["Authorization"] = f"Bearer {self._key}"
+        if not timeout > 0:
+            raise ConfigurationError(
+                f"Invalid timeout {short_repr(timeout)}.",
+                suggestion="Pass a number of seconds above 0, or leave it out.",
+            )
 
     async def json(
         self,
@@ -102,8 +111,8 @@ class ServiceRequests:
         path: str,
         body: Any = None,
         headers: Mapping[str, str] | None = None,
-    ) -> tuple[Any, Mapping[str, str]]:
-        """The JSON of a response, and its headers.
+    ) -> tuple[dict[str, Any], Mapping[str, str]]:
+        """The JSON object of a response, and the headers.
 
         Raises:
             ProblemError: The service refused the request, or the run failed.
@@ -111,10 +120,7 @@ class ServiceRequests:
         """
         async with self._open(method, path, body, headers) as response:
             data = await response.read()
-        try:
-            return orjson.loads(data), response.headers
-        except orjson.JSONDecodeError:
-            raise self._not_a_service() from None
+        return self.json_object(data), response.headers
 
     async def iterate_events(
         self,
@@ -131,7 +137,7 @@ class ServiceRequests:
         parser = EventParser()
         async with self._open(method, path, body, headers) as response:
             if response.media_type != "text/event-stream":
-                raise self._not_a_service()
+                raise self.invalid("no stream of events")
             while chunk := await response.read_chunk():
                 for event in parser.feed(chunk):
                     yield event
@@ -150,7 +156,12 @@ class ServiceRequests:
         data = b""
         if body is not None:
             own_headers["Content-Type"] = "application/json"
-            data = to_json_bytes(to_json_data(body))
+            data = _to_json(body)
+        for name, value in own_headers.items():
+            if not is_header_value(value):
+                raise InputError(f"The header '{name}' has invalid characters.")
+        if not path.startswith("/"):
+            raise InputError(f"The path {short_repr(path)} does not begin with '/'.")
         url = join_url(self.url, path)
         async with contextlib.AsyncExitStack() as stack:
 
@@ -158,7 +169,9 @@ class ServiceRequests:
                 sending = self._send(method, url, data, own_headers, may_repeat)
                 return await stack.enter_async_context(sending)
 
-            yield await with_retries(attempt, math.inf, self._retries)
+            yield await with_retries(
+                attempt, math.inf, self._retries, left=lambda: _LONGEST_WAIT
+            )
 
     @contextlib.asynccontextmanager
     async def _send(
@@ -181,7 +194,7 @@ class ServiceRequests:
         try:
             async with sending as response:
                 if response.status >= 300:
-                    raise await _refusal(response, may_repeat)
+                    raise await self._refusal(response, may_repeat)
                 yield response
         except TransportError as error:
             raise self._lost(error, may_repeat) from error
@@ -191,6 +204,8 @@ class ServiceRequests:
         happened = "did not answer"
         if error.fault in NOT_SENT:
             happened = "cannot be reached"
+        elif error.fault not in ("disconnected", "timeout"):
+            happened = "did not answer to the end"
         lost = _ERRORS.get(error.fault, RemoteConnectionError)(
             f"The service at {self.url} {happened}: {error}.",
             suggestion=error.suggestion,
@@ -201,10 +216,44 @@ class ServiceRequests:
             lost.transient = may_repeat
         return lost
 
-    def _not_a_service(self) -> RemoteResponseError:
+    async def _refusal(self, response: Response, may_repeat: bool) -> ProblemError:
+        data = await response.read()
+        if self._key:
+            data = data.replace(self._key.encode(), b"***")
+        problem: dict[str, Any] = {}
+        with contextlib.suppress(orjson.JSONDecodeError):
+            problem = as_object(orjson.loads(data))
+        error = ProblemError(problem, response.status)
+        error.retry_after = retry_after(response.headers)
+        # at capacity, or an earlier request with the same key is in progress
+        is_early = response.status == 503 or error.code == "idempotency_in_progress"
+        error.transient = may_repeat and is_early and error.retry_after is not None
+        return error
+
+    def invalid(self, what: str = "") -> RemoteResponseError:
+        """The error for a response that no Podwright service sends.
+
+        Args:
+            what: What it was, such as "an invalid event".
+        """
+        sent = f": it sent {what}" if what else ""
         return RemoteResponseError(
-            f"What answers at {self.url} is not a Podwright service."
+            f"What answers at {self.url} is not a Podwright service{sent}."
         )
+
+    def json_object(self, data: bytes) -> dict[str, Any]:
+        """The JSON object in a text of the service.
+
+        Raises:
+            RemoteResponseError: It is none.
+        """
+        try:
+            value = orjson.loads(data)
+        except orjson.JSONDecodeError:
+            value = None
+        if not isinstance(value, dict):
+            raise self.invalid("no JSON object")
+        return cast("dict[str, Any]", value)
 
 
 def run_request(
@@ -243,13 +292,11 @@ def _check_url(url: str) -> None:
         ) from None
 
 
-async def _refusal(response: Response, may_repeat: bool) -> ProblemError:
-    problem: dict[str, Any] = {}
-    with contextlib.suppress(orjson.JSONDecodeError):
-        problem = as_object(orjson.loads(await response.read()))
-    error = ProblemError(problem, response.status)
-    error.retry_after = retry_after(response.headers)
-    # at capacity, or an earlier request with the same key is in progress
-    is_early = response.status == 503 or error.code == "idempotency_in_progress"
-    error.transient = may_repeat and is_early and error.retry_after is not None
-    return error
+def _to_json(body: Any) -> bytes:
+    try:
+        return to_json_bytes(body)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"The input is not JSON data: {error}.",
+            suggestion="Pass texts, numbers, lists and dictionaries of such.",
+        ) from error
