@@ -467,14 +467,9 @@ def test_the_testing_kit(tmp_path: Path, sqlite_database: str) -> None:
     env = {"PODWRIGHT_RUNS_DATABASE": sqlite_database, "PYTHONPATH": str(tmp_path)}
     with ComponentProcess("component:helper", env=env) as component:
         run = component.runs.start("x", headers={"idempotency-key": "k"})
-        assert (
-            component.runs.start("x", headers={"idempotency-key": "k"}).id
-            == run.id
-        )
+        assert component.runs.start("x", headers={"idempotency-key": "k"}).id == run.id
         assert component.runs.wait(run.id).result == {"output": "Echo: x"}
-        assert [found.id for found in component.runs.list("succeeded")] == [
-            run.id
-        ]
+        assert [found.id for found in component.runs.list("succeeded")] == [run.id]
         seen = list(component.runs.events(run.id))
         assert [event.type for event in seen] == [
             "run_started",

@@ -76,7 +76,7 @@ def _forget_loop_of_parent() -> None:
     _lock = threading.Lock()
     if _loop is None or _selector is None:
         return
-    # a selector of the child's own in its place: else a socket that the child closes is no longer watched in the parent
+    # a selector of its own in its place: else the parent would not watch a socket any more that the child closes
     with selectors.DefaultSelector() as own:
         os.dup2(_fileno(own), _fileno(_selector))
     _loop.set_exception_handler(_ignore)

@@ -262,7 +262,7 @@ class Budget:
 
 
 def _left_of(limit: _Amount | None, used: _Amount) -> _Amount | None:
-    """What is left of a limit, 0 or more; None if there is no limit."""
+    """What is left of a limit, 0 or more; None without a limit."""
     if limit is None:
         return None
     return limit - min(used, limit)

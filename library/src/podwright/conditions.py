@@ -1,7 +1,7 @@
 """Conditions of workflows: the caller's functions and the built-in ones, referred to by name.
 
-There is no expression language: a built-in condition takes JSON arguments. Strings in arguments are templates, filled
-from the context in one pass.
+A condition is not an expression: a built-in one takes JSON arguments. Strings in arguments are templates, filled from
+the context in one pass.
 """
 
 from __future__ import annotations

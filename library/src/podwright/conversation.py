@@ -1,6 +1,6 @@
 """Conversations as JSON data: the messages of earlier turns that a run is given, and those that it returns.
 
-The shape is that of the Chat Completions protocol, which most clients and providers share. There are no system
+The shape is that of the Chat Completions protocol, which most clients and providers share. It has no system
 messages, because those are the blueprint's. An assistant's message and its tool calls have the provider's further
 fields beside their own, as the provider wrote them. A conversation that a run returns is one that a run takes.
 """
@@ -192,7 +192,7 @@ def _relation_errors(messages: list[Any]) -> Iterator[InitErrorDetails]:
 
 
 def _misplaced(messages: Sequence[Any]) -> Iterator[tuple[tuple[int, str], str]]:
-    """Tool results without their call, tool calls without their result, and what is no JSON data."""
+    """Tool results without their call, tool calls without their result, and what is not JSON data."""
     waiting: dict[str, int] = {}
     for index, message in enumerate(map(as_object, messages)):
         if message.get("role") == "tool":

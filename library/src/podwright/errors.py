@@ -33,7 +33,7 @@ All derive from `PodwrightError`; each class has a stable `code`, which traces a
         │   ├── RemoteRejectedError   remote_rejected          the remote refused the request
         │   ├── RemoteResponseError   remote_response_invalid  the response is not from a Podwright service
         │   ├── RemotePausedError     remote_paused            a remote workflow waits for approval
-        │   ├── RemoteInterruptedError  remote_interrupted     nobody knows what an earlier, lost request did
+        │   ├── RemoteInterruptedError  remote_interrupted     what an earlier, lost request did is unknown
         │   └── RemoteHopsError       remote_hops_exceeded     the run passed through too many containers
         ├── ToolError                 tool_failed              a tool raised
         │   └── ToolArgumentsError    tool_arguments_invalid   a model called a tool wrongly too often
@@ -420,7 +420,7 @@ class ModelResponseError(ModelError):
 
 
 class ModelToolCallError(ModelResponseError):
-    """The provider refused a tool call that its own model wrote; the model is told so with the next attempt."""
+    """The provider refused a tool call that its own model wrote; the model reads so with the next attempt."""
 
     code = "model_tool_call_invalid"
     default_suggestion = "Simplify the tools and their parameters, or use a model that is better at calling tools."

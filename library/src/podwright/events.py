@@ -193,7 +193,7 @@ class Token(RunEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reasoning(RunEvent):
-    """A piece of a model's streamed thoughts, which are no part of its answer."""
+    """A piece of a model's streamed thoughts, which are not part of its answer."""
 
     type: Literal["reasoning"] = "reasoning"
     call: int = 0
@@ -213,7 +213,7 @@ class ToolCallStarted(RunEvent):
     arguments: Any = None
     """The arguments as JSON data; the model's text if that is not valid JSON."""
     idempotent: bool = False
-    """Whether the call may be repeated if nobody knows how it ended."""
+    """Whether the call may be repeated if its end is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,20 +13,39 @@ from collections.abc import Collection, Iterable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 
-from podwright import events
 from podwright.errors import (
     LimitExceededError,
     RemoteInterruptedError,
     RunCancelledError,
     ToolArgumentsError,
 )
+from podwright.events import (
+    ConditionChecked,
+    Event,
+    HistoryCut,
+    LoopExhausted,
+    ModelCallFailed,
+    ModelCallFinished,
+    PlanMade,
+    RunCancelled,
+    RunEnded,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    StepFinished,
+    ToolCallFailed,
+    ToolCallFinished,
+    ToolCallStarted,
+)
 from podwright.headers import UnfinishedCalls
 from podwright.usage import NO_USAGE, Usage
 
 Path = tuple[int, ...]
-_ToolCall = events.ToolCallStarted | events.ToolCallFinished | events.ToolCallFailed
-_Repeated = events.HistoryCut | events.PlanMade | events.LoopExhausted
+_ToolCall = ToolCallStarted | ToolCallFinished | ToolCallFailed
+_Repeated = HistoryCut | PlanMade | LoopExhausted
 """Events that a new attempt emits again, because it performs the run again."""
+_Call = tuple[str, int]
+"""Id of the run, and number of the call in it."""
 
 
 class Journal:
@@ -42,7 +61,7 @@ class Journal:
 
     def __init__(
         self,
-        recorded: Iterable[events.Event] = (),
+        recorded: Iterable[Event] = (),
         approved: Collection[tuple[str, Path]] = (),
         seconds: float = 0.0,
     ) -> None:
@@ -57,118 +76,124 @@ class Journal:
         for event in recorded:
             self.add(event)
 
-    def add(self, event: events.Event) -> None:
+    def add(self, event: Event) -> None:
         """Add an event of an earlier attempt; in order, and before the new attempt begins."""
         run = self._runs[event.run_id]
         match event:
-            case events.ModelCallFinished():
+            case ModelCallFinished():
                 run.calls.add_answer(event)
-            case events.ModelCallFailed():
+            case ModelCallFailed():
                 run.calls.excuse_last_answer()
                 self._discard_failed_call(event)
-            case (
-                events.ToolCallStarted()
-                | events.ToolCallFinished()
-                | events.ToolCallFailed()
-            ):
+            case ToolCallStarted() | ToolCallFinished() | ToolCallFailed():
                 run.calls.add_tool_call(event)
-            case events.RunFailed():
+            case RunFailed():
                 self._add_failure(run, event)
             case _:
                 run.add(event)
         if event.remote is not None:
             self._add_remote(run, event)
-        if isinstance(event, events.RunEnded):
+        if isinstance(event, RunEnded):
             self._add_nested_usage(event)
 
-    def _discard_failed_call(self, event: events.ModelCallFailed) -> None:
+    def _discard_failed_call(self, event: ModelCallFailed) -> None:
         # the end of a remote run has the usage of its calls
         if event.remote is None:
             self.discarded += event.usage
             self.failed_calls += 1
 
-    def _add_failure(self, run: _RunEntries, event: events.RunFailed) -> None:
+    def _add_failure(self, run: _RunEntries, event: RunFailed) -> None:
         """Add the failure of a run; if its last answer is the reason, have the model asked again."""
         run.failures += 1
         code = event.error.get("code")
         if code == RemoteInterruptedError.code:
-            # who lets the run go on has been told
+            # the caller that lets the run go on knows of these calls
             run.remote_call.tool_calls.clear()
         last = run.calls.take_last_answer()
-        if last is None or not last.is_cause or code == LimitExceededError.code:
+        if code == LimitExceededError.code:
             return
-        answer = run.calls.remove_answer(last)
-        self.discarded += answer.response.usage.as_call(answer.model)
+        if last is not None and last.is_cause:
+            answer = run.calls.remove_answer(last)
+            usage = answer.response.usage
+            self.discarded += usage.as_call(answer.model)
 
-    def _add_remote(self, run: _RunEntries, event: events.Event) -> None:
+    def _add_remote(self, run: _RunEntries, event: Event) -> None:
         """Add an event of a run in another container to what the run here knows that called it."""
         run.relayed[event.type] += 1
         parent = self._runs[event.parent_id or ""]
-        if isinstance(event, events.RunStarted):
+        if isinstance(event, RunStarted):
             run.caller = parent.caller or parent
         if run.caller is None:
             return
         match event:
-            case events.ToolCallStarted():
+            case ToolCallStarted():
                 run.caller.remote_call.add_tool_call(event)
-            case events.ToolCallFailed() if _has_invalid_arguments(event):
+            case ToolCallFailed() if _has_invalid_arguments(event):
                 run.caller.remote_call.remove_tool_call(event)
-            case events.RunFinished() if run.caller is parent:
+            case RunFinished() if run.caller is parent:
                 run.caller.remote_call.finish(event)
-            case events.RunFailed() | events.RunCancelled() if run.caller is parent:
+            case RunFailed() | RunCancelled() if run.caller is parent:
                 self.discarded += event.usage
             case _:
                 pass
 
-    def _add_nested_usage(self, event: events.RunEnded) -> None:
+    def _add_nested_usage(self, event: RunEnded) -> None:
         """Add the usage of a run to that of the tool call which it is nested in."""
-        if event.parent_id and event.tool_call is not None:
-            calls = self._runs[event.parent_id].calls
-            calls.nested_usage[event.tool_call][event.run_id] = event.usage
+        if not event.parent_id or event.tool_call is None:
+            return
+        parent = self._runs[event.parent_id]
+        usages = parent.calls.nested_usage[event.tool_call]
+        usages[event.run_id] = event.usage
 
     def _entries_of(self, run_id: str) -> _RunEntries:
         return self._runs.get(run_id, _NO_ENTRIES)
 
-    def answer(self, run_id: str, call: int) -> events.ModelCallFinished | None:
+    def answer(self, run_id: str, call: int) -> ModelCallFinished | None:
         """The end of a model call with its answer; None if the call has to be made."""
-        return self._entries_of(run_id).calls.answers.get(call)
+        run = self._entries_of(run_id)
+        return run.calls.answers.get(call)
 
     def tool_call(
         self, run_id: str, call: int
-    ) -> events.ToolCallFinished | events.ToolCallFailed | None:
+    ) -> ToolCallFinished | ToolCallFailed | None:
         """How a tool call ended, if its result went to the model; None if it has to be made."""
-        event = self._entries_of(run_id).calls.tool_calls.get(call)
+        run = self._entries_of(run_id)
+        event = run.calls.tool_calls.get(call)
         match event:
-            case events.ToolCallFinished():
+            case ToolCallFinished():
                 return event
-            case events.ToolCallFailed() if _has_invalid_arguments(event):
+            case ToolCallFailed() if _has_invalid_arguments(event):
                 return event
             case _:
                 return None
 
     def usage_of(self, run_id: str, call: int) -> Usage:
         """What the runs nested in a tool call used."""
-        nested_usage = self._entries_of(run_id).calls.nested_usage.get(call, {})
-        return sum(nested_usage.values(), NO_USAGE)
+        run = self._entries_of(run_id)
+        usages = run.calls.nested_usage.get(call, {})
+        return sum(usages.values(), NO_USAGE)
 
     def condition(self, run_id: str, path: Path, number: int) -> bool | None:
         """The result of the condition of a step, from 0 for its first check; None if it has to be evaluated."""
-        results = self._entries_of(run_id).conditions.get(path, [])
+        run = self._entries_of(run_id)
+        results = run.conditions.get(path, [])
         if number < len(results):
             return results[number]
         return None
 
     def is_step_finished(self, run_id: str, path: Path, step: str) -> bool:
         """Whether a step has ended, and the run went on."""
-        return (path, step) in self._entries_of(run_id).steps
+        run = self._entries_of(run_id)
+        return (path, step) in run.steps
 
-    def was_emitted(self, event: events.Event) -> bool:
+    def was_emitted(self, event: Event) -> bool:
         """Whether an earlier attempt emitted this event; asked only of those that tell no call and no end."""
         if not isinstance(event, _Repeated):
             return False
-        return _key_of(event) in self._entries_of(event.run_id).emitted
+        run = self._entries_of(event.run_id)
+        return _key_of(event) in run.emitted
 
-    def take_relayed(self, event: events.Event) -> bool:
+    def take_relayed(self, event: Event) -> bool:
         """Take one event from those of a remote run that an earlier attempt relayed; false if none is left.
 
         A remote that has kept its response sends the same events again, in the same order.
@@ -179,11 +204,11 @@ class Journal:
         relayed[event.type] -= 1
         return True
 
-    def finished_run(self, run_id: str) -> events.RunFinished | None:
+    def finished_run(self, run_id: str) -> RunFinished | None:
         """The end of a run that has succeeded."""
         return self._entries_of(run_id).end
 
-    def finished_remote_run(self, run_id: str) -> events.RunFinished | None:
+    def finished_remote_run(self, run_id: str) -> RunFinished | None:
         """The end of the remote run that a run called, if that has answered."""
         return self._entries_of(run_id).remote_call.end
 
@@ -191,9 +216,9 @@ class Journal:
         """How often a run has failed."""
         return self._entries_of(run_id).failures
 
-    def unfinished_tool_calls(self) -> list[events.ToolCallStarted]:
-        """The calls of tools that are not idempotent that were not seen to end: nobody knows what they did."""
-        unfinished: list[events.ToolCallStarted] = []
+    def unfinished_tool_calls(self) -> list[ToolCallStarted]:
+        """The calls of tools that are not idempotent that were not seen to end: what they did is unknown."""
+        unfinished: list[ToolCallStarted] = []
         for run in self._runs.values():
             unfinished += run.calls.unfinished_tool_calls.values()
         return [call for call in unfinished if not call.idempotent]
@@ -204,7 +229,8 @@ class Journal:
         Returns:
             `interrupt` if that run called tools that are not idempotent; None if the run may be repeated.
         """
-        for call in self._entries_of(run_id).remote_call.tool_calls.values():
+        run = self._entries_of(run_id)
+        for call in run.remote_call.tool_calls.values():
             if not call.idempotent:
                 return "interrupt"
         return None
@@ -212,8 +238,8 @@ class Journal:
     def call(self, *, in_tool: bool) -> AbstractAsyncContextManager[None]:
         """The context of a call whose result would be lost if the attempt ended now.
 
-        That is a model call, a condition of the caller, a remote run, or a tool call that is no nested run. A subclass
-        first stores all results so far, and does not begin the call if the attempt is to end.
+        That is a model call, a condition of the caller, a remote run, or a tool call that is not a nested run. A
+        subclass first stores all results so far, and does not begin the call if the attempt is to end.
 
         Args:
             in_tool: Whether it is part of a tool call of a run around it, which has started and must go on.
@@ -235,7 +261,7 @@ class _RunEntries:
         """Those after which it went on."""
         self.emitted: set[tuple[str, Path, int]] = set()
         """The keys of events that a new attempt emits again."""
-        self.end: events.RunFinished | None = None
+        self.end: RunFinished | None = None
         """Its end, if it has succeeded."""
         self.failures = 0
         self.remote_call = _RemoteCall()
@@ -244,16 +270,17 @@ class _RunEntries:
         self.relayed: Counter[str] = Counter()
         """Of a run in another container: its events, by type, that the new attempt has not seen again."""
 
-    def add(self, event: events.Event) -> None:
+    def add(self, event: Event) -> None:
         """Add an event that tells of no call."""
         match event:
-            case events.ConditionChecked():
-                self.conditions[event.path].append(event.result)
-            case events.StepFinished(outcome="ok" | "exhausted"):
+            case ConditionChecked():
+                results = self.conditions[event.path]
+                results.append(event.result)
+            case StepFinished(outcome="ok" | "exhausted"):
                 self.steps.add((event.path, event.step))
-            case events.HistoryCut() | events.PlanMade() | events.LoopExhausted():
+            case HistoryCut() | PlanMade() | LoopExhausted():
                 self.emitted.add(_key_of(event))
-            case events.RunFinished():
+            case RunFinished():
                 self.end = event
             case _:
                 pass
@@ -274,18 +301,19 @@ class _Calls:
     """The model calls and tool calls of one run, by their numbers."""
 
     def __init__(self) -> None:
-        self.answers: dict[int, events.ModelCallFinished] = {}
+        self.answers: dict[int, ModelCallFinished] = {}
         self.tool_calls: dict[int, _ToolCall] = {}
-        self.unfinished_tool_calls: dict[int, events.ToolCallStarted] = {}
+        self.unfinished_tool_calls: dict[int, ToolCallStarted] = {}
         """Those of this process that have not ended, or were cancelled, which does not stop a tool in a thread."""
         self.nested_usage: defaultdict[int, dict[str, Usage]] = defaultdict(dict)
         """What the runs nested in a tool call used, by the id of the run."""
         self._last_answer: _LastAnswer | None = None
 
-    def add_answer(self, event: events.ModelCallFinished) -> None:
+    def add_answer(self, event: ModelCallFinished) -> None:
         """Add the answer to a model call."""
         self.answers[event.call] = event
-        self._last_answer = _LastAnswer(event.call, len(self.tool_calls))
+        tool_calls = len(self.tool_calls)
+        self._last_answer = _LastAnswer(event.call, tool_calls)
 
     def excuse_last_answer(self) -> None:
         """After a call that failed the last answer is not why the run fails."""
@@ -298,7 +326,7 @@ class _Calls:
         self._last_answer = None
         return last
 
-    def remove_answer(self, last: _LastAnswer) -> events.ModelCallFinished:
+    def remove_answer(self, last: _LastAnswer) -> ModelCallFinished:
         """Remove the last answer and the tool calls after it, and return it."""
         for call in list(self.tool_calls):
             if call >= last.tool_calls:
@@ -311,10 +339,10 @@ class _Calls:
         if event.remote is not None:
             return
         match event:
-            case events.ToolCallStarted():
+            case ToolCallStarted():
                 self.unfinished_tool_calls[event.call] = event
                 return
-            case events.ToolCallFailed() if not _has_invalid_arguments(event):
+            case ToolCallFailed() if not _has_invalid_arguments(event):
                 self.excuse_last_answer()
             case _:
                 pass
@@ -326,20 +354,22 @@ class _RemoteCall:
     """The run in another container that a run has called."""
 
     def __init__(self) -> None:
-        self.end: events.RunFinished | None = None
+        self.end: RunFinished | None = None
         """Its end, if it has answered."""
-        self.tool_calls: dict[tuple[str, int], events.ToolCallStarted] = {}
+        self.tool_calls: dict[_Call, ToolCallStarted] = {}
         """Those that would be repeated, whether they ended or not; none if it has answered."""
 
-    def add_tool_call(self, event: events.ToolCallStarted) -> None:
+    def add_tool_call(self, event: ToolCallStarted) -> None:
         """Add the start of a tool call, in the called run or one nested in it."""
-        self.tool_calls[event.run_id, event.call] = event
+        call = event.run_id, event.call
+        self.tool_calls[call] = event
 
-    def remove_tool_call(self, event: events.ToolCallFailed) -> None:
+    def remove_tool_call(self, event: ToolCallFailed) -> None:
         """Remove a tool call whose tool was not called."""
-        self.tool_calls.pop((event.run_id, event.call), None)
+        call = event.run_id, event.call
+        self.tool_calls.pop(call, None)
 
-    def finish(self, event: events.RunFinished) -> None:
+    def finish(self, event: RunFinished) -> None:
         """The called run has answered."""
         self.end = event
         self.tool_calls.clear()
@@ -352,16 +382,16 @@ _NO_ENTRIES = _RunEntries()
 def _key_of(event: _Repeated) -> tuple[str, Path, int]:
     """What tells an event from others of its run."""
     match event:
-        case events.HistoryCut():
+        case HistoryCut():
             number = event.messages
-        case events.PlanMade():
+        case PlanMade():
             number = event.revision
-        case events.LoopExhausted():
+        case LoopExhausted():
             number = event.iterations
     return event.type, event.path, number
 
 
-def _has_invalid_arguments(event: events.ToolCallFailed) -> bool:
+def _has_invalid_arguments(event: ToolCallFailed) -> bool:
     """Whether a tool call was wrong in itself, so that the tool was not called."""
     if event.error.get("run_id"):
         # the error of a run nested in the tool
@@ -370,6 +400,6 @@ def _has_invalid_arguments(event: events.ToolCallFailed) -> bool:
 
 
 def _is_cancelled(event: _ToolCall) -> bool:
-    if not isinstance(event, events.ToolCallFailed):
+    if not isinstance(event, ToolCallFailed):
         return False
     return event.error.get("code") == RunCancelledError.code

@@ -71,7 +71,7 @@ def measure(schema: JsonMapping) -> int:
 
     Raises:
         SchemaTooComplexError: There are too many, or they have no end.
-        ValueError: A part refers to something that is no subschema, or has a name of its own.
+        ValueError: A part refers to something that is not a subschema, or has a name of its own.
     """
     _check_size(schema)
     parts = _parts_of(schema)
@@ -190,7 +190,7 @@ def object_root(schema: JsonMapping) -> JsonObject | None:
 
 
 def subschema(root: JsonMapping, reference: str) -> JsonObject | bool | None:
-    """The part of a schema that a `$ref` names by a JSON pointer; None if that is no subschema."""
+    """The part of a schema that a `$ref` names by a JSON pointer; None if that is not a subschema."""
     if reference not in ("#", "") and not reference.startswith("#/"):
         return None
     value: Any = root

@@ -170,7 +170,7 @@ class Message:
     provider_fields: JsonMapping = field(default_factory=JsonObject, hash=False)
     """What an assistant's message has besides text and tool calls, as JSON data: thoughts, signatures.
 
-    Nobody here reads or changes it. It is part of the conversation, and goes back to the provider that it came from.
+    It is neither read nor changed here. It is part of the conversation, and goes back to the provider that it is from.
     """
     provider: str = ""
     """The provider that an assistant's message came from, as in the name of a model; empty if that is not known."""
@@ -228,7 +228,7 @@ class ModelResponse:
     id: str = ""
     """The provider's id of the response; may be empty."""
     reasoning: str = ""
-    """The text of the model's thoughts, if the provider shows it. It is no part of the answer."""
+    """The text of the model's thoughts, if the provider shows it. It is not part of the answer."""
     provider_fields: JsonMapping = field(default_factory=JsonObject, hash=False)
     """Further fields of the message; see `Message.provider_fields`."""
     provider: str = ""

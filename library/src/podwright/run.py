@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from podwright.components.base import Component
 
 T = TypeVar("T")
-E = TypeVar("E", bound=BaseException)
 
 MAX_STEPS_PER_RUN = 100_000
 """Steps that one run may do, nested runs included: loops and maps inside each other multiply."""
@@ -71,7 +70,7 @@ class Task:
     """Earlier turns of the conversation."""
     instructions: str = ""
     """Instructions of the caller, which an agent's or a conductor's model is given after its own as a user's message.
-    They are no turn, and not part of the conversation."""
+    They are not a turn of the conversation, which does not contain them."""
     settings: ModelSettings = field(default_factory=ModelSettings)
     """Settings of an agent's or a conductor's model calls for this run only, in place of its own; `max_tokens` can only
     be lowered, and an answer that is cut off there is an answer."""
@@ -81,7 +80,7 @@ class Task:
 
 @dataclass(slots=True)
 class Checkpoint:
-    """Where a stopped workflow can resume."""
+    """Where a stopped workflow can resume: the caller keeps it, and gives it to the run that goes on."""
 
     context: dict[str, Any]
     resume_path: list[int]
@@ -104,7 +103,7 @@ class _RunTree:
     idempotency_key: str | None = None
     """What the keys of requests to remote components follow from; None takes the id of the outermost run."""
     journal: Journal = field(default_factory=Journal)
-    """What earlier attempts did."""
+    """What earlier attempts did; empty if there were none."""
     sequence: count[int] = field(default_factory=count)
     failed_subscribers: set[int] = field(default_factory=set[int])
     """By identity: a callable need not be hashable."""
@@ -128,32 +127,26 @@ class Run:
         place: str = "",
         run_id: str | None = None,
     ) -> None:
-        limits = tuple(limits)
+        self._component = component
         self._tree = tree
         self._place = place
-        self.id: str = (
-            self._id_at(parent.id) if parent else run_id or os.urandom(16).hex()
-        )
+        self.parent = parent
+        """The run that it is nested in."""
+        self.id: str = self._make_id(run_id)
         """32 hexadecimal digits; those of a nested run follow from its place in the run around it."""
         self.component: str = component.name
         self.kind: Kind = component.kind
-        self.parent = parent
-        """The run that it is nested in."""
         self.path = path
         """Its position in the outermost workflow."""
         self.subscribers = subscribers
-        self.budgets: tuple[Budget, ...] = (
-            *(parent.budgets if parent else ()),
-            *(Budget(own) for own in limits),
-        )
+        own_limits = tuple(limits)
+        self.budgets: tuple[Budget, ...] = tuple(map(Budget, own_limits))
         """The limits that apply to it, outermost first."""
-        self.wall_time = min(
-            (own.wall_time for own in limits if own.wall_time is not None), default=None
-        )
+        self.wall_time = _shortest_wall_time(own_limits)
         """Its own time limit in seconds."""
         self.usage = NO_USAGE
         """What it has used so far, nested runs included."""
-        self.calls = 0
+        self.model_calls = 0
         """Model calls begun by this run itself."""
         self.tool_calls = 0
         """Tool calls of this run itself."""
@@ -161,26 +154,44 @@ class Run:
         """The conversation after the run as JSON data; of agents and conductors."""
         self.checkpoint: Checkpoint | None = None
         """Set by a workflow that is stopped."""
-        self.streaming: bool = streaming or (parent is not None and parent.streaming)
+        self.streaming = streaming
         """Whether models stream their responses."""
-        self._tool_call = current_tool_call.get()
-        self.in_tool: bool = parent is not None and (
-            parent.in_tool
-            or (self._tool_call is not None and parent.kind != "conductor")
-        )
+        self.in_tool = False
         """Whether it is nested in a call of a tool; a conductor's skills are runs, not tools."""
-        self._children: Counter[str] = Counter()
-        """Runs nested in this one so far, by their place."""
-        self.nested: set[asyncio.Task[Any]] = set()
-        """Tasks of nested runs that tools started."""
         self.over = False
         """Whether it has ended or is being stopped."""
+        self._parent_id: str | None = None
+        self._tool_call = current_tool_call.get()
+        self._children: Counter[str] = Counter()
+        """Runs nested in this one so far, by their place."""
+        self._nested_tasks: set[asyncio.Task[Any]] = set()
+        """Tasks of nested runs that tools started."""
         self.started = perf_counter()
-        earlier = tree.journal.seconds if parent is None else 0.0
-        self._deadline = self.started + (
-            math.inf if self.wall_time is None else max(0.0, self.wall_time - earlier)
-        )
+        self._deadline = self._make_deadline()
         """When its own time is over, that of earlier attempts included; infinite without a limit."""
+        if parent is not None:
+            self._inherit(parent)
+
+    def _make_id(self, given: str | None) -> str:
+        if self.parent is not None:
+            return self._id_at(self.parent.id)
+        return given or os.urandom(16).hex()
+
+    def _make_deadline(self) -> float:
+        if self.wall_time is None:
+            return math.inf
+        seconds = self.wall_time
+        if self.parent is None:
+            seconds -= self.journal.seconds
+        return self.started + max(0.0, seconds)
+
+    def _inherit(self, parent: Run) -> None:
+        """Take over what also applies to the runs nested in a run."""
+        self._parent_id = parent.id
+        self.budgets = parent.budgets + self.budgets
+        self.streaming = self.streaming or parent.streaming
+        is_in_tool = self._tool_call is not None and parent.kind != "conductor"
+        self.in_tool = is_in_tool or parent.in_tool
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -213,8 +224,10 @@ class Run:
     @property
     def time_left(self) -> float:
         """Seconds until the tightest time limit of this run and the runs around it; infinite without one."""
-        own = self._deadline - perf_counter()
-        return own if self.parent is None else min(own, self.parent.time_left)
+        own_time_left = self._deadline - perf_counter()
+        if self.parent is None:
+            return own_time_left
+        return min(own_time_left, self.parent.time_left)
 
     def stamp(self, path: tuple[int, ...] | None = None) -> dict[str, Any]:
         """The common fields for an event that is emitted now.
@@ -222,27 +235,30 @@ class Run:
         Args:
             path: Where it happens; by default the run's own position.
         """
+        if path is None:
+            path = self.path
         return {
             "seq": next(self._tree.sequence),
             "at": time(),
             "run_id": self.id,
-            "parent_id": self.parent.id if self.parent else None,
+            "parent_id": self._parent_id,
             "component": self.component,
             "kind": self.kind,
-            "path": self.path if path is None else path,
+            "path": path,
         }
 
     def emit(self, event: Event) -> None:
         """Deliver an event to every subscriber; one that raises is logged and gets no more events of this run."""
         if self.journal.was_emitted(event):
             return
+        failed = self._tree.failed_subscribers
         for subscriber in self.subscribers:
-            if id(subscriber) in self._tree.failed_subscribers:
+            if id(subscriber) in failed:
                 continue
             try:
                 subscriber(event)
             except Exception as error:
-                self._tree.failed_subscribers.add(id(subscriber))
+                failed.add(id(subscriber))
                 # and not a full disk or a closed pipe
                 is_bug = not isinstance(error, OSError)
                 logger.error(
@@ -261,15 +277,20 @@ class Run:
         """
         if self.journal.take_relayed(event):
             return
-        self.emit(
-            dataclasses.replace(
-                event,
-                seq=next(self._tree.sequence),
-                parent_id=event.parent_id or self.id,
-                path=(*self.path, *event.path),
-                remote=remote,
-            )
+        relayed = dataclasses.replace(
+            event,
+            seq=next(self._tree.sequence),
+            parent_id=event.parent_id or self.id,
+            path=self.path + event.path,
+            remote=remote,
         )
+        self.emit(relayed)
+
+    def count_model_call(self) -> int:
+        """Count a model call of this run itself, and return its number, from 0."""
+        number = self.model_calls
+        self.model_calls += 1
+        return number
 
     def add_usage(self, usage: Usage) -> None:
         """Add usage to this run and to all runs around it."""
@@ -284,6 +305,13 @@ class Run:
         for budget in self.budgets:
             budget.count(usage)
 
+    def count_discarded_work(self) -> None:
+        """Count what earlier attempts used in vain: it is part of no result that is replayed."""
+        self.count_recorded_usage(self.journal.discarded)
+        for budget in self.budgets:
+            failed_calls = Usage(model_calls=self.journal.failed_calls)
+            budget.count(failed_calls)
+
     def child(
         self,
         component: Component,
@@ -293,30 +321,33 @@ class Run:
         streaming: bool = False,
     ) -> Run:
         """A run nested in this one, with the same trace, subscribers and limits, and further ones of its own."""
-        added = tuple(
-            new
-            for new in (*subscribers, *component.subscribers)
-            if new not in self.subscribers
-        )
-        own_limits = [own for own in (limits, component.limits) if own is not None]
-        own_path = self.path if path is None else path
-        place = self._next_place(component, own_path)
+        own_path = path
+        if own_path is None:
+            own_path = self.path
         run = Run(
             component,
             self._tree,
             parent=self,
             path=own_path,
-            subscribers=self.subscribers + added,
-            limits=own_limits,
+            subscribers=self._with_further((*subscribers, *component.subscribers)),
+            limits=_limits_of(component, limits),
             streaming=streaming,
-            place=place,
+            place=self._assign_place(component, own_path),
         )
         if self.journal.finished_run(run.id):
             run.subscribers = ()
         return run
 
-    def _next_place(self, component: Component, path: tuple[int, ...]) -> str:
-        """The place of the next nested run: the same in each attempt."""
+    def _with_further(
+        self, subscribers: tuple[Subscriber, ...]
+    ) -> tuple[Subscriber, ...]:
+        """The subscribers of this run, and those that are not among them."""
+        known = self.subscribers
+        further = [subscriber for subscriber in subscribers if subscriber not in known]
+        return (*known, *further)
+
+    def _assign_place(self, component: Component, path: tuple[int, ...]) -> str:
+        """Give the next nested run its place: the same in each attempt."""
         place = f"{path} {current_tool_call.get()} {component.name}"
         number = self._children[place]
         self._children[place] += 1
@@ -324,7 +355,8 @@ class Run:
 
     def _id_at(self, above: str) -> str:
         """An id of this place below another one."""
-        return blake2b(f"{above} {self._place}".encode(), digest_size=16).hexdigest()
+        place = f"{above} {self._place}".encode()
+        return blake2b(place, digest_size=16).hexdigest()
 
     @property
     def idempotency_key(self) -> str:
@@ -356,13 +388,7 @@ class Run:
         Raises:
             LimitExceededError: The outermost run has done `MAX_STEPS_PER_RUN` steps.
         """
-        if self._tree.steps >= MAX_STEPS_PER_RUN:
-            raise LimitExceededError(
-                f"The run has done {MAX_STEPS_PER_RUN} steps, the maximum of one run.",
-                limit="steps",
-                suggestion="Lower max_iterations, or map over fewer items.",
-            )
-        self._tree.steps += 1
+        self._count_step()
         result = StepResult()
         if self.journal.is_step_finished(self.id, path, name):
             yield result
@@ -370,8 +396,8 @@ class Run:
         self.emit(
             events.StepStarted(**self.stamp(path), step=name, step_type=step_type)
         )
-        started = perf_counter()
         outcome: Outcome = "failed"
+        started = perf_counter()
         try:
             yield result
             outcome = result.outcome
@@ -382,17 +408,25 @@ class Run:
             outcome = "paused"
             raise
         finally:
-            end: dict[str, Any] = {
-                "outcome": outcome,
-                "duration_ms": milliseconds_since(started),
-            }
-            self.emit(
-                events.StepFinished(
-                    **self.stamp(path), step=name, step_type=step_type, **end
-                )
+            finished = events.StepFinished(
+                **self.stamp(path),
+                step=name,
+                step_type=step_type,
+                outcome=outcome,
+                duration_ms=milliseconds_since(started),
             )
+            self.emit(finished)
 
-    async def execute(self, component: Component, task: Task) -> Any:
+    def _count_step(self) -> None:
+        if self._tree.steps >= MAX_STEPS_PER_RUN:
+            raise LimitExceededError(
+                f"The run has done {MAX_STEPS_PER_RUN} steps, the maximum of one run.",
+                limit="steps",
+                suggestion="Lower max_iterations, or map over fewer items.",
+            )
+        self._tree.steps += 1
+
+    async def execute(self, task: Task) -> Any:
         """Perform the task: the boundary that every execution of every kind passes.
 
         Raises:
@@ -403,24 +437,25 @@ class Run:
         call_token = current_tool_call.set(None)
         self.emit(events.RunStarted(**self.stamp(), input=_traced(task.input)))
         try:
-            value = await self._perform_in_time(component, task)
+            value = await self._perform_in_time(task)
         except asyncio.CancelledError as cancellation:
             await self._cancel_nested()
-            message = f"The run of '{self.component}' was cancelled."
-            # asyncio recognises only this exact exception type, so the error with the checkpoint is its cause
-            raise asyncio.CancelledError(*cancellation.args) from self._emit_end(
-                RunCancelledError(message)
+            cancelled = RunCancelledError(
+                f"The run of '{self.component}' was cancelled."
             )
+            self._end_with(cancelled)
+            # asyncio recognises only this exact exception type, so the error with the checkpoint is its cause
+            raise asyncio.CancelledError(*cancellation.args) from cancelled
         except BaseException as error:
             await self._cancel_nested()
-            self._emit_end(error)
+            self._end_with(error)
             raise
         else:
             self.emit(events.RunFinished(**self._end_stamp(), value=_traced(value)))
             return value
         finally:
             self.over = True
-            component.last_usage = self.usage
+            self._component.last_usage = self.usage
             _current.reset(token)
             current_tool_call.reset(call_token)
 
@@ -428,63 +463,72 @@ class Run:
     def nested_in_task(self) -> Generator[None]:
         """While the context is open, the current task is cancelled together with this run."""
         task = cast("asyncio.Task[Any]", asyncio.current_task())
-        self.nested.add(task)
+        self._nested_tasks.add(task)
         try:
             yield
         finally:
-            self.nested.discard(task)
+            self._nested_tasks.discard(task)
 
     async def _cancel_nested(self) -> None:
         """Cancel the nested runs that tools in threads wait for, because threads cannot be cancelled."""
         self.over = True
-        for task in self.nested:
+        for task in self._nested_tasks:
             task.cancel()
-        if self.nested:
+        if self._nested_tasks:
             with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait(self.nested)
+                await asyncio.wait(self._nested_tasks)
 
-    async def _perform_in_time(self, component: Component, task: Task) -> Any:
-        timeout = asyncio.timeout(
-            None if self.wall_time is None else self._deadline - perf_counter()
-        )
+    async def _perform_in_time(self, task: Task) -> Any:
+        seconds: float | None = None
+        if self.wall_time is not None:
+            seconds = self._deadline - perf_counter()
+        timeout = asyncio.timeout(seconds)
         try:
             async with timeout:
-                return await component.perform(self, task)
+                return await self._component.perform(self, task)
         except TimeoutError as error:
             if not timeout.expired():
                 raise
             message = f"'{self.component}' ran for longer than {self.wall_time:g} s."
             raise LimitExceededError(message, limit="wall_time") from error
 
-    def _emit_end(self, error: E) -> E:
-        """Add id, usage and checkpoint of the run to the error that ends it, emit the event, and return the error."""
+    def _end_with(self, error: BaseException) -> None:
+        """Add the run's id, usage and checkpoint to the error that ends it, and emit the event."""
         if not isinstance(error, PodwrightError):
-            facts = {"code": "internal_error", "message": type(error).__name__}
-            self.emit(events.RunFailed(**self._end_stamp(), error=facts))
-            return error
+            details = {"code": "internal_error", "message": type(error).__name__}
+            self.emit(events.RunFailed(**self._end_stamp(), error=details))
+            return
         # the innermost component raised it, but only the outermost run and its checkpoint are of use to the caller
         error.component = error.component or self.component
         error.run_id = self.id
         error.usage = self.usage
-        error.context = self.checkpoint.context if self.checkpoint else None
-        error.resume_path = self.checkpoint.resume_path if self.checkpoint else None
-        path = None if error.resume_path is None else tuple(error.resume_path)
+        error.context = None
+        error.resume_path = None
+        if self.checkpoint is not None:
+            error.context = self.checkpoint.context
+            error.resume_path = self.checkpoint.resume_path
+        self._emit_end(error)
+
+    def _emit_end(self, error: PodwrightError) -> None:
+        resume_path: tuple[int, ...] | None = None
+        if error.resume_path is not None:
+            resume_path = tuple(error.resume_path)
+        stamp = self._end_stamp()
         match error:
             case RunCancelledError():
                 event = events.RunCancelled(
-                    **self._end_stamp(), context=error.context, resume_path=path
+                    **stamp, context=error.context, resume_path=resume_path
                 )
             case ApprovalRequired(message=message):
                 event = events.RunPaused(
-                    **self._end_stamp(),
+                    **stamp,
                     message=message,
                     context=error.context,
-                    resume_path=path,
+                    resume_path=resume_path,
                 )
             case _:
-                event = events.RunFailed(**self._end_stamp(), error=error.to_dict())
+                event = events.RunFailed(**stamp, error=error.to_dict())
         self.emit(event)
-        return error
 
     def _end_stamp(self) -> dict[str, Any]:
         """The common fields of the event that ends this run."""
@@ -494,6 +538,17 @@ class Run:
             "duration_ms": self.duration_ms,
             "tool_call": self._tool_call,
         }
+
+
+def _limits_of(component: Component, limits: RunLimits | None) -> list[RunLimits]:
+    """The limits of a run itself: the caller's, and those of its component."""
+    given = (limits, component.limits)
+    return [each for each in given if each is not None]
+
+
+def _shortest_wall_time(limits: Iterable[RunLimits]) -> float | None:
+    seconds = [own.wall_time for own in limits if own.wall_time is not None]
+    return min(seconds, default=None)
 
 
 def milliseconds_since(started: float) -> float:
@@ -514,9 +569,13 @@ def current() -> Run | None:
     return _current.get()
 
 
+def _leave_current_run() -> None:
+    _current.set(None)
+
+
 if hasattr(os, "register_at_fork"):
     # the event loop of a run does not run in a forked child
-    os.register_at_fork(after_in_child=lambda: _current.set(None))
+    os.register_at_fork(after_in_child=_leave_current_run)
 
 
 async def execute(
@@ -549,43 +608,52 @@ async def execute(
         idempotency_key: What the keys of requests to remote components follow from, so that a repeated request repeats
             theirs; by default the `run_id`. Ignored for a nested run.
     """
-    loop = asyncio.get_running_loop()
-    parent = _current.get()
-    if parent is not None and (parent.over or parent.loop is not loop):
-        # nested only in an active run of this event loop: subscribers and budgets are not thread-safe
-        parent = None
-    recorded: list[Event] = []
-    added = (*subscribers, recorded.append) if trace else tuple(subscribers)
-    if parent is None:
-        own_limits = [own for own in (limits, component.limits) if own is not None]
-        tree = _RunTree(loop, hops, idempotency_key)
+    trace_events: list[Event] = []
+    own_subscribers = tuple(subscribers)
+    if trace:
+        own_subscribers += (trace_events.append,)
+    parent = _enclosing_run()
+    if parent is not None:
+        run = parent.child(
+            component, subscribers=own_subscribers, limits=limits, streaming=stream
+        )
+        with parent.nested_in_task():
+            value = await run.execute(task)
+    else:
+        tree = _RunTree(asyncio.get_running_loop(), hops, idempotency_key)
         if journal is not None:
             tree.journal = journal
         run = Run(
             component,
             tree,
-            subscribers=added + component.subscribers,
-            limits=own_limits,
+            subscribers=own_subscribers + component.subscribers,
+            limits=_limits_of(component, limits),
             streaming=stream,
             run_id=run_id,
         )
-        run.count_recorded_usage(tree.journal.discarded)
-        for budget in run.budgets:
-            budget.count(Usage(model_calls=tree.journal.failed_calls))
-        value = await run.execute(component, task)
-    else:
-        run = parent.child(
-            component, subscribers=added, limits=limits, streaming=stream
-        )
-        with parent.nested_in_task():
-            value = await run.execute(component, task)
-    return ExecutionResult(value, recorded, run.duration_ms, run.usage, run.messages)
+        run.count_discarded_work()
+        value = await run.execute(task)
+    return ExecutionResult(
+        value, trace_events, run.duration_ms, usage=run.usage, messages=run.messages
+    )
+
+
+def _enclosing_run() -> Run | None:
+    """The run that a new one is nested in.
+
+    That is only an active run of this event loop: subscribers and budgets are not thread-safe.
+    """
+    run = _current.get()
+    if run is None or run.over or run.loop is not asyncio.get_running_loop():
+        return None
+    return run
 
 
 async def gather_or_cancel(coroutines: Iterable[Awaitable[T]]) -> list[T]:
     """Await all at once; the first failure cancels the others, waits for them, and is raised."""
     awaitables = list(coroutines)
-    token = parallel_tasks.set(parallel_tasks.get() * max(1, len(awaitables)))
+    parallel = parallel_tasks.get() * max(1, len(awaitables))
+    token = parallel_tasks.set(parallel)
     try:
         tasks = [asyncio.ensure_future(awaitable) for awaitable in awaitables]
     finally:

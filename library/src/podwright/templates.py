@@ -1,6 +1,6 @@
 """Templates: `{name}`, replaced in one pass; `{{name}}` is the text `{name}`.
 
-There are no attributes, indexes or format specifications, and a value that looks like a template stays text. Braces
+Templates have no attributes, indexes or format specifications; a value that looks like a template stays text. Braces
 that are not around a name stay as they are, because prompts have JSON, code and LaTeX in them. The exception is JSON
 whose braces are all doubled, as in a format string of Python: `{{"city": "{name}"}}` is `{"city": "…"}`.
 """

@@ -1,4 +1,4 @@
-"""Text for people: shortened values, safe terminal output, suggestions for misspelt names."""
+"""Text for people: shortened values, safe terminal output, suggestions for misspelled names."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ class _SchemaWithNames(GenerateJsonSchema):
         return {**super().enum_schema(schema), _MEMBER_NAMES: names}
 
     def decimal_schema(self, schema: Any) -> JsonObject:
-        """A number: its text is no free text."""
+        """A number: its text is not free text."""
         return {"type": "number"}
 
     def emit_warning(self, kind: JsonSchemaWarningKind, detail: str) -> None:

@@ -49,7 +49,7 @@ class Tool:
     arguments: TypeAdapter[dict[str, Any]]
     """Validates the arguments of a call."""
     idempotent: bool = False
-    """Whether a call may be repeated if nobody knows how it ended, such as after the end of a process."""
+    """Whether a call may be repeated if its end is unknown, such as after the end of a process."""
     is_nested_run: bool = False
     """Whether all that it does is a nested run, which is recorded itself."""
 
@@ -109,7 +109,7 @@ def tool(
 
     Args:
         function: The function, which is returned.
-        idempotent: Whether a call may be repeated if nobody knows how it ended: a background run whose process was
+        idempotent: Whether a call may be repeated if its end is unknown: a background run whose process was
             killed during the call repeats it, and otherwise waits for a person.
     """
 

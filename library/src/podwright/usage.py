@@ -157,7 +157,7 @@ def add_cost(cost: float | None, other: float | None) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class RunLimits:
-    """What a run and all its nested runs may use together; None, or infinity, is no limit.
+    """What a run and all its nested runs may use together; None, or infinity, for no limit.
 
     Raises:
         ConfigurationError: A limit is not a number of the right type, or is negative.

@@ -1,4 +1,4 @@
-"""What can be said of the models of a component before the first call: clients, keys, prices."""
+"""What is known of the models of a component before the first call: clients, keys, prices."""
 
 from __future__ import annotations
 

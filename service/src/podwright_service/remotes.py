@@ -51,7 +51,7 @@ def name_and_key(url: str, settings: Settings) -> tuple[str, str | None]:
         raise ConfigurationError(
             "Invalid URL of a service.", suggestion="Write it as http://host:port."
         )
-    name = host[:100]  # longer ones are no names
+    name = host[:100]  # longer ones are not names
     for configured, known in _urls(settings).items():
         if known.rstrip("/") == url.rstrip("/"):
             name = configured

@@ -63,7 +63,7 @@ def masked(value: Any) -> Any:
 def unknown(known: Iterable[str], folder: Path) -> Iterator[str]:
     """A sentence for each unknown variable and each unknown or empty secret file.
 
-    They stop the start, because a misspelt `PODWRIGHT_API_KEYS` would leave the service open.
+    They stop the start, because a misspelled `PODWRIGHT_API_KEYS` would leave the service open.
 
     Args:
         known: The variables of the settings.

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from podwright.blueprints.validation import kind_of, migrate
 from podwright.json_data import as_object, json_pointer
+
+Operation = Literal["added", "removed", "changed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +19,7 @@ class Change:
 
     pointer: str
     """JSON pointer; an entry of a list of named entries is addressed by its name."""
-    op: Literal["added", "removed", "changed"]
+    op: Operation
     old: Any
     """The value before; None if it was added."""
     new: Any
@@ -26,27 +28,27 @@ class Change:
     """Whether those who call or deploy the old component may fail with the new one."""
 
     def __str__(self) -> str:
-        mark = "breaking" if self.breaking else "compatible"
+        mark = "compatible"
+        if self.breaking:
+            mark = "breaking"
         return f"{mark}: {self.pointer} {self.op}"
 
 
-_BREAKING = [
-    (r"/name", "changed"),
-    (r"/type", "changed"),
+_ANY_CHANGE: Sequence[Operation] = ("added", "changed", "removed")
+_BREAKING: list[tuple[str, Sequence[Operation]]] = [
+    (r"/name", ["changed"]),
+    (r"/type", ["changed"]),
     # each tool, agent and condition must be supplied to rebuild the component
-    (r"(/(skills|steps)/[^/]+)?/tools/[^/]+", "added"),
-    (r".*/function/parameters(/.*)?", "added changed removed"),
+    (r"(/(skills|steps)/[^/]+)?/tools/[^/]+", ["added"]),
+    (r".*/function/parameters(/.*)?", _ANY_CHANGE),
     # outputs and resume paths depend on the steps, and a new step may need an agent
-    (
-        r"(/.*)?/(steps|branches|branches/\d+|then|else)(/[^/]+)?",
-        "added changed removed",
-    ),
+    (r"(/.*)?/(steps|branches|branches/\d+|then|else)(/[^/]+)?", _ANY_CHANGE),
     (
         r".*/(agent|output|over|as|condition|until|on_exhausted|workflow)(/.*)?",
-        "added changed removed",
+        _ANY_CHANGE,
     ),
-    (r"(/.*)?/type", "changed"),
-    (r"/(skills|steps)/[^/]+", "added removed"),
+    (r"(/.*)?/type", ["changed"]),
+    (r"/(skills|steps)/[^/]+", ["added", "removed"]),
 ]
 """Patterns of JSON pointers and the operations that are breaking there; all others are compatible."""
 
@@ -68,46 +70,53 @@ def blueprint_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Ch
     """
     before = migrate(old)
     after = migrate(new)
-    if kind_of(before) != kind_of(after):
-        return [Change("/type", "changed", kind_of(before), kind_of(after), True)]
+    old_kind = kind_of(before)
+    new_kind = kind_of(after)
+    if old_kind != new_kind:
+        return [_change("/type", "changed", old=old_kind, new=new_kind)]
     for side in (before, after):
         side.pop("type", None)
         side.pop("version", None)
-    return [
-        Change(at, op, was, now, _breaks(at, op))
-        for at, op, was, now in _compare(before, after, "")
-    ]
+    return list(_compare(before, after, ""))
 
 
-_Difference = tuple[str, Literal["added", "removed", "changed"], Any, Any]
+def _compare(old: Any, new: Any, at: str) -> Iterator[Change]:
+    """The changes of a value and of what is in it.
 
-
-def _compare(old: Any, new: Any, at: str) -> Iterator[_Difference]:
+    Args:
+        old: The value before.
+        new: The value after.
+        at: JSON pointer to the value.
+    """
     before = _entries(old)
     after = _entries(new)
     if before is None or after is None:
+        # True equals 1
         if old != new or isinstance(old, bool) != isinstance(new, bool):
-            yield at, "changed", old, new
+            yield _change(at, "changed", old=old, new=new)
         return
     for key in dict.fromkeys([*before, *after]):
         here = at + json_pointer(key)
-        was = before.get(key, [])
-        now = after.get(key, [])
-        absent_is_empty = (
-            key in _MAY_BE_ABSENT and isinstance(was, list) and isinstance(now, list)
-        )
-        if absent_is_empty or (key in before and key in after):
-            yield from _compare(was, now, here)
-        elif key in before:
-            yield here, "removed", was, None
-        else:
-            yield here, "added", None, now
-    order = (
-        [key for key in before if key in after],
-        [key for key in after if key in before],
-    )
-    if isinstance(old, list) and order[0] != order[1]:
-        yield at, "changed", *order
+        yield from _compare_entry(before, after, key, here)
+    order_before = [key for key in before if key in after]
+    order_after = [key for key in after if key in before]
+    if isinstance(old, list) and order_before != order_after:
+        yield _change(at, "changed", old=order_before, new=order_after)
+
+
+def _compare_entry(
+    before: Mapping[Any, Any], after: Mapping[Any, Any], key: Any, at: str
+) -> Iterator[Change]:
+    was = before.get(key, [])
+    now = after.get(key, [])
+    is_in_both = key in before and key in after
+    are_arrays = isinstance(was, list) and isinstance(now, list)
+    if is_in_both or (are_arrays and key in _MAY_BE_ABSENT):
+        yield from _compare(was, now, at)
+    elif key in before:
+        yield _change(at, "removed", old=was)
+    else:
+        yield _change(at, "added", new=now)
 
 
 def _entries(value: Any) -> dict[Any, Any] | None:
@@ -117,17 +126,24 @@ def _entries(value: Any) -> dict[Any, Any] | None:
     if not isinstance(value, list):
         return None
     items = cast("list[Any]", value)
-    by_name = {as_object(item).get("name", ""): item for item in items}
-    return (
-        by_name
-        if len(by_name) == len(items) and all(by_name)
-        else dict(enumerate(items))
-    )
+    by_name: dict[Any, Any] = {}
+    for item in items:
+        name = as_object(item).get("name", "")
+        by_name[name] = item
+    if len(by_name) == len(items) and all(by_name):
+        return by_name
+    return dict(enumerate(items))
 
 
-def _breaks(at: str, op: str) -> bool:
+def _change(at: str, op: Operation, *, old: Any = None, new: Any = None) -> Change:
+    breaking = _is_breaking(at, op)
+    return Change(at, op, old=old, new=new, breaking=breaking)
+
+
+def _is_breaking(at: str, op: Operation) -> bool:
     if _HARMLESS.fullmatch(at):
         return False
-    return any(
-        op in ops.split() and re.fullmatch(pattern, at) for pattern, ops in _BREAKING
-    )
+    for pattern, operations in _BREAKING:
+        if op in operations and re.fullmatch(pattern, at):
+            return True
+    return False

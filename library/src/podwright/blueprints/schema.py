@@ -111,7 +111,7 @@ class ToolEntry(TypedDict):
     name: ToolName
     schema: ToolSchema
     idempotent: NotRequired[bool]
-    """Whether a call may be repeated if nobody knows how it ended."""
+    """Whether a call may be repeated if its end is unknown."""
 
 
 def _same_names(entry: ToolEntry) -> ToolEntry:

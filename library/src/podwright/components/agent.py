@@ -55,7 +55,8 @@ class Agent(ModelComponent):
             "config": {"model": model, "max_loops": max_loops},
             "tools": [tool.entry() for tool in self._tools.values()],
         }
-        super().__init__(parse_arguments("agent", fields, options))
+        parsed = parse_arguments("agent", fields, options)
+        super().__init__(parsed)
 
     @classmethod
     def from_blueprint(
@@ -78,12 +79,13 @@ class Agent(ModelComponent):
             ConfigurationError: A keyword is unknown.
         """
         parsed = parse_with_overrides(blueprint, "agent", validate, kwargs)
-        attached, tool_problems = attach(
-            parsed.data.get("tools"), tools_by_name(tools), "/tools"
-        )
+        entries = parsed.data.get("tools")
+        attached, problems = attach(entries, tools_by_name(tools), "/tools")
+        if not validate:
+            problems = []
         self = cls.__new__(cls)
         self._tools = attached
-        ModelComponent.__init__(self, parsed, tool_problems if validate else ())
+        ModelComponent.__init__(self, parsed, problems)
         return self
 
     @property

@@ -37,14 +37,15 @@ class Allowance:
         """What was used since the last reservation; None before a request was sent."""
         self._has_answer = False
         self._wanted = 0
+        """Output tokens that the first attempt asked for; 0 before it was reserved."""
 
     @property
     def limit(self) -> str:
         """The limit that left the answer fewer tokens than were asked for; empty if none did."""
-        limits = [
-            reservation.limit for reservation in self._reservations if reservation.limit
-        ]
-        return limits[-1] if limits else ""
+        for reservation in reversed(self._reservations):
+            if reservation.limit:
+                return reservation.limit
+        return ""
 
     async def reserve(self, request: ModelRequest) -> ModelRequest:
         """Hold back the worst case of a request, and return it with the tokens that the tightest budget allows.
@@ -56,27 +57,31 @@ class Allowance:
             return request
         await self._model.prepare()
         asked = request.settings.get("max_tokens")
-        self._wanted = (
-            self._wanted
-            or asked
-            or self._model.max_output_tokens()
-            or ASSUMED_OUTPUT_TOKENS
-        )
-        allowed = self._wanted
-        input_tokens = estimate_input(request)
-        for budget in self._budgets:
-            reservation = await budget.reserve(
-                input_tokens,
-                allowed,
-                self._model.cost,
-                calls=0 if self._slot.is_open else 1,
-            )
-            self._reservations.append(reservation)
-            allowed = reservation.output_tokens
+        if not self._wanted:
+            self._wanted = asked or self._default_output_tokens()
+        allowed = await self._reserve_in_all(request)
         if allowed == (asked or self._wanted):
             return request
         settings: ModelSettings = {**request.settings, "max_tokens": allowed}
         return replace(request, settings=settings)
+
+    def _default_output_tokens(self) -> int:
+        return self._model.max_output_tokens() or ASSUMED_OUTPUT_TOKENS
+
+    async def _reserve_in_all(self, request: ModelRequest) -> int:
+        """Reserve in each budget what the ones before it allow; returns the output tokens that all of them allow."""
+        input_tokens = estimate_input(request)
+        allowed = self._wanted
+        calls = 1
+        if self._slot.is_open:
+            calls = 0
+        for budget in self._budgets:
+            reservation = await budget.reserve(
+                input_tokens, allowed, self._model.cost, calls=calls
+            )
+            self._reservations.append(reservation)
+            allowed = reservation.output_tokens
+        return allowed
 
     async def renew(self, request: ModelRequest) -> ModelRequest:
         """Count an attempt that was made in vain, and hold back the worst case of the next one; see `reserve`."""
@@ -88,13 +93,13 @@ class Allowance:
         self._used = NO_USAGE
 
     def use(self, usage: Usage) -> None:
-        """An attempt is over, and has used this; one of which nothing has arrived is no answer."""
-        self._used = usage if self._used is None else self._used + usage
-        self._has_answer = (
-            self._has_answer
-            or not usage.uncounted_model_calls
-            or usage.output_tokens > 0
-        )
+        """An attempt is over, and has used this; one of which nothing has arrived does not count as an answer."""
+        if self._used is not None:
+            self._used += usage
+        else:
+            self._used = usage
+        if not usage.uncounted_model_calls or usage.output_tokens > 0:
+            self._has_answer = True
 
     def settle(self) -> None:
         """Release what is held back, and count what was used: a call for each answer, and one if there is none."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from podwright._sync import iterate_sync, run_sync
 from podwright.components.models_of_chat import DEFAULT_FALLBACK_WAIT, ChatModels
@@ -18,6 +18,9 @@ from podwright.messages import ContentPart, HistorySettings, ModelSettings
 from podwright.models import Connection, Model, resolve
 from podwright.run import Run, Task, current, execute
 from podwright.usage import NO_USAGE, RunLimits, Usage
+
+if TYPE_CHECKING:
+    from podwright.components.resume import StepProgress
 
 DEFAULT_MAX_LOOPS = 10
 """Most model calls of one chat, if a blueprint does not say."""
@@ -73,7 +76,7 @@ class Component(ABC):
 
     @property
     def limits(self) -> RunLimits | None:
-        """What each of its runs may use; None is no limit."""
+        """What each of its runs may use; None for no limit."""
         return self._options.get("limits")
 
     @property
@@ -104,7 +107,7 @@ class Component(ABC):
         return to_text(value)
 
     def step_task(
-        self, data: Any, progress: dict[str, Any], approved: tuple[int, ...] | None
+        self, data: Any, progress: StepProgress, approved: tuple[int, ...] | None
     ) -> Task:
         """The task of a run of this component as a step of a workflow.
 

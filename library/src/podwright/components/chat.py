@@ -14,7 +14,7 @@ from podwright.components.model_call import call_model
 from podwright.components.models_of_chat import ChatModels
 from podwright.components.response_format import response_format
 from podwright.components.tool_calls import ToolCaller
-from podwright.messages import ModelSettings
+from podwright.messages import ModelSettings, OutputSchema
 from podwright.run import Run, Task
 from podwright.tools import Tool
 
@@ -28,8 +28,8 @@ class ChatConfig:
     max_loops: int
     """Most model calls."""
     tools: Mapping[str, Tool] = field(default_factory=dict[str, Tool])
-    may_cut_off: bool = False
-    """Whether an answer that is cut off at `max_tokens` is an answer."""
+    accepts_cut_text: bool = False
+    """Whether a text that is cut off at `max_tokens` is an answer."""
     max_tool_retries: int = DEFAULT_MAX_TOOL_RETRIES
     """Wrong calls of one tool in a row that are reported to the model."""
 
@@ -38,22 +38,22 @@ class ChatConfig:
         cls, component: ModelComponent, task: Task, tools: Mapping[str, Tool]
     ) -> ChatConfig:
         """The configuration of a component's chat for a task."""
-        settings: ModelSettings = {**component.settings, **task.settings}
-        limits = [
-            each["max_tokens"]
-            for each in (component.settings, task.settings)
-            if "max_tokens" in each
-        ]
-        if limits:
-            settings["max_tokens"] = min(limits)
         return cls(
             component.chat_models,
-            settings,
+            _combined_settings(component.settings, task.settings),
             component.max_loops,
             tools=tools,
-            may_cut_off="max_tokens" in task.settings,
+            accepts_cut_text="max_tokens" in task.settings,
             max_tool_retries=component.max_tool_retries,
         )
+
+
+def _combined_settings(own: ModelSettings, callers: ModelSettings) -> ModelSettings:
+    """A component's settings and those of a caller, who can only lower `max_tokens`."""
+    settings: ModelSettings = {**own, **callers}
+    if "max_tokens" in own and "max_tokens" in callers:
+        settings["max_tokens"] = min(own["max_tokens"], callers["max_tokens"])
+    return settings
 
 
 async def run_chat(
@@ -73,6 +73,9 @@ async def run_chat(
         ModelError, ToolError, LimitExceededError: See `podwright.errors`.
     """
     output = await response_format(response_model)
+    output_schema: OutputSchema | None = None
+    if output is not None:
+        output_schema = output.schema
     tools = [tool.schema for tool in config.tools.values()]
     tool_caller = ToolCaller(run, config.tools, config.max_tool_retries)
     reason = ""
@@ -83,16 +86,19 @@ async def run_chat(
             messages,
             config.settings,
             tools=tools,
-            output=output.schema if output else None,
-            may_cut_off=config.may_cut_off,
+            output=output_schema,
+            accepts_cut_text=config.accepts_cut_text,
         )
         answer = response.message()
         if response.tool_calls:
             reason = ""
-            messages.turn += [answer, *await tool_caller.call_all(response.tool_calls)]
+            results = await tool_caller.call_all(response.tool_calls)
+            messages.turn += [answer, *results]
             continue
+        value: Any = response.text
         try:
-            value = await output.read(response.text) if output else response.text
+            if output is not None:
+                value = await output.read(response.text)
         except ValueError as error:
             reason = str(error)
             order = f"The answer does not fit the schema: {reason}. Answer again with JSON that fits."
@@ -103,11 +109,22 @@ async def run_chat(
             messages.turn.append(answer)
             run.messages = messages.to_data()
             return value
-    if reason:
-        calls = f"max_loops={config.max_loops} calls"
-        raise errors.OutputError(
-            f"'{run.component}' gave no answer that fits the response model in {calls}: {reason}."
+    raise _no_answer_error(run, config.max_loops, reason)
+
+
+def _no_answer_error(run: Run, max_loops: int, reason: str) -> errors.PodwrightError:
+    """The error after the last call.
+
+    Args:
+        run: The run.
+        max_loops: How many calls there were.
+        reason: What was wrong with the last answer; empty if it called tools.
+    """
+    if not reason:
+        return errors.LoopLimitError(
+            f"'{run.component}' still called tools after {max_loops} model calls."
         )
-    raise errors.LoopLimitError(
-        f"'{run.component}' still called tools after {config.max_loops} model calls."
+    calls = f"max_loops={max_loops} calls"
+    return errors.OutputError(
+        f"'{run.component}' gave no answer that fits the response model in {calls}: {reason}."
     )

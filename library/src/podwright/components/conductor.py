@@ -229,7 +229,7 @@ class _PlanState:
         is_planned = self._begin_step(name)
         step_type = "plan_step" if is_planned else "skill_step"
         with self.run.step(skill.name, step_type, path):
-            value = await self.run.child(skill, path).execute(skill, Task(task))
+            value = await self.run.child(skill, path).execute(Task(task))
         return skill.text(value)
 
     def _begin_step(self, skill: str) -> bool:

@@ -70,7 +70,7 @@ def load(
     )
     if isinstance(source, Mapping):
         return _build(source, supplied, options)
-    if os.path.isdir(source):  # noqa: PTH112 - a name that is too long is no folder, and read_file says so
+    if os.path.isdir(source):  # noqa: PTH112 - a name that is too long is not a folder, and read_file says so
         folder = Folder(Path(source))
         return _load_folder(folder, supplied, options, within=())
     blueprint = blueprints.read_file(source)

@@ -50,7 +50,7 @@ async def call_model(
     *,
     tools: Sequence[ToolSchema] = (),
     output: OutputSchema | None = None,
-    may_cut_off: bool = False,
+    accepts_cut_text: bool = False,
 ) -> ModelResponse:
     """One model call within the limits of a run, with its events and its usage.
 
@@ -61,7 +61,7 @@ async def call_model(
         settings: The settings of the call.
         tools: The tools that the model may call.
         output: The schema that the answer must fit.
-        may_cut_off: Whether a text that is cut off at `max_tokens` is an answer.
+        accepts_cut_text: Whether a text that is cut off at `max_tokens` is an answer.
 
     Raises:
         LimitExceededError: The call does not fit the limits of the run.
@@ -75,7 +75,8 @@ async def call_model(
         # before: a call that may not begin holds nothing back
         async with run.journal.call(in_tool=run.in_tool):
             answer = await _ModelCall(run, models, request).answer()
-    _check_end(answer, may_cut_off=may_cut_off and output is None)
+    accepts_cut_text = accepts_cut_text and output is None
+    _check_end(answer, accepts_cut_text=accepts_cut_text)
     check_tool_calls(answer.model, len(answer.response.tool_calls))
     return answer.response
 
@@ -92,17 +93,18 @@ class _Answer(NamedTuple):
 
 def _replay_answer(run: Run) -> _Answer | None:
     """Count the answer that the next call had in an earlier attempt of the run, and return it; None if it had none."""
-    recorded = run.journal.answer(run.id, run.calls)
+    recorded = run.journal.answer(run.id, run.model_calls)
     if recorded is None:
         return None
-    run.calls += 1
-    run.count_recorded_usage(
-        recorded.failed_usage + recorded.response.usage.as_call(recorded.model)
-    )
-    return _Answer(recorded.model, recorded.response)
+    run.count_model_call()
+    response = recorded.response
+    usage = response.usage.as_call(recorded.model)
+    run.count_recorded_usage(recorded.failed_usage + usage)
+    return _Answer(recorded.model, response)
 
 
-def _check_end(answer: _Answer, *, may_cut_off: bool) -> None:
+def _check_end(answer: _Answer, *, accepts_cut_text: bool) -> None:
+    """Check why the model stopped."""
     model, response, limit = answer
     if response.finish_reason == "content_filter":
         raise errors.ContentFilterError(
@@ -114,7 +116,7 @@ def _check_end(answer: _Answer, *, may_cut_off: bool) -> None:
         raise errors.LimitExceededError(
             f"The answer of '{model}' was cut off at the run's limits.", limit=limit
         )
-    if not may_cut_off or response.tool_calls:
+    if not accepts_cut_text or response.tool_calls:
         raise errors.ModelError(
             f"The answer of '{model}' was cut off at its limit of output tokens.",
             suggestion="Raise max_tokens, or ask for a shorter answer.",
@@ -128,11 +130,15 @@ class _ModelCall:
         self._run = run
         self._models = models
         self._request = request
+        self._asked = models.first
+        """The model that is asked now."""
+        self._passed_over: list[str] = []
+        """The models that were asked before, and how they failed."""
         self._number: int | None = None
         """Its number in the run; None before it has begun."""
         self._started = 0.0
         self._first_token_ms: float | None = None
-        self._failed = NO_USAGE
+        self._failed_usage = NO_USAGE
         """What the failed attempts used."""
         self._slot = CallSlot()
 
@@ -143,68 +149,70 @@ class _ModelCall:
             LimitExceededError: The call does not fit the limits of the run.
             ModelError: That of the last model that was asked.
         """
-        asked = self._models.first
-        passed: list[str] = []
         try:
-            models = self._candidates()
-            for model in models:
-                is_last = model is models[-1]
-                asked = model
-                try:
-                    answer = await self._ask_within_limits(model, is_last=is_last)
-                except errors.ModelError as error:
-                    if is_last or not self._may_fall_back(error):
-                        _tell_of(error, passed)
-                        raise
-                    passed.append(f"'{model.name}' ({error.code})")
-                    self.emit(
-                        events.ModelCallFellBack,
-                        model=model.name,
-                        error=error.to_dict(),
-                    )
-                else:
-                    self._emit_finished(model, answer.response)
-                    return answer
+            answer = await self._ask_in_turn()
         except (CancelledError, errors.PodwrightError) as error:
+            if isinstance(error, errors.ModelError):
+                _add_passed_over(error, self._passed_over)
             if self._number is not None:
-                self._emit_failed(asked, error)
+                self._emit_failed(error)
             raise
-        raise AssertionError  # the last model answers or raises
+        self._emit_finished(answer)
+        return answer
 
-    def _begin(self, request: ModelRequest) -> None:
-        """Begin with the first request, once the limits allow it."""
-        if self._number is None:
-            self._number = self._run.calls
-            self._run.calls += 1
-            self._started = perf_counter()
-            self.emit(events.ModelCallStarted, request=request)
+    async def _ask_in_turn(self) -> _Answer:
+        """Ask the models one after the other, until one answers."""
+        *others, last = self._candidates()
+        for model in others:
+            try:
+                return await self._ask_within_limits(model, is_last=False)
+            except errors.ModelError as error:
+                if not self._may_fall_back(error):
+                    raise
+                self._pass_over(model, error)
+        return await self._ask_within_limits(last, is_last=True)
 
     def _candidates(self) -> list[Model]:
         """The models to ask in turn."""
         models = self._models.all()
         if self._models.is_alone:
             return models
-        # those that are passed over are better than none
+        # those with an open circuit are better than none
         return sorted(models, key=circuits.is_open)
 
     def _may_fall_back(self, error: errors.ModelError) -> bool:
-        return isinstance(error, _FALLS_BACK) and self._first_token_ms is None
+        return isinstance(error, _FALLS_BACK) and not self.has_shown_text
+
+    def _pass_over(self, model: Model, error: errors.ModelError) -> None:
+        self._passed_over.append(f"'{model.name}' ({error.code})")
+        self.emit(events.ModelCallFellBack, model=model.name, error=error.to_dict())
 
     async def _ask_within_limits(self, model: Model, *, is_last: bool) -> _Answer:
         """The response of one model; its worst case is held back from the limits meanwhile."""
+        self._asked = model
         request = self._models.request_to(model, self._request)
         allowance = Allowance(self._run.budgets, model, self._slot)
         try:
             request = await allowance.reserve(request)
-            self._begin(request)
+            self._begin_once(request)
             allowance.begin()
-            response = await self._ask_noted(model, request, allowance, is_last=is_last)
+            response = await self._ask_through_circuit(
+                model, request, allowance, is_last=is_last
+            )
             allowance.use(response.usage)
             return _Answer(model.name, response, allowance.limit)
         finally:
             allowance.settle()
 
-    async def _ask_noted(
+    def _begin_once(self, request: ModelRequest) -> None:
+        """Begin with the first request, once the limits allow it."""
+        if self._number is not None:
+            return
+        self._number = self._run.count_model_call()
+        self._started = perf_counter()
+        self.emit(events.ModelCallStarted, request=request)
+
+    async def _ask_through_circuit(
         self,
         model: Model,
         request: ModelRequest,
@@ -212,31 +220,23 @@ class _ModelCall:
         *,
         is_last: bool,
     ) -> ModelResponse:
-        """The response of a model, of whose end its circuit takes note if there are others."""
+        """The response of a model, whose circuit records the end of the call if there are other models."""
         if self._models.is_alone:
-            return await self._ask(model, request, allowance, is_last=is_last)
+            return await self._ask_with_retries(
+                model, request, allowance, is_last=is_last
+            )
         circuits.record_call(model)
         try:
-            response = await self._ask(model, request, allowance, is_last=is_last)
-        except errors.ModelError as error:
-            if _is_due_to_request(error):
-                circuits.record_cancellation(model)
-            elif isinstance(error, _FALLS_BACK):
-                circuits.record_failure(model)
-            else:
-                circuits.record_success(model)
-            raise
-        except BaseException:
-            circuits.record_cancellation(model)
+            response = await self._ask_with_retries(
+                model, request, allowance, is_last=is_last
+            )
+        except BaseException as error:
+            _record_failed_call(model, error)
             raise
         circuits.record_success(model)
-        return (
-            response
-            if response.provider
-            else replace(response, provider=model.name.partition("/")[0])
-        )
+        return _with_provider(response, model)
 
-    async def _ask(
+    async def _ask_with_retries(
         self,
         model: Model,
         request: ModelRequest,
@@ -245,13 +245,14 @@ class _ModelCall:
         is_last: bool,
     ) -> ModelResponse:
         """The response of a model, which is retried where that can help; its usage is counted."""
-        left = request.settings.get("timeout", model.timeouts.total) - (
-            perf_counter() - self._started
-        )
-        # a model that does not begin to answer leaves the next ones a part of the time
-        seconds = math.inf if is_last else left / 2
+        passed = perf_counter() - self._started
+        left = request.settings.get("timeout", model.timeouts.total) - passed
+        seconds = math.inf
+        if not is_last:
+            # a model that does not begin to answer leaves the next ones a part of the time
+            seconds = left / 2
         attempts = _Attempts(
-            self, model, request, allowance, is_last=is_last, seconds=seconds
+            self, model, request, allowance=allowance, is_last=is_last, seconds=seconds
         )
         response = await with_retries(
             attempts.next,
@@ -270,8 +271,9 @@ class _ModelCall:
 
     def count_failed(self, model: Model, used: Usage) -> Usage:
         """Count what a failed attempt used, and return it with its cost."""
-        usage = _with_cost(model, used).as_failed_call(model.name)
-        self._failed += usage
+        priced = _with_cost(model, used)
+        usage = priced.as_failed_call(model.name)
+        self._failed_usage += usage
         self._run.add_usage(usage)
         return usage
 
@@ -300,23 +302,23 @@ class _ModelCall:
         """Whether the answer is handed out as it arrives."""
         return self._run.streaming
 
-    def _emit_finished(self, model: Model, response: ModelResponse) -> None:
+    def _emit_finished(self, answer: _Answer) -> None:
         self.emit(
             events.ModelCallFinished,
-            model=model.name,
-            response=response,
+            model=answer.model,
+            response=answer.response,
             duration_ms=milliseconds_since(self._started),
             first_token_ms=self._first_token_ms,
-            failed_usage=self._failed,
+            failed_usage=self._failed_usage,
         )
 
-    def _emit_failed(self, model: Model, error: BaseException) -> None:
+    def _emit_failed(self, error: BaseException) -> None:
         self.emit(
             events.ModelCallFailed,
-            model=model.name,
+            model=self._asked.name,
             error=error_details(error),
             duration_ms=milliseconds_since(self._started),
-            usage=self._failed,
+            usage=self._failed_usage,
         )
 
     def emit(self, event: Callable[..., events.Event], **fields: Any) -> None:
@@ -332,8 +334,8 @@ class _Attempts:
         call: _ModelCall,
         model: Model,
         request: ModelRequest,
-        allowance: Allowance,
         *,
+        allowance: Allowance,
         is_last: bool,
         seconds: float,
     ) -> None:
@@ -352,7 +354,7 @@ class _Attempts:
         """The response to one attempt.
 
         Raises:
-            ModelError: The attempt failed. After a tool call that the provider could not read, the model is told so
+            ModelError: The attempt failed. After a tool call that the provider could not read, the model reads so
                 in the next attempt.
             LimitExceededError: The attempts before have used what the run may use.
         """
@@ -361,7 +363,7 @@ class _Attempts:
             self._allowance.begin()
             self._was_billed = False
         try:
-            response = await self._begin_in_time()
+            response = await self._complete_in_time()
             if not isinstance(response, ModelResponse):  # pyright: ignore[reportUnnecessaryIsInstance] - a caller's model
                 raise TypeError(
                     f"complete() returned {type(response).__name__}, not ModelResponse"
@@ -371,10 +373,7 @@ class _Attempts:
             raise
         except errors.ModelError as error:
             self._count_failed(error.attempt_usage)
-            if self._call.has_shown_text:
-                error.transient = False
-            if isinstance(error, errors.ModelToolCallError):
-                self._request = _with_notice(self._request, error)
+            self._prepare_next(error)
             raise
         except errors.PodwrightError:
             raise
@@ -384,15 +383,26 @@ class _Attempts:
                 errors.ModelError, f"Model '{self._model.name}'", error
             ) from error
         usage = _with_cost(self._model, response.usage)
-        return response if usage is response.usage else replace(response, usage=usage)
+        if usage is response.usage:
+            return response
+        return replace(response, usage=usage)
+
+    def _prepare_next(self, error: errors.ModelError) -> None:
+        """Prepare for another attempt after an error, or rule it out."""
+        if self._call.has_shown_text:
+            error.transient = False
+        if isinstance(error, errors.ModelToolCallError):
+            self._request = _with_notice(self._request, error)
 
     def _count_failed(self, used: Usage | None) -> None:
         """Count what a failed attempt used, if the provider may bill it."""
-        if used is not None:
-            self._was_billed = True
-            self._allowance.use(self._call.count_failed(self._model, used))
+        if used is None:
+            return
+        self._was_billed = True
+        usage = self._call.count_failed(self._model, used)
+        self._allowance.use(usage)
 
-    async def _begin_in_time(self) -> ModelResponse:
+    async def _complete_in_time(self) -> ModelResponse:
         """The response to an attempt, which must begin in time if other models can answer."""
         if self._seconds == math.inf:
             return await self._complete()
@@ -400,33 +410,44 @@ class _Attempts:
             async with asyncio.timeout(self._seconds) as self._until:
                 return await self._complete()
         except TimeoutError as error:
-            cancellation = error.__cause__
             half = f"{self._seconds:.3g} s, half of the time that was left"
-            reason = f"'{self._model.name}' gave no answer within {half}."
-            final = errors.ModelTimeoutError(reason)
+            final = errors.ModelTimeoutError(
+                f"'{self._model.name}' gave no answer within {half}."
+            )
             final.transient = False
+            cancellation = error.__cause__
             if isinstance(cancellation, CancelledError):
                 final.attempt_usage = noted_attempt(cancellation)
             raise final from error
 
+    async def _complete(self) -> ModelResponse:
+        if self._call.is_streamed:
+            return await self._model.stream(
+                self._request, self._on_token, self._on_reasoning
+            )
+        return await self._model.complete(self._request)
+
     def _on_token(self, text: str) -> None:
-        self._has_begun()
+        self._lift_time_limit()
         self._call.on_token(text)
 
     def _on_reasoning(self, text: str) -> None:
-        self._has_begun()
+        self._lift_time_limit()
         self._call.on_reasoning(text)
 
-    def _has_begun(self) -> None:
+    def _lift_time_limit(self) -> None:
+        """The model has begun to answer: it may take its time."""
         if self._until.when() is not None:
             self._until.reschedule(None)
 
     def may_repeat(self, error: errors.ModelError) -> bool:
         """Whether the model is asked again after an error that may pass, and not the next one."""
-        is_slow = isinstance(error, errors.ModelTimeoutError)
-        return self._is_last or not (
-            is_slow or (error.retry_after or 0.0) > self._call.longest_wait
-        )
+        if self._is_last:
+            return True
+        if isinstance(error, errors.ModelTimeoutError):
+            return False
+        wait = error.retry_after or 0.0
+        return wait <= self._call.longest_wait
 
     def on_retry(self, tries: int, error: errors.ModelError, wait: float) -> None:
         """Tell that the model is asked again."""
@@ -439,22 +460,34 @@ class _Attempts:
             model=self._model.name,
         )
 
-    async def _complete(self) -> ModelResponse:
-        if not self._call.is_streamed:
-            return await self._model.complete(self._request)
-        return await self._model.stream(
-            self._request, self._on_token, self._on_reasoning
-        )
+
+def _record_failed_call(model: Model, error: BaseException) -> None:
+    """Record in the circuit of a model how a call failed."""
+    if not isinstance(error, errors.ModelError) or _is_due_to_request(error):
+        circuits.record_cancellation(model)
+    elif isinstance(error, _FALLS_BACK):
+        circuits.record_failure(model)
+    else:
+        circuits.record_success(model)
 
 
 def _is_due_to_request(error: errors.ModelError) -> bool:
     """Whether an error may be due to the request, such as an answer that cannot be read, or a short time limit."""
-    is_own_limit = isinstance(error, errors.ModelTimeoutError) and not error.transient
-    return is_own_limit or isinstance(error, errors.ModelResponseError)
+    if isinstance(error, errors.ModelTimeoutError):
+        return not error.transient
+    return isinstance(error, errors.ModelResponseError)
 
 
-def _tell_of(error: errors.ModelError, passed: Sequence[str]) -> None:
-    """Add the models to an error that were asked before."""
+def _with_provider(response: ModelResponse, model: Model) -> ModelResponse:
+    """The response with its provider: with fallback models, who answered is not known otherwise."""
+    if response.provider:
+        return response
+    provider = model.name.partition("/")[0]
+    return replace(response, provider=provider)
+
+
+def _add_passed_over(error: errors.ModelError, passed: Sequence[str]) -> None:
+    """Add the models to the message of an error that were asked before."""
     if passed:
         error.message = f"{error.message} Asked before: {', '.join(passed)}."
 
@@ -463,19 +496,23 @@ def _with_notice(
     request: ModelRequest, error: errors.ModelToolCallError
 ) -> ModelRequest:
     """The request with a message about a tool call that the provider could not read."""
-    wrote = f" You wrote: {error.failed_generation}" if error.failed_generation else ""
-    reason = f" The reason: {error.provider_error}" if error.provider_error else ""
-    text = f"Error: your tool call was invalid, and was not executed.{reason}{wrote} Correct the call."
-    return replace(request, messages=(*request.messages, Message("user", text)))
+    text = "Error: your tool call was invalid, and was not executed."
+    if error.provider_error:
+        text += f" The reason: {error.provider_error}"
+    if error.failed_generation:
+        text += f" You wrote: {error.failed_generation}"
+    notice = Message("user", f"{text} Correct the call.")
+    return replace(request, messages=(*request.messages, notice))
 
 
 def _with_cost(model: Model, usage: Usage) -> Usage:
     """The usage with its cost, unless it has one or its tokens are only estimated."""
-    if (
-        usage.cost is not None
-        or usage.unpriced_model_calls
-        or isinstance(model, ProviderModel)
-    ):
-        return usage  # which knows its price, or that there is none
+    if usage.cost is not None or usage.unpriced_model_calls:
+        return usage
+    if isinstance(model, ProviderModel):
+        # it knows its price, or that there is none
+        return usage
     cost = model.cost(usage)
-    return usage if cost is None else replace(usage, cost=cost)
+    if cost is None:
+        return usage
+    return replace(usage, cost=cost)

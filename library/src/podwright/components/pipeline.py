@@ -102,7 +102,7 @@ class Pipeline(PromptComponent):
                 response_model = task.response_model
             with run.step(step.name, "agent_step", path):
                 step_task = Task(value, response_model)
-                value = await run.child(step, path).execute(step, step_task)
+                value = await run.child(step, path).execute(step_task)
             if index != last:
                 value = step.text(value)
         return value

@@ -12,7 +12,7 @@ The data is a tree with a node for each level, changed in place while the workfl
 
 from __future__ import annotations
 
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter, with_config
 from typing_extensions import TypedDict
@@ -27,42 +27,50 @@ KEY = "_resume"
 MAX_ITEMS = 1_000
 """Most items of a map step: each has a context of its own."""
 
-Node = dict[str, Any]
-
+_Values = dict[str, Any]
 _Index = Annotated[int, Field(strict=True, ge=0, lt=10**9)]
-_Sequence = TypedDict(
-    "_Sequence",
-    {"step": _Index, "in": "_Step"},
+
+SequenceProgress = TypedDict(
+    "SequenceProgress",
+    {"step": _Index, "in": "StepProgress"},
     total=False,
 )
-_Step = TypedDict(
-    "_Step",
-    {"at": _Index, "in": _Sequence, "parts": "dict[str, _Part]", "context": Node},
+"""How far a sequence of steps has come."""
+StepProgress = TypedDict(
+    "StepProgress",
+    {
+        "at": _Index,
+        "in": SequenceProgress,
+        "parts": "dict[str, PartProgress]",
+        "context": _Values,
+    },
     total=False,
 )
-_Part = TypedDict(
-    "_Part",
-    {"set": Node, "in": _Sequence},
+"""How far a step has come that contains other steps."""
+PartProgress = TypedDict(
+    "PartProgress",
+    {"set": _Values, "in": SequenceProgress},
     total=False,
 )
+"""How far one of the sequences has come that run at once, and what it wrote."""
 
 # not where they are made, because type checkers would not see then that they are types
 _forbid_others = with_config(extra="forbid")
-_forbid_others(_Sequence)
-_forbid_others(_Step)
-_forbid_others(_Part)
+_forbid_others(SequenceProgress)
+_forbid_others(StepProgress)
+_forbid_others(PartProgress)
 
 _Path = Annotated[list[_Index], Field(min_length=1)]
 
 _INDEX = TypeAdapter(_Index)
 _PATH = TypeAdapter(_Path)
-_SEQUENCE = TypeAdapter(_Sequence)
+_SEQUENCE = TypeAdapter(SequenceProgress)
 
 
-def path_of(sequence: Node) -> list[int]:
+def path_of(sequence: SequenceProgress) -> list[int]:
     """The resume path of a sequence's progress: indices, outermost first."""
     path: list[int] = []
-    current = cast("_Sequence", sequence)
+    current = sequence
     while "step" in current:
         path.append(current["step"])
         step = current.get("in", {})
@@ -72,7 +80,7 @@ def path_of(sequence: Node) -> list[int]:
     return path
 
 
-def _inner_sequence(step: _Step) -> _Sequence:
+def _inner_sequence(step: StepProgress) -> SequenceProgress:
     """The sequence inside a step, in the part that stopped if it has several."""
     if "at" in step and "parts" in step:
         number = str(step["at"])
@@ -83,7 +91,7 @@ def _inner_sequence(step: _Step) -> _Sequence:
 
 def initial_progress(
     steps: int, saved: object, start_step: object, resume_path: object
-) -> Node:
+) -> SequenceProgress:
     """The progress that a run starts from.
 
     Args:
@@ -113,7 +121,7 @@ def initial_progress(
             f"Step {path[0]} is out of range: the steps are 0 to {steps - 1}."
         )
     if saved is not None and resume_path is not None:
-        progress = _validated(
+        progress: SequenceProgress = _validated(
             _SEQUENCE,
             saved,
             f"Expected the progress of a stopped run under '{KEY}' of the context",

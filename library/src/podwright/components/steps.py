@@ -137,8 +137,8 @@ _LEFT_OUT: JsonObject = {"else_": [], "on_exhausted": "continue"}
 """Values of optional fields that mean the same as no value, and that blueprints do not have; None for all others."""
 
 
-def resolved(steps: Steps) -> Sequence[Step]:
-    """The steps inside a resolved step: `References.resolve` has replaced bare components."""
+def assume_resolved(steps: Steps) -> Sequence[Step]:
+    """The steps inside a resolved step, for type checkers: `References.resolve` has replaced bare components."""
     return cast("Sequence[Step]", steps)
 
 

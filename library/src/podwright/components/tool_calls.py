@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 from podwright.errors import PodwrightError, ToolArgumentsError, ToolError, error_from
 from podwright.events import Event, ToolCallFailed, ToolCallFinished, ToolCallStarted
@@ -61,137 +61,134 @@ class ToolCaller:
             PodwrightError: A run nested in a tool failed.
         """
         # decided before the calls, so that those of one turn do not count against each other
-        reported = {
-            call.name
-            for call in calls
-            if self._wrong_turns[call.name] < self._max_retries
-        }
-        first = self._run.tool_calls
-        self._run.tool_calls += len(calls)
+        reported = self._reported_tools(calls)
         slots = asyncio.Semaphore(PARALLEL_CALLS)
 
-        async def call_in_turn(call: ToolCall, number: int) -> _Answer:
+        async def call_in_turn(call: _Call) -> _Answer:
             async with slots:
-                return await self._call_once(call, number, call.name in reported)
+                return await self._replay_or_call(call)
 
-        answers = await gather_or_cancel(
-            call_in_turn(call, number) for number, call in enumerate(calls, first)
-        )
+        numbered: list[_Call] = []
+        for call in calls:
+            numbered_call = _Call(
+                call,
+                number=self._run.tool_calls,
+                tool=self._tools.get(call.name),
+                is_reported=call.name in reported,
+            )
+            numbered.append(numbered_call)
+            self._run.tool_calls += 1
+        answers = await gather_or_cancel(map(call_in_turn, numbered))
         self._count_wrong_turns(calls, answers)
         return [answer.message for answer in answers]
+
+    def _reported_tools(self, calls: Sequence[ToolCall]) -> set[str]:
+        """The tools of which a wrong call is reported to the model, instead of failing the run."""
+        reported: set[str] = set()
+        for call in calls:
+            if self._wrong_turns[call.name] < self._max_retries:
+                reported.add(call.name)
+        return reported
 
     def _count_wrong_turns(
         self, calls: Sequence[ToolCall], answers: Sequence[_Answer]
     ) -> None:
-        right = {
-            call.name
-            for call, answer in zip(calls, answers, strict=True)
-            if not answer.is_report
-        }
+        right: set[str] = set()
+        for call, answer in zip(calls, answers, strict=True):
+            if not answer.is_report:
+                right.add(call.name)
         for name in {call.name for call in calls}:
-            self._wrong_turns[name] = (
-                0 if name in right else self._wrong_turns[name] + 1
-            )
+            if name in right:
+                self._wrong_turns[name] = 0
+            else:
+                self._wrong_turns[name] += 1
 
-    async def _call_once(
-        self, call: ToolCall, number: int, is_reported: bool
-    ) -> _Answer:
-        """Call a tool, unless an earlier attempt of the run has its result."""
+    async def _replay_or_call(self, call: _Call) -> _Answer:
+        """Answer with the result of an earlier attempt of the run, or call the tool."""
         self._run.add_usage(Usage(tool_calls=1))
-        current_tool_call.set(number)
-        tool = self._tools.get(call.name)
-        is_nested_run = tool is not None and tool.is_nested_run
+        current_tool_call.set(call.number)
         journal = self._run.journal
-        match journal.tool_call(self._run.id, number):
+        match journal.tool_call(self._run.id, call.number):
             case ToolCallFailed() as recorded:
-                return _report(call, recorded.error["message"])
-            case ToolCallFinished() if is_nested_run:
+                return call.report(recorded.error["message"])
+            case ToolCallFinished() if call.is_nested_run:
                 # what it runs is recorded itself, and must be performed for the runs after it
-                return _answer(
-                    call, await self._result(call, tool, _parse_arguments(call))
-                )
+                arguments = _parse_arguments(call.request)
+                return call.result(await self._call_tool(call, arguments))
             case ToolCallFinished() as recorded:
-                self._run.count_recorded_usage(journal.usage_of(self._run.id, number))
-                return _answer(call, recorded.output)
-            case None if is_nested_run:
-                return await self._call_and_report(call, tool, number, is_reported)
+                usage = journal.usage_of(self._run.id, call.number)
+                self._run.count_recorded_usage(usage)
+                return call.result(recorded.output)
+            case None if call.is_nested_run:
+                return await self._call_with_events(call)
             case None:
                 async with journal.call(in_tool=self._run.in_tool):
-                    return await self._call_and_report(call, tool, number, is_reported)
+                    return await self._call_with_events(call)
 
-    async def _call_and_report(
-        self, call: ToolCall, tool: Tool | None, number: int, is_reported: bool
-    ) -> _Answer:
+    async def _call_with_events(self, call: _Call) -> _Answer:
+        """Call a tool, emit the events of the call, and report to the model what is wrong with it."""
         started = perf_counter()
         try:
-            text = await self._started(call, tool, number)
+            arguments = self._begin(call)
+            # a nested run has no effects but those of its own calls
+            if not call.is_nested_run:
+                await self._run.journal.before_effect()
+            text = await self._call_tool(call, arguments)
         except (CancelledError, PodwrightError) as error:
-            details = error_details(error)
-            duration = milliseconds_since(started)
             self._emit(
-                ToolCallFailed, call, number, error=details, duration_ms=duration
+                ToolCallFailed,
+                call,
+                error=error_details(error),
+                duration_ms=milliseconds_since(started),
             )
-            # with a run_id the error comes from a nested run
-            if (
-                not isinstance(error, ToolArgumentsError)
-                or error.run_id is not None
-                or not is_reported
-            ):
-                raise
-            return _report(call, error.message)
+            if call.is_reported and _is_wrong_call(error):
+                return call.report(error.message)
+            raise
         self._emit(
             ToolCallFinished,
             call,
-            number,
             output=text,
             duration_ms=milliseconds_since(started),
         )
-        return _answer(call, text)
+        return call.result(text)
 
-    async def _started(self, call: ToolCall, tool: Tool | None, number: int) -> str:
-        arguments: Any = call.arguments
+    def _begin(self, call: _Call) -> dict[str, Any]:
+        """Emit the start of a call, and return its arguments."""
+        arguments: Any = call.request.arguments
         try:
-            arguments = _parse_arguments(call)
+            arguments = _parse_arguments(call.request)
         finally:
-            repeatable = tool is not None and (tool.idempotent or tool.is_nested_run)
             self._emit(
                 ToolCallStarted,
                 call,
-                number,
                 arguments=arguments,
-                idempotent=repeatable,
+                idempotent=call.is_repeatable,
             )
-        if not (tool and tool.is_nested_run):
-            await self._run.journal.before_effect()
-        return await self._result(call, tool, arguments)
+        return arguments
 
-    async def _result(
-        self, call: ToolCall, tool: Tool | None, arguments: dict[str, Any]
-    ) -> str:
-        if tool is None:
-            hint = did_you_mean(call.name, self._tools) or "It has no tools."
+    async def _call_tool(self, call: _Call, arguments: dict[str, Any]) -> str:
+        name = call.request.name
+        if call.tool is None:
+            hint = did_you_mean(name, self._tools) or "It has no tools."
             raise ToolArgumentsError(
-                f"Unknown tool '{call.name}' in '{self._run.component}'. {hint}"
+                f"Unknown tool '{name}' in '{self._run.component}'. {hint}"
             )
         try:
-            return to_text(await tool.call(arguments))
+            return to_text(await call.tool.call(arguments))
         except PodwrightError:
             raise
         except Exception as error:
-            raise error_from(ToolError, f"Tool '{call.name}'", error) from error
+            raise error_from(ToolError, f"Tool '{name}'", error) from error
 
-    def _emit(
-        self, event: Callable[..., Event], call: ToolCall, number: int, **fields: Any
-    ) -> None:
-        self._run.emit(
-            event(
-                **self._run.stamp(),
-                call=number,
-                tool=call.name,
-                call_id=call.id,
-                **fields,
-            )
+    def _emit(self, event: Callable[..., Event], call: _Call, **fields: Any) -> None:
+        made = event(
+            **self._run.stamp(),
+            call=call.number,
+            tool=call.request.name,
+            call_id=call.request.id,
+            **fields,
         )
+        self._run.emit(made)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,14 +200,44 @@ class _Answer:
     """Whether it says what was wrong with the call, instead of giving its result."""
 
 
-def _report(call: ToolCall, reason: str) -> _Answer:
-    return _Answer(
-        Message("tool", f"Error: {reason}", tool_call_id=call.id), is_report=True
-    )
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A tool call that the model asked for."""
+
+    request: ToolCall
+    number: int
+    """Its number in the run."""
+    tool: Tool | None
+    """The tool; None if there is none of this name."""
+    is_reported: bool
+    """Whether the model reads what is wrong with the call, instead of failing the run."""
+
+    @property
+    def is_nested_run(self) -> bool:
+        """Whether the tool is a run nested in this one."""
+        return self.tool is not None and self.tool.is_nested_run
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether a new attempt may make the call again."""
+        if self.tool is None:
+            return False
+        return self.tool.idempotent or self.tool.is_nested_run
+
+    def result(self, text: str) -> _Answer:
+        """The answer with what the tool returned."""
+        message = Message("tool", text, tool_call_id=self.request.id)
+        return _Answer(message, is_report=False)
+
+    def report(self, reason: str) -> _Answer:
+        """The answer with what is wrong with the call."""
+        message = Message("tool", f"Error: {reason}", tool_call_id=self.request.id)
+        return _Answer(message, is_report=True)
 
 
-def _answer(call: ToolCall, text: str) -> _Answer:
-    return _Answer(Message("tool", text, tool_call_id=call.id), is_report=False)
+def _is_wrong_call(error: BaseException) -> TypeGuard[ToolArgumentsError]:
+    """Whether the call itself was wrong; with a `run_id` the error comes from a run nested in the tool."""
+    return isinstance(error, ToolArgumentsError) and error.run_id is None
 
 
 def _parse_arguments(call: ToolCall) -> dict[str, Any]:
@@ -225,8 +252,9 @@ def _parse_arguments(call: ToolCall) -> dict[str, Any]:
     if len(items) == 1 and isinstance(items[0], dict):
         arguments = cast("dict[str, Any]", items[0])
     if not isinstance(arguments, dict):
-        message = f"The arguments of tool '{call.name}' must be an object, not {type(arguments).__name__}."
-        raise ToolArgumentsError(message)
+        raise ToolArgumentsError(
+            f"The arguments of tool '{call.name}' must be an object, not {type(arguments).__name__}."
+        )
     if nested_deeper(cast("object", arguments)):
         raise ToolArgumentsError(
             f"The arguments of tool '{call.name}' are nested too deeply."

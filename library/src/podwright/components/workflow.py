@@ -19,7 +19,7 @@ from podwright.components.options import (
     parse_arguments,
     parse_with_overrides,
 )
-from podwright.components.resume import KEY, Node, initial_progress, path_of
+from podwright.components.resume import KEY, StepProgress, initial_progress, path_of
 from podwright.components.step_runner import Path, Scope, StepRunner, WorkflowTask
 from podwright.components.steps import (
     References,
@@ -255,7 +255,7 @@ class Workflow(Component):
         )
 
     def step_task(
-        self, data: Any, progress: Node, approved: Path | None
+        self, data: Any, progress: StepProgress, approved: Path | None
     ) -> WorkflowTask:
         """The task of a run as a step of another workflow, which saves its context and progress."""
         task = self.task(progress.get("context", data))
@@ -264,7 +264,7 @@ class Workflow(Component):
             task,
             progress=progress.setdefault("in", {}),
             approved=approved,
-            nested=True,
+            runs_as_step=True,
         )
 
     def _task(
@@ -298,7 +298,7 @@ class Workflow(Component):
             runner = StepRunner(run, task, self._agents, self._conditions)
             await runner.run_sequence(self._steps, task.scope, progress, run.path)
         except BaseException:
-            if not task.nested:
+            if not task.runs_as_step:
                 saved = copy_json({**context, KEY: progress})
                 run.checkpoint = Checkpoint(saved, path_of(progress))
             raise

@@ -265,7 +265,7 @@ class CompletionAnswer:
         return Piece(text, reasoning)
 
     def _add_parts(self, content: Any, text: str) -> None:
-        """Keep a content in parts, because some parts are no text, and must go back as they came."""
+        """Keep a content in parts, because some parts are not text, and must go back as they came."""
         if not self._parts:
             self._add_text_part("".join(self._text))
         parts = as_array(content)

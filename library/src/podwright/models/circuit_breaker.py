@@ -51,7 +51,7 @@ class CircuitBreaker:
         self._open_until.pop(model, None)
 
     def record_cancellation(self, model: Model) -> None:
-        """A call has told nothing about its model: an open circuit is half open."""
+        """A call says nothing about its model: an open circuit is half open."""
         if model in self._open_until:
             self._open_until[model] = self.clock()
 

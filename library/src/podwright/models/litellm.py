@@ -69,7 +69,7 @@ _UNREADABLE = (
     "'choices' that is not a list",
     "no 'choices'",
 )
-"""What LiteLLM says of responses that are no completions."""
+"""What LiteLLM says of responses that are not completions."""
 _ALSO_FOR_ANSWERS = ("Timeout", "APIConnectionError")
 """Those of them that LiteLLM raises for errors of the provider, too."""
 _PACKAGES = {
@@ -180,7 +180,7 @@ class LiteLLMModel(ProviderModel):
             model_error, error_body = self._error_and_body(error, wire, request)
             is_refused = wire.has_refusal or _says_something(error_body)
             bill.may_be_billed = not is_refused and _was_sent(error, model_error)
-        # outside the handlers: LiteLLM's error quotes the provider and must not become the context of ours
+        # outside the handlers: LiteLLM's error quotes the provider and must not become the context of the new one
         model_error.provider_error = provider_error(
             error_body, request, self._connection.api_key or ""
         )
@@ -640,7 +640,7 @@ def _error_body(error: BaseException) -> ErrorBody:
 
 
 def _attached_body(error: BaseException) -> Any:
-    """The body that an exception or one of its causes has; None if it is no object."""
+    """The body that an exception or one of its causes has; None if it is not an object."""
     for cause in causes(error):
         body = getattr(cause, "body", None)
         if is_object(body):

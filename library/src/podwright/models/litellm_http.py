@@ -50,7 +50,7 @@ class Wire:
         self.is_readable = True
         """Whether the response says in plain words what is looked for."""
         self.stop_reason = ""
-        """Why the model stopped, in the provider's words; empty if it has not said it."""
+        """Why the model stopped, in the provider's words; empty if it is not known."""
         self.has_counts = False
         """Whether the provider has counted tokens."""
         self.error = b""

@@ -461,7 +461,7 @@ def _object_text(text: str) -> str | None:
 
 
 def _loads(text: str) -> Any:
-    """JSON data; None if the text is no JSON."""
+    """JSON data; None if the text is not JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -469,7 +469,7 @@ def _loads(text: str) -> Any:
 
 
 def _first_object(text: str) -> str | None:
-    """The text of the only object in a row of those that are empty or equal; None if there is no such row.
+    """The text of the only object in a row of those that are empty or equal; None without such a row.
 
     Each may be encoded once more, and an empty one may be `null`.
     """

@@ -132,7 +132,7 @@ class PriceFile:
         return ""
 
     def unused(self, models: Iterable[str]) -> list[Problem]:
-        """The entries that fit none of these models, and that no alias of them names: they may be misspelt."""
+        """The entries that fit none of these models, and that no alias of them names: they may be misspelled."""
         named = list(models)
         names = [*named, *self._targets(named)]
         problems: list[Problem] = []

@@ -174,7 +174,7 @@ def cost(model: str, usage: Usage, *, at_vendor: bool = True) -> float | None:
 def own_price(model: str, usage: Usage, terms: Terms, at: float) -> Cost | None:
     """What `usage` costs by the operator's file, where that counts more than what a provider reports.
 
-    That is for models whose rates it has, and for aliases that are no patterns. Otherwise as `lookup`.
+    That is for models whose rates it has, and for aliases that are not patterns. Otherwise as `lookup`.
     """
     names = _names(model, terms)
     match = next(operators_file().find(*names), None)

@@ -141,7 +141,7 @@ class ProviderModel(Model):
         Args:
             request: The whole request.
             on_token: Called with each piece of the answer's text; None if the answer is not streamed.
-            on_reasoning: Called with each piece of the thoughts; None if nobody wants them.
+            on_reasoning: Called with each piece of the thoughts; None if they are not wanted.
 
         Raises:
             ModelError: See the table in `docs/models.md`.

@@ -215,7 +215,7 @@ def _own_choice(provider: str) -> ClientChoice:
 
 
 def _check_spelling(name: str) -> None:
-    """Check that the provider does not resemble a known one: LiteLLM takes seconds to reject a misspelt name."""
+    """Check that the provider does not resemble a known one: LiteLLM takes seconds to reject a misspelled name."""
     provider = name.partition("/")[0]
     known = [*_providers, *ENDPOINTS]
     if difflib.get_close_matches(provider, known, n=1, cutoff=0.9):
@@ -282,7 +282,7 @@ def _no_chat_completions_error(
 
 def _no_litellm_error(name: str, reason: str) -> UnknownModelError:
     hint = "Install it: pip install 'podwright[litellm]'."
-    # it may be misspelt as well
+    # it may be misspelled as well
     if name.partition("/")[0] not in ENDPOINTS:
         return _unknown_provider_error(name, f"Or it needs LiteLLM. {hint}")
     message = f"The model '{name}' needs LiteLLM, which is not installed: {reason.rstrip('.')}."

@@ -48,7 +48,7 @@ class Retries:
     """Seconds: the wait is random between 0 and this after the first attempt, and doubles with each."""
     longest_wait: float = 8.0
     """The maximum of that wait in seconds, unless the server asks for more."""
-    chance: Callable[[], float] = random.random
+    jitter: Callable[[], float] = random.random
     """Returns a number from 0 to 1, which spreads callers that failed together."""
 
     def wait(self, error: ModelError | RemoteError, tries: int) -> float:
@@ -57,7 +57,7 @@ class Retries:
         ceiling = self.first_wait * 2**doublings
         ceiling = min(ceiling, self.longest_wait)
         asked = error.retry_after or 0.0
-        return max(asked, ceiling * self.chance())
+        return max(asked, ceiling * self.jitter())
 
 
 def _no_limit() -> float:

@@ -244,7 +244,7 @@ class RunStore:
             "cancel_requested": False,
             **self._queued(),
         }
-        # who resumes a run that failed has not been told of tool calls whose end is unknown
+        # the caller that resumes a run that failed does not know of tool calls whose end is unknown
         values["repeat_calls"] = runs.c.status == "interrupted"
         return await self._change(run_id, (runs.c.status.in_(RESUMABLE), values))
 

@@ -38,7 +38,7 @@ class StoredJournal(Journal):
         run: The row of the run.
         writer: Stores its events.
         keep_content: Whether events keep inputs and arguments that only serve display.
-        may_repeat: Whether tool calls may be repeated of which nobody knows how they ended.
+        may_repeat: Whether tool calls may be repeated whose end is unknown.
     """
 
     def __init__(
@@ -233,7 +233,7 @@ def _approved_steps(run: StoredRun) -> Iterator[tuple[str, tuple[int, ...]]]:
 
 
 def _extent(usage: Usage) -> tuple[float, ...]:
-    """By what the larger one of two usages is told."""
+    """What two usages are compared by."""
     return (
         usage.model_calls,
         usage.tool_calls,

@@ -87,7 +87,7 @@ class BackgroundWorker:
         """Runs that begin here as soon as they are stored."""
         self._choosing = asyncio.Lock()
         """Held while runs are chosen that this process performs, so that they are not more than it may."""
-        self._unknown: Set[str] = frozenset()
+        self._lost_claims: Set[str] = frozenset()
         """Runs that this process holds and does not perform: the response of the statement that took them was lost."""
         self._wake = asyncio.Event()
         self._orphans_claimed_at = -math.inf
@@ -159,7 +159,7 @@ class BackgroundWorker:
             self._active[run_id].attempt.cancel()
 
     def drain(self) -> None:
-        """Take no more runs over, and stop those in progress as soon as no call of theirs would be cut off."""
+        """Take no more runs over, and stop those in progress as soon as this would cut off none of their calls."""
         if self._draining_since is None:
             self._draining_since = time.monotonic()
             for active in self._active.values():
@@ -197,7 +197,7 @@ class BackgroundWorker:
         return self._settings.background_runs - begun
 
     async def _take_over(self) -> None:
-        """Take runs over, and wait for the next reason to do so if there are no more."""
+        """Take runs over, and wait for the next reason to do so after the last one."""
         self._wake.clear()
         claimed = 0
         async with self._choosing:
@@ -225,9 +225,9 @@ class BackgroundWorker:
     async def _claim_orphans(self, room: int) -> int:
         """Begin runs of silent processes; returns how many."""
         component = self._component.name
-        unknown = self._unknown - self._active.keys() - self._starting
+        lost = self._lost_claims - self._active.keys() - self._starting
         runs = await self.store.claim_orphans(
-            self._id, component, self.digest, room, unknown
+            self._id, component, self.digest, room, lost
         )
         self._orphans_claimed_at = time.monotonic()
         for run in runs:
@@ -282,7 +282,7 @@ class BackgroundWorker:
         started = time.monotonic()
         held = await self.store.renew(self._id, self._component.name)
         self._renewed_at = started
-        self._unknown = held.keys() - self._active.keys() - self._starting
+        self._lost_claims = held.keys() - self._active.keys() - self._starting
         for run_id, active in performed.items():
             number, cancel_requested = held.get(run_id, (None, False))
             active.attempt.renew(number, cancel_requested=cancel_requested)

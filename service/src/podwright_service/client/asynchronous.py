@@ -286,7 +286,7 @@ class AsyncRuns:
 
         Raises:
             TimeoutError: It has another status after that time, or has ended with another one.
-            InputError: There is no such status.
+            InputError: A status does not exist.
         """
         for status in statuses:
             if status not in get_args(RunStatus):

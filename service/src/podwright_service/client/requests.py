@@ -53,7 +53,7 @@ _ERRORS: Mapping[Fault, type[RemoteError]] = {
 
 
 class RunOptions(TypedDict, total=False):
-    """What else may be said of a run."""
+    """The options of a run."""
 
     messages: Sequence[Mapping[str, Any]]
     """Agents and conductors: earlier turns, as `ExecutionResult.messages` has them."""

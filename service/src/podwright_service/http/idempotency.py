@@ -3,7 +3,7 @@
 Follows the Internet-Draft draft-ietf-httpapi-idempotency-key-header: 409 while the first request is in progress, 422
 for a different request with its key, otherwise the first response. Responses of runs are stored unless they are server
 errors: a repeated request may succeed where the first one failed. A run that was cut off because its client left is not
-repeated if it had called a tool that is not idempotent: nobody knows what the tool did.
+repeated if it had called a tool that is not idempotent: what the tool did is unknown.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class StoredResponse:
     body: bytes | None = None
     """None if it was too large to store."""
     interrupted_tools: tuple[str, ...] = ()
-    """The tools that the run had called when its client left: there is no response, and nobody knows what they did."""
+    """The tools that the run had called when its client left: the response is missing, and what they did is unknown."""
 
     @property
     def size(self) -> int:

@@ -159,7 +159,7 @@ class BackgroundRun(BaseModel):
     id: str
     component: str
     status: RunStatus
-    """`interrupted` waits for a person: nobody knows how one of its tool calls ended."""
+    """`interrupted` waits for a person: how one of its tool calls ended is unknown."""
     attempt: int
     """Number of the current or last attempt, from 1; 0 before the first."""
     created_at: datetime

@@ -90,7 +90,7 @@ class RunStream:
 
     def _announce_end(self, task: asyncio.Task[ExecutionResult]) -> None:
         if not task.cancelled():
-            # retrieved, because nobody awaits the task of a client that has left
+            # retrieved, because the task of a client that has left is not awaited
             task.exception()
         self._changed.set()
 

@@ -73,7 +73,7 @@ def build(
 
     Raises:
         BlueprintValidationError: The blueprint is invalid, or the tools do not match it.
-        ConfigurationError: There is no client, engine or base image, or the component is wrong in another way.
+        ConfigurationError: Client, engine or base image is missing, or the component is wrong in another way.
     """
     check_reference(image)
     check_reference(base)

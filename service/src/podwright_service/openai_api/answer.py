@@ -90,7 +90,7 @@ class Answer:
 
     def _piece(self, token: Token) -> Piece:
         separator = ""
-        # what the model said before it called a tool is a paragraph of its own
+        # what the model wrote before it called a tool is a paragraph of its own
         if token.call != self._call:
             self._call = token.call
             self._text = ""

@@ -200,7 +200,7 @@ class OpenAIRequest(Options, ABC):
         """The response model for a form of the answer.
 
         Raises:
-            RequestError: There is no schema, or it has a regular expression, which a caller could make endless.
+            RequestError: The schema is missing, or has a regular expression, which a caller could make endless.
         """
         if kind == "text":
             return None
@@ -226,7 +226,7 @@ def check_model(name: str, component: Component) -> None:
     """Check that a model is the served component.
 
     Raises:
-        RequestError: 404: there is no model of this name.
+        RequestError: 404: a model of this name does not exist.
     """
     if name != component.name:
         detail = f"There is no model {short_repr(name)} here."

@@ -143,7 +143,7 @@ _LimitInput: TypeAlias = _Count | Literal[-1] | None
 TokenLimit = Annotated[
     _Count | None, BeforeValidator(_limit, json_schema_input_type=_LimitInput)
 ]
-"""Most output tokens; -1 is no limit, as local servers have it."""
+"""Most output tokens; -1 for no limit, as local servers have it."""
 Stops = Annotated[
     str | Annotated[list[str], Field(max_length=100)] | None, BeforeValidator(_stops)
 ]

@@ -236,7 +236,7 @@ async def _events(
             run = None
             if status in ENDED:
                 run = await store.get(run_id)
-            if run and run["status"] in ENDED:  # nobody has resumed it in the meantime
+            if run and run["status"] in ENDED:  # it was not resumed in the meantime
                 yield _end_event(run)
                 return
         if time.monotonic() - sent_at >= HEARTBEAT:

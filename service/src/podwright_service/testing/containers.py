@@ -61,7 +61,7 @@ def component_image(
         The tag of the image.
 
     Raises:
-        PodwrightError: A blueprint, a tool or a dependency is invalid, or there is no container engine.
+        PodwrightError: A blueprint, a tool or a dependency is invalid, or a container engine is missing.
     """
     tag = f"podwright-test-{uuid.uuid4().hex[:12]}"
     build(Path(folder), tag, base=image)
@@ -172,7 +172,7 @@ class ComponentContainer(_Container, Served):
         **options: Further options of testcontainers and docker-py, such as `network_aliases` and `mem_limit`.
 
     Raises:
-        ConfigurationError: There is no such folder.
+        ConfigurationError: The folder does not exist.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """Fixtures for pytest, which finds them where `podwright-service` is installed.
 
-A test that needs a container is skipped if there is no container engine or image, with the reason at the end of the
+A test that needs a container is skipped without a container engine or image, with the reason at the end of the
 report; if the variable `CI` is set, it fails.
 """
 
