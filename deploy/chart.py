@@ -55,11 +55,16 @@ def rendered_example(example: str) -> str:
 
 
 def newsroom() -> str:
-    folders = [ROOT / "deploy" / "examples" / "newsroom" / name for name in NEWSROOM]
+    folders = [
+        ROOT / "deploy" / "examples" / "newsroom" / name for name in NEWSROOM
+    ]
     return (
         "# The newsroom, from its component folders, with an offline model instead of the one in its blueprints.\n"
         + chart_values.write_values(
-            {"defaults": {"model": "offline/echo"}, **chart_values.render(folders)}
+            {
+                "defaults": {"model": "offline/echo"},
+                **chart_values.render(folders),
+            }
         )
     )
 
@@ -79,17 +84,22 @@ def hundred() -> str:
 
     def workflow(name: str, agents: list[str]) -> dict[str, Any]:
         steps = [
-            {"type": "agent_step", "agent": agent, "name": agent} for agent in agents
+            {"type": "agent_step", "agent": agent, "name": agent}
+            for agent in agents
         ]
         return {
-            "blueprint": {"inline": {"type": "Workflow", "name": name, "steps": steps}},
+            "blueprint": {
+                "inline": {"type": "Workflow", "name": name, "steps": steps}
+            },
             "agents": agents,
         }
 
     components: dict[str, Any] = {}
     for team in range(9):
         members = [f"agent-{team}-{number}" for number in range(10)]
-        components |= {name: {"blueprint": {"inline": agent(name)}} for name in members}
+        components |= {
+            name: {"blueprint": {"inline": agent(name)}} for name in members
+        }
         components[f"team-{team}"] = workflow(f"team-{team}", members)
     components["head"] = workflow("head", [f"team-{team}" for team in range(9)])
     return (
@@ -116,7 +126,11 @@ def commented_values(lines: list[str]) -> list[tuple[str, str, str]]:
             if comment:
                 default = default or block_default(lines[number + 1 :], indent)
                 rows.append(
-                    (".".join(name for _, name in path), default, " ".join(comment))
+                    (
+                        ".".join(name for _, name in path),
+                        default,
+                        " ".join(comment),
+                    )
                 )
             comment = []
         elif not text:
@@ -140,7 +154,11 @@ def readme() -> str:
     head, _, rest = (CHART / "README.md").read_text().partition(BEGIN)
     _, _, tail = rest.partition(END)
     cells = [
-        (f"`{key}`", f"`{default}`" if default else "", comment.replace("|", "\\|"))
+        (
+            f"`{key}`",
+            f"`{default}`" if default else "",
+            comment.replace("|", "\\|"),
+        )
         for key, default, comment in commented_values(
             (CHART / "values.yaml").read_text().splitlines()
         )
@@ -167,7 +185,10 @@ def generated() -> list[tuple[Path, Callable[[], str]]]:
     return [
         (CHART / "Chart.yaml", chart_yaml),
         (CHART / "README.md", readme),
-        (CHART / "files" / "alerts.yaml", (observability / "alerts.yaml").read_text),
+        (
+            CHART / "files" / "alerts.yaml",
+            (observability / "alerts.yaml").read_text,
+        ),
         (
             CHART / "files" / "dashboard.json",
             (observability / "dashboard.json").read_text,
@@ -175,7 +196,10 @@ def generated() -> list[tuple[Path, Callable[[], str]]]:
         (EXAMPLES / "newsroom" / "values.yaml", newsroom),
         (EXAMPLES / "hundred" / "values.yaml", hundred),
         *(
-            (EXAMPLES / example / "rendered.yaml", partial(rendered_example, example))
+            (
+                EXAMPLES / example / "rendered.yaml",
+                partial(rendered_example, example),
+            )
             for example in RENDERED
         ),
     ]
@@ -193,7 +217,8 @@ def main() -> int:
                 file.write_text(text)
     print(
         "\n".join(
-            f"{'not up to date' if check else 'updated'}: {name}" for name in stale
+            f"{'not up to date' if check else 'updated'}: {name}"
+            for name in stale
         )
         or "all up to date"
     )

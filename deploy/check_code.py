@@ -46,16 +46,24 @@ def assignments(
 ) -> Iterator[tuple[int, str]]:
     """Assignments to attributes of imported modules, and to `sys.modules`."""
     for node in ast.walk(tree):
-        targets = node.targets if isinstance(node, ast.Assign | ast.Delete) else []
+        targets = (
+            node.targets if isinstance(node, ast.Assign | ast.Delete) else []
+        )
         targets = (
             [node.target]
             if isinstance(node, ast.AugAssign | ast.AnnAssign)
             else targets
         )
         for target in targets:
-            if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
+            if isinstance(target, ast.Attribute) and isinstance(
+                target.value, ast.Name
+            ):
                 name = target.value.id
-                if name in foreign and name.islower() and not name.endswith("config"):
+                if (
+                    name in foreign
+                    and name.islower()
+                    and not name.endswith("config")
+                ):
                     yield target.lineno, f"assigns {name}.{target.attr}"
             if (
                 isinstance(target, ast.Subscript)
@@ -68,7 +76,9 @@ def assignments(
 def packed_assignments(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Assignments of several values to several names, without exchanges."""
     for node in ast.walk(tree):
-        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Tuple):
+        if not isinstance(node, ast.Assign) or not isinstance(
+            node.value, ast.Tuple
+        ):
             continue
         target = node.targets[0]
         if not isinstance(target, ast.Tuple):

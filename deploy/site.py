@@ -13,7 +13,10 @@ ROOT = Path(__file__).parents[1]
 STAGED = ROOT / ".site"
 PAGES = {
     "README.md": "index.md",
-    **{f"docs/{path.name}": path.name for path in sorted(ROOT.glob("docs/*.md"))},
+    **{
+        f"docs/{path.name}": path.name
+        for path in sorted(ROOT.glob("docs/*.md"))
+    },
     **{
         f"docs/decisions/{path.name}": f"decision-{path.name}"
         for path in sorted(ROOT.glob("docs/decisions/*.md"))
@@ -52,7 +55,9 @@ def stage(source: str) -> None:
             shutil.copy(ROOT / path, STAGED / target)
         return f"]({target}{match[2] or ''})"
 
-    (STAGED / PAGES[source]).write_text(LINK.sub(link, (ROOT / source).read_text()))
+    (STAGED / PAGES[source]).write_text(
+        LINK.sub(link, (ROOT / source).read_text())
+    )
 
 
 def main() -> None:
@@ -64,9 +69,7 @@ def main() -> None:
     for module in MODULES:
         # once is enough for the many errors and events
         inherited = str(not module).lower()
-        page = (
-            f"::: podwright{module}\n    options: {{inherited_members: {inherited}}}\n"
-        )
+        page = f"::: podwright{module}\n    options: {{inherited_members: {inherited}}}\n"
         (STAGED / f"podwright{module}.md").write_text(page)
 
 

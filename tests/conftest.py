@@ -68,10 +68,14 @@ def _tier(item: pytest.Item) -> str:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Select the tier `fast` without the option `-m`, and hide settings, proxies and the cluster of this user."""
-    if not any(argument.startswith("-m") for argument in config.invocation_params.args):
+    if not any(
+        argument.startswith("-m") for argument in config.invocation_params.args
+    ):
         config.option.markexpr = "fast"
     for name in list(os.environ):
-        if name.startswith("PODWRIGHT_") and not name.startswith("PODWRIGHT_TEST_"):
+        if name.startswith("PODWRIGHT_") and not name.startswith(
+            "PODWRIGHT_TEST_"
+        ):
             del os.environ[name]
     os.environ["KUBECONFIG"] = os.devnull
     for name in ("NO_PROXY", "no_proxy"):
@@ -92,14 +96,18 @@ def pytest_deselected(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """A worker of pytest-xdist sends what it has left out to the process that reports."""
-    if isinstance(output := getattr(session.config, "workeroutput", None), dict):
+    if isinstance(
+        output := getattr(session.config, "workeroutput", None), dict
+    ):
         output["left_out"] = dict(session.config.stash[LEFT_OUT])
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     """Take over what a worker has left out; each of them has collected all tests."""
-    node.config.stash[LEFT_OUT] |= getattr(node, "workeroutput", {}).get("left_out", {})
+    node.config.stash[LEFT_OUT] |= getattr(node, "workeroutput", {}).get(
+        "left_out", {}
+    )
 
 
 def pytest_terminal_summary(
@@ -127,16 +135,22 @@ def docker() -> Docker:
 
 
 @pytest.fixture(scope="session")
-def slim(tmp_path_factory: pytest.TempPathFactory, testrun_uid: str) -> Iterator[str]:
+def slim(
+    tmp_path_factory: pytest.TempPathFactory, testrun_uid: str
+) -> Iterator[str]:
     """The image of the flavour `slim`."""
     with image_support.built_image(tmp_path_factory, testrun_uid) as tag:
         yield tag
 
 
 @pytest.fixture(scope="session")
-def full(tmp_path_factory: pytest.TempPathFactory, testrun_uid: str) -> Iterator[str]:
+def full(
+    tmp_path_factory: pytest.TempPathFactory, testrun_uid: str
+) -> Iterator[str]:
     """The image of the flavour `full`."""
-    with image_support.built_image(tmp_path_factory, testrun_uid, "full") as tag:
+    with image_support.built_image(
+        tmp_path_factory, testrun_uid, "full"
+    ) as tag:
         yield tag
 
 
@@ -151,7 +165,11 @@ def checkov(tmp_path_factory: pytest.TempPathFactory) -> Checkov:
 
     def run(*options: str | Path) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [program, *options], capture_output=True, text=True, cwd=ROOT, env=variables
+            [program, *options],
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+            env=variables,
         )
 
     return run
@@ -164,7 +182,9 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         "Chromium is missing; `make tools` installs it on Debian."
     )
     expect.set_options(timeout=30_000)
-    home: dict[str, str | float | bool] = {"HOME": str(tmp_path_factory.mktemp("home"))}
+    home: dict[str, str | float | bool] = {
+        "HOME": str(tmp_path_factory.mktemp("home"))
+    }
     with (
         sync_playwright() as playwright,
         playwright.chromium.launch(
@@ -183,5 +203,7 @@ def page(browser: Browser) -> Iterator[Page]:
         opened.on("pageerror", lambda error: found.append(str(error)))
         yield opened
     assert [
-        text for text in found if not text.startswith(("http://127.0.0.1:", "data:"))
+        text
+        for text in found
+        if not text.startswith(("http://127.0.0.1:", "data:"))
     ] == []

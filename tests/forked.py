@@ -44,7 +44,9 @@ _PROCESSES.set_forkserver_preload(
 PIPE_SIZE = 1 << 20
 """Bytes; for the tests that read the output only at the end."""
 
-Files = tuple[str | Connection | None, str | Connection | None, str | Connection | None]
+Files = tuple[
+    str | Connection | None, str | Connection | None, str | Connection | None
+]
 """The paths or pipes of standard input, output and error; None is a closed stream."""
 
 
@@ -60,7 +62,10 @@ class ForkedCommand:
     """
 
     def __init__(
-        self, arguments: tuple[str, ...], folder: Path, variables: dict[str, str]
+        self,
+        arguments: tuple[str, ...],
+        folder: Path,
+        variables: dict[str, str],
     ) -> None:
         reader, writer = _PROCESSES.Pipe(duplex=False)
         with reader, writer:
@@ -68,7 +73,9 @@ class ForkedCommand:
             files = (os.devnull, writer, writer)
             options = {"start_new_session": True}
             self._process = _PROCESSES.Process(
-                target=_run, args=(arguments, folder, variables, files), kwargs=options
+                target=_run,
+                args=(arguments, folder, variables, files),
+                kwargs=options,
             )
             self._process.start()
             self.stdout = os.fdopen(os.dup(reader.fileno()), encoding="utf-8")
@@ -116,7 +123,10 @@ class ForkedCommand:
 
 
 def run_forked(
-    arguments: tuple[str, ...], folder: Path, variables: dict[str, str], files: Files
+    arguments: tuple[str, ...],
+    folder: Path,
+    variables: dict[str, str],
+    files: Files,
 ) -> int:
     """Run `podwright` to its end in a process of its own, and return the exit code.
 
@@ -157,7 +167,10 @@ def complete(
     for file, text in zip(files, (stdin, "", ""), strict=True):
         file.write_text(text)
     code = run_forked(
-        arguments, folder, variables, (str(files[0]), str(files[1]), str(files[2]))
+        arguments,
+        folder,
+        variables,
+        (str(files[0]), str(files[1]), str(files[2])),
     )
     return subprocess.CompletedProcess(
         arguments, code, files[1].read_text(), files[2].read_text()
@@ -179,7 +192,9 @@ def _run(
     os.environ.update(variables)
     sys.argv = ["podwright", *arguments]
     sys.path[:0] = [
-        path for path in variables.get("PYTHONPATH", "").split(os.pathsep) if path
+        path
+        for path in variables.get("PYTHONPATH", "").split(os.pathsep)
+        if path
     ]
     # the command adds the working directory if it needs it
     sys.path[:] = [path for path in sys.path if path]
@@ -200,7 +215,9 @@ def _run(
                 errors="surrogateescape",
             )
             is_line_buffered = (
-                name == "stderr" or stream.isatty() or "PYTHONUNBUFFERED" in variables
+                name == "stderr"
+                or stream.isatty()
+                or "PYTHONUNBUFFERED" in variables
             )
             stream.reconfigure(line_buffering=is_line_buffered)
             setattr(sys, name, stream)

@@ -20,7 +20,9 @@ COMMAND = Path(sys.executable).with_name("podwright")
 NO_AUTHORITIES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 """Trusts no certificate: as `verify` of httpx, it saves loading all authorities, which costs more than a request."""
 plain_http = httpx.Client(
-    verify=NO_AUTHORITIES, limits=httpx.Limits(max_keepalive_connections=0), timeout=60
+    verify=NO_AUTHORITIES,
+    limits=httpx.Limits(max_keepalive_connections=0),
+    timeout=60,
 )
 """Sends each request on a new connection. For URLs without TLS, and not for cookies."""
 
@@ -72,13 +74,19 @@ def environment(**variables: str) -> dict[str, str]:
         for key, value in os.environ.items()
         if not key.startswith(("PODWRIGHT_", "PYTEST_"))
     }
-    return {**inherited, "PATH": f"{COMMAND.parent}:{os.environ['PATH']}", **variables}
+    return {
+        **inherited,
+        "PATH": f"{COMMAND.parent}:{os.environ['PATH']}",
+        **variables,
+    }
 
 
 def tool(name: str) -> str:
     """The path of a program that `make programs` has built."""
     done = subprocess.run(
-        [ROOT / "deploy" / "tools.sh", "path", name], capture_output=True, text=True
+        [ROOT / "deploy" / "tools.sh", "path", name],
+        capture_output=True,
+        text=True,
     )
     if done.returncode:
         skip(f"{name} is missing: {done.stderr.strip()}")

@@ -52,7 +52,9 @@ class Docker:
 
     def __call__(self, *arguments: str | Path, **variables: str) -> str:
         done = self.run(*arguments, **variables)
-        assert done.returncode == 0, f"docker {arguments}\n{done.stdout}{done.stderr}"
+        assert done.returncode == 0, (
+            f"docker {arguments}\n{done.stdout}{done.stderr}"
+        )
         return done.stdout
 
     def shell(self, image: str, script: str, *options: str) -> str:
@@ -79,11 +81,15 @@ class Docker:
 def docker() -> Docker:
     """The client of a running engine with the base image."""
     located = subprocess.run(
-        [ROOT / "deploy" / "engine.sh", "docker"], capture_output=True, text=True
+        [ROOT / "deploy" / "engine.sh", "docker"],
+        capture_output=True,
+        text=True,
     )
     client = Docker(located.stdout.strip())
     if located.returncode or client.run("image", "inspect", BASE).returncode:
-        skip(f"A container engine with {BASE} is missing; `make engine` provides both.")
+        skip(
+            f"A container engine with {BASE} is missing; `make engine` provides both."
+        )
     return client
 
 
@@ -119,7 +125,9 @@ def built_image(
         yield tag
 
 
-def build_program(program: Path, tag: str, base: str = "scratch", *lines: str) -> None:
+def build_program(
+    program: Path, tag: str, base: str = "scratch", *lines: str
+) -> None:
     """Build an image with a program, as which it runs.
 
     Args:

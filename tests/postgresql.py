@@ -23,7 +23,11 @@ DEBIAN = Path("/usr/lib/postgresql")
 def programs() -> Path | None:
     """The folder with `initdb` and `pg_ctl`; None if PostgreSQL is not installed."""
     found = shutil.which("pg_ctl")
-    folders = [Path(found).resolve().parent] if found else sorted(DEBIAN.glob("*/bin"))
+    folders = (
+        [Path(found).resolve().parent]
+        if found
+        else sorted(DEBIAN.glob("*/bin"))
+    )
     return folders[-1] if folders else None
 
 
@@ -52,12 +56,16 @@ class PostgreSQL:
     def pid(self) -> int:
         """The process that starts all others of the server."""
         return int(
-            (self._folder / "data" / "postmaster.pid").read_text().partition("\n")[0]
+            (self._folder / "data" / "postmaster.pid")
+            .read_text()
+            .partition("\n")[0]
         )
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
-        options = f"-p {self.port} -c listen_addresses=127.0.0.1 -k {self._folder}"
+        options = (
+            f"-p {self.port} -c listen_addresses=127.0.0.1 -k {self._folder}"
+        )
         self._call(
             "pg_ctl",
             "--wait",
@@ -73,8 +81,12 @@ class PostgreSQL:
     def database(self) -> str:
         """The URL of a new, empty database."""
         name = next(self._names)
-        with psycopg.connect(self._url("postgres"), autocommit=True) as connection:
-            connection.execute(SQL("CREATE DATABASE {}").format(Identifier(name)))
+        with psycopg.connect(
+            self._url("postgres"), autocommit=True
+        ) as connection:
+            connection.execute(
+                SQL("CREATE DATABASE {}").format(Identifier(name))
+            )
         return self._url(name)
 
     def _url(self, name: str) -> str:

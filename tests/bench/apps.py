@@ -50,7 +50,9 @@ def plain() -> FastAPI:
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with ClientSession(connector=TCPConnector(limit=0)) as app.state.session:
+        async with ClientSession(
+            connector=TCPConnector(limit=0)
+        ) as app.state.session:
             yield
 
     app = FastAPI(lifespan=lifespan)
@@ -67,7 +69,9 @@ def plain() -> FastAPI:
     async def run(body: Body) -> dict[str, str]:
         async with call(body.input) as response:
             return {
-                "output": (await response.json())["choices"][0]["message"]["content"]
+                "output": (await response.json())["choices"][0]["message"][
+                    "content"
+                ]
             }
 
     @app.post("/run/stream")
@@ -90,7 +94,10 @@ def plain() -> FastAPI:
 
 def litellm() -> FastAPI:
     """FastAPI, with LiteLLM to the provider."""
-    os.environ |= {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_MODE": "PRODUCTION"}
+    os.environ |= {
+        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+        "LITELLM_MODE": "PRODUCTION",
+    }
     import litellm
 
     app = FastAPI()
@@ -199,7 +206,10 @@ def service() -> None:
 PLAIN_APPS = {"plain": plain, "litellm": litellm, "agent": agent_in_fastapi}
 
 if __name__ == "__main__":
-    os.environ |= {"PODWRIGHT_MODEL_BASE_URL": PROVIDER, "PODWRIGHT_MODEL_API_KEY": "x"}
+    os.environ |= {
+        "PODWRIGHT_MODEL_BASE_URL": PROVIDER,
+        "PODWRIGHT_MODEL_API_KEY": "x",
+    }
     if NAME in PLAIN_APPS:
         app = PLAIN_APPS[NAME]()
         uvicorn.run(

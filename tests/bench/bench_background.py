@@ -47,9 +47,13 @@ async def figures(rounds: int) -> list[Figure]:
                 await asyncio.to_thread(wait_for_end, connection)
                 if round_:  # the first one compiles statements
                     plain.append((middle - start) / RUNS * 1e3)
-                    background.append((time.perf_counter() - middle) / RUNS * 1e3)
+                    background.append(
+                        (time.perf_counter() - middle) / RUNS * 1e3
+                    )
     more = statistics.median(
         slow - fast for slow, fast in zip(background, plain, strict=True)
     )
     detail = f"{statistics.median(background):.2f} ms against {statistics.median(plain):.2f} ms, PostgreSQL included"
-    return [Figure("a background run, above a plain one", more, "ms", detail, 3)]
+    return [
+        Figure("a background run, above a plain one", more, "ms", detail, 3)
+    ]

@@ -11,7 +11,15 @@ from dataclasses import dataclass
 
 from figures import Figure, ratio
 from load import load
-from servers import BODY, CPUS, App, Server, cpu_seconds, serve, wait_for_response
+from servers import (
+    BODY,
+    CPUS,
+    App,
+    Server,
+    cpu_seconds,
+    serve,
+    wait_for_response,
+)
 from sqlalchemy import Engine, create_engine, func, select
 from tests.postgresql import PostgreSQL, serve_postgresql
 
@@ -101,9 +109,7 @@ async def growth(title: str, urls: tuple[str, str]) -> list[Figure]:
             for _ in range(PAIRS):
                 grown.append(await old.perform(STEP // 2))
                 new.append(await fresh.perform(STEP // 2))
-    detail = (
-        f"{rates[-1]:.0f}/s against {rates[0]:.0f}/s, the slowest {min(rates):.0f}/s"
-    )
+    detail = f"{rates[-1]:.0f}/s against {rates[0]:.0f}/s, the slowest {min(rates):.0f}/s"
     return [
         Figure(
             f"{title}: the last {STEP} of {RUNS} runs, against the first",
@@ -113,7 +119,9 @@ async def growth(title: str, urls: tuple[str, str]) -> list[Figure]:
             0.9,
             "≥",
         ),
-        ratio(f"{title}: then, against a new database", grown, new, "/s", 0.9, "≥"),
+        ratio(
+            f"{title}: then, against a new database", grown, new, "/s", 0.9, "≥"
+        ),
     ]
 
 
@@ -122,9 +130,14 @@ async def capacity(
 ) -> str:
     """A row of the table of capacities."""
     most = processes * at_once / 0.2 if model == "slow" else 400
-    async with runner(postgresql.database(), processes, at_once, model) as found:
+    async with runner(
+        postgresql.database(), processes, at_once, model
+    ) as found:
         number = int(min(most, 400) * CAPACITY_SECONDS)
-        service, database = found.server.cpu_seconds, cpu_seconds(postgresql.pid)
+        service, database = (
+            found.server.cpu_seconds,
+            cpu_seconds(postgresql.pid),
+        )
         rate = await found.perform(number)
         service = (found.server.cpu_seconds - service) / number * 1e3
         database = (cpu_seconds(postgresql.pid) - database) / number * 1e3
@@ -146,6 +159,7 @@ async def measure() -> tuple[list[Figure], str]:
         return [
             *figures,
             *await growth(
-                "SQLite", (f"sqlite:///{path}/grown.db", f"sqlite:///{path}/new.db")
+                "SQLite",
+                (f"sqlite:///{path}/grown.db", f"sqlite:///{path}/new.db"),
             ),
         ], table

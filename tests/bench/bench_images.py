@@ -25,11 +25,16 @@ def figures() -> list[Figure]:
         ).stdout.strip()
 
     def megabytes(image: str) -> float:
-        return int(docker("image", "inspect", "--format", "{{.Size}}", image)) / 1e6
+        return (
+            int(docker("image", "inspect", "--format", "{{.Size}}", image))
+            / 1e6
+        )
 
     results: list[Figure] = []
     for flavour, limit in LARGEST.items():
-        image = docker("build", "--quiet", f"--build-arg=FLAVOUR={flavour}", str(ROOT))
+        image = docker(
+            "build", "--quiet", f"--build-arg=FLAVOUR={flavour}", str(ROOT)
+        )
         detail = f"above {BASE}, which has {megabytes(BASE):.0f} MB"
         results.append(
             Figure(

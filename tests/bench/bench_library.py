@@ -34,14 +34,18 @@ def get_weather(city: str, days: int = 1) -> str:
 
 
 def create_agent() -> Agent:
-    return Agent("guide", "You are a guide.", "openai/gpt-4o-mini", [get_weather], 5)
+    return Agent(
+        "guide", "You are a guide.", "openai/gpt-4o-mini", [get_weather], 5
+    )
 
 
 def create_model() -> FiveFields:
     return FiveFields(a=1, b="x", c=1.5, d=["y"], e=True)
 
 
-def call_microseconds(function: Callable[[], object], times: int = 20_000) -> float:
+def call_microseconds(
+    function: Callable[[], object], times: int = 20_000
+) -> float:
     gc.collect()
     start = time.perf_counter()
     for _ in range(times):
@@ -51,7 +55,9 @@ def call_microseconds(function: Callable[[], object], times: int = 20_000) -> fl
 
 def import_milliseconds(code: str) -> float:
     start = time.perf_counter()
-    subprocess.run([sys.executable, "-c", code], check=True, env=servers.environment())
+    subprocess.run(
+        [sys.executable, "-c", code], check=True, env=servers.environment()
+    )
     return (time.perf_counter() - start) * 1e3
 
 
@@ -75,7 +81,8 @@ async def run_time(rounds: int, runs: int = 2_000) -> Figure:
                 await agent.arun("hello", trace=True)
             run_times.append((time.perf_counter() - start) / runs * 1e6)
             request_times.append(
-                1e6 / (await load(server.port, "/run", servers.BODY, runs, 32)).rate
+                1e6
+                / (await load(server.port, "/run", servers.BODY, runs, 32)).rate
             )
     return ratio(
         "a traced run, against a request to the plain app",
@@ -111,7 +118,9 @@ def figures(rounds: int) -> list[Figure]:
             *new,
             "µs",
         ),
-        ratio("`import podwright`, against `import pydantic`", *package, "ms", 1.5),
+        ratio(
+            "`import podwright`, against `import pydantic`", *package, "ms", 1.5
+        ),
         ratio(
             "`from podwright import Agent`, against `from pydantic import TypeAdapter`",
             *agent,

@@ -9,7 +9,13 @@ from typing import Any
 
 from figures import Figure
 from tests.cluster.cluster import Cluster, Namespace
-from tests.cluster.fleets import RATE, fake_node, large_fleet, objects_of, release_size
+from tests.cluster.fleets import (
+    RATE,
+    fake_node,
+    large_fleet,
+    objects_of,
+    release_size,
+)
 from tests.helm.conftest import SEEDS, example_values
 from tests.helpers import ROOT
 
@@ -45,15 +51,26 @@ def install(
     cluster: Cluster, title: str, releases: dict[str, dict[str, Any]]
 ) -> list[Figure]:
     """Install the releases of a fleet one after another, in a namespace that is deleted afterwards."""
-    namespace, before = Namespace(cluster, "podwright:slim"), server_memory(cluster)
-    number = "one release" if len(releases) == 1 else f"{len(releases)} releases"
+    namespace, before = (
+        Namespace(cluster, "podwright:slim"),
+        server_memory(cluster),
+    )
+    number = (
+        "one release" if len(releases) == 1 else f"{len(releases)} releases"
+    )
     try:
         start = time.monotonic()
         for release, values in releases.items():
-            namespace.install(values, release, options=(*RATE, "--timeout=900s"))
+            namespace.install(
+                values, release, options=(*RATE, "--timeout=900s")
+            )
         seconds, after = time.monotonic() - start, server_memory(cluster)
-        objects = sum(len(objects_of(namespace, release)) for release in releases)
-        size = max(release_size(namespace, release) for release in releases) / KIB
+        objects = sum(
+            len(objects_of(namespace, release)) for release in releases
+        )
+        size = (
+            max(release_size(namespace, release) for release in releases) / KIB
+        )
     finally:
         namespace.delete()
     return [

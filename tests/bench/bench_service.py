@@ -45,7 +45,9 @@ LAYERS = {
 }
 
 
-async def one_call(rounds: int, requests: int = 1000) -> tuple[list[Figure], str]:
+async def one_call(
+    rounds: int, requests: int = 1000
+) -> tuple[list[Figure], str]:
     """An instant provider, and each application alone with the plain one: the figures, and the table of layers."""
     collector = f"http://127.0.0.1:{(port := free_port())}"
     # milliseconds; the next measurement finds nothing left to export
@@ -53,11 +55,18 @@ async def one_call(rounds: int, requests: int = 1000) -> tuple[list[Figure], str
     apps = {
         "defaults": App("defaults"),
         "sampled": App(
-            "sampled", {ENDPOINT: f"{collector}/sampled", **SAMPLED, **often}, settle=1
+            "sampled",
+            {ENDPOINT: f"{collector}/sampled", **SAMPLED, **often},
+            settle=1,
         ),
-        "spans": App("spans", {ENDPOINT: f"{collector}/spans", **often}, settle=1),
+        "spans": App(
+            "spans", {ENDPOINT: f"{collector}/spans", **often}, settle=1
+        ),
         "key": App("key", {"PODWRIGHT_API_KEYS": KEY}),
-        **{name: App(name) for name in ("agent", "no-telemetry", "metrics", "tools")},
+        **{
+            name: App(name)
+            for name in ("agent", "no-telemetry", "metrics", "tools")
+        },
     }
     pairs: dict[str, dict[str, Loads]] = {}
     with process("collector.py", port, cpus=CPUS[-1:]):
@@ -69,7 +78,10 @@ async def one_call(rounds: int, requests: int = 1000) -> tuple[list[Figure], str
                 CONNECTIONS,
                 rounds,
             )
-        both = {"litellm": App("litellm", share=1 / 8), "defaults": App("defaults")}
+        both = {
+            "litellm": App("litellm", share=1 / 8),
+            "defaults": App("defaults"),
+        }
         lite, service = (
             await compare(both, "/run", requests, CONNECTIONS, rounds)
         ).values()
@@ -78,7 +90,12 @@ async def one_call(rounds: int, requests: int = 1000) -> tuple[list[Figure], str
 
     def share(title: str, name: str, limit: float | None = None) -> Figure:
         return ratio(
-            title, pairs[name][name].rates, pairs[name]["plain"].rates, "/s", limit, "≥"
+            title,
+            pairs[name][name].rates,
+            pairs[name]["plain"].rates,
+            "/s",
+            limit,
+            "≥",
         )
 
     figures = [
@@ -123,7 +140,11 @@ async def openai_routes(rounds: int) -> list[Figure]:
     chat = App("defaults", path="/v1/chat/completions", body=CHAT_BODY)
     run, chat_loads = (
         await compare(
-            {"run": App("defaults"), "chat": chat}, "/run", 1000, CONNECTIONS, rounds
+            {"run": App("defaults"), "chat": chat},
+            "/run",
+            1000,
+            CONNECTIONS,
+            rounds,
         )
     ).values()
     return [
@@ -204,7 +225,8 @@ async def open_streams() -> list[Figure]:
         for writer in writers:
             writer.close()
         await asyncio.gather(
-            *(writer.wait_closed() for writer in writers), return_exceptions=True
+            *(writer.wait_closed() for writer in writers),
+            return_exceptions=True,
         )
     detail = f"mean of {STREAMS}, each with a connection to the provider"
     return [Figure("memory of an open stream", grown, "KiB", detail, 80)]
@@ -227,6 +249,14 @@ async def start_up(rounds: int) -> list[Figure]:
                         times[name].append((time.perf_counter() - start) * 1e3)
                         memory[name].append(server.resident)
     return [
-        ratio("start to first response", times["service"], times["plain"], "ms", 2),
-        ratio("resident memory then", memory["service"], memory["plain"], "MiB", 1.4),
+        ratio(
+            "start to first response", times["service"], times["plain"], "ms", 2
+        ),
+        ratio(
+            "resident memory then",
+            memory["service"],
+            memory["plain"],
+            "MiB",
+            1.4,
+        ),
     ]

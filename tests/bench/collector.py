@@ -29,7 +29,9 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_POST(self) -> None:
-        bodies[self.path].append(self.rfile.read(int(self.headers["content-length"])))
+        bodies[self.path].append(
+            self.rfile.read(int(self.headers["content-length"]))
+        )
         self.respond(b"")
 
     def do_GET(self) -> None:
@@ -46,4 +48,6 @@ class Handler(BaseHTTPRequestHandler):
 
 
 if __name__ == "__main__":
-    ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+    ThreadingHTTPServer(
+        ("127.0.0.1", int(sys.argv[1])), Handler
+    ).serve_forever()

@@ -24,15 +24,19 @@ class Figure:
         if self.limit is None:
             return True
         return (
-            self.value <= self.limit if self.kind == "≤" else self.value >= self.limit
+            self.value <= self.limit
+            if self.kind == "≤"
+            else self.value >= self.limit
         )
 
     @property
     def row(self) -> str:
-        limit = "" if self.limit is None else f"{self.kind} {self.limit:g} {self.unit}"
-        return (
-            f"| {self.title} | {self.value:.3g} {self.unit} | {limit} | {self.detail} |"
+        limit = (
+            ""
+            if self.limit is None
+            else f"{self.kind} {self.limit:g} {self.unit}"
         )
+        return f"| {self.title} | {self.value:.3g} {self.unit} | {limit} | {self.detail} |"
 
 
 def ratio(
@@ -45,12 +49,15 @@ def ratio(
 ) -> Figure:
     """The ratio of values to references that were measured in turns with them."""
     detail = f"{statistics.median(values):.4g} {unit} against {statistics.median(references):.4g} {unit}"
-    return Figure(title, median_ratio(values, references), "×", detail, limit, kind)
+    return Figure(
+        title, median_ratio(values, references), "×", detail, limit, kind
+    )
 
 
 def median_ratio(values: Iterable[float], references: Iterable[float]) -> float:
     return statistics.median(
-        value / reference for value, reference in zip(values, references, strict=True)
+        value / reference
+        for value, reference in zip(values, references, strict=True)
     )
 
 

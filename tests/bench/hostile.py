@@ -28,13 +28,19 @@ MEMORY_LIMIT_MIB = 384
 
 HOSTILE = App(
     "hostile",
-    {"PODWRIGHT_RUN_WALL_TIME": "20", "PODWRIGHT_ALLOWED_MODELS": "offline/echo"},
+    {
+        "PODWRIGHT_RUN_WALL_TIME": "20",
+        "PODWRIGHT_ALLOWED_MODELS": "offline/echo",
+    },
 )
 
 
 def with_schema(schema: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """A request whose answer must fit a JSON Schema."""
-    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+    form = {
+        "type": "json_schema",
+        "json_schema": {"name": "x", "schema": schema},
+    }
     body = {
         "model": "guide",
         "messages": [{"role": "user", "content": "x"}],
@@ -52,12 +58,22 @@ def fan_out(make: Callable[[dict[str, str]], Any]) -> dict[str, Any]:
 
 
 def obj(**properties: Any) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": list(properties)}
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+    }
 
 
-def workflow(steps: list[Any], inputs: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+def workflow(
+    steps: list[Any], inputs: dict[str, Any]
+) -> tuple[str, dict[str, Any]]:
     """An inline workflow with an agent of the offline model."""
-    agent = {"name": "a", "instructions": "", "config": {"model": "offline/echo"}}
+    agent = {
+        "name": "a",
+        "instructions": "",
+        "config": {"model": "offline/echo"},
+    }
     blueprint = {"name": "flow", "steps": steps}
     return "/run-blueprint", {
         "type": "workflow",
@@ -96,7 +112,10 @@ def condition(reference: dict[str, Any]) -> dict[str, Any]:
 
 LINES = "\n".join(["x"] * 1000)
 LONG = "y" * 900_000
-NEVER = {"name": "contains", "args": {"value": "{long}{long}{long}{long}", "text": "z"}}
+NEVER = {
+    "name": "contains",
+    "args": {"value": "{long}{long}{long}{long}", "text": "z"},
+}
 KINDS: dict[str, Callable[[], tuple[str, dict[str, Any]]]] = {
     "a schema whose $refs fan out in place": lambda: with_schema(
         fan_out(lambda ref: {"anyOf": [ref, ref]})
@@ -105,10 +124,18 @@ KINDS: dict[str, Callable[[], tuple[str, dict[str, Any]]]] = {
         fan_out(lambda ref: obj(a=ref, b=ref))
     ),
     "one whose optional properties do": lambda: with_schema(
-        fan_out(lambda ref: {"anyOf": [obj(a=ref), obj(a=ref), {"type": "null"}]})
+        fan_out(
+            lambda ref: {"anyOf": [obj(a=ref), obj(a=ref), {"type": "null"}]}
+        )
     ),
     "one that refers to itself twice": lambda: with_schema(
-        {"anyOf": [obj(a={"$ref": "#"}), obj(a={"$ref": "#"}), {"type": "string"}]}
+        {
+            "anyOf": [
+                obj(a={"$ref": "#"}),
+                obj(a={"$ref": "#"}),
+                {"type": "string"},
+            ]
+        }
     ),
     "one of 4 500 values": lambda: with_schema(
         obj(**{f"p{n}": {"type": "string"} for n in range(1490)})
@@ -136,7 +163,10 @@ KINDS: dict[str, Callable[[], tuple[str, dict[str, Any]]]] = {
             map_of(
                 [
                     condition(
-                        {"name": "all", "args": {"conditions": [is_equal("x")] * 1000}}
+                        {
+                            "name": "all",
+                            "args": {"conditions": [is_equal("x")] * 1000},
+                        }
                     )
                 ]
             )
@@ -202,13 +232,17 @@ KINDS: dict[str, Callable[[], tuple[str, dict[str, Any]]]] = {
             "agents": {f"{n}" + "agent" * 12: {"name": "x"} for n in range(60)},
         },
     ),
-    "250 000 empty lists": lambda: ("/run", {"inputs": {"input": [[]] * 250_000}}),
+    "250 000 empty lists": lambda: (
+        "/run",
+        {"inputs": {"input": [[]] * 250_000}},
+    ),
     "a conversation of 1 000 messages": lambda: (
         "/run",
         {
             "input": "x",
             "messages": [
-                {"role": role, "content": "y" * 400} for role in ("user", "assistant")
+                {"role": role, "content": "y" * 400}
+                for role in ("user", "assistant")
             ]
             * 500,
         },
@@ -230,7 +264,9 @@ async def measure(
     async def send(session: aiohttp.ClientSession) -> None:
         try:
             async with session.post(
-                base + path, data=data, headers={"content-type": "application/json"}
+                base + path,
+                data=data,
+                headers={"content-type": "application/json"},
             ) as response:
                 await response.read()
                 statuses[str(response.status)] += 1
@@ -284,6 +320,8 @@ async def figures() -> list[Figure]:
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:
-        KINDS = {title: make for title, make in KINDS.items() if sys.argv[1] in title}
+        KINDS = {
+            title: make for title, make in KINDS.items() if sys.argv[1] in title
+        }
     sys.path.append(str(Path(__file__).parents[2]))
     asyncio.run(figures())

@@ -61,8 +61,14 @@ class _Client(asyncio.Protocol):
     def __init__(
         self, request: bytes, requests: Iterator[int], latencies: list[float]
     ) -> None:
-        self.request, self.requests, self.latencies = request, requests, latencies
-        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.request, self.requests, self.latencies = (
+            request,
+            requests,
+            latencies,
+        )
+        self.done: asyncio.Future[None] = (
+            asyncio.get_running_loop().create_future()
+        )
         self.received = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

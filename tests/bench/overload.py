@@ -19,7 +19,9 @@ from servers import BODY, App, serve, wait_for_response
 
 SLOTS, SECONDS = 8, 0.2
 """Run slots, and the seconds that the model of the application `slow` takes."""
-SERVICE = App("slow", {"PODWRIGHT_MAX_RUNS": str(SLOTS), "PODWRIGHT_MAX_WAITING": "16"})
+SERVICE = App(
+    "slow", {"PODWRIGHT_MAX_RUNS": str(SLOTS), "PODWRIGHT_MAX_WAITING": "16"}
+)
 
 
 @dataclass
@@ -115,9 +117,9 @@ async def measure(seconds: float) -> tuple[Results, Results]:
         await wait_for_response(server.port)
         capacity = SLOTS / SECONDS
         await send_at_rate(server.port, capacity, 1)
-        return await send_at_rate(server.port, capacity, seconds), await send_at_rate(
-            server.port, 5 * capacity, seconds
-        )
+        return await send_at_rate(
+            server.port, capacity, seconds
+        ), await send_at_rate(server.port, 5 * capacity, seconds)
 
 
 async def figures(seconds: float = 5) -> list[Figure]:

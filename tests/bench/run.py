@@ -106,7 +106,9 @@ def with_table(page: str, name: str, text: str) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Measure what Podwright costs.")
+    parser = argparse.ArgumentParser(
+        description="Measure what Podwright costs."
+    )
     parser.add_argument(
         "parts",
         nargs="*",

@@ -133,7 +133,9 @@ def serve(
         yield Server(port, pid)
 
 
-async def wait_for_response(port: int, path: str = "/run", body: bytes = BODY) -> None:
+async def wait_for_response(
+    port: int, path: str = "/run", body: bytes = BODY
+) -> None:
     """Repeat a request until the server accepts it."""
     async with asyncio.timeout(60):
         while True:
@@ -165,22 +167,38 @@ async def compare(
             app = apps[name]
             await wait_for_response(server.port, app.path or path, app.body)
             warm_up = int(500 * app.share) + connections
-            await load(server.port, app.path or path, app.body, warm_up, connections)
+            await load(
+                server.port, app.path or path, app.body, warm_up, connections
+            )
             results[name].requests += warm_up + 1
         for _ in range(rounds):
             for name, server in servers.items():
                 await measure(
-                    server, apps[name], path, requests, connections, results[name]
+                    server,
+                    apps[name],
+                    path,
+                    requests,
+                    connections,
+                    results[name],
                 )
     return results
 
 
 async def measure(
-    server: Server, app: App, path: str, requests: int, connections: int, result: Loads
+    server: Server,
+    app: App,
+    path: str,
+    requests: int,
+    connections: int,
+    result: Loads,
 ) -> None:
     before = server.cpu_seconds
     done = await load(
-        server.port, app.path or path, app.body, int(requests * app.share), connections
+        server.port,
+        app.path or path,
+        app.body,
+        int(requests * app.share),
+        connections,
     )
     await asyncio.sleep(app.settle)
     result.loads.append(done)

@@ -25,7 +25,12 @@ def completion(message: dict[str, object], finish: str) -> bytes:
         "logprobs": None,
     }
     return json.dumps(
-        {**HEAD, "object": "chat.completion", "choices": [choice], "usage": USAGE}
+        {
+            **HEAD,
+            "object": "chat.completion",
+            "choices": [choice],
+            "usage": USAGE,
+        }
     ).encode()
 
 
@@ -46,22 +51,37 @@ def chunks() -> bytes:
         )
     last = {"index": 0, "delta": {}, "finish_reason": "stop"}
     events.append(
-        {**HEAD, "object": "chat.completion.chunk", "choices": [last], "usage": None}
+        {
+            **HEAD,
+            "object": "chat.completion.chunk",
+            "choices": [last],
+            "usage": None,
+        }
     )
     events.append(
-        {**HEAD, "object": "chat.completion.chunk", "choices": [], "usage": USAGE}
+        {
+            **HEAD,
+            "object": "chat.completion.chunk",
+            "choices": [],
+            "usage": USAGE,
+        }
     )
     return (
-        b"".join(b"data: %s\n\n" % json.dumps(event).encode() for event in events)
+        b"".join(
+            b"data: %s\n\n" % json.dumps(event).encode() for event in events
+        )
         + b"data: [DONE]\n\n"
     )
 
 
 def reply(body: bytes, content_type: bytes = b"application/json") -> bytes:
-    return b"HTTP/1.1 200 OK\r\ncontent-type: %s\r\ncontent-length: %d\r\n\r\n%s" % (
-        content_type,
-        len(body),
-        body,
+    return (
+        b"HTTP/1.1 200 OK\r\ncontent-type: %s\r\ncontent-length: %d\r\n\r\n%s"
+        % (
+            content_type,
+            len(body),
+            body,
+        )
     )
 
 
@@ -88,7 +108,8 @@ class Provider(asyncio.Protocol):
         if not found:
             return
         length = int(
-            head.lower().partition(b"content-length:")[2].partition(b"\r\n")[0] or 0
+            head.lower().partition(b"content-length:")[2].partition(b"\r\n")[0]
+            or 0
         )
         if len(body) < length:
             return
@@ -97,7 +118,9 @@ class Provider(asyncio.Protocol):
             answer = STREAM
         else:
             answer = (
-                TOOL if b'"tools"' in body and b'"tool_call_id"' not in body else PLAIN
+                TOOL
+                if b'"tools"' in body and b'"tool_call_id"' not in body
+                else PLAIN
             )
         asyncio.get_running_loop().call_later(
             self.delay, self.send, answer

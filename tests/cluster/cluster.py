@@ -65,7 +65,8 @@ class Cluster:
         self.environment = {
             **os.environ,
             "KUBECONFIG": config,
-            "KUBECACHEDIR": f"{self._folder.name}/cache",  # and not in the home folder
+            # and not in the home folder
+            "KUBECACHEDIR": f"{self._folder.name}/cache",
             "GOGC": "400",
         }
 
@@ -151,10 +152,13 @@ class Cluster:
         """The JSON response of the API server to a GET request."""
         return self.request("GET", path, params=parameters or None).json()
 
-    def ask(self, namespace: str, name: str, path: str, /, **parameters: str) -> Any:
+    def ask(
+        self, namespace: str, name: str, path: str, /, **parameters: str
+    ) -> Any:
         """The JSON response of a Service, `name:port`, requested by the API server."""
         return self.get(
-            f"/api/v1/namespaces/{namespace}/services/{name}/proxy{path}", **parameters
+            f"/api/v1/namespaces/{namespace}/services/{name}/proxy{path}",
+            **parameters,
         )
 
     @functools.cached_property
@@ -165,11 +169,16 @@ class Cluster:
         }
         found: dict[str, tuple[str, Manifest]] = {}
         for root in ("/api", "/apis"):
-            for group in self.request("GET", root, headers=accept).json()["items"]:
+            for group in self.request("GET", root, headers=accept).json()[
+                "items"
+            ]:
                 name = group["metadata"].get("name", "")
-                for version in group["versions"]:  # the preferred one is the first
+                # the preferred one is the first
+                for version in group["versions"]:
                     base = "/".join(
-                        part for part in (root, name, version["version"]) if part
+                        part
+                        for part in (root, name, version["version"])
+                        if part
                     )
                     for resource in version.get("resources", []):
                         for each in (
@@ -182,7 +191,11 @@ class Cluster:
     def path(self, kind: str, namespace: str) -> str:
         """The path of all objects of a kind, or resource, of a namespace unless they have none."""
         base, resource = self._resources[kind.lower()]
-        place = f"/namespaces/{namespace}" if resource["scope"] == "Namespaced" else ""
+        place = (
+            f"/namespaces/{namespace}"
+            if resource["scope"] == "Namespaced"
+            else ""
+        )
         return f"{base}{place}/{resource['resource']}"
 
     def load(self, *images: str) -> None:
@@ -197,7 +210,9 @@ class Cluster:
         """Delete what the tests made in it, also in a run that was interrupted."""
         selector = ",".join(f"{name}={value}" for name, value in MADE.items())
         kinds = "namespaces,clusterrolebindings,nodes,customresourcedefinitions"
-        self.kubectl("delete", kinds, f"--selector={selector}", "--ignore-not-found")
+        self.kubectl(
+            "delete", kinds, f"--selector={selector}", "--ignore-not-found"
+        )
 
     @contextlib.contextmanager
     def second_node(self, *images: str) -> Iterator[bool]:
@@ -238,9 +253,13 @@ class Namespace:
         )
 
     def kubectl(self, *arguments: str | Path, text: str = "") -> str:
-        return self.cluster.kubectl(f"--namespace={self.name}", *arguments, text=text)
+        return self.cluster.kubectl(
+            f"--namespace={self.name}", *arguments, text=text
+        )
 
-    def helm(self, *arguments: str | Path, version: int = 4, text: str = "") -> str:
+    def helm(
+        self, *arguments: str | Path, version: int = 4, text: str = ""
+    ) -> str:
         return self.cluster.helm(
             version, *arguments, f"--namespace={self.name}", text=text
         )
@@ -281,7 +300,9 @@ class Namespace:
             text=text,
         )
 
-    def key(self, component: str, entry: str = "admin", release: str = "fleet") -> str:
+    def key(
+        self, component: str, entry: str = "admin", release: str = "fleet"
+    ) -> str:
         """An entry of the Secret with the API keys of a component."""
         return base64.b64decode(
             self.get("secret", f"{release}-{component}-keys")["data"][entry]
@@ -294,9 +315,14 @@ class Namespace:
 
     def pods(self, component: str, release: str = "fleet") -> list[str]:
         """The names of the pods of a component that are not about to stop."""
-        labels = {"name": "podwright", "instance": release, "component": component}
+        labels = {
+            "name": "podwright",
+            "instance": release,
+            "component": component,
+        }
         selector = ",".join(
-            f"app.kubernetes.io/{label}={value}" for label, value in labels.items()
+            f"app.kubernetes.io/{label}={value}"
+            for label, value in labels.items()
         )
         found = [pod["metadata"] for pod in self.objects("pods", selector)]
         return [
@@ -311,13 +337,18 @@ class Namespace:
     def apply(self, manifests: Iterable[Manifest]) -> None:
         self.cluster.apply(
             [
-                each | {"metadata": {**each["metadata"], "namespace": self.name}}
+                each
+                | {"metadata": {**each["metadata"], "namespace": self.name}}
                 for each in manifests
             ]
         )
 
-    def wait(self, condition: str, *objects: str, seconds: int = TIMEOUT) -> None:
-        self.kubectl("wait", f"--for={condition}", f"--timeout={seconds}s", *objects)
+    def wait(
+        self, condition: str, *objects: str, seconds: int = TIMEOUT
+    ) -> None:
+        self.kubectl(
+            "wait", f"--for={condition}", f"--timeout={seconds}s", *objects
+        )
 
     def start(
         self,
@@ -391,7 +422,12 @@ class Namespace:
 
     def query(self, statement: str) -> list[str]:
         """The lines that PostgreSQL's client prints for a statement."""
-        options = ("--username=podwright", "--tuples-only", "--no-align", "--command")
+        options = (
+            "--username=podwright",
+            "--tuples-only",
+            "--no-align",
+            "--command",
+        )
         return self.exec("database", "psql", *options, statement).splitlines()
 
     def exec(self, pod: str, *command: str) -> str:
@@ -402,10 +438,16 @@ class Namespace:
         command = [self.cluster.client, f"--namespace={self.name}", *arguments]
         pipe = subprocess.PIPE
         return subprocess.Popen(
-            command, stdin=pipe, stdout=pipe, text=True, env=self.cluster.environment
+            command,
+            stdin=pipe,
+            stdout=pipe,
+            text=True,
+            env=self.cluster.environment,
         )
 
-    def until(self, condition: Callable[[], Any], seconds: float = TIMEOUT) -> Any:
+    def until(
+        self, condition: Callable[[], Any], seconds: float = TIMEOUT
+    ) -> Any:
         """Poll a condition; a failure reports the namespace's pods and events."""
 
         def report() -> str:
@@ -416,7 +458,11 @@ class Namespace:
 
     def delete(self) -> None:
         self.cluster.kubectl(
-            "delete", "namespace", self.name, "--wait=false", "--ignore-not-found"
+            "delete",
+            "namespace",
+            self.name,
+            "--wait=false",
+            "--ignore-not-found",
         )
 
 
@@ -430,7 +476,9 @@ class Client:
 
     def __init__(self, namespace: Namespace, name: str) -> None:
         self.namespace, self.name = namespace, name
-        self._path = f"/api/v1/namespaces/{namespace.name}/pods/{name}:8000/proxy/"
+        self._path = (
+            f"/api/v1/namespaces/{namespace.name}/pods/{name}:8000/proxy/"
+        )
 
     @classmethod
     def start(
@@ -449,7 +497,10 @@ class Client:
         )
         client, api = cls(namespace, name), namespace.cluster.api
         until(
-            lambda: api.get(client._path).is_success, TIMEOUT, lambda: client._path, 0.2
+            lambda: api.get(client._path).is_success,
+            TIMEOUT,
+            lambda: client._path,
+            0.2,
         )
         return client
 

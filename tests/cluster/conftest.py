@@ -8,7 +8,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.cluster.cluster import MADE, OWN, SCRIPT, Cluster, Namespace, go_modules
+from tests.cluster.cluster import (
+    MADE,
+    OWN,
+    SCRIPT,
+    Cluster,
+    Namespace,
+    go_modules,
+)
 from tests.cluster.watchers import Watchers
 from tests.helpers import skip
 from tests.image_support import Docker, build_postgresql, shared
@@ -70,7 +77,9 @@ def cluster(
 
 def define(cluster: Cluster) -> None:
     """Define the custom resources that the chart can create, unless an operator in the cluster has done so."""
-    existing = cluster.kubectl("get", "customresourcedefinitions", "--output=name")
+    existing = cluster.kubectl(
+        "get", "customresourcedefinitions", "--output=name"
+    )
     files = {
         file.stem: file
         for folder in go_modules("resources").values()
@@ -116,7 +125,9 @@ def loaded_full(
 
 
 @pytest.fixture(scope="module")
-def make_namespace(cluster: Cluster, slim: str) -> Iterator[Callable[..., Namespace]]:
+def make_namespace(
+    cluster: Cluster, slim: str
+) -> Iterator[Callable[..., Namespace]]:
     """Makes a namespace for an image, by default `slim`, which is deleted after the module's tests."""
     made: list[Namespace] = []
 

@@ -42,19 +42,26 @@ def large_fleet(teams: int, members: int = 9) -> Manifest:
 
     def workflow(name: str, agents: list[str]) -> Manifest:
         steps = [
-            {"type": "agent_step", "agent": agent, "name": agent} for agent in agents
+            {"type": "agent_step", "agent": agent, "name": agent}
+            for agent in agents
         ]
         return {
-            "blueprint": {"inline": {"type": "Workflow", "name": name, "steps": steps}},
+            "blueprint": {
+                "inline": {"type": "Workflow", "name": name, "steps": steps}
+            },
             "agents": agents,
         }
 
     components: dict[str, Any] = {}
     for team in range(teams):
         agents = [f"agent-{team}-{number}" for number in range(members)]
-        components |= {name: {"blueprint": {"inline": agent(name)}} for name in agents}
+        components |= {
+            name: {"blueprint": {"inline": agent(name)}} for name in agents
+        }
         components[f"team-{team}"] = workflow(f"team-{team}", agents)
-    components["head"] = workflow("head", [f"team-{team}" for team in range(teams)])
+    components["head"] = workflow(
+        "head", [f"team-{team}" for team in range(teams)]
+    )
     return {"components": components}
 
 
@@ -84,7 +91,8 @@ def fake_node(cluster: Cluster) -> Iterator[Manifest]:
         / "stage"
     )
     options = [
-        f"--config={folder / stage}.yaml" for stage in (*STAGES, "pod/fast/pod-delete")
+        f"--config={folder / stage}.yaml"
+        for stage in (*STAGES, "pod/fast/pod-delete")
     ]
     # without a lease, the node is regarded as failed after 40 seconds
     options += [
@@ -92,15 +100,22 @@ def fake_node(cluster: Cluster) -> Iterator[Manifest]:
         f"--kubeconfig={cluster.config}",
         "--cidr=10.245.0.0/16",
     ]
-    selector = f"--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node={name}"
+    selector = (
+        f"--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node={name}"
+    )
     process = subprocess.Popen(
         [tool("kwok"), *options, selector], stderr=subprocess.DEVNULL
     )
     try:
         cluster.kubectl(
-            "wait", "--for=condition=Ready", f"--timeout={TIMEOUT}s", f"node/{name}"
+            "wait",
+            "--for=condition=Ready",
+            f"--timeout={TIMEOUT}s",
+            f"node/{name}",
         )
-        tolerations = [{key: value for key, value in taint.items() if key != "effect"}]
+        tolerations = [
+            {key: value for key, value in taint.items() if key != "effect"}
+        ]
         yield {
             "nodeSelector": {"kubernetes.io/hostname": name},
             "tolerations": tolerations,
@@ -115,7 +130,9 @@ def release_size(namespace: Namespace, release: str) -> int:
     """The bytes in the Secret in which Helm stores the first revision of a release."""
     template = "--output=go-template={{len (base64decode .data.release)}}"
     return int(
-        namespace.kubectl("get", "secret", f"sh.helm.release.v1.{release}.v1", template)
+        namespace.kubectl(
+            "get", "secret", f"sh.helm.release.v1.{release}.v1", template
+        )
     )
 
 

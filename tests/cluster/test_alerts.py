@@ -67,7 +67,9 @@ STORED: Manifest = {"store": "postgres", "postgres": {"secret": "database"}}
 """The values of a component whose background runs are stored."""
 
 
-def component(name: str, model: str, files: Manifest, **settings: Any) -> Manifest:
+def component(
+    name: str, model: str, files: Manifest, **settings: Any
+) -> Manifest:
     parameters = {
         "type": "object",
         "properties": {"query": {"type": "string"}},
@@ -83,7 +85,11 @@ def component(name: str, model: str, files: Manifest, **settings: Any) -> Manife
         "config": {"model": f"openai/{model}", "max_loops": 3},
         "tools": [{"name": "search", "schema": {"type": "function", "function": function}}],
     }  # fmt: skip
-    return {"blueprint": {"inline": blueprint}, "files": files, "settings": settings}
+    return {
+        "blueprint": {"inline": blueprint},
+        "files": files,
+        "settings": settings,
+    }
 
 
 def prices(models: Mapping[str, float]) -> dict[str, str]:
@@ -115,8 +121,15 @@ def broken(watchers: Watchers) -> Manifest:
             },
             "files": prices(PRICES),
             "settings": {"prices": "/component/prices.yaml"},
-            "monitor": {"type": "service", "interval": "1s", "scrapeTimeout": "1s"},
-            "networkPolicy": {"from": peers, "egress": [{"to": [{"podSelector": {}}]}]},
+            "monitor": {
+                "type": "service",
+                "interval": "1s",
+                "scrapeTimeout": "1s",
+            },
+            "networkPolicy": {
+                "from": peers,
+                "egress": [{"to": [{"podSelector": {}}]}],
+            },
         },
         "components": {
             "failing": component("failing", "down", files),
@@ -125,12 +138,17 @@ def broken(watchers: Watchers) -> Manifest:
             ),
             "costly": component("costly", "costly", files),
             "unpriced": component("unpriced", "unheard-of", files),
-            "full": component("full", "slow-0.5", files, max_runs=1, max_waiting=3),
+            "full": component(
+                "full", "slow-0.5", files, max_runs=1, max_waiting=3
+            ),
             "crashing": component("crashing", "good", {}),
-            "stranded": component("stranded", "good", files) | {"runs": unreachable},
+            "stranded": component("stranded", "good", files)
+            | {"runs": unreachable},
             "queued": component("queued", "slow-0.5", files, background_runs=1)
             | {"runs": STORED},
-            "interrupted": component("interrupted", "good", {"tools.py": DEADLY})
+            "interrupted": component(
+                "interrupted", "good", {"tools.py": DEADLY}
+            )
             | {"runs": STORED},
         },
     }
@@ -141,7 +159,9 @@ def mended(values: Manifest) -> Manifest:
     values = copy.deepcopy(values) | {"prometheusRule": {"enabled": False}}
     components: dict[str, Manifest] = values["components"]
     for name in ("failing", "costly"):
-        components[name]["blueprint"]["inline"]["config"]["model"] = "openai/good"
+        components[name]["blueprint"]["inline"]["config"]["model"] = (
+            "openai/good"
+        )
     components["limited"]["settings"]["run_tokens"] = 100_000
     values["defaults"]["files"] = prices(PRICES | {"openai/unheard-of": 1})
     components["full"]["settings"]["max_runs"] = 16
@@ -175,7 +195,9 @@ def namespace(
     """A namespace with the release, its hastened alerts, and a pod that sends requests to its components."""
     namespace = make_namespace(loaded_full)
     with ThreadPoolExecutor() as executor:
-        provider = executor.submit(namespace.serve, "provider", PODS / "provider.py")
+        provider = executor.submit(
+            namespace.serve, "provider", PODS / "provider.py"
+        )
         client = executor.submit(Client.start, namespace)
         namespace.start_database()
         url = {"url": "postgresql://podwright@provider/podwright"}
@@ -197,11 +219,15 @@ def namespace(
         provider.result()
     namespace.until(
         lambda: (
-            interrupted(client.result(), "POST", "/runs", {"input": "the moon"})[0]
+            interrupted(
+                client.result(), "POST", "/runs", {"input": "the moon"}
+            )[0]
             == 202
         )
     )
-    urls = [f"http://fleet-{caller.replace('/', ':8000/', 1)}" for caller in CALLERS]
+    urls = [
+        f"http://fleet-{caller.replace('/', ':8000/', 1)}" for caller in CALLERS
+    ]
     with Load(client.result(), urls, body={"input": "the moon"}, pause=1):
         yield namespace
 
@@ -210,7 +236,9 @@ def interrupted(
     client: Client, method: str, path: str, body: Manifest | None = None
 ) -> tuple[int, Any]:
     """A response of the component whose background runs are interrupted."""
-    return client.request(method, f"http://fleet-interrupted:8000{path}", body=body)
+    return client.request(
+        method, f"http://fleet-interrupted:8000{path}", body=body
+    )
 
 
 def firing(namespace: Namespace, watchers: Watchers) -> set[tuple[str, str]]:
@@ -246,13 +274,17 @@ def test_each_alert_fires(namespace: Namespace, watchers: Watchers) -> None:
         },
     )
     sections = re.findall(
-        "^### (.*)$", (ROOT / "docs" / "operations.md").read_text(), re.MULTILINE
+        "^### (.*)$",
+        (ROOT / "docs" / "operations.md").read_text(),
+        re.MULTILINE,
     )
     links = [
         alert["annotations"]["runbook_url"].rpartition("/")[2]
         for alert in watchers.alerts(namespace.name)
     ]
-    assert set(links) <= {f"operations.html#{section.lower()}" for section in sections}
+    assert set(links) <= {
+        f"operations.html#{section.lower()}" for section in sections
+    }
 
 
 def fill(expression: str, namespace: str) -> str:
@@ -280,13 +312,15 @@ def test_each_query_of_the_dashboard_has_data(
 
     def labels() -> list[dict[str, str]]:
         return [
-            labels for labels, value in watchers.query(query) if math.isfinite(value)
+            labels
+            for labels, value in watchers.query(query)
+            if math.isfinite(value)
         ]
 
     for each in namespace.until(labels):
-        assert set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])) <= set(each), (
+        assert set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])) <= set(
             each
-        )
+        ), each
 
 
 def test_the_alerts_end(
@@ -298,11 +332,15 @@ def test_the_alerts_end(
 
     def have_ended() -> bool:
         status, found = interrupted(client, "GET", "/runs?status=interrupted")
-        if status != 200:  # a new pod is refused until the network policies know it
+        # a new pod is refused until the network policies know it
+        if status != 200:
             return False
         # a pod that is about to stop may take a resumed run, and interrupt it once more
         for run in found["runs"]:
-            assert interrupted(client, "POST", f"/runs/{run['id']}/resume")[0] == 202
+            assert (
+                interrupted(client, "POST", f"/runs/{run['id']}/resume")[0]
+                == 202
+            )
         return not firing(namespace, watchers)
 
     until(

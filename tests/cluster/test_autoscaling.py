@@ -8,7 +8,14 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.cluster.cluster import TIMEOUT, Client, Cluster, Load, Namespace, go_modules
+from tests.cluster.cluster import (
+    TIMEOUT,
+    Client,
+    Cluster,
+    Load,
+    Namespace,
+    go_modules,
+)
 from tests.cluster.watchers import Watchers
 from tests.helm.conftest import Manifest
 from tests.helpers import tool
@@ -41,11 +48,18 @@ def metrics_server(
     cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[None]:
     """The metrics server, unless the cluster has one."""
-    folder = go_modules("extras", METRICS_SERVER)[METRICS_SERVER] / "manifests" / "base"
+    folder = (
+        go_modules("extras", METRICS_SERVER)[METRICS_SERVER]
+        / "manifests"
+        / "base"
+    )
 
     def wait() -> None:
         cluster.kubectl(
-            "wait", "--for=condition=Available", APISERVICE, f"--timeout={TIMEOUT}s"
+            "wait",
+            "--for=condition=Available",
+            APISERVICE,
+            f"--timeout={TIMEOUT}s",
         )
 
     def start() -> bool:
@@ -54,8 +68,12 @@ def metrics_server(
             return False
         build_program(Path(tool("metrics-server")), IMAGE)
         cluster.load(IMAGE)
-        manifests = list(yaml.safe_load_all(cluster.kubectl("kustomize", folder)))
-        (deployment,) = [each for each in manifests if each["kind"] == "Deployment"]
+        manifests = list(
+            yaml.safe_load_all(cluster.kubectl("kustomize", folder))
+        )
+        (deployment,) = [
+            each for each in manifests if each["kind"] == "Deployment"
+        ]
         (container,) = deployment["spec"]["template"]["spec"]["containers"]
         container["image"] = IMAGE
         container["args"] += [
@@ -97,7 +115,9 @@ def test_an_autoscaler_on_cpu(
     client = Client.start(space)
 
     def ready() -> int:
-        return space.get("deployment", "fleet-echo")["status"].get("readyReplicas", 0)
+        return space.get("deployment", "fleet-echo")["status"].get(
+            "readyReplicas", 0
+        )
 
     with Load(
         client, ["http://fleet-echo:8000/run"], KEY, {"input": "x"}, clients=8
@@ -118,7 +138,10 @@ def test_the_query_of_keda(
     monitored = values(
         autoscaling={"type": "keda", "keda": keda},
         settings={"max_runs": 2},
-        env={"OPENAI_BASE_URL": "http://provider:8000/v1", "OPENAI_API_KEY": "x"},
+        env={
+            "OPENAI_BASE_URL": "http://provider:8000/v1",
+            "OPENAI_API_KEY": "x",
+        },
         model="openai/slow-0.5",
         monitor={"type": "service", "interval": "1s", "scrapeTimeout": "1s"},
     )
@@ -134,8 +157,15 @@ def test_the_query_of_keda(
     space.until(lambda: [value for _, value in watchers.query(query)] == [0])
     client = Client.start(space)
     with Load(
-        client, ["http://fleet-echo:8000/run"], KEY, {"input": "x"}, clients=5, pause=0
+        client,
+        ["http://fleet-echo:8000/run"],
+        KEY,
+        {"input": "x"},
+        clients=5,
+        pause=0,
     ):
-        space.until(lambda: [value for _, value in watchers.query(query)] == [5])
+        space.until(
+            lambda: [value for _, value in watchers.query(query)] == [5]
+        )
     space.until(lambda: [value for _, value in watchers.query(query)] == [0])
     assert json.dumps(trigger["metadata"]["threshold"]) == '"8"'

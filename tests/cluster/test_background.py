@@ -27,9 +27,13 @@ def component() -> Manifest:
         }
         for name, model in MODELS.items()
     }  # fmt: skip
-    steps = [{"type": "agent_step", "name": name, "agent": name} for name in agents]
+    steps = [
+        {"type": "agent_step", "name": name, "agent": name} for name in agents
+    ]
     return {
-        "blueprint": {"inline": {"type": "Workflow", "name": "flow", "steps": steps}},
+        "blueprint": {
+            "inline": {"type": "Workflow", "name": "flow", "steps": steps}
+        },
         "files": {
             f"agents/{name}/blueprint.json": json.dumps(agent)
             for name, agent in agents.items()
@@ -46,8 +50,14 @@ def apps(*names: str) -> list[Manifest]:
 def values() -> Manifest:
     """Two components of which only one has background runs."""
     defaults = {
-        "env": {"OPENAI_BASE_URL": "http://provider:8000/v1", "OPENAI_API_KEY": "x"},
-        "networkPolicy": {"from": apps("client"), "egress": [{"to": apps("provider")}]},
+        "env": {
+            "OPENAI_BASE_URL": "http://provider:8000/v1",
+            "OPENAI_API_KEY": "x",
+        },
+        "networkPolicy": {
+            "from": apps("client"),
+            "egress": [{"to": apps("provider")}],
+        },
         "resources": {"requests": {"cpu": "10m"}},
         **component(),
     }
@@ -73,7 +83,8 @@ def namespace(
 
 def test_runs_survive_their_pod(namespace: Namespace) -> None:
     """The runs of a pod that is killed are finished by the other one, and no finished call is made again."""
-    assert namespace.objects("jobs") == []  # the one that made the tables is gone
+    # the one that made the tables is gone
+    assert namespace.objects("jobs") == []
     client = Client.start(namespace)
     key = namespace.key("flow")
 
@@ -95,9 +106,15 @@ def test_runs_survive_their_pod(namespace: Namespace) -> None:
     started = side_by_side(start, range(RUNS))
     # until the nodes have learned of it, the Service may choose the pod that is gone
     namespace.kubectl(
-        "delete", "pod", namespace.pods("flow")[0], "--grace-period=0", "--force"
+        "delete",
+        "pod",
+        namespace.pods("flow")[0],
+        "--grace-period=0",
+        "--force",
     )
-    namespace.until(lambda: {run["status"] for run in runs() or []} == {"succeeded"})
+    namespace.until(
+        lambda: {run["status"] for run in runs() or []} == {"succeeded"}
+    )
     ended = namespace.until(runs)
     assert {run["id"] for run in ended} == set(started)
     # those of the other pod have stayed there
@@ -111,7 +128,11 @@ def test_only_the_component_reaches_the_database(namespace: Namespace) -> None:
     for name, reached in (("flow", ["database:5432"]), ("other", [])):
         (pod, *_) = namespace.pods(name)
         output = namespace.exec(
-            pod, "python", "-c", (PODS / "reach.py").read_text(), '["database:5432"]'
+            pod,
+            "python",
+            "-c",
+            (PODS / "reach.py").read_text(),
+            '["database:5432"]',
         )
         assert json.loads(output) == reached
         assert "postgresql:" not in namespace.exec(
@@ -119,7 +140,9 @@ def test_only_the_component_reaches_the_database(namespace: Namespace) -> None:
         )
 
 
-def test_an_upgrade_keeps_the_runs(namespace: Namespace, values: Manifest) -> None:
+def test_an_upgrade_keeps_the_runs(
+    namespace: Namespace, values: Manifest
+) -> None:
     """They are all there after it, and the autoscaler's query counts those that wait."""
     scaled = copy.deepcopy(values)
     scaled["components"]["flow"] |= {

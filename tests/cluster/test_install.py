@@ -15,7 +15,14 @@ from typing import Any
 import pytest
 from tests.cluster.cluster import Client, Cluster, Namespace, side_by_side
 from tests.cluster.fleets import fake_node
-from tests.helm.conftest import CHART, CUSTOM, Manifest, decoded, example_values, helm4
+from tests.helm.conftest import (
+    CHART,
+    CUSTOM,
+    Manifest,
+    decoded,
+    example_values,
+    helm4,
+)
 
 AGENTS = ("researcher", "reviewer", "writer")
 NEWSROOM = {"desk", "newsroom", *AGENTS}
@@ -93,7 +100,9 @@ class Installed:
         values = example_values("minimal")
         values["components"] = {"translator": values["components"]["greeter"]}
         caller = {
-            "podSelector": {"matchLabels": {"app.kubernetes.io/component": "newsroom"}}
+            "podSelector": {
+                "matchLabels": {"app.kubernetes.io/component": "newsroom"}
+            }
         }
         values["defaults"] = {
             "apiKeys": {"accept": ["run:not-a-real-key-0001"]},
@@ -123,7 +132,9 @@ class Installed:
                 config
                 | {
                     "data": {
-                        "blueprint.json": json.dumps(blueprint | {"name": "writer"})
+                        "blueprint.json": json.dumps(
+                            blueprint | {"name": "writer"}
+                        )
                     }
                 },
                 secret("openai", OPENAI_API_KEY=PROVIDER_KEY),
@@ -131,7 +142,8 @@ class Installed:
             ]
         )
         values = example_values("production")
-        del values["components"]["researcher"]["volumes"]  # nothing provides storage
+        # nothing provides storage
+        del values["components"]["researcher"]["volumes"]
         values["defaults"] |= self.placement
         self.production.install(
             values, version=self.version, options=[f"--values={adapted}"]
@@ -196,9 +208,13 @@ def pods(
     return {name: namespace.pods(name) for name in components}
 
 
-def keys(namespace: Namespace, release: str = "fleet") -> dict[str, dict[str, str]]:
+def keys(
+    namespace: Namespace, release: str = "fleet"
+) -> dict[str, dict[str, str]]:
     """The entries of the release's Secrets by name."""
-    found = namespace.objects("secrets", f"app.kubernetes.io/instance={release}")
+    found = namespace.objects(
+        "secrets", f"app.kubernetes.io/instance={release}"
+    )
     return {each["metadata"]["name"]: decoded(each) for each in found}
 
 
@@ -239,16 +255,21 @@ def are_ready(namespace: Namespace) -> bool:
 def runs(namespace: Namespace) -> Counter[str]:
     """The runs that each agent of the newsroom has logged."""
     logs = {
-        name: namespace.kubectl("logs", f"deployment/fleet-{name}") for name in AGENTS
+        name: namespace.kubectl("logs", f"deployment/fleet-{name}")
+        for name in AGENTS
     }
-    return Counter({name: text.count('"event":"run"') for name, text in logs.items()})
+    return Counter(
+        {name: text.count('"event":"run"') for name, text in logs.items()}
+    )
 
 
 def succeeded(output: str) -> set[str]:
     """The pods that succeeded, in the output of `helm test`; an earlier run's may be there too."""
     return set(
         re.findall(
-            r"^TEST SUITE: +(\S+)\n.*\n.*\nPhase: +Succeeded$", output, re.MULTILINE
+            r"^TEST SUITE: +(\S+)\n.*\n.*\nPhase: +Succeeded$",
+            output,
+            re.MULTILINE,
         )
     )
 
@@ -273,7 +294,9 @@ def test_helm_test_runs_each_component(installed: list[Installed]) -> None:
         assert succeeded(output) == {"fleet-newsroom-test"}
         # the archive has nothing on the input of the test, so there is no draft to review
         wanted = Counter(AGENTS)
-        namespace.until(lambda: (runs(namespace) - before).total() >= wanted.total())
+        namespace.until(
+            lambda: (runs(namespace) - before).total() >= wanted.total()
+        )
         assert runs(namespace) - before == wanted
         output = namespace.helm(
             "test",
@@ -287,7 +310,8 @@ def test_helm_test_runs_each_component(installed: list[Installed]) -> None:
         }
 
     side_by_side(
-        check, [(each, *release) for each in installed for release in each.running()]
+        check,
+        [(each, *release) for each in installed for release in each.running()],
     )
 
 
@@ -316,7 +340,10 @@ def test_helm_test_reports_failures(namespace: Namespace) -> None:
             "faulty",
             f"--namespace={namespace.name}",
         )
-        assert namespace.cluster.run(*helm, f"--filter=name={name}").returncode != 0
+        assert (
+            namespace.cluster.run(*helm, f"--filter=name={name}").returncode
+            != 0
+        )
         assert fault in namespace.kubectl("logs", name)
 
     side_by_side(
@@ -334,10 +361,15 @@ def test_containers_are_as_rendered(namespace: Namespace) -> None:
 
     def check(name: str) -> None:
         inside = json.loads(
-            namespace.exec(namespace.pods(name)[0], "python", "-c", INSPECT.read_text())
+            namespace.exec(
+                namespace.pods(name)[0], "python", "-c", INSPECT.read_text()
+            )
         )
         assert inside["ids"] == [65532, 65532]
-        assert (inside["capabilities"], inside["restrictions"]) == ([0, 0, 0], [1, 2])
+        assert (inside["capabilities"], inside["restrictions"]) == (
+            [0, 0, 0],
+            [1, 2],
+        )
         assert inside["writable"] == ["/tmp"]  # noqa: S108 - the container's
         assert (
             inside["component"]
@@ -345,9 +377,9 @@ def test_containers_are_as_rendered(namespace: Namespace) -> None:
         )
         assert inside["keys"]["api-keys"] == namespace.key(name, "api-keys")
         assert inside["environment"]["OPENAI_API_KEY"] == PROVIDER_KEY
-        container = namespace.get("deployment", f"fleet-{name}")["spec"]["template"][
-            "spec"
-        ]["containers"][0]
+        container = namespace.get("deployment", f"fleet-{name}")["spec"][
+            "template"
+        ]["spec"]["containers"][0]
         variables = {each["name"]: each["value"] for each in container["env"]}
         assert variables.items() <= inside["environment"].items()
         assert (inside["memory"], inside["cpus"]) == (512 << 20, 1.0)
@@ -360,7 +392,8 @@ def test_probes(namespace: Namespace) -> None:
 
     def status() -> Manifest:
         (pod,) = namespace.objects(
-            "pods", "app.kubernetes.io/component=desk,app.kubernetes.io/name=podwright"
+            "pods",
+            "app.kubernetes.io/component=desk,app.kubernetes.io/name=podwright",
         )
         return pod["status"]["containerStatuses"][0]
 
@@ -368,12 +401,17 @@ def test_probes(namespace: Namespace) -> None:
     stop = "import os; [os.kill(int(pid), 19) for pid in open('/proc/1/task/1/children').read().split()]"
     namespace.exec(namespace.pods("desk")[0], "python", "-c", stop)
     namespace.until(lambda: not status()["ready"])
-    namespace.until(lambda: status()["restartCount"] > before and status()["ready"])
+    namespace.until(
+        lambda: status()["restartCount"] > before and status()["ready"]
+    )
 
     def are_reported() -> bool:
-        events = namespace.kubectl("get", "events", "--field-selector=reason=Unhealthy")
+        events = namespace.kubectl(
+            "get", "events", "--field-selector=reason=Unhealthy"
+        )
         return all(
-            f"{probe} probe failed" in events for probe in ("Readiness", "Liveness")
+            f"{probe} probe failed" in events
+            for probe in ("Readiness", "Liveness")
         )
 
     namespace.until(are_reported)  # the kubelet sends events in the background
@@ -394,7 +432,9 @@ def test_each_key_has_one_purpose(namespace: Namespace) -> None:
 
     def status(request: tuple[str, str, str, Any]) -> int:
         method, path, key, body = request
-        return client.request(method, f"http://fleet-writer:8000{path}", key, body)[0]
+        return client.request(
+            method, f"http://fleet-writer:8000{path}", key, body
+        )[0]
 
     namespace.until(lambda: status(("GET", "/health", "", None)) == 200)
     posts = [("POST", "/run", key, {"input": "the moon"}) for key in written]
@@ -434,7 +474,9 @@ def test_custom_resources(
         # test_background.py has it
         for kind in {kind for _, kind in custom} - {"TriggerAuthentication"}:
             rendered = {
-                one["metadata"]["name"] for one in resources if one["kind"] == kind
+                one["metadata"]["name"]
+                for one in resources
+                if one["kind"] == kind
             }
             assert names(each.production, kind) == rendered
 
@@ -443,15 +485,22 @@ def test_the_validation_finds_faults(
     cluster: Cluster, resources: list[Manifest]
 ) -> None:
     """In each kind of custom resources, an unknown field and a field of the wrong type are errors."""
-    custom = {each["kind"]: each for each in resources if each["apiVersion"] in CUSTOM}
+    custom = {
+        each["kind"]: each for each in resources if each["apiVersion"] in CUSTOM
+    }
     for manifest in custom.values():
-        for field, value in (("bogus", 1), (next(iter(manifest["spec"])), [[7]])):
+        for field, value in (
+            ("bogus", 1),
+            (next(iter(manifest["spec"])), [[7]]),
+        ):
             faulty = {**manifest, "spec": {**manifest["spec"], field: value}}
             with pytest.raises(AssertionError, match=rf"spec\.{field}"):
                 cluster.apply([faulty], "--dry-run=server")
 
 
-def test_an_upgrade_restarts_only_what_changes(installed: list[Installed]) -> None:
+def test_an_upgrade_restarts_only_what_changes(
+    installed: list[Installed],
+) -> None:
     """A changed blueprint restarts the pods of its component only; a rollback restores them; the keys stay."""
 
     def check(each: Installed) -> None:
@@ -459,12 +508,14 @@ def test_an_upgrade_restarts_only_what_changes(installed: list[Installed]) -> No
         before = (pods(namespace), templates(namespace), keys(namespace))
         files = namespace.get("configmap", "fleet-writer-files")["data"]
         values = newsroom()
-        values["components"]["writer"]["blueprint"]["inline"]["instructions"] = "Write."
+        values["components"]["writer"]["blueprint"]["inline"][
+            "instructions"
+        ] = "Write."
         each.upgrade(values)
         after = pods(namespace)
-        assert {name for name, ids in after.items() if ids != before[0][name]} == {
-            "writer"
-        }
+        assert {
+            name for name, ids in after.items() if ids != before[0][name]
+        } == {"writer"}
         (writer,) = after["writer"]
         if not each.placement:
             assert '"instructions": "Write."' in namespace.exec(
@@ -472,7 +523,11 @@ def test_an_upgrade_restarts_only_what_changes(installed: list[Installed]) -> No
             )
         assert keys(namespace) == before[2]
         namespace.helm(
-            "rollback", "fleet", "--wait", "--timeout=180s", version=each.version
+            "rollback",
+            "fleet",
+            "--wait",
+            "--timeout=180s",
+            version=each.version,
         )
         assert (templates(namespace), keys(namespace)) == before[1:]
         assert namespace.get("configmap", "fleet-writer-files")["data"] == files
@@ -505,7 +560,9 @@ def test_an_upgrade_keeps_the_keys(
     )
     assert set(keys(namespace)) == set(after)
     assert [
-        name for name, entries in keys(namespace).items() if entries == after[name]
+        name
+        for name, entries in keys(namespace).items()
+        if entries == after[name]
     ] == []
 
 
@@ -514,7 +571,9 @@ def test_uninstall(installed: list[Installed]) -> None:
 
     def check(each: Installed) -> None:
         namespace = each.production
-        manifest = namespace.helm("get", "manifest", "fleet", version=each.version)
+        manifest = namespace.helm(
+            "get", "manifest", "fleet", version=each.version
+        )
         others = keys(namespace, "elsewhere")
         namespace.helm("uninstall", "fleet", version=each.version)
         namespace.until(
@@ -527,7 +586,9 @@ def test_uninstall(installed: list[Installed]) -> None:
         )
         assert keys(namespace, "elsewhere") == others
         assert {"fleet-writer-env", "openai"} <= names(namespace, "secrets")
-        assert [name for name in names(namespace, "secrets") if "fleet.v" in name] == []
+        assert [
+            name for name in names(namespace, "secrets") if "fleet.v" in name
+        ] == []
         namespace.helm("status", "elsewhere", version=each.version)
 
     side_by_side(check, installed)

@@ -37,7 +37,11 @@ class Newsroom:
         values = example_values("newsroom")
         values["telemetry"] = {"endpoint": watchers.endpoint}
         values["defaults"] |= {
-            "monitor": {"type": "service", "interval": "1s", "scrapeTimeout": "1s"},
+            "monitor": {
+                "type": "service",
+                "interval": "1s",
+                "scrapeTimeout": "1s",
+            },
             "networkPolicy": {
                 "from": [
                     watchers.peer,
@@ -70,7 +74,8 @@ class Newsroom:
             self.pods[component] = Client(namespace, pod["metadata"]["name"])
             service = f"{self.release(component)}-{component}.{namespace.name}.svc.cluster.local"
             self.addresses |= {
-                f"{host}:8000": component for host in (service, pod["status"]["podIP"])
+                f"{host}:8000": component
+                for host in (service, pod["status"]["podIP"])
             }
 
     def release(self, component: str) -> str:
@@ -84,9 +89,9 @@ class Newsroom:
 
     def agents_of_newsroom(self) -> list[str | Manifest]:
         """Those of its own release are names."""
-        return self.releases[self.release("newsroom")]["components"]["newsroom"][
-            "agents"
-        ]
+        return self.releases[self.release("newsroom")]["components"][
+            "newsroom"
+        ]["agents"]
 
     def reached(self, name: str, addresses: list[str]) -> set[str]:
         """Which of some addresses, `host:port`, a pod reaches."""
@@ -106,13 +111,19 @@ class Newsroom:
                 lambda name: self.reached(name, list(self.addresses)), self.pods
             )
         return {
-            name: {address for address in addresses if self.addresses[address] != name}
+            name: {
+                address
+                for address in addresses
+                if self.addresses[address] != name
+            }
             for name, addresses in zip(self.pods, found, strict=True)
         }
 
 
 @pytest.fixture(scope="module")
-def newsroom(make_namespace: Callable[[], Namespace], watchers: Watchers) -> Newsroom:
+def newsroom(
+    make_namespace: Callable[[], Namespace], watchers: Watchers
+) -> Newsroom:
     return Newsroom(make_namespace(), make_namespace(), watchers)
 
 
@@ -141,7 +152,9 @@ def test_what_a_component_reaches_besides(newsroom: Newsroom) -> None:
     targets = ["kubernetes.default.svc.cluster.local:443", f"{address}:10250"]
     assert newsroom.reached("stranger", targets) == set(targets)
     assert (
-        side_by_side(lambda component: newsroom.reached(component, targets), COMPONENTS)
+        side_by_side(
+            lambda component: newsroom.reached(component, targets), COMPONENTS
+        )
         == [set[str]()] * 5
     )
     dns = ["kube-dns.kube-system.svc.cluster.local:53"]
@@ -156,7 +169,9 @@ def test_a_run_is_one_trace_and_counted_once(
     newsroom: Newsroom, watchers: Watchers
 ) -> None:
     """A run crosses four pods of two releases as one trace in Jaeger; response, spans and metrics have one usage."""
-    assert {isinstance(agent, str) for agent in newsroom.agents_of_newsroom()} == {
+    assert {
+        isinstance(agent, str) for agent in newsroom.agents_of_newsroom()
+    } == {
         True,
         False,
     }
@@ -204,7 +219,9 @@ def test_a_run_is_one_trace_and_counted_once(
     calls = calls_of(namespace.until(trace))
     assert len(calls) == usage["model_calls"]
     for kind in ("input_tokens", "output_tokens"):
-        assert sum(call[f"gen_ai.usage.{kind}"] for call in calls) == usage[kind]
+        assert (
+            sum(call[f"gen_ai.usage.{kind}"] for call in calls) == usage[kind]
+        )
 
     def counted(metric: str, label: str) -> dict[str, float]:
         series = watchers.query(f"sum by ({label}) ({metric}{selector}) > 0")
@@ -233,4 +250,6 @@ def has_root(trace: dict[str, Any]) -> bool:
         for reference in span["references"]
     }
     ids = {span["spanID"] for span in trace["spans"]}
-    return parents <= ids and any(not span["references"] for span in trace["spans"])
+    return parents <= ids and any(
+        not span["references"] for span in trace["spans"]
+    )

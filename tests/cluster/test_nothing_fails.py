@@ -34,7 +34,9 @@ def desk() -> Manifest:
     """A workflow whose only step is a run of the writer."""
     steps = [{"type": "agent_step", "name": "write", "agent": "writer"}]
     return {
-        "blueprint": {"inline": {"type": "Workflow", "name": "desk", "steps": steps}},
+        "blueprint": {
+            "inline": {"type": "Workflow", "name": "desk", "steps": steps}
+        },
         "agents": ["writer"],
     }
 
@@ -87,10 +89,13 @@ class Fleet:
 
     def wait(self) -> None:
         """Wait until the pods of all Deployments are replaced and the old ones are gone."""
-        self.namespace.kubectl("rollout", "status", "deployment", "--timeout=180s")
+        self.namespace.kubectl(
+            "rollout", "status", "deployment", "--timeout=180s"
+        )
         self.namespace.until(
             lambda: all(
-                "deletionTimestamp" not in pod["metadata"] for pod in self.all_pods()
+                "deletionTimestamp" not in pod["metadata"]
+                for pod in self.all_pods()
             )
         )
 
@@ -117,14 +122,20 @@ class Fleet:
         The disruption budgets allow one pod of each component at a time. Pods of other tests stay. A cluster that was
         made elsewhere keeps its nodes as they are.
         """
-        with self.namespace.cluster.second_node(self.namespace.image) as is_added:
+        with self.namespace.cluster.second_node(
+            self.namespace.image
+        ) as is_added:
             self._restart()
             if is_added:
                 self._drain()
 
     def _drain(self) -> None:
-        client_node = self.namespace.get("pod", self.client.name)["spec"]["nodeName"]
-        node = min({pod["spec"]["nodeName"] for pod in self.all_pods()} - {client_node})
+        client_node = self.namespace.get("pod", self.client.name)["spec"][
+            "nodeName"
+        ]
+        node = min(
+            {pod["spec"]["nodeName"] for pod in self.all_pods()} - {client_node}
+        )
         try:
             options = (
                 f"--pod-selector={self._selector}",
@@ -133,7 +144,9 @@ class Fleet:
             )
             self.namespace.kubectl("drain", node, *options)
             self.wait()
-            assert node not in {pod["spec"]["nodeName"] for pod in self.all_pods()}
+            assert node not in {
+                pod["spec"]["nodeName"] for pod in self.all_pods()
+            }
         finally:
             self.namespace.kubectl("uncordon", node)
 
@@ -141,7 +154,9 @@ class Fleet:
         before = self.pods()
         self.namespace.kubectl("rollout", "restart", "deployment")
         self.wait()
-        assert not any(pods & before[name] for name, pods in self.pods().items())
+        assert not any(
+            pods & before[name] for name, pods in self.pods().items()
+        )
 
     def rotate_keys(self) -> None:
         before = self.namespace.key("writer")
@@ -166,7 +181,9 @@ class Fleet:
     scope="module",
     params=[
         pytest.param(Form(runs=5_000, pause=0.2), id="short"),
-        pytest.param(Form(runs=50_000, pause=0), id="long", marks=pytest.mark.proof),
+        pytest.param(
+            Form(runs=50_000, pause=0), id="long", marks=pytest.mark.proof
+        ),
     ],
 )
 def form(request: pytest.FixtureRequest) -> Form:

@@ -21,7 +21,9 @@ from podwright import blueprints
 PAGE = (ROOT / "docs" / "operations.md").read_text()
 COMMANDS = [
     line
-    for block in re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    for block in re.findall(
+        r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL
+    )
     for line in block.splitlines()
 ]
 COMPONENTS = ("desk", "newsroom", "researcher", "reviewer", "writer")
@@ -52,7 +54,9 @@ class Shell:
 
     def run(self, command: str) -> str:
         """The output of a command, which must succeed."""
-        self._stream(self._bash.stdin).write(f'{command}\necho "exit code: $?"\n')
+        self._stream(self._bash.stdin).write(
+            f'{command}\necho "exit code: $?"\n'
+        )
         self._stream(self._bash.stdin).flush()
         output = ""
         for line in self._stream(self._bash.stdout):
@@ -75,7 +79,9 @@ class Shell:
 class Walk:
     """A walk along the page; each check is called with the output of the command that begins as its key in `CHECKS`."""
 
-    def __init__(self, namespace: Namespace, shell: Shell, folder: Path) -> None:
+    def __init__(
+        self, namespace: Namespace, shell: Shell, folder: Path
+    ) -> None:
         self.namespace = namespace
         self.shell = shell
         self.folder = folder
@@ -93,11 +99,16 @@ class Walk:
 
     def templates(self) -> dict[str, Manifest]:
         """The template of the pods of each component."""
-        return {name: self.deployment(name)["spec"]["template"] for name in COMPONENTS}
+        return {
+            name: self.deployment(name)["spec"]["template"]
+            for name in COMPONENTS
+        }
 
     def wait(self) -> None:
         """Wait until all components have as many pods as they should have, and all of them are new and ready."""
-        self.namespace.kubectl("rollout", "status", "deployment", "--timeout=180s")
+        self.namespace.kubectl(
+            "rollout", "status", "deployment", "--timeout=180s"
+        )
 
     def current_keys(self) -> dict[str, str]:
         return {name: self.namespace.key(name) for name in COMPONENTS}
@@ -114,7 +125,8 @@ class Walk:
 def rendered(walk: Walk, _: str) -> None:
     values = yaml.safe_load((walk.folder / "fleet.yaml").read_text())
     assert (
-        values["components"].keys() == example_values("newsroom")["components"].keys()
+        values["components"].keys()
+        == example_values("newsroom")["components"].keys()
     )
 
 
@@ -138,29 +150,41 @@ def answered(_: Walk, output: str) -> None:
 
 
 def has_secret(walk: Walk, _: str) -> None:
-    assert walk.namespace.get("secret", "openai")["data"].keys() == {"OPENAI_API_KEY"}
+    assert walk.namespace.get("secret", "openai")["data"].keys() == {
+        "OPENAI_API_KEY"
+    }
 
 
 def uses_providers(walk: Walk, _: str) -> None:
     assert "PODWRIGHT_MODEL" not in walk.variables("writer")
     template = walk.deployment("writer")["spec"]["template"]["spec"]
-    assert template["containers"][0]["envFrom"] == [{"secretRef": {"name": "openai"}}]
+    assert template["containers"][0]["envFrom"] == [
+        {"secretRef": {"name": "openai"}}
+    ]
     walk.pods = walk.templates()
 
 
 def upgraded(walk: Walk, _: str) -> None:
     walk.wait()
     assert {
-        name for name, pods in walk.templates().items() if pods != walk.pods[name]
+        name
+        for name, pods in walk.templates().items()
+        if pods != walk.pods[name]
     } == {"writer"}
     assert walk.variables("writer").get("PODWRIGHT_MODEL") is None
     assert walk.current_keys() == walk.keys
     (pod,) = walk.namespace.pods("writer")
-    assert "OPENAI_API_KEY=the-key-of-the-provider\n" in walk.namespace.exec(pod, "env")
+    assert "OPENAI_API_KEY=the-key-of-the-provider\n" in walk.namespace.exec(
+        pod, "env"
+    )
 
 
 def has_history(_: Walk, output: str) -> None:
-    assert [line.split()[0] for line in output.splitlines()[1:]] == ["1", "2", "3"]
+    assert [line.split()[0] for line in output.splitlines()[1:]] == [
+        "1",
+        "2",
+        "3",
+    ]
 
 
 def rolled_back(walk: Walk, _: str) -> None:
@@ -170,7 +194,9 @@ def rolled_back(walk: Walk, _: str) -> None:
 
 def read_values(walk: Walk, _: str) -> None:
     assert (
-        yaml.safe_load((walk.folder / "running.yaml").read_text())["defaults"]["model"]
+        yaml.safe_load((walk.folder / "running.yaml").read_text())["defaults"][
+            "model"
+        ]
         == ""
     )
 
@@ -205,8 +231,13 @@ def has_autoscaler(walk: Walk, _: str) -> None:
 
 
 def has_scaled_object(walk: Walk, _: str) -> None:
-    (trigger,) = walk.namespace.get("scaledobject", "fleet-writer")["spec"]["triggers"]
-    assert (trigger["type"], trigger["metadata"]["threshold"]) == ("prometheus", "8")
+    (trigger,) = walk.namespace.get("scaledobject", "fleet-writer")["spec"][
+        "triggers"
+    ]
+    assert (trigger["type"], trigger["metadata"]["threshold"]) == (
+        "prometheus",
+        "8",
+    )
     assert walk.namespace.objects("horizontalpodautoscalers") == []
 
 
@@ -289,7 +320,9 @@ CHECKS: dict[str, Callable[[Walk, str], None] | None] = {
 
 
 @pytest.fixture
-def walk(make_namespace: Callable[[], Namespace], tmp_path: Path) -> Iterator[Walk]:
+def walk(
+    make_namespace: Callable[[], Namespace], tmp_path: Path
+) -> Iterator[Walk]:
     """A walk in a folder with what the commands use of this repository."""
     namespace = make_namespace()
     for name in ("deploy", "helm"):
@@ -308,7 +341,8 @@ def walk(make_namespace: Callable[[], Namespace], tmp_path: Path) -> Iterator[Wa
         OPENAI_API_KEY="the-key-of-the-provider",
     )
     shell = Shell(
-        tmp_path, {**variables, "PATH": ":".join([*programs, variables["PATH"]])}
+        tmp_path,
+        {**variables, "PATH": ":".join([*programs, variables["PATH"]])},
     )
     try:
         yield Walk(namespace, shell, tmp_path)
@@ -323,7 +357,9 @@ def test_the_commands_work(walk: Walk) -> None:
     assert len(COMMANDS) == len(checks)
     for command, (beginning, check) in zip(COMMANDS, checks, strict=True):
         assert command.startswith(beginning)
-        here = command.replace("--namespace prod", f"--namespace {walk.namespace.name}")
+        here = command.replace(
+            "--namespace prod", f"--namespace {walk.namespace.name}"
+        )
         output = walk.shell.run(
             re.sub(
                 r"\b8000:|(?<=localhost:)8000",

@@ -10,10 +10,20 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import yaml
 from tests.cluster.cluster import Cluster, Namespace
-from tests.cluster.fleets import RATE, fake_node, large_fleet, objects_of, release_size
+from tests.cluster.fleets import (
+    RATE,
+    fake_node,
+    large_fleet,
+    objects_of,
+    release_size,
+)
 from tests.helm.conftest import CHART, SEEDS, Manifest, example_values
 
-from podwright_service.fleet.releases import MAX_RELEASE_BYTES, release_bytes, split
+from podwright_service.fleet.releases import (
+    MAX_RELEASE_BYTES,
+    release_bytes,
+    split,
+)
 
 
 @pytest.fixture(scope="module")
@@ -52,20 +62,30 @@ def test_a_fleet_of_several_releases(
 ) -> None:
     """A fleet that is split is installed as several releases, and callers have the keys of agents in the others."""
     namespace = make_namespace()
-    values = {**large_fleet(3), "defaults": {**fake, "replicas": 0}, "apiKeys": SEEDS}
+    values = {
+        **large_fleet(3),
+        "defaults": {**fake, "replicas": 0},
+        "apiKeys": SEEDS,
+    }
     releases = split(values, "fleet", 12)
 
     def install(release: str) -> None:
         text = yaml.safe_dump(namespace.values(releases[release]))
-        namespace.helm("install", release, CHART, "--values=-", *RATE, text=text)
+        namespace.helm(
+            "install", release, CHART, "--values=-", *RATE, text=text
+        )
         assert_size(namespace, release, releases[release])
 
     with ThreadPoolExecutor() as pool:
         list(pool.map(install, releases))
     assert len(releases) == 3
-    assert len(namespace.objects("deployments")) == len(values["components"]) == 31
+    assert (
+        len(namespace.objects("deployments")) == len(values["components"]) == 31
+    )
     [caller] = [
-        release for release, part in releases.items() if "head" in part["components"]
+        release
+        for release, part in releases.items()
+        if "head" in part["components"]
     ]
     agents = [
         agent
@@ -80,7 +100,9 @@ def test_a_fleet_of_several_releases(
         )
 
 
-def test_a_release_that_is_too_large(make_namespace: Callable[[], Namespace]) -> None:
+def test_a_release_that_is_too_large(
+    make_namespace: Callable[[], Namespace],
+) -> None:
     """Helm rejects a release that is larger than its limit, before it creates an object."""
     namespace = make_namespace()
     noise = random.Random(0)

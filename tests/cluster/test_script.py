@@ -87,10 +87,15 @@ def test_an_unusable_cluster(folder: Path) -> None:
         "{apiVersion: v1, kind: Config, current-context: prod}"
     )
     unknown = run(folder / "config", folder, "load", "one")
-    assert "can load images into kind and k3d only, not into prod" in unknown.stderr
+    assert (
+        "can load images into kind and k3d only, not into prod"
+        in unknown.stderr
+    )
 
 
-def test_a_cluster_with_other_namespaces(cluster: Cluster, folder: Path) -> None:
+def test_a_cluster_with_other_namespaces(
+    cluster: Cluster, folder: Path
+) -> None:
     """A cluster with a namespace that is not of Kubernetes or of the tests is refused, unless that is meant."""
     name = f"kube-somebody-{uuid.uuid4().hex[:8]}"
     cluster.apply(
@@ -110,7 +115,9 @@ def test_a_cluster_with_other_namespaces(cluster: Cluster, folder: Path) -> None
         assert name in refused.stderr
         assert "PODWRIGHT_TEST_SHARED_CLUSTER=yes" in refused.stderr
         assert (
-            run(config, folder, "up", PODWRIGHT_TEST_SHARED_CLUSTER="yes").returncode
+            run(
+                config, folder, "up", PODWRIGHT_TEST_SHARED_CLUSTER="yes"
+            ).returncode
             == 0
         )
     finally:
@@ -142,7 +149,10 @@ def test_the_cluster_of_this_user_is_not_asked(
         "RECORD": str(tmp_path / "record"),
     }
     up = subprocess.run(
-        [SCRIPT, "up"], env={**os.environ, **variables}, capture_output=True, text=True
+        [SCRIPT, "up"],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
     )
     assert up.stdout.strip() == cluster.config
     assert not (tmp_path / "record").exists()

@@ -62,11 +62,17 @@ class Watchers:
             environment = (
                 "ENV JAEGER_LISTEN_HOST=0.0.0.0" if program == "jaeger" else ""
             )
-            build_program(Path(tool(program)), image(program), "scratch", environment)
+            build_program(
+                Path(tool(program)), image(program), "scratch", environment
+            )
         self._cluster.load(*map(image, PROGRAMS))
-        text = string.Template(MANIFESTS.read_text()).substitute(namespace=NAMESPACE)
+        text = string.Template(MANIFESTS.read_text()).substitute(
+            namespace=NAMESPACE
+        )
         manifests = list(yaml.safe_load_all(text))
-        config = (ROOT / "deploy" / "observability" / "collector.yaml").read_text()
+        config = (
+            ROOT / "deploy" / "observability" / "collector.yaml"
+        ).read_text()
         metadata = {"name": "collector", "namespace": NAMESPACE}
         manifests.append(
             {
@@ -106,12 +112,17 @@ class Watchers:
     def query(self, expression: str) -> list[tuple[dict[str, str], float]]:
         """The labels and the value of each series of a PromQL query."""
         found = self.prometheus("query", query=expression)["result"]
-        return [(series["metric"], float(series["value"][1])) for series in found]
+        return [
+            (series["metric"], float(series["value"][1])) for series in found
+        ]
 
     def prometheus(self, path: str, **parameters: str) -> Any:
         """The data of a response of Prometheus' HTTP API."""
         response = self._cluster.ask(
-            NAMESPACE, "prometheus-operated:9090", f"/api/v1/{path}", **parameters
+            NAMESPACE,
+            "prometheus-operated:9090",
+            f"/api/v1/{path}",
+            **parameters,
         )
         assert response["status"] == "success", response
         return response["data"]
@@ -120,12 +131,19 @@ class Watchers:
         """The alerts of a namespace that Alertmanager has and that are not resolved."""
         matcher = f'namespace="{namespace}"'
         return self._cluster.ask(
-            NAMESPACE, "alertmanager-operated:9093", "/api/v2/alerts", filter=matcher
+            NAMESPACE,
+            "alertmanager-operated:9093",
+            "/api/v2/alerts",
+            filter=matcher,
         )
 
     def traces(self, service: str, **parameters: str) -> list[Manifest]:
         """The traces of a service, in the form of Jaeger's HTTP API."""
         response = self._cluster.ask(
-            NAMESPACE, "jaeger:16686", "/api/traces", service=service, **parameters
+            NAMESPACE,
+            "jaeger:16686",
+            "/api/traces",
+            service=service,
+            **parameters,
         )
         return response["data"] or []

@@ -48,7 +48,9 @@ class Fleet:
         self._variables = {**PUBLISHED, **variables, "IMAGE": image}
         self._files = ["--file", str(ROOT / "compose.yaml")]
         if services:
-            (folder / "services.yaml").write_text(json.dumps({"services": services}))
+            (folder / "services.yaml").write_text(
+                json.dumps({"services": services})
+            )
             self._files += ["--file", str(folder / "services.yaml")]
 
     def __call__(self, *arguments: str) -> str:
@@ -75,11 +77,19 @@ class Fleet:
                 *services,
             )
         except AssertionError as error:
-            raise AssertionError(f"{error}\n{self('logs', '--tail', '40')}") from error
+            raise AssertionError(
+                f"{error}\n{self('logs', '--tail', '40')}"
+            ) from error
 
     def down(self) -> None:
         self(
-            "--profile", "*", "down", "--volumes", "--remove-orphans", "--timeout", "10"
+            "--profile",
+            "*",
+            "down",
+            "--volumes",
+            "--remove-orphans",
+            "--timeout",
+            "10",
         )
 
     def url(self, service: str, port: int) -> str:
@@ -95,7 +105,9 @@ class Fleet:
 
     def container(self, service: str) -> dict[str, Any]:
         """A service's container, whether it runs or not, as `docker inspect` returns it."""
-        return self._docker.inspect(self("ps", "--all", "--quiet", service).strip())
+        return self._docker.inspect(
+            self("ps", "--all", "--quiet", service).strip()
+        )
 
     def inside(self, service: str, *command: str) -> str:
         """Run a command in a service's container."""
@@ -103,7 +115,9 @@ class Fleet:
 
     def events(self, *kinds: str) -> list[tuple[str, str]]:
         """The events of the fleet's containers in order, each with its service."""
-        filters = [word for kind in kinds for word in ("--filter", f"event={kind}")]
+        filters = [
+            word for kind in kinds for word in ("--filter", f"event={kind}")
+        ]
         label = f"label=com.docker.compose.project={self.project}"
         options = (
             "--since",

@@ -27,8 +27,12 @@ def observers(docker: Docker) -> dict[str, Any]:
         ),
     }
     for program, lines in images.items():
-        build_program(Path(tool(program)), f"podwright/{program}:compose", *lines)
-    return {program: {"image": f"podwright/{program}:compose"} for program in images}
+        build_program(
+            Path(tool(program)), f"podwright/{program}:compose", *lines
+        )
+    return {
+        program: {"image": f"podwright/{program}:compose"} for program in images
+    }
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +44,13 @@ def make_fleet(
 
     def make(services: dict[str, Any] | None = None, **variables: str) -> Fleet:
         fleets.append(
-            Fleet(docker, tmp_path_factory.mktemp("fleet"), slim, services, **variables)
+            Fleet(
+                docker,
+                tmp_path_factory.mktemp("fleet"),
+                slim,
+                services,
+                **variables,
+            )
         )
         return fleets[-1]
 

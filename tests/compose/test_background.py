@@ -21,7 +21,11 @@ def test_runs_are_kept(make_fleet: MakeFleet, full: str) -> None:
 
     def request(method: str, path: str, **options: Any) -> Any:
         with fleet.client("background") as client:
-            return client.request(method, path, **options).raise_for_status().json()
+            return (
+                client.request(method, path, **options)
+                .raise_for_status()
+                .json()
+            )
 
     run = request("POST", "/runs", json={"input": "the moon"})
     fleet("restart", "background", "database")

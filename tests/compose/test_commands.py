@@ -27,15 +27,22 @@ def test_the_commands_work(
     )
     (tmp_path / "docker").symlink_to(docker.client)
     project = f"podwright-test-{tmp_path.name.replace('_', '-')}-{os.getpid()}"
-    image = f"{project}:built"  # `up --build` makes another image than the fixture
-    inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
+    # `up --build` makes another image than the fixture
+    image = f"{project}:built"
+    inherited = {
+        name: os.environ[name] for name in INHERITED if name in os.environ
+    }
     variables = {
         **inherited, **PUBLISHED, "PATH": f"{tmp_path}:{inherited['PATH']}", "IMAGE": image,
         "COMPOSE_PROJECT_NAME": project, "COMPOSE_FILE": f"{ROOT / 'compose.yaml'}:{services}",
     }  # fmt: skip
     blocks = re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     # the tests of all pages send requests, those of the dashboard use models, and others the profile `background`
-    elsewhere = ("curl", "OPENAI_API_KEY=", "docker compose --profile background")
+    elsewhere = (
+        "curl",
+        "OPENAI_API_KEY=",
+        "docker compose --profile background",
+    )
     commands = [
         line
         for block in blocks
@@ -69,7 +76,13 @@ def test_the_commands_work(
         until(lambda: docker("ps", "--all", "--quiet", "--filter", label) == "")
     finally:
         docker.run(
-            "compose", "--project-name", project, "down", "--volumes", "--timeout", "5"
+            "compose",
+            "--project-name",
+            project,
+            "down",
+            "--volumes",
+            "--timeout",
+            "5",
         )
         docker.run("image", "rm", "--force", image)
 
@@ -83,7 +96,9 @@ def first_cells(heading: str) -> set[str]:
 
 def test_variables_and_services_are_documented(docker: Docker) -> None:
     """The page lists the variables of the compose file, and each service with its port on this machine."""
-    assert first_cells("Variables") == set(re.findall(r"\$\{([A-Z_]+)", COMPOSE))
+    assert first_cells("Variables") == set(
+        re.findall(r"\$\{([A-Z_]+)", COMPOSE)
+    )
     config = docker(
         "compose",
         "--file",

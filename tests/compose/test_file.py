@@ -63,9 +63,10 @@ def test_hardened(services: dict[str, Any]) -> None:
     """Each service has a numeric user that is not root, a read-only root, no capabilities, and limits."""
     for name, service in services.items():
         assert re.fullmatch(r"[1-9]\d*:\d+", service["user"]), name
-        assert (service["read_only"], service["restart"]) == (True, "unless-stopped"), (
-            name
-        )
+        assert (service["read_only"], service["restart"]) == (
+            True,
+            "unless-stopped",
+        ), name
         assert service["cap_drop"] == ["ALL"], name
         assert service["security_opt"] == ["no-new-privileges:true"], name
         assert int(service["mem_limit"]) <= 2**30, name
@@ -79,7 +80,9 @@ def test_hardened(services: dict[str, Any]) -> None:
             "devices",
         } & set(service), name
         volumes = [
-            volume for volume in service.get("volumes", []) if volume["type"] == "bind"
+            volume
+            for volume in service.get("volumes", [])
+            if volume["type"] == "bind"
         ]
         assert all(volume["read_only"] for volume in volumes), name
 
@@ -119,7 +122,10 @@ def test_variables(docker: Docker) -> None:
         assert not blueprints[name]["environment"]["PODWRIGHT_MODEL"]
         assert blueprints[name]["environment"]["OPENAI_API_KEY"] == "k"
         assert other[name]["environment"]["PODWRIGHT_MODEL"] == "openai/gpt-4.1"
-        assert other[name]["environment"]["PODWRIGHT_API_KEYS"] == "0123456789abcdef"
+        assert (
+            other[name]["environment"]["PODWRIGHT_API_KEYS"]
+            == "0123456789abcdef"
+        )
         assert (
             other[name]["environment"]["OTEL_EXPORTER_OTLP_ENDPOINT"]
             == "http://there:4318"
@@ -128,13 +134,17 @@ def test_variables(docker: Docker) -> None:
         keys = json.loads(other[name]["environment"]["PODWRIGHT_AGENT_KEYS"])
         assert keys == dict.fromkeys(STAFF, "0123456789abcdef")
     observed = config(docker, "--profile", "*", FLEET_KEY="0123456789abcdef")
-    assert observed["prometheus"]["environment"]["FLEET_KEY"] == "0123456789abcdef"
+    assert (
+        observed["prometheus"]["environment"]["FLEET_KEY"] == "0123456789abcdef"
+    )
 
 
 def test_prometheus_scrapes_all(services: dict[str, Any]) -> None:
     """Prometheus looks up the components, and finds the rules and the API key."""
     files = mounts(services["prometheus"])
-    prometheus = yaml.safe_load(files["/etc/prometheus/prometheus.yaml"].read_text())
+    prometheus = yaml.safe_load(
+        files["/etc/prometheus/prometheus.yaml"].read_text()
+    )
     [scrape] = prometheus["scrape_configs"]
     [lookup] = scrape["dns_sd_configs"]
     assert sorted(lookup["names"]) == ["background", *COMPONENTS]
@@ -160,7 +170,8 @@ def test_grafana_is_provisioned(services: dict[str, Any]) -> None:
     assert default["type"] == "prometheus"
     prometheus = yaml.safe_load((FOLDER / "prometheus.yaml").read_text())
     assert (
-        default["jsonData"]["timeInterval"] == prometheus["global"]["scrape_interval"]
+        default["jsonData"]["timeInterval"]
+        == prometheus["global"]["scrape_interval"]
     )
     [exemplar] = default["jsonData"]["exemplarTraceIdDestinations"]
     [jaeger] = [source for source in sources if source["type"] == "jaeger"]
@@ -171,7 +182,9 @@ def test_grafana_is_provisioned(services: dict[str, Any]) -> None:
     dashboard = f"{provider['options']['path']}/dashboard.json"
     assert files[dashboard] == FOLDER / "dashboard.json"
     assert (
-        services["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
+        services["grafana"]["environment"][
+            "GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"
+        ]
         == dashboard
     )
     variables = json.loads(files[dashboard].read_text())["templating"]["list"]

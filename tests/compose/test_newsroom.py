@@ -35,7 +35,11 @@ class Trace:
 
     def roots(self) -> list[str]:
         """The services whose spans have no parent."""
-        return [self._service(span) for span in self._spans if not span["references"]]
+        return [
+            self._service(span)
+            for span in self._spans
+            if not span["references"]
+        ]
 
     def is_complete(self) -> bool:
         """Whether all parents have arrived, and both sides of every remote run."""
@@ -56,7 +60,8 @@ class Trace:
         return [
             span
             for span in self._spans
-            if {"key": "span.kind", "type": "string", "value": kind} in span["tags"]
+            if {"key": "span.kind", "type": "string", "value": kind}
+            in span["tags"]
         ]
 
     def _service(self, span: dict[str, Any]) -> str:
@@ -64,12 +69,18 @@ class Trace:
 
 
 def parents(spans: list[dict[str, Any]]) -> set[str]:
-    return {reference["spanID"] for span in spans for reference in span["references"]}
+    return {
+        reference["spanID"]
+        for span in spans
+        for reference in span["references"]
+    }
 
 
 @pytest.fixture(scope="module")
 def newsroom(make_fleet: MakeFleet, observers: dict[str, Any]) -> Fleet:
-    fleet = make_fleet(observers, COMPOSE_PROFILES="observability", FLEET_KEY=KEY)
+    fleet = make_fleet(
+        observers, COMPOSE_PROFILES="observability", FLEET_KEY=KEY
+    )
     fleet.up(*COMPONENTS, *observers)
     return fleet
 
@@ -90,7 +101,9 @@ def trace(newsroom: Fleet, response: httpx.Response) -> Trace:
 
     def traces() -> list[Trace]:
         answer = plain_http.get(url)
-        found = map(Trace, answer.json()["data"] if answer.status_code == 200 else [])
+        found = map(
+            Trace, answer.json()["data"] if answer.status_code == 200 else []
+        )
         return [trace for trace in found if trace.is_complete()]
 
     return until(traces, report=lambda: plain_http.get(url).text)[0]
@@ -101,15 +114,23 @@ def test_the_start_is_ordered(newsroom: Fleet) -> None:
     events = newsroom.events("start", "health_status")
     for caller in ("newsroom", "desk"):
         before = events[: events.index((caller, "start"))]
-        assert {(agent, "health_status: healthy") for agent in STAFF} <= set(before)
+        assert {(agent, "health_status: healthy") for agent in STAFF} <= set(
+            before
+        )
     for name in COMPONENTS:
-        assert newsroom.container(name)["State"]["Health"]["Status"] == "healthy"
+        assert (
+            newsroom.container(name)["State"]["Health"]["Status"] == "healthy"
+        )
 
 
-def test_a_run_uses_all_containers(newsroom: Fleet, response: httpx.Response) -> None:
+def test_a_run_uses_all_containers(
+    newsroom: Fleet, response: httpx.Response
+) -> None:
     """The workflow's response has the output of each agent, and the conductor calls the same containers."""
     value: dict[str, Any] = response.json()["value"]
-    assert {"researcher_output", "writer_output", "reviewer_output"} <= set(value)
+    assert {"researcher_output", "writer_output", "reviewer_output"} <= set(
+        value
+    )
     assert all(
         text.startswith("Echo: ")
         for name, text in value.items()
@@ -117,33 +138,49 @@ def test_a_run_uses_all_containers(newsroom: Fleet, response: httpx.Response) ->
     )
     with newsroom.client("desk", headers=HEADERS) as client:
         events = client.post("/run?trace=true", json=REQUEST).json()["events"]
-    assert {event["component"] for event in events if event.get("remote")} == set(STAFF)
+    assert {
+        event["component"] for event in events if event.get("remote")
+    } == set(STAFF)
 
 
 def test_one_trace(trace: Trace) -> None:
     """The run has one trace, which begins at the workflow and has the requests to all agents and their model calls."""
     assert trace.roots() == ["newsroom"]
     assert (
-        trace.services("POST /run/stream") == trace.services("chat echo") == set(STAFF)
+        trace.services("POST /run/stream")
+        == trace.services("chat echo")
+        == set(STAFF)
     )
 
 
 def test_prometheus_scrapes_every_component(newsroom: Fleet) -> None:
     """Prometheus finds the components by the names of their services, and scrapes a second container too."""
-    newsroom("up", "--detach", "--no-build", "--wait", "--scale", "writer=2", "writer")
+    newsroom(
+        "up",
+        "--detach",
+        "--no-build",
+        "--wait",
+        "--scale",
+        "writer=2",
+        "writer",
+    )
 
     def targets() -> list[dict[str, Any]]:
         return newsroom.prometheus("targets", state="active")["activeTargets"]
 
     def jobs() -> list[str]:
         return sorted(
-            target["labels"]["job"] for target in targets() if target["health"] == "up"
+            target["labels"]["job"]
+            for target in targets()
+            if target["health"] == "up"
         )
 
     until(lambda: jobs() == sorted([*COMPONENTS, "writer"]), report=targets)
 
 
-def test_an_exemplar_has_the_trace(newsroom: Fleet, response: httpx.Response) -> None:
+def test_an_exemplar_has_the_trace(
+    newsroom: Fleet, response: httpx.Response
+) -> None:
     """Prometheus keeps the trace id of the run with its duration."""
     trace_id = response.headers["traceresponse"].split("-")[1]
 
@@ -168,20 +205,27 @@ def test_a_killed_agent(newsroom: Fleet) -> None:
     with newsroom.client("newsroom", headers=HEADERS) as client:
         failed = client.post("/run", json=REQUEST)
         problem = failed.json()
-        assert (failed.status_code, problem["code"]) == (502, "remote_unreachable"), (
-            problem
+        assert (failed.status_code, problem["code"]) == (
+            502,
+            "remote_unreachable",
+        ), problem
+        assert failed.headers["content-type"].startswith(
+            "application/problem+json"
         )
-        assert failed.headers["content-type"].startswith("application/problem+json")
         assert "writer" in problem["detail"]
         assert client.get("/ready").status_code == 200
         newsroom.up("writer")
         resumed = client.post(
             "/run",
-            json={"inputs": problem["context"], "resume_path": problem["resume_path"]},
+            json={
+                "inputs": problem["context"],
+                "resume_path": problem["resume_path"],
+            },
         )
     assert resumed.status_code == 200, resumed.text
     assert (
-        resumed.json()["researcher_output"] == problem["context"]["researcher_output"]
+        resumed.json()["researcher_output"]
+        == problem["context"]["researcher_output"]
     )
     assert resumed.json()["writer_output"]
 

@@ -30,6 +30,8 @@ def test_findings(tmp_path: Path, line: str, found: str) -> None:
     script = tmp_path / "deploy/check_code.py"
     script.write_text((ROOT / "deploy/check_code.py").read_text())
     (tmp_path / "library/src/module.py").write_text(f"{CODE}{line}\n")
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True
+    )
     expected = f"library/src/module.py:3: {found}\n" if found else ""
     assert (done.returncode, done.stdout) == (int(bool(found)), expected)

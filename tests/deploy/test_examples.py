@@ -31,7 +31,9 @@ def test_the_workflow_has_a_branch_a_loop_and_parallel_steps() -> None:
         "condition_checked condition=starts_with result=false",
         "run_finished component=newsroom",
     )
-    steps = [event.to_dict()["step"] for event in events_of(trace, "step_started")]
+    steps = [
+        event.to_dict()["step"] for event in events_of(trace, "step_started")
+    ]
     assert steps.count("draft") == 3
     declined = newsroom.run("zebra crossings")
     assert list(declined) == [

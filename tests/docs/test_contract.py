@@ -40,13 +40,20 @@ MINIMAL: dict[str, dict[str, Any]] = {
     "2.1": ECHO,
     "2.2": {
         "name": "flow",
-        "steps": [{"type": "approval_step", "name": "ask", "message": "Go on?"}],
+        "steps": [
+            {"type": "approval_step", "name": "ask", "message": "Go on?"}
+        ],
     },
     "2.3": {**ECHO, "type": "Conductor", "skills": [MEMBER]},
     "2.4": {"type": "Pipeline", "name": "line", "steps": [MEMBER]},
 }
 """Only what is required; a step of the contract would need an agent."""
-KINDS = {"2.1": "agent", "2.2": "workflow", "2.3": "conductor", "2.4": "pipeline"}
+KINDS = {
+    "2.1": "agent",
+    "2.2": "workflow",
+    "2.3": "conductor",
+    "2.4": "pipeline",
+}
 SENT: dict[str, Any] = {
     "type": "agent",
     "blueprint": ECHO,
@@ -79,7 +86,10 @@ def tables(text: str) -> Iterator[tuple[str, list[Row]]]:
         if not table.startswith("|"):
             continue
         head, _, *rows = (
-            [cell.strip().replace("`", "") for cell in line.strip("|").split("|")]
+            [
+                cell.strip().replace("`", "")
+                for cell in line.strip("|").split("|")
+            ]
             for line in table.splitlines()
         )
         yield before, [dict(zip(head, row, strict=True)) for row in rows]
@@ -88,7 +98,10 @@ def tables(text: str) -> Iterator[tuple[str, list[Row]]]:
 def rows(section: str, column: str) -> list[Row]:
     """The rows of a section's tables that have a column."""
     return [
-        row for _, table in tables(parts()[section]) for row in table if column in row
+        row
+        for _, table in tables(parts()[section])
+        for row in table
+        if column in row
     ]
 
 
@@ -163,7 +176,9 @@ def test_every_reference_leads_to_a_section() -> None:
     ]
     assert len(found) > 40
     assert {"2.4", "4.4", "7.2"} <= {number for _, number in found}
-    assert [(file, number) for file, number in found if number not in parts()] == []
+    assert [
+        (file, number) for file, number in found if number not in parts()
+    ] == []
 
 
 def test_every_numbered_item_has_an_anchor() -> None:
@@ -187,11 +202,15 @@ def test_signatures_are_those_of_the_page(name: str) -> None:
     found = parameters(name)
     own = list(found.values())[: len(names)]
     assert [parameter.name for parameter in own] == names
-    assert all(parameter.kind is parameter.POSITIONAL_OR_KEYWORD for parameter in own)
-    assert [parameter.default for parameter in own] == [inspect.Parameter.empty] * (
-        first
-    ) + [ast.literal_eval(default) for default in stated.defaults]
-    keywords = [each.name for each in found.values() if each.kind is each.VAR_KEYWORD]
+    assert all(
+        parameter.kind is parameter.POSITIONAL_OR_KEYWORD for parameter in own
+    )
+    assert [parameter.default for parameter in own] == [
+        inspect.Parameter.empty
+    ] * (first) + [ast.literal_eval(default) for default in stated.defaults]
+    keywords = [
+        each.name for each in found.values() if each.kind is each.VAR_KEYWORD
+    ]
     assert keywords == ([stated.kwarg.arg] if stated.kwarg else [])
     for further in list(found.values())[len(names) :]:
         assert further.kind is further.VAR_KEYWORD or further.default is not (
@@ -234,10 +253,14 @@ def test_blueprint_keys_are_those_of_the_page(section: str) -> None:
         found, required = subschema(schema, key)
         type_, _, constant = row["type"].partition(" ")
         assert found["type"] == type_, key
-        assert found.get("const") == (json.loads(constant) if constant else None), key
+        assert found.get("const") == (
+            json.loads(constant) if constant else None
+        ), key
         assert required == (row["if missing"] == "required"), key
     for parent in {"", *(key.rpartition(".")[0] for key in keys)}:
-        at = subschema(schema, parent)[0] if parent else followed(schema, schema)
+        at = (
+            subschema(schema, parent)[0] if parent else followed(schema, schema)
+        )
         prefix = f"{parent}." if parent else ""
         assert {f"{prefix}{key}" for key in at.get("required", ())} <= set(keys)
 
@@ -276,12 +299,16 @@ def test_routes_are_those_of_the_page() -> None:
     """Each route of the page is in the OpenAPI document with its method, or is a page for people or programs."""
     routes = [row["route"].split() for row in rows("4.1", "route")]
     assert len(routes) == 6
-    documented: dict[str, Any] = create_app(Settings(), echo()).openapi()["paths"]
+    documented: dict[str, Any] = create_app(Settings(), echo()).openapi()[
+        "paths"
+    ]
     with client(echo()) as service:
         for method, path in routes:
             if path in ("/docs", "/openapi.json"):
                 response = service.request(method, path)
-                expected = "text/html" if path == "/docs" else "application/json"
+                expected = (
+                    "text/html" if path == "/docs" else "application/json"
+                )
                 assert response.headers["content-type"].startswith(expected)
             else:
                 assert method.lower() in documented[path]
@@ -295,13 +322,17 @@ def test_routes_are_those_of_the_page() -> None:
         for before, table in tables(parts()["4.2"])
     ],
 )
-def test_request_bodies_are_those_of_the_page(route: str, table: list[Row]) -> None:
+def test_request_bodies_are_those_of_the_page(
+    route: str, table: list[Row]
+) -> None:
     """A body with the fields of the page is taken; without one of them, or with another type, it is refused."""
     method, path = route.split()
     body = {row["field"]: SENT[row["field"]] for row in table}
     assert {row["required"] for row in table} == {"yes"}
     types = {"string": str, "object": dict}
-    assert all(isinstance(body[row["field"]], types[row["type"]]) for row in table)
+    assert all(
+        isinstance(body[row["field"]], types[row["type"]]) for row in table
+    )
     with client(echo()) as service:
         assert service.request(method, path, json=body).status_code == 200
         for field in body:
@@ -318,7 +349,9 @@ def test_response_bodies_are_those_of_the_page(kind: str) -> None:
     stated = [row for row in rows("4.3", "field") if row["component"] == kind]
     names = {row["field"].replace("<agent_name>", "echo") for row in stated}
     assert {row["type"] for row in stated} == {"string"}
-    component = echo() if kind == "agent" else Workflow("flow", [AgentStep(echo())])
+    component = (
+        echo() if kind == "agent" else Workflow("flow", [AgentStep(echo())])
+    )
     with client(component) as service:
         body = service.post("/run", json={"input": "the moon"}).json()
     assert body.keys() == names
@@ -359,9 +392,18 @@ def test_errors_are_those_of_the_page() -> None:
         for cls, row in zip(classes, stated, strict=True):
             assert issubclass(cls, classes[0])
             text = str(cls("It failed.", suggestion="Do this."))
-            assert re.search(rf"It failed\.\n.*Do this\.\n.*#{row['code']}$", text)
+            assert re.search(
+                rf"It failed\.\n.*Do this\.\n.*#{row['code']}$", text
+            )
             response = service.get(f"/fail/{row['class']}")
             assert str(response.status_code) == row["status"]
             assert response.json()["code"] == row["code"]
-        body = {"type": "agent", "blueprint": {**ECHO, "name": 5}, "input": "the moon"}
-        assert service.post("/run-blueprint", json=body).json()["code"] == row["code"]
+        body = {
+            "type": "agent",
+            "blueprint": {**ECHO, "name": 5},
+            "input": "the moon",
+        }
+        assert (
+            service.post("/run-blueprint", json=body).json()["code"]
+            == row["code"]
+        )

@@ -27,7 +27,9 @@ PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 
 def blocks(page: Path, language: str) -> list[str]:
     return re.findall(
-        rf"^```{language}\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL
+        rf"^```{language}\n(.*?)^```",
+        page.read_text(),
+        re.MULTILINE | re.DOTALL,
     )
 
 
@@ -42,7 +44,9 @@ def commands(page: Path) -> list[str]:
 
 def anchors(page: Path) -> set[str]:
     """The anchors of a page's headings, as GitHub creates them."""
-    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(
+        r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL
+    )
     headings = re.findall(r"^#+ (.*)", text, re.MULTILINE)
     return {
         re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
@@ -116,7 +120,9 @@ def test_python(page: Path, tmp_path: Path) -> None:
     assert process.returncode == 0, process.stderr
 
 
-def test_commands(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_commands(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     """Every command in docs/cli.md works, in the order of the page."""
     (tmp_path / "deploy").symlink_to(ROOT / "deploy")
     variables = environment(
@@ -138,13 +144,16 @@ def test_commands(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> N
         "graph",
         "settings",
     } <= {
-        word for command in tested for word in re.findall(r"podwright (\w+)", command)
+        word
+        for command in tested
+        for word in re.findall(r"podwright (\w+)", command)
     }
     streams = tmp_path_factory.mktemp("streams")
     for command in tested:
-        if (words := shlex.split(command))[0] == "podwright" and not {"|", ">"} & set(
-            words
-        ):
+        if (words := shlex.split(command))[0] == "podwright" and not {
+            "|",
+            ">",
+        } & set(words):
             process = complete(tuple(words[1:]), tmp_path, variables, streams)
         else:
             process = subprocess.run(
@@ -154,7 +163,9 @@ def test_commands(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> N
                 capture_output=True,
                 text=True,
             )
-        assert process.returncode == 0, f"{command}\n{process.stdout}{process.stderr}"
+        assert process.returncode == 0, (
+            f"{command}\n{process.stdout}{process.stderr}"
+        )
         assert process.stdout, command
 
 
@@ -171,7 +182,9 @@ def test_commands(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> N
 def test_services(command: str, tmp_path: Path) -> None:
     """Every `podwright serve` of a page serves, and exits with 0 on SIGTERM."""
     (tmp_path / "deploy").symlink_to(ROOT / "deploy")
-    variables = environment(PODWRIGHT_MODEL="offline/echo", PODWRIGHT_HOST="127.0.0.1")
+    variables = environment(
+        PODWRIGHT_MODEL="offline/echo", PODWRIGHT_HOST="127.0.0.1"
+    )
     create_component(str(tmp_path / "calculator"), "offline/echo")
     server = subprocess.Popen(
         ["bash", "-c", f"{re.sub(r' --port [0-9]+', '', command)} --port 0"],
@@ -215,7 +228,9 @@ def test_requests(command: str, newsroom: str) -> None:
     words = shlex.split(command, comments=True)
     # both are the newsroom
     url = next(
-        word for word in words if word.startswith(("localhost:8000", "localhost:8002"))
+        word
+        for word in words
+        if word.startswith(("localhost:8000", "localhost:8002"))
     )
     headers = [
         words[index + 1].split(": ", 1)
@@ -223,7 +238,8 @@ def test_requests(command: str, newsroom: str) -> None:
         if word == "-H"
     ]
     data = next(
-        (words[index + 1] for index, word in enumerate(words) if word == "-d"), None
+        (words[index + 1] for index, word in enumerate(words) if word == "-d"),
+        None,
     )
     response = plain_http.request(
         "POST" if data else "GET",
@@ -232,16 +248,18 @@ def test_requests(command: str, newsroom: str) -> None:
         content=data,
         timeout=60,
     )
-    assert response.status_code == (202 if url.endswith("/runs") and data else 200), (
-        response.text
-    )
+    assert response.status_code == (
+        202 if url.endswith("/runs") and data else 200
+    ), response.text
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_id)
 def test_links(page: Path) -> None:
     """Every link of a page to another file or to a heading resolves."""
     broken: list[str] = []
-    for path, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", page.read_text()):
+    for path, anchor in re.findall(
+        r"\]\(([^)#:]*)(?:#([^)]*))?\)", page.read_text()
+    ):
         target = page.parent / path if path else page
         if not target.exists() or (anchor and anchor not in anchors(target)):
             broken.append(f"{path}#{anchor}")
@@ -269,4 +287,6 @@ def test_locks_have_hashes_and_no_addresses() -> None:
     for lock in locks:
         text = lock.read_text()
         assert "sha256:" in text
-        assert not re.search(r"https?://|file:|^-", text, re.MULTILINE), lock.name
+        assert not re.search(r"https?://|file:|^-", text, re.MULTILINE), (
+            lock.name
+        )

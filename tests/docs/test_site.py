@@ -39,20 +39,26 @@ def pages() -> dict[str, str]:
 def has(pages: dict[str, str], link: str) -> bool:
     """Whether the file of a link exists, with its anchor."""
     path, _, anchor = link.partition("#")
-    return (SITE / path).is_file() and (not anchor or f'id="{anchor}"' in pages[path])
+    return (SITE / path).is_file() and (
+        not anchor or f'id="{anchor}"' in pages[path]
+    )
 
 
 def test_every_link_resolves(pages: dict[str, str]) -> None:
     """Each link of a page to another, to an anchor or to a file of the site resolves; all files are of the site."""
     for name, text in pages.items():
-        for tag, link in re.findall(r'<(\w+)\b[^>]*? (?:href|src)="([^"]*)"', text):
+        for tag, link in re.findall(
+            r'<(\w+)\b[^>]*? (?:href|src)="([^"]*)"', text
+        ):
             if link.startswith("http"):
                 assert tag == "a" or f'rel="canonical" href="{link}"' in text, (
                     name,
                     link,
                 )
             elif link != "#__skip":
-                assert has(pages, name + link if link.startswith("#") else link), (
+                assert has(
+                    pages, name + link if link.startswith("#") else link
+                ), (
                     name,
                     link,
                 )
@@ -66,7 +72,9 @@ def test_errors_and_alerts_link_into_the_site(pages: dict[str, str]) -> None:
     )
     links = [*re.findall("runbook_url: (.*)", alerts), *map(help_page, codes)]
     assert [
-        link for link in links if not has(pages, link.removeprefix(f"{DOCS_URL}/"))
+        link
+        for link in links
+        if not has(pages, link.removeprefix(f"{DOCS_URL}/"))
     ] == []
 
 
@@ -90,4 +98,6 @@ def test_the_search_finds_a_class(page: Page, url: str) -> None:
     page.get_by_role("button", name="Search").click()
     page.get_by_placeholder("Search").fill("ScriptedModel")
     page.locator("a", has_text="ScriptedModel").first.click()
-    expect(page).to_have_url(re.compile(r"/podwright\.html#podwright\.ScriptedModel$"))
+    expect(page).to_have_url(
+        re.compile(r"/podwright\.html#podwright\.ScriptedModel$")
+    )

@@ -15,13 +15,19 @@ import yaml
 from tests.helpers import ROOT, tool
 
 CHART = ROOT / "helm" / "podwright"
-EXAMPLES = sorted(path.parent.name for path in CHART.glob("examples/*/values.yaml"))
+EXAMPLES = sorted(
+    path.parent.name for path in CHART.glob("examples/*/values.yaml")
+)
 SEEDS = {"seeds": ["a seed for tests, of 32 characters or more"]}
 CUSTOM = {
     "external-secrets.io/v1": {"ExternalSecret"},
     "gateway.networking.k8s.io/v1": {"HTTPRoute"},
     "keda.sh/v1alpha1": {"ScaledObject", "TriggerAuthentication"},
-    "monitoring.coreos.com/v1": {"PodMonitor", "PrometheusRule", "ServiceMonitor"},
+    "monitoring.coreos.com/v1": {
+        "PodMonitor",
+        "PrometheusRule",
+        "ServiceMonitor",
+    },
 }
 """The kinds of custom resources that the chart can create, by API."""
 
@@ -38,7 +44,9 @@ class _Loader(yaml.CSafeLoader):
     """Rejects duplicate keys, as server-side apply does."""
 
 
-def _mapping(loader: yaml.CSafeLoader, node: yaml.MappingNode) -> dict[Any, Any]:
+def _mapping(
+    loader: yaml.CSafeLoader, node: yaml.MappingNode
+) -> dict[Any, Any]:
     keys = [loader.construct_object(key) for key, _ in node.value]
     assert len(keys) == len(set(keys)), f"duplicate key: {keys}"
     return loader.construct_mapping(node, deep=True)
@@ -66,7 +74,9 @@ def helm4(
         except helm_python.HelmError as error:
             raise RenderError(str(error)) from None
     return read(
-        text for template, text in rendered.items() if not template.endswith(".txt")
+        text
+        for template, text in rendered.items()
+        if not template.endswith(".txt")
     )
 
 
@@ -98,11 +108,17 @@ def helm3() -> Helm:
 
 @pytest.fixture(scope="session", params=["helm4", "helm3"])
 def helm(request: pytest.FixtureRequest) -> Helm:
-    return helm4 if request.param == "helm4" else request.getfixturevalue(request.param)
+    return (
+        helm4
+        if request.param == "helm4"
+        else request.getfixturevalue(request.param)
+    )
 
 
 def example_values(example: str) -> Manifest:
-    return yaml.safe_load((CHART / "examples" / example / "values.yaml").read_text())
+    return yaml.safe_load(
+        (CHART / "examples" / example / "values.yaml").read_text()
+    )
 
 
 @functools.cache
@@ -124,5 +140,6 @@ def by_name(manifests: list[Manifest]) -> dict[tuple[str, str], Manifest]:
 def decoded(secret: Manifest) -> dict[str, str]:
     """The entries of a Secret."""
     return {
-        key: base64.b64decode(text).decode() for key, text in secret["data"].items()
+        key: base64.b64decode(text).decode()
+        for key, text in secret["data"].items()
     }

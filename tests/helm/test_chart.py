@@ -91,8 +91,12 @@ def _validator(version: str, api: str, kind: str) -> Any:
 
 def validate(manifest: Manifest, version: str = OLDEST) -> None:
     """Validate an object against the schema of a version of Kubernetes."""
-    full = next(each for each in all_versions() if each.startswith(f"{version}."))
-    _validator(full, manifest["apiVersion"], manifest["kind"]).validate(manifest)
+    full = next(
+        each for each in all_versions() if each.startswith(f"{version}.")
+    )
+    _validator(full, manifest["apiVersion"], manifest["kind"]).validate(
+        manifest
+    )
 
 
 @pytest.mark.parametrize("version", [OLDEST, NEWEST])
@@ -131,7 +135,9 @@ def test_an_example_has_every_kind_of_object() -> None:
 def test_the_examples_in_the_readme_render(helm: Helm) -> None:
     """The README's values are valid, and its versions of Kubernetes are those of these tests."""
     readme = (CHART / "README.md").read_text()
-    blocks = re.findall(r"^```yaml\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
+    blocks = re.findall(
+        r"^```yaml\n(.*?)^```", readme, re.MULTILINE | re.DOTALL
+    )
     assert blocks
     assert f"{OLDEST} to {NEWEST}" in readme
     for block in blocks:
@@ -148,7 +154,12 @@ def test_names_that_look_like_other_yaml_types(helm: Helm) -> None:
         "apiKeys": {"existingSecret": "~"}, "serviceAccount": {"name": "1_0"}, "image": {"tag": "1.0"},
     }  # fmt: skip
     manifests = helm(
-        {"components": {"no": component, "1e3": {"blueprint": {"configMap": "true"}}}},
+        {
+            "components": {
+                "no": component,
+                "1e3": {"blueprint": {"configMap": "true"}},
+            }
+        },
         "y",
         "123",
     )
@@ -193,7 +204,8 @@ def test_the_notes_name_addresses_and_commands() -> None:
             "apiKeys": {"enabled": False},
         }
     )
-    assert "Warning" in monitored  # the network policies do not let Prometheus in
+    # the network policies do not let Prometheus in
+    assert "Warning" in monitored
     assert "get secret" not in monitored
     assert "http://" not in notes({})
 

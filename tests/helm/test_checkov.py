@@ -35,7 +35,9 @@ EXCEPTIONS = {
 """The accepted findings, by check and kind, with the reason."""
 
 
-def test_checkov_finds_the_exceptions_only(tmp_path: Path, checkov: Checkov) -> None:
+def test_checkov_finds_the_exceptions_only(
+    tmp_path: Path, checkov: Checkov
+) -> None:
     """All of checkov's Kubernetes checks pass for every example, except the exceptions, and each of these is found."""
     for file in CHART.glob("examples/*/rendered.yaml"):
         (tmp_path / f"{file.parent.name}.yaml").write_text(file.read_text())

@@ -7,7 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.helm.conftest import SEEDS, Helm, Manifest, by_name, decoded, example_values
+from tests.helm.conftest import (
+    SEEDS,
+    Helm,
+    Manifest,
+    by_name,
+    decoded,
+    example_values,
+)
 from tests.helm.test_chart import validate
 
 import podwright
@@ -46,7 +53,9 @@ def environment(deployment: Manifest) -> dict[str, str]:
 
 
 def volume(deployment: Manifest, name: str) -> Manifest:
-    (volume,) = [each for each in pod_of(deployment)["volumes"] if each["name"] == name]
+    (volume,) = [
+        each for each in pod_of(deployment)["volumes"] if each["name"] == name
+    ]
     return volume
 
 
@@ -54,11 +63,15 @@ def test_the_service_accepts_its_environment(
     helm: Helm, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The variables of each pod are valid settings of the service, with the addresses of its agents."""
-    manifests = by_name(helm({**example_values("production"), "apiKeys": SEEDS}))
+    manifests = by_name(
+        helm({**example_values("production"), "apiKeys": SEEDS})
+    )
     for name in [name for kind, name in manifests if kind == "Deployment"]:
         variables = environment(manifests["Deployment", name])
         settings_of_pod = {
-            key: text for key, text in variables.items() if key.startswith("PODWRIGHT_")
+            key: text
+            for key, text in variables.items()
+            if key.startswith("PODWRIGHT_")
         }
         known = {f"PODWRIGHT_{name.upper()}" for name in Settings.model_fields}
         assert set(settings_of_pod) <= known | set(LIBRARY)
@@ -84,13 +97,22 @@ def test_pods_are_restricted(helm: Helm, example: str) -> None:
     """Every pod meets the Pod Security Standard `restricted`, and has no access to the API server."""
     manifests = helm(example_values(example))
     deployments = [each for each in manifests if each["kind"] == "Deployment"]
-    pods = [pod_of(each) for each in manifests if each["kind"] in ("Deployment", "Job")]
+    pods = [
+        pod_of(each)
+        for each in manifests
+        if each["kind"] in ("Deployment", "Job")
+    ]
     pods += [each["spec"] for each in manifests if each["kind"] == "Pod"]
     assert len(pods) > len(deployments) > 0
     for pod in pods:
         assert pod["securityContext"]["runAsNonRoot"] is True
-        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-        assert (pod["automountServiceAccountToken"], pod["enableServiceLinks"]) == (
+        assert pod["securityContext"]["seccompProfile"] == {
+            "type": "RuntimeDefault"
+        }
+        assert (
+            pod["automountServiceAccountToken"],
+            pod["enableServiceLinks"],
+        ) == (
             False,
             False,
         )
@@ -99,9 +121,9 @@ def test_pods_are_restricted(helm: Helm, example: str) -> None:
         assert container["securityContext"] == {
             "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]},
         }  # fmt: skip
-        assert {"cpu", "memory"} <= set(container["resources"]["requests"]) & set(
-            container["resources"]["limits"]
-        )
+        assert {"cpu", "memory"} <= set(
+            container["resources"]["requests"]
+        ) & set(container["resources"]["limits"])
 
 
 def test_probes_and_the_end_of_a_pod(helm: Helm) -> None:
@@ -139,7 +161,9 @@ def test_a_blueprint_rolls_the_pods(helm: Helm) -> None:
     }  # fmt: skip
     changed = {**blueprint, "instructions": "Write."}
     annotations = [
-        deployment(helm, **component)["spec"]["template"]["metadata"]["annotations"]
+        deployment(helm, **component)["spec"]["template"]["metadata"][
+            "annotations"
+        ]
         for component in (
             {"blueprint": {"inline": blueprint}},
             {"blueprint": {"inline": blueprints.to_json(blueprint)}},
@@ -149,16 +173,23 @@ def test_a_blueprint_rolls_the_pods(helm: Helm) -> None:
                     "file": "blueprint.yaml",
                 }
             },
-            {"blueprint": {"inline": blueprint}, "files": {"tools.py": "x = 1\n"}},
+            {
+                "blueprint": {"inline": blueprint},
+                "files": {"tools.py": "x = 1\n"},
+            },
             {"blueprint": {"inline": changed}},
         )
     ]
     digests = [each["podwright.dev/blueprint-digest"] for each in annotations]
-    assert digests == [blueprints.digest(blueprint)] * 4 + [blueprints.digest(changed)]
+    assert digests == [blueprints.digest(blueprint)] * 4 + [
+        blueprints.digest(changed)
+    ]
     assert len({each["checksum/files"] for each in annotations}) == 5
 
 
-def test_the_volume_has_the_component_folder(helm: Helm, tmp_path: Path) -> None:
+def test_the_volume_has_the_component_folder(
+    helm: Helm, tmp_path: Path
+) -> None:
     """Blueprint and files are mounted under their paths, and the library loads them from there."""
     files = {
         "tools.py": "def f() -> str:\n    return '''\ttab'''\n\n",
@@ -167,7 +198,9 @@ def test_the_volume_has_the_component_folder(helm: Helm, tmp_path: Path) -> None
     }
     manifests = objects(helm, blueprint={"inline": AGENT}, files=files)
     data = manifests["ConfigMap", "fleet-x-files"]["data"]
-    source = volume(manifests["Deployment", "fleet-x"], "component")["configMap"]
+    source = volume(manifests["Deployment", "fleet-x"], "component")[
+        "configMap"
+    ]
     assert source["name"] == "fleet-x-files"
     for item in source["items"]:
         (tmp_path / item["path"]).parent.mkdir(parents=True, exist_ok=True)
@@ -203,10 +236,16 @@ def test_files_of_other_config_maps(
     ("component", "file"),
     [
         (
-            {"blueprint": {"inline": {}, "overlay": True}, "files": {"a.txt": "a"}},
+            {
+                "blueprint": {"inline": {}, "overlay": True},
+                "files": {"a.txt": "a"},
+            },
             "a.txt",
         ),
-        ({"blueprint": {"configMap": "mine", "overlay": True}}, "blueprint.json"),
+        (
+            {"blueprint": {"configMap": "mine", "overlay": True}},
+            "blueprint.json",
+        ),
     ],
 )
 def test_an_overlay_keeps_the_files_of_the_image(
@@ -214,9 +253,9 @@ def test_an_overlay_keeps_the_files_of_the_image(
 ) -> None:
     """With an overlay each file is mounted separately, so that the image's tools stay visible."""
     mounts = container_of(deployment(helm, **component))["volumeMounts"]
-    assert [mount["mountPath"] for mount in mounts if mount["name"] == "component"] == [
-        f"/component/{file}"
-    ]
+    assert [
+        mount["mountPath"] for mount in mounts if mount["name"] == "component"
+    ] == [f"/component/{file}"]
 
 
 def mounted_keys(deployment: Manifest) -> dict[str, str]:
@@ -228,14 +267,21 @@ def mounted_keys(deployment: Manifest) -> dict[str, str]:
         if each["name"] == "keys"
         for source in each["projected"]["sources"]
     ]
-    return {item["key"]: item["path"] for source in sources for item in source["items"]}
+    return {
+        item["key"]: item["path"]
+        for source in sources
+        for item in source["items"]
+    }
 
 
 def test_each_component_has_its_keys(helm: Helm) -> None:
     """A caller gets the key of its agent, which that agent accepts for runs only; an old seed's keys stay valid."""
     values = {
         "apiKeys": {
-            "seeds": [*SEEDS["seeds"], "the previous seed, of 32 characters too"]
+            "seeds": [
+                *SEEDS["seeds"],
+                "the previous seed, of 32 characters too",
+            ]
         },
         "components": {
             "a": {"agents": ["b", {"name": "bee", "component": "b"}]},
@@ -263,24 +309,33 @@ def test_each_component_has_its_keys(helm: Helm) -> None:
         in accepted
     )
     checksums = {
-        each["Deployment", "fleet-a"]["spec"]["template"]["metadata"]["annotations"][
-            "checksum/agent-keys"
-        ]
+        each["Deployment", "fleet-a"]["spec"]["template"]["metadata"][
+            "annotations"
+        ]["checksum/agent-keys"]
         for each in (before, after)
     }
     assert len(checksums) == 2
     assert mounted_keys(after["Deployment", "fleet-a"]) == {
         "api-keys": "api-keys", "agent-keys": "podwright_agent_keys",
     }  # fmt: skip
-    assert mounted_keys(after["Deployment", "fleet-b"]) == {"api-keys": "api-keys"}
+    assert mounted_keys(after["Deployment", "fleet-b"]) == {
+        "api-keys": "api-keys"
+    }
 
 
 def test_agents_in_another_release(helm: Helm) -> None:
     """A component has the address and the key of an agent in another release with the same seeds."""
     agents = ["near", {"name": "far", "component": "b", "release": "other"}]
-    agents.append({"name": "farther", "component": "b", "release": "other", "port": 80})
+    agents.append(
+        {"name": "farther", "component": "b", "release": "other", "port": 80}
+    )
     callers = by_name(
-        helm({"apiKeys": SEEDS, "components": {"a": {"agents": agents}, "near": {}}})
+        helm(
+            {
+                "apiKeys": SEEDS,
+                "components": {"a": {"agents": agents}, "near": {}},
+            }
+        )
     )
     other = by_name(helm({"apiKeys": SEEDS, "components": {"b": {}}}, "other"))
     addresses = json.loads(
@@ -297,10 +352,18 @@ def test_agents_in_another_release(helm: Helm) -> None:
 
 def test_without_keys(helm: Helm) -> None:
     """With keys disabled, only a caller of a component outside of the release has one."""
-    outside = {"name": "far", "url": "https://far.example", "key": "a-key-for-far-away"}
+    outside = {
+        "name": "far",
+        "url": "https://far.example",
+        "key": "a-key-for-far-away",
+    }
     components = {"a": {"agents": ["b", outside]}, "b": {}}
-    manifests = by_name(helm({"apiKeys": {"enabled": False}, "components": components}))
-    assert [name for kind, name in manifests if kind == "Secret"] == ["fleet-a-keys"]
+    manifests = by_name(
+        helm({"apiKeys": {"enabled": False}, "components": components})
+    )
+    assert [name for kind, name in manifests if kind == "Secret"] == [
+        "fleet-a-keys"
+    ]
     keys = decoded(manifests["Secret", "fleet-a-keys"])
     assert {name: json.loads(text) for name, text in keys.items()} == {
         "agent-keys": {"far": "a-key-for-far-away"}
@@ -319,20 +382,27 @@ def test_two_releases_share_nothing(helm: Helm) -> None:
     values = {**example_values("production"), "apiKeys": {}}
     for component in values["components"].values():
         component.pop("extraObjects", None)
-    blue, green = (by_name(helm(values, release)) for release in ("blue", "green"))
+    blue, green = (
+        by_name(helm(values, release)) for release in ("blue", "green")
+    )
     assert not set(blue) & set(green)
-    assert blue["Secret", "blue-seed"]["data"] != green["Secret", "green-seed"]["data"]
+    assert (
+        blue["Secret", "blue-seed"]["data"]
+        != green["Secret", "green-seed"]["data"]
+    )
     labels = {
-        name: (manifest["spec"].get("template") or manifest)["metadata"]["labels"]
+        name: (manifest["spec"].get("template") or manifest)["metadata"][
+            "labels"
+        ]
         for (kind, name), manifest in (blue | green).items()
         if kind in ("Deployment", "Pod")
     }
     for (kind, service), manifest in blue.items():
         if kind == "Service":
             selector = manifest["spec"]["selector"].items()
-            assert [name for name in labels if selector <= labels[name].items()] == [
-                service
-            ]
+            assert [
+                name for name in labels if selector <= labels[name].items()
+            ] == [service]
 
 
 @pytest.mark.parametrize(
@@ -355,7 +425,9 @@ def test_one_object_sets_the_number_of_pods(
         if each in ("HorizontalPodAutoscaler", "ScaledObject")
     ]
     assert kinds == scalers
-    assert manifests["Deployment", "fleet-x"]["spec"].get("replicas") == replicas
+    assert (
+        manifests["Deployment", "fleet-x"]["spec"].get("replicas") == replicas
+    )
     if kind == "keda":
         (trigger,) = manifests["ScaledObject", "fleet-x"]["spec"]["triggers"]
         assert trigger["metadata"]["threshold"] == "5"
@@ -414,14 +486,17 @@ def test_background_runs_in_postgresql(helm: Helm) -> None:
         validate(job)
         assert container_of(job)["args"] == ["runs", "migrate"]
         assert (
-            job["metadata"]["annotations"]["helm.sh/hook"] == "pre-install,pre-upgrade"
+            job["metadata"]["annotations"]["helm.sh/hook"]
+            == "pre-install,pre-upgrade"
         )
         assert volume(job, "certificates") == volume(
             manifests["Deployment", "fleet-x"], "certificates"
         )
         assert environment(job)["PGSSLROOTCERT"] == "/certificates/ca.crt"
         assert not [
-            each for each in pod_of(job)["volumes"] if "persistentVolumeClaim" in each
+            each
+            for each in pod_of(job)["volumes"]
+            if "persistentVolumeClaim" in each
         ]
         metadata = job["spec"]["template"]["metadata"]
         assert metadata["annotations"] == defaults["podAnnotations"]
@@ -435,14 +510,17 @@ def test_background_runs_in_postgresql(helm: Helm) -> None:
     reference = manifests[
         "TriggerAuthentication", trigger["authenticationRef"]["name"]
     ]["spec"]["secretTargetRef"]
-    assert reference == [{"parameter": "connection", "name": "db", "key": "url"}]
+    assert reference == [
+        {"parameter": "connection", "name": "db", "key": "url"}
+    ]
     both = objects(
         helm,
         runs=runs,
         autoscaling={"type": "keda", "keda": {"prometheus": "http://p:9090"}},
     )
     assert [
-        each["type"] for each in both["ScaledObject", "fleet-x"]["spec"]["triggers"]
+        each["type"]
+        for each in both["ScaledObject", "fleet-x"]["spec"]["triggers"]
     ] == [
         "prometheus",
         "postgresql",
@@ -453,11 +531,16 @@ def test_background_runs_in_sqlite(helm: Helm) -> None:
     """The only pod has a volume that outlives the release, and stops before its successor starts."""
     manifests = objects(
         helm,
-        runs={"store": "sqlite", "sqlite": {"size": "2Gi", "storageClass": "fast"}},
+        runs={
+            "store": "sqlite",
+            "sqlite": {"size": "2Gi", "storageClass": "fast"},
+        },
     )
     claim = manifests["PersistentVolumeClaim", "fleet-x-runs"]
     validate(claim)
-    assert claim["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+    assert claim["metadata"]["annotations"] == {
+        "helm.sh/resource-policy": "keep"
+    }
     assert claim["spec"]["storageClassName"] == "fast"
     assert claim["spec"]["resources"] == {"requests": {"storage": "2Gi"}}
     rendered = manifests["Deployment", "fleet-x"]
@@ -465,11 +548,16 @@ def test_background_runs_in_sqlite(helm: Helm) -> None:
     assert volume(rendered, "runs")["persistentVolumeClaim"] == {
         "claimName": "fleet-x-runs"
     }
-    assert environment(rendered)["PODWRIGHT_RUNS_DATABASE"] == "sqlite:////runs/runs.db"
-    own = objects(helm, runs={"store": "sqlite", "sqlite": {"existingClaim": "mine"}})
-    assert volume(own["Deployment", "fleet-x"], "runs")["persistentVolumeClaim"] == {
-        "claimName": "mine"
-    }
+    assert (
+        environment(rendered)["PODWRIGHT_RUNS_DATABASE"]
+        == "sqlite:////runs/runs.db"
+    )
+    own = objects(
+        helm, runs={"store": "sqlite", "sqlite": {"existingClaim": "mine"}}
+    )
+    assert volume(own["Deployment", "fleet-x"], "runs")[
+        "persistentVolumeClaim"
+    ] == {"claimName": "mine"}
     assert ("PersistentVolumeClaim", "fleet-x-runs") not in own
 
 
@@ -477,8 +565,11 @@ def test_metrics_are_not_published(helm: Helm) -> None:
     """Ingress and HTTPRoute publish exact paths only, without metrics and probes."""
     manifests = by_name(helm(example_values("production")))
     (rule,) = manifests["Ingress", "fleet-newsroom"]["spec"]["rules"]
-    assert {(path["path"], path["pathType"]) for path in rule["http"]["paths"]} == {
-        (path, "Exact") for path in ("/run", "/run/stream", "/docs", "/openapi.json")
+    assert {
+        (path["path"], path["pathType"]) for path in rule["http"]["paths"]
+    } == {
+        (path, "Exact")
+        for path in ("/run", "/run/stream", "/docs", "/openapi.json")
     }
     (rule,) = manifests["HTTPRoute", "fleet-newsroom"]["spec"]["rules"]
     assert [match["path"] for match in rule["matches"]] == [

@@ -7,7 +7,14 @@ from dataclasses import dataclass, field
 from itertools import product
 
 import pytest
-from tests.helm.conftest import SEEDS, Helm, Manifest, example_values, helm4, rendered
+from tests.helm.conftest import (
+    SEEDS,
+    Helm,
+    Manifest,
+    example_values,
+    helm4,
+    rendered,
+)
 
 from podwright_service.fleet.releases import split
 
@@ -31,18 +38,31 @@ class Policies:
     """What the network policies (`networking.k8s.io/v1`) in some manifests allow."""
 
     def __init__(self, manifests: list[Manifest]) -> None:
-        self._policies = [each for each in manifests if each["kind"] == "NetworkPolicy"]
+        self._policies = [
+            each for each in manifests if each["kind"] == "NetworkPolicy"
+        ]
         self._selecting: dict[tuple[str, Pod], list[Manifest]] = {}
 
     def allow(
-        self, source: Peer, target: Peer, port: int = 8000, protocol: str = "TCP"
+        self,
+        source: Peer,
+        target: Peer,
+        port: int = 8000,
+        protocol: str = "TCP",
     ) -> bool:
         """Whether a connection is allowed by the policies of both sides."""
         egress = self.allow_side("Egress", source, target, port, protocol)
-        return egress and self.allow_side("Ingress", target, source, port, protocol)
+        return egress and self.allow_side(
+            "Ingress", target, source, port, protocol
+        )
 
     def allow_side(
-        self, side: str, pod: Peer, peer: Peer, port: int = 8000, protocol: str = "TCP"
+        self,
+        side: str,
+        pod: Peer,
+        peer: Peer,
+        port: int = 8000,
+        protocol: str = "TCP",
     ) -> bool:
         """Whether the policies of a pod allow `Egress` to a peer, or `Ingress` from it."""
         if isinstance(pod, str):
@@ -86,7 +106,9 @@ def is_peer(rule: Manifest, peer: Peer, namespace: str) -> bool:
         return (
             block is not None
             and within(peer, block["cidr"])
-            and not any(within(peer, excepted) for excepted in block.get("except", []))
+            and not any(
+                within(peer, excepted) for excepted in block.get("except", [])
+            )
         )
     if block is not None:
         return False
@@ -151,7 +173,9 @@ def test_a_component_may_call_its_agents_only(example: str) -> None:
     assert len(components) == len(values["components"])
     for caller, called in edges(values):
         assert not policies.allow(components[caller], components[called], 8001)
-        assert not policies.allow(components[caller], components[called], 8000, "UDP")
+        assert not policies.allow(
+            components[caller], components[called], 8000, "UDP"
+        )
 
 
 def test_a_component_may_call_its_agents_in_other_releases() -> None:
@@ -159,7 +183,9 @@ def test_a_component_may_call_its_agents_in_other_releases() -> None:
     values = example_values("newsroom")
     parts = split({**values, "apiKeys": SEEDS}, "fleet", 2)
     manifests = [
-        manifest for release, part in parts.items() for manifest in helm4(part, release)
+        manifest
+        for release, part in parts.items()
+        for manifest in helm4(part, release)
     ]
     policies = Policies(manifests)
     (components, _) = pods_of(manifests)
@@ -192,26 +218,31 @@ def test_peers_outside_of_the_release(helm: Helm) -> None:
     for name, pod in components.items():
         assert policies.allow(prometheus, pod)
         assert policies.allow(controller, pod) is (name == "newsroom")
-        assert {each for each, test in tests.items() if policies.allow(test, pod)} == {
-            name
-        } & set(tests)
+        assert {
+            each for each, test in tests.items() if policies.allow(test, pod)
+        } == {name} & set(tests)
         assert not [
             each
             for each in strangers
             if policies.allow(each, pod) or policies.allow(pod, each)
         ]
         assert all(
-            policies.allow(pod, DNS, 53, protocol) for protocol in ("TCP", "UDP")
+            policies.allow(pod, DNS, 53, protocol)
+            for protocol in ("TCP", "UDP")
         )
         assert policies.allow(pod, collector, 4318)
         assert policies.allow(pod, PROVIDER, 443)
         assert policies.allow(pod, "198.51.100.7", 8443) is (name == "newsroom")
-        assert policies.allow(pod, DATABASE, 5432) is (name in ("newsroom", "writer"))
+        assert policies.allow(pod, DATABASE, 5432) is (
+            name in ("newsroom", "writer")
+        )
         others: list[tuple[Peer, int]] = [
             (Pod("other", "kube-system"), 53), (collector, 443), (Pod("other", "elsewhere"), 4318), (PROVIDER, 80),
             ("192.0.2.1", 443), *((test, 8000) for test in tests.values()),
         ]  # fmt: skip
-        assert not [peer for peer, port in others if policies.allow(pod, peer, port)]
+        assert not [
+            peer for peer, port in others if policies.allow(pod, peer, port)
+        ]
 
 
 def test_the_pod_that_creates_the_tables(helm: Helm) -> None:
@@ -220,7 +251,9 @@ def test_the_pod_that_creates_the_tables(helm: Helm) -> None:
     (components, _) = pods_of(manifests)
     policies = Policies(manifests)
     (job,) = [each for each in manifests if each["kind"] == "Job"]
-    pod = Pod("migration", "prod", job["spec"]["template"]["metadata"]["labels"])
+    pod = Pod(
+        "migration", "prod", job["spec"]["template"]["metadata"]["labels"]
+    )
     assert policies.allow(pod, DATABASE, 5432)
     assert policies.allow(pod, DNS, 53)
     for peer in (*components.values(), PROVIDER, Pod("stranger", "elsewhere")):
@@ -230,7 +263,9 @@ def test_the_pod_that_creates_the_tables(helm: Helm) -> None:
 
 def test_the_default_policies(helm: Helm) -> None:
     """By default only its test may call a component, which reaches HTTPS anywhere but in private networks."""
-    manifests = helm({"components": {"x": {}, "y": {"test": {"enabled": False}}}})
+    manifests = helm(
+        {"components": {"x": {}, "y": {"test": {"enabled": False}}}}
+    )
     (components, tests) = pods_of(manifests)
     policies = Policies(manifests)
     stranger = Pod("stranger", "elsewhere")
@@ -246,7 +281,9 @@ def test_the_default_policies(helm: Helm) -> None:
         "100.64.0.1",
         stranger,
     )
-    assert not [peer for peer in private if policies.allow(components["x"], peer, 443)]
+    assert not [
+        peer for peer in private if policies.allow(components["x"], peer, 443)
+    ]
     assert not policies.allow(tests["x"], PROVIDER, 443)
 
 
@@ -256,6 +293,8 @@ def test_two_releases_cannot_call_each_other(helm: Helm) -> None:
     blue = helm(values, "blue")
     green = helm(values, "green")
     policies = Policies(blue + green)
-    for one, other in product(pods_of(blue)[0].values(), pods_of(green)[0].values()):
+    for one, other in product(
+        pods_of(blue)[0].values(), pods_of(green)[0].values()
+    ):
         assert not policies.allow(one, other)
         assert not policies.allow(other, one)

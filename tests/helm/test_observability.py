@@ -42,7 +42,9 @@ def test_every_alert_is_tested() -> None:
     tests = yaml.safe_load((FOLDER / "alerts_test.yaml").read_text())["tests"]
     rules = [case for test in tests for case in test.get("alert_rule_test", ())]
     cases = {(case["alertname"], bool(case["exp_alerts"])) for case in rules}
-    assert {(alert, fires) for alert in ALERTS for fires in (True, False)} <= cases
+    assert {
+        (alert, fires) for alert in ALERTS for fires in (True, False)
+    } <= cases
 
 
 @pytest.fixture
@@ -59,7 +61,9 @@ def installed(helm: Helm) -> dict[str, Manifest]:
         "prometheusRule": rules,
         "dashboard": {"enabled": True},
     }
-    values["defaults"] = {"settings": {"docs_url": "https://docs.example/podwright/"}}
+    values["defaults"] = {
+        "settings": {"docs_url": "https://docs.example/podwright/"}
+    }
     return {
         each["kind"]: each
         for each in helm(values)
@@ -76,24 +80,32 @@ def test_the_installed_rules(
     file = tmp_path / "rules.yaml"
     file.write_text(yaml.safe_dump(manifest["spec"]))
     promtool("check", "rules", file)
-    rules = [rule for group in manifest["spec"]["groups"] for rule in group["rules"]]
+    rules = [
+        rule for group in manifest["spec"]["groups"] for rule in group["rules"]
+    ]
     assert {rule["alert"] for rule in rules if "alert" in rule} == ALERTS - {
         "PodwrightWaiting"
     }
     for rule in rules:
         series = re.findall(r"\bup\b|podwright[_:][a-z_:0-9]+", rule["expr"])
-        assert rule["expr"].count('namespace="prod",job=~"fleet-a|fleet-b"') == len(
-            series
-        )
+        assert rule["expr"].count(
+            'namespace="prod",job=~"fleet-a|fleet-b"'
+        ) == len(series)
     (cost,) = [
-        rule["expr"] for rule in rules if rule.get("alert") == "PodwrightCostPerHour"
+        rule["expr"]
+        for rule in rules
+        if rule.get("alert") == "PodwrightCostPerHour"
     ]
     assert cost.endswith("> 2.5")
-    (down,) = [rule["expr"] for rule in rules if rule.get("alert") == "PodwrightDown"]
+    (down,) = [
+        rule["expr"] for rule in rules if rule.get("alert") == "PodwrightDown"
+    ]
     assert "podwright_component_info" not in down, (
         "a component that never started has none"
     )
-    runbooks = [rule["annotations"]["runbook_url"] for rule in rules if "alert" in rule]
+    runbooks = [
+        rule["annotations"]["runbook_url"] for rule in rules if "alert" in rule
+    ]
     assert all(
         runbook.startswith("https://docs.example/podwright/operations.html#")
         for runbook in runbooks
@@ -102,7 +114,9 @@ def test_the_installed_rules(
 
 def test_the_installed_dashboard(installed: dict[str, Manifest]) -> None:
     """The dashboard is that of the file, with a title and an id of the release."""
-    dashboard = json.loads(installed["ConfigMap"]["data"]["fleet-dashboard.json"])
+    dashboard = json.loads(
+        installed["ConfigMap"]["data"]["fleet-dashboard.json"]
+    )
     assert dashboard["title"] == "Podwright prod/fleet"
     assert dashboard["uid"] != DASHBOARD["uid"]
     assert {**dashboard, "title": "", "uid": ""} == {
@@ -110,4 +124,6 @@ def test_the_installed_dashboard(installed: dict[str, Manifest]) -> None:
         "title": "",
         "uid": "",
     }
-    assert installed["ConfigMap"]["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert (
+        installed["ConfigMap"]["metadata"]["labels"]["grafana_dashboard"] == "1"
+    )

@@ -38,7 +38,8 @@ def test_the_values_on_the_page_exist() -> None:
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     paths = set(
         re.findall(
-            r"`((?:apiKeys|prometheusRule|networkPolicy|drain|defaults)\.[\w.]+)`", PAGE
+            r"`((?:apiKeys|prometheusRule|networkPolicy|drain|defaults)\.[\w.]+)`",
+            PAGE,
         )
     )
     assert [

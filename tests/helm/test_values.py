@@ -27,8 +27,14 @@ INVALID_COMPONENTS: dict[str, tuple[Manifest, list[str]]] = {
         {"agents": [{"name": "y", "component": "y", "release": "other"}]},
         ["components.x.agents", "apiKeys.seeds"],
     ),
-    "an invalid URL": ({"agents": [{"name": "y", "url": "y:80"}]}, ["agents", "0"]),
-    "an unknown setting": ({"settings": {"max_run": 1}}, ["settings", "max_run"]),
+    "an invalid URL": (
+        {"agents": [{"name": "y", "url": "y:80"}]},
+        ["agents", "0"],
+    ),
+    "an unknown setting": (
+        {"settings": {"max_run": 1}},
+        ["settings", "max_run"],
+    ),
     "an invalid setting": (
         {"settings": {"log_level": "loud"}},
         ["settings", "log_level"],
@@ -63,7 +69,13 @@ INVALID_COMPONENTS: dict[str, tuple[Manifest, list[str]]] = {
         ["components.x.autoscaling.keda.prometheus"],
     ),
     "KEDA to zero": (
-        {"autoscaling": {"type": "keda", "min": 0, "keda": {"prometheus": "http://p"}}},
+        {
+            "autoscaling": {
+                "type": "keda",
+                "min": 0,
+                "keda": {"prometheus": "http://p"},
+            }
+        },
         ["components.x.autoscaling.keda.query"],
     ),
     "SQLite for two pods": (
@@ -98,13 +110,22 @@ INVALID_COMPONENTS: dict[str, tuple[Manifest, list[str]]] = {
         {"blueprint": {"configMap": "c"}, "files": {"a": ""}},
         ["components.x.blueprint.configMap"],
     ),
-    "files beside the image's": ({"filesFrom": ["tools"]}, ["components.x.filesFrom"]),
+    "files beside the image's": (
+        {"filesFrom": ["tools"]},
+        ["components.x.filesFrom"],
+    ),
     "two paths with one key": (
         {"files": {"agents/y.json": "", "agents..y.json": ""}},
         ["agents..y.json"],
     ),
-    "a path outside": ({"files": {"../etc/passwd": ""}}, ["files", "../etc/passwd"]),
-    "a short API key": ({"apiKeys": {"accept": ["run:short"]}}, ["accept", "0"]),
+    "a path outside": (
+        {"files": {"../etc/passwd": ""}},
+        ["files", "../etc/passwd"],
+    ),
+    "a short API key": (
+        {"apiKeys": {"accept": ["run:short"]}},
+        ["accept", "0"],
+    ),
 }
 INVALID_VALUES: dict[str, tuple[Manifest, list[str]]] = {
     "an unknown key at the top": ({"component": {}}, ["component"]),
@@ -112,7 +133,10 @@ INVALID_VALUES: dict[str, tuple[Manifest, list[str]]] = {
         {"defaults": {"imagePullPolicy": "Always"}},
         ["defaults", "imagePullPolicy"],
     ),
-    "an invalid name": ({"components": {"Big_One": {}}}, ["components", "Big_One"]),
+    "an invalid name": (
+        {"components": {"Big_One": {}}},
+        ["components", "Big_One"],
+    ),
     "a long name": ({"components": {"x" * 60: {}}}, ["components.xxx", "63"]),
     "a short seed": ({"apiKeys": {"seeds": ["short"]}}, ["seeds", "0"]),
     **{
@@ -131,7 +155,9 @@ def test_an_invalid_value_is_named(
     """An invalid value fails the rendering, and the error has its path."""
     with pytest.raises(RenderError) as caught:
         helm(values)
-    assert [part for part in path if part not in str(caught.value)] == [], caught.value
+    assert [part for part in path if part not in str(caught.value)] == [], (
+        caught.value
+    )
 
 
 def test_a_release_name_that_starts_with_a_digit(helm: Helm) -> None:
@@ -178,7 +204,9 @@ def test_the_settings_are_those_of_the_service() -> None:
     """The values accept every setting of the service, except those that the chart sets."""
     schema = json.loads((CHART / "values.schema.json").read_text())
     settings = set(
-        schema["definitions"]["component"]["properties"]["settings"]["properties"]
+        schema["definitions"]["component"]["properties"]["settings"][
+            "properties"
+        ]
     )
     set_by_the_chart = {
         "component", "model", "host", "port", "drain_delay", "shutdown_timeout", "api_keys", "api_keys_file", "agents",
@@ -190,7 +218,9 @@ def test_the_settings_are_those_of_the_service() -> None:
     }
     assert (
         settings
-        == (set(Settings.model_fields) | of_the_library) - set_by_the_chart - secret
+        == (set(Settings.model_fields) | of_the_library)
+        - set_by_the_chart
+        - secret
     )
 
 
@@ -227,9 +257,9 @@ def test_host_names(
     manifests = by_name(
         helm({"apiKeys": {"enabled": has_keys}, "components": {"x": component}})
     )
-    (container,) = manifests["Deployment", "fleet-x"]["spec"]["template"]["spec"][
-        "containers"
-    ]
+    (container,) = manifests["Deployment", "fleet-x"]["spec"]["template"][
+        "spec"
+    ]["containers"]
     assert {entry["name"]: entry["value"] for entry in container["env"]}.get(
         "PODWRIGHT_ALLOWED_HOSTS"
     ) == expected
@@ -285,8 +315,13 @@ def test_zero_false_and_null(helm: Helm) -> None:
     assert container["startupProbe"]["initialDelaySeconds"] == 0
     assert container["resources"]["limits"] == {"memory": "512Mi"}
     assert not {"topologySpreadConstraints", "lifecycle"} & {*pod, *container}
-    assert manifests["PodDisruptionBudget", "fleet-x"]["spec"]["maxUnavailable"] == 0
-    assert "ipBlock" not in str(manifests["NetworkPolicy", "fleet-x"]["spec"]["egress"])
+    assert (
+        manifests["PodDisruptionBudget", "fleet-x"]["spec"]["maxUnavailable"]
+        == 0
+    )
+    assert "ipBlock" not in str(
+        manifests["NetworkPolicy", "fleet-x"]["spec"]["egress"]
+    )
     assert {kind for kind, _ in manifests} == {
         "Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service", "ServiceAccount",
     }  # fmt: skip

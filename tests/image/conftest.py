@@ -30,9 +30,14 @@ def start(docker: Docker) -> Iterator[Start]:
     with contextlib.ExitStack() as stack:
 
         def run(
-            image: str, *options: str, command: tuple[str, ...] = (), **variables: str
+            image: str,
+            *options: str,
+            command: tuple[str, ...] = (),
+            **variables: str,
         ) -> Container:
-            environment = [f"--env={key}={value}" for key, value in variables.items()]
+            environment = [
+                f"--env={key}={value}" for key, value in variables.items()
+            ]
             id = docker(
                 "run", "--detach", *options, *environment, image, *command
             ).strip()
@@ -59,7 +64,9 @@ def shell(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Shell:
         *arguments: str, program: tuple[str, ...] = (), **variables: str
     ) -> subprocess.CompletedProcess[str]:
         if not program:
-            return complete(arguments, tmp_path, environment(**variables), streams)
+            return complete(
+                arguments, tmp_path, environment(**variables), streams
+            )
         command = [*program, *arguments]
         return subprocess.run(
             command,

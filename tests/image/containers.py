@@ -13,7 +13,11 @@ from tests.image_support import Docker
 
 def tool_entry(name: str) -> dict[str, Any]:
     """A blueprint's entry for a tool without arguments."""
-    parameters = {"type": "object", "properties": {}, "additionalProperties": False}
+    parameters = {
+        "type": "object",
+        "properties": {},
+        "additionalProperties": False,
+    }
     function = {
         "name": name,
         "parameters": parameters,
@@ -71,7 +75,9 @@ class Container:
 
         def ended_or_healthy() -> bool:
             state = self.state()
-            return not state["Running"] or state["Health"]["Status"] == "healthy"
+            return (
+                not state["Running"] or state["Health"]["Status"] == "healthy"
+            )
 
         until(ended_or_healthy, 120, self.logs)
         assert self.state()["Running"], self.logs()

@@ -60,7 +60,9 @@ def build(shell: Shell, docker: Docker, slim: str, tag: str) -> Build:
 
 
 @pytest.fixture
-def facts(shell: Shell, docker: Docker, tag: str) -> Callable[[], dict[str, Any]]:
+def facts(
+    shell: Shell, docker: Docker, tag: str
+) -> Callable[[], dict[str, Any]]:
     """Returns what `podwright inspect --json` prints of the image that was built."""
     return lambda: json.loads(
         shell("inspect", tag, "--json", "--docker", docker.client).stdout
@@ -88,7 +90,12 @@ def error_of(done: subprocess.CompletedProcess[str]) -> str:
 
 
 def test_from_a_new_folder_to_an_image(
-    shell: Shell, docker: Docker, slim: str, tag: str, start: Start, tmp_path: Path
+    shell: Shell,
+    docker: Docker,
+    slim: str,
+    tag: str,
+    start: Start,
+    tmp_path: Path,
 ) -> None:
     """The published packages, outside of this repository, build a component with a dependency: its lock is written, it
     runs with its tool, and its labels describe it.
@@ -105,7 +112,9 @@ def test_from_a_new_folder_to_an_image(
             "-d",
             wheels,
         ]
-        subprocess.run(command, cwd=ROOT / package, check=True, capture_output=True)
+        subprocess.run(
+            command, cwd=ROOT / package, check=True, capture_output=True
+        )
     for wheel in wheels.iterdir():
         subprocess.run(
             [sys.executable, "-m", "zipfile", "-e", wheel, tmp_path / "site"],
@@ -119,7 +128,15 @@ def test_from_a_new_folder_to_an_image(
         ),
         "PYTHONPATH": str(tmp_path / "site"),
     }
-    options = ("calculator", "-t", tag, "--base", slim, "--docker", docker.client)
+    options = (
+        "calculator",
+        "-t",
+        tag,
+        "--base",
+        slim,
+        "--docker",
+        docker.client,
+    )
 
     assert shell("new", "calculator", **installed).returncode == 0
     folder = tmp_path / "calculator"
@@ -144,11 +161,12 @@ def test_from_a_new_folder_to_an_image(
         "blueprint.json",
         "tools.py",
     ]
-    digest = json.loads(container.run("podwright", "validate", "/component", "--json"))[
-        0
-    ]["digest"]
+    digest = json.loads(
+        container.run("podwright", "validate", "/component", "--json")
+    )[0]["digest"]
     assert (
-        docker.inspect(tag)["Config"]["Labels"]["podwright.blueprint.digest"] == digest
+        docker.inspect(tag)["Config"]["Labels"]["podwright.blueprint.digest"]
+        == digest
     )
     assert container.stop() == 0
     for layer in layers(docker, tag, slim):
@@ -172,7 +190,9 @@ def test_from_a_new_folder_to_an_image(
         5,
         digest,
     )
-    assert "calculator" in shell("inspect", tag, "--docker", docker.client).stdout
+    assert (
+        "calculator" in shell("inspect", tag, "--docker", docker.client).stdout
+    )
 
     assert shell("build", *options, "--locked").returncode == 0
     (folder / "requirements.txt").write_text("inflect<8\nsix\n")
@@ -180,7 +200,9 @@ def test_from_a_new_folder_to_an_image(
     assert (folder / "requirements.lock").read_text() == lock
 
 
-def test_dependencies_that_cannot_be_installed(build: Build, tmp_path: Path) -> None:
+def test_dependencies_that_cannot_be_installed(
+    build: Build, tmp_path: Path
+) -> None:
     """A file with another hash than in the lock, and a package that does not exist, fail the build."""
     folder = agent(tmp_path / "locked")
     (folder / "requirements.txt").write_text("six\n")
@@ -220,12 +242,16 @@ def test_tools_are_checked_in_the_build(build: Build, tmp_path: Path) -> None:
 def test_errors_before_the_build(shell: Shell, tmp_path: Path) -> None:
     """An invalid blueprint or image name is an error before an engine is needed."""
     folder = agent(tmp_path / "invalid", config={"model": 5, "max_loops": 0})
-    message = error_of(shell("build", str(folder), "-t", "x", "--docker", "true"))
+    message = error_of(
+        shell("build", str(folder), "-t", "x", "--docker", "true")
+    )
     assert "/config/model" in message
     assert "/config/max_loops" in message
     folder = agent(tmp_path / "valid")
     error_of(shell("build", str(folder), "--tag=$(id)", "--docker", "true"))
-    error_of(shell("build", str(folder), "-t", "x", "--base=", "--docker", "true"))
+    error_of(
+        shell("build", str(folder), "-t", "x", "--base=", "--docker", "true")
+    )
 
 
 HOSTILE = '$(touch /pwned) `touch /pwned` ${PATH} "; RUN touch /pwned\nRUN touch /pwned\n# \\\nLABEL a=b\tü'
@@ -241,7 +267,10 @@ def test_text_is_not_code(
     """Text of a blueprint arrives in labels unchanged, and in no shell or Dockerfile; an unserved model is reported."""
     config = {"model": "bedrock/anthropic.claude"}
     folder = agent(
-        tmp_path / "text", description=HOSTILE, instructions=HOSTILE, config=config
+        tmp_path / "text",
+        description=HOSTILE,
+        instructions=HOSTILE,
+        config=config,
     )
     (folder / "--help $(touch pwned); RUN x").write_text("kept")
     done = build(folder)
@@ -295,7 +324,8 @@ def test_files_of_a_component(tmp_path: Path) -> None:
     files = stage(Folder(folder), context, ())
     assert files == ["blueprint.json", *included]
     assert {
-        stat.S_IMODE((context / "component" / file).stat().st_mode) for file in files
+        stat.S_IMODE((context / "component" / file).stat().st_mode)
+        for file in files
     } == {0o644}
 
 
@@ -327,9 +357,13 @@ def test_remote_agents(
     folder = tmp_path / "line"
     folder.mkdir()
     steps = [{"type": "agent_step", "name": "write", "agent": "writer"}]
-    (folder / "blueprint.json").write_text(json.dumps({"name": "line", "steps": steps}))
+    (folder / "blueprint.json").write_text(
+        json.dumps({"name": "line", "steps": steps})
+    )
     assert "writer" in error_of(build(folder))
-    done = build(folder, PODWRIGHT_AGENTS='{"writer": "http://writer.internal:8000"}')
+    done = build(
+        folder, PODWRIGHT_AGENTS='{"writer": "http://writer.internal:8000"}'
+    )
     assert done.returncode == 0, done.stderr
     assert facts()["remotes"] == ["writer"]
     assert "writer.internal" not in json.dumps(docker.inspect(tag)) + docker(
@@ -346,7 +380,8 @@ def test_the_image_has_the_files_of_the_folder(
 ) -> None:
     """A changed file of the same size is a changed file, and the same files at another time give the same layers."""
     folders = [
-        agent(tmp_path / place / "same") for place in ("first", "second", "third")
+        agent(tmp_path / place / "same")
+        for place in ("first", "second", "third")
     ]
     (folders[1] / "blueprint.json").write_text(
         (folders[1] / "blueprint.json").read_text().replace("Do.", "Go.")
@@ -364,13 +399,19 @@ def test_the_image_has_the_files_of_the_folder(
     assert {float(time) for time in times.split()} == {0.0}
 
 
-def test_missing_parts(shell: Shell, docker: Docker, slim: str, tmp_path: Path) -> None:
+def test_missing_parts(
+    shell: Shell, docker: Docker, slim: str, tmp_path: Path
+) -> None:
     """A missing client, engine, base image or component is an error that names it."""
     folder = str(agent(tmp_path / "alone"))
     client = ("--docker", docker.client)
     message = error_of(shell("build", folder, "-t", "x", PATH=str(tmp_path)))
     assert "make engine" in message
-    error_of(shell("inspect", "x", *client, DOCKER_HOST=f"unix://{tmp_path}/none.sock"))
+    error_of(
+        shell(
+            "inspect", "x", *client, DOCKER_HOST=f"unix://{tmp_path}/none.sock"
+        )
+    )
     assert "podwright:none" in error_of(
         shell("build", folder, "-t", "x", "--base", "podwright:none", *client)
     )

@@ -27,7 +27,9 @@ def mounted(folder: Path) -> str:
     return f"--volume={folder}:/component:ro"
 
 
-@pytest.mark.parametrize(("flavour", "megabytes"), [("slim", 90), ("full", 400)])
+@pytest.mark.parametrize(
+    ("flavour", "megabytes"), [("slim", 90), ("full", 400)]
+)
 def test_size(
     docker: Docker, request: pytest.FixtureRequest, flavour: str, megabytes: int
 ) -> None:
@@ -108,15 +110,24 @@ def test_any_user_and_several_processes(slim: str, start: Start) -> None:
     options = (*HARDENED, "--user", "1234567:0", mounted(NEWSROOM / "writer"))
     container = start(slim, *options, WEB_CONCURRENCY="2", **OFFLINE).healthy()
     assert "the moon" in container.post_run({"input": "the moon"})["output"]
-    processes = container.docker("top", container.id, "-eo", "pid,args").splitlines()
+    processes = container.docker(
+        "top", container.id, "-eo", "pid,args"
+    ).splitlines()
     # a parent and two workers
     assert len([line for line in processes if "python" in line]) >= 3, processes
     assert container.stop() == 0
 
 
-def test_background_runs(docker: Docker, slim: str, full: str, start: Start) -> None:
+def test_background_runs(
+    docker: Docker, slim: str, full: str, start: Start
+) -> None:
     """The image `full` has what they need; `slim` says so."""
-    options = (*HARDENED, "--tmpfs", "/data:mode=1777", mounted(NEWSROOM / "writer"))
+    options = (
+        *HARDENED,
+        "--tmpfs",
+        "/data:mode=1777",
+        mounted(NEWSROOM / "writer"),
+    )
     database = {"PODWRIGHT_RUNS_DATABASE": "sqlite:////data/runs.db"}
     container = start(full, *options, **OFFLINE, **database).healthy()
     run_id = docker(
@@ -131,7 +142,9 @@ def test_background_runs(docker: Docker, slim: str, full: str, start: Start) -> 
     assert "Use the image 'full'" in refused.logs()
 
 
-def test_orphaned_processes_are_reaped(slim: str, start: Start, tmp_path: Path) -> None:
+def test_orphaned_processes_are_reaped(
+    slim: str, start: Start, tmp_path: Path
+) -> None:
     """A process that a tool leaves behind leaves no zombie."""
     config = {"model": "offline/echo"}
     blueprint = {
@@ -158,7 +171,10 @@ def test_orphaned_processes_are_reaped(slim: str, start: Start, tmp_path: Path) 
         ).splitlines()
         return [line for line in processes if "sleep" in line or " Z" in line]
 
-    until(lambda: len(orphans()) == 1 and "sleep 100" in orphans()[0], report=orphans)
+    until(
+        lambda: len(orphans()) == 1 and "sleep 100" in orphans()[0],
+        report=orphans,
+    )
     assert container.stop() == 0
 
 
@@ -177,7 +193,11 @@ def test_exit_codes(docker: Docker, slim: str, start: Start) -> None:
     def handles_signals() -> bool:
         """Whether a process in the container handles SIGTERM: Python itself handles only SIGINT, and ends with 1."""
         masks = docker.run(
-            "exec", container.id, "sh", "-c", "grep -h SigCgt /proc/[0-9]*/status"
+            "exec",
+            container.id,
+            "sh",
+            "-c",
+            "grep -h SigCgt /proc/[0-9]*/status",
         ).stdout
         return any(
             int(line.split()[1], 16) & 1 << signal.SIGTERM - 1
@@ -193,14 +213,18 @@ def test_two_lines(
     docker: Docker, slim: str, start: Start, tag: str, tmp_path: Path
 ) -> None:
     """Two lines of a Dockerfile add a component."""
-    (tmp_path / "Dockerfile").write_text(f"FROM {slim}\nCOPY writer /component\n")
+    (tmp_path / "Dockerfile").write_text(
+        f"FROM {slim}\nCOPY writer /component\n"
+    )
     (tmp_path / "writer").mkdir()
     (tmp_path / "writer" / "blueprint.json").write_bytes(
         (NEWSROOM / "writer" / "blueprint.json").read_bytes()
     )
     docker("build", "--quiet", f"--tag={tag}", tmp_path)
     container = start(tag, **OFFLINE).healthy()
-    assert container.post_run({"input": "the moon"})["output"].startswith("Echo")
+    assert container.post_run({"input": "the moon"})["output"].startswith(
+        "Echo"
+    )
     assert container.stop() == 0
 
 
@@ -262,7 +286,10 @@ def test_contents_of_the_layers(docker: Docker, image: str) -> None:
         ]
         assert [path for path in secrets if path not in EXAMPLES] == []
     config = json.dumps(
-        [docker.inspect(image)["Config"], docker("history", "--no-trunc", image)]
+        [
+            docker.inspect(image)["Config"],
+            docker("history", "--no-trunc", image),
+        ]
     )
     assert not re.search(r"(KEY|TOKEN|SECRET|PASSWORD)=", config)
 
@@ -307,7 +334,12 @@ def comparable(layer: Layer) -> dict[str, tuple[object, ...]]:
 def test_a_second_build(docker: Docker, slim: str, tag: str) -> None:
     """A second build without cache gives the same files, and the same digest for the layer of our packages."""
     docker(
-        "build", "--quiet", "--no-cache", f"--tag={tag}", "--build-arg=VERSION=0", ROOT
+        "build",
+        "--quiet",
+        "--no-cache",
+        f"--tag={tag}",
+        "--build-arg=VERSION=0",
+        ROOT,
     )
     first = layers(docker, slim, BASE)
     second = layers(docker, tag, BASE)
@@ -335,7 +367,9 @@ def test_checkov(checkov: Checkov) -> None:
     done = checkov(*options)
     checks = json.loads(done.stdout)["results"]
     assert [check["check_id"] for check in checks["failed_checks"]] == []
-    assert {check["file_path"] for check in checks["passed_checks"]} == set(files)
+    assert {check["file_path"] for check in checks["passed_checks"]} == set(
+        files
+    )
     assert all(
         len(check["check_result"]["suppress_comment"]) > 20
         for check in checks["skipped_checks"]

@@ -61,7 +61,9 @@ def test_commands(docker: Docker, slim: str, tag: str, tmp_path: Path) -> None:
                 capture_output=True,
                 text=True,
             )
-            assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+            assert done.returncode == 0, (
+                f"{command}\n{done.stdout}{done.stderr}"
+            )
             assert done.stdout, command
             assert "ExitCode" not in line or done.stdout == "0\n"
     finally:

@@ -74,7 +74,11 @@ def events(answer: dict[str, Any], piece: int = 5) -> list[dict[str, Any]]:
     for index, block in enumerate(answer["content"]):
         begun, deltas = _pieces(block, piece)
         found.append(
-            {"type": "content_block_start", "index": index, "content_block": begun}
+            {
+                "type": "content_block_start",
+                "index": index,
+                "content_block": begun,
+            }
         )
         found += [
             {"type": "content_block_delta", "index": index, "delta": delta}
@@ -101,7 +105,8 @@ def _pieces(block: Block, length: int) -> tuple[Block, list[Block]]:
     match block["type"]:
         case "text":
             return {**block, "text": ""}, [
-                {"type": "text_delta", "text": part} for part in cut(block["text"])
+                {"type": "text_delta", "text": part}
+                for part in cut(block["text"])
             ]
         case "tool_use":
             written = json.dumps(block["input"]) if block["input"] else ""
@@ -115,7 +120,9 @@ def _pieces(block: Block, length: int) -> tuple[Block, list[Block]]:
                 {"type": "thinking_delta", "thinking": part}
                 for part in cut(block["thinking"])
             ]
-            deltas.append({"type": "signature_delta", "signature": block["signature"]})
+            deltas.append(
+                {"type": "signature_delta", "signature": block["signature"]}
+            )
             return {**block, "thinking": "", "signature": ""}, deltas
         case _:
             return block, []
@@ -124,7 +131,8 @@ def _pieces(block: Block, length: int) -> tuple[Block, list[Block]]:
 def framed(*found: dict[str, Any]) -> bytes:
     """The bytes of events."""
     return "".join(
-        f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in found
+        f"event: {event['type']}\ndata: {json.dumps(event)}\n\n"
+        for event in found
     ).encode()
 
 
@@ -191,7 +199,9 @@ def broken_rules(body: dict[str, Any]) -> Iterator[str]:
         "tool_choice", "thinking", "output_config",
     }  # fmt: skip
     yield from (
-        f"{name}: Extra inputs are not permitted" for name in body if name not in known
+        f"{name}: Extra inputs are not permitted"
+        for name in body
+        if name not in known
     )
     yield from _of_messages(body["messages"])
     yield from _of_tools(body)
@@ -208,17 +218,22 @@ def _of_messages(messages: list[dict[str, Any]]) -> Iterator[str]:
         if not blocks:
             yield f"messages.{number}: content must not be empty"
         if any(
-            block["type"] == "text" and not block["text"].strip() for block in blocks
+            block["type"] == "text" and not block["text"].strip()
+            for block in blocks
         ):
             yield f"messages.{number}: text content blocks must contain non-whitespace text"
         results = [
-            block["tool_use_id"] for block in blocks if block["type"] == "tool_result"
+            block["tool_use_id"]
+            for block in blocks
+            if block["type"] == "tool_result"
         ]
         if sorted(results) != sorted(waiting):
             yield f"messages.{number}: tool_use ids {waiting} and tool_result blocks {results} do not fit"
         if "tool_result" in [block["type"] for block in blocks][len(results) :]:
             yield f"messages.{number}: tool_result blocks must come first"
-        waiting = [block["id"] for block in blocks if block["type"] == "tool_use"]
+        waiting = [
+            block["id"] for block in blocks if block["type"] == "tool_use"
+        ]
         yield from _of_blocks(number, turn)
         seen += waiting
         if len(set(seen)) < len(seen):
@@ -239,7 +254,9 @@ def _of_blocks(number: int, turn: dict[str, Any]) -> Iterator[str]:
         "tool_result",
         "server_tool_use",
     )
-    unknown = [block["type"] for block in turn["content"] if block["type"] not in known]
+    unknown = [
+        block["type"] for block in turn["content"] if block["type"] not in known
+    ]
     yield from (f"messages.{number}: {kind} unknown" for kind in unknown)
     if turn["role"] == "assistant" and turn["content"][-1]["type"] in (
         "thinking",

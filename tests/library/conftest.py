@@ -92,16 +92,19 @@ def _assert_sound(trace: list[Any]) -> None:
             open_runs.remove(event.run_id)
     assert not open_runs
     started = sorted(
-        (event.run_id, event.call) for event in events(trace, "model_call_started")
+        (event.run_id, event.call)
+        for event in events(trace, "model_call_started")
     )
     ended = events(trace, "model_call_finished", "model_call_failed")
     assert started == sorted((event.run_id, event.call) for event in ended)
     calls = events(trace, "model_call_finished")
     counted = sum(
-        (event.response.usage + event.failed_usage for event in calls), start=Usage()
+        (event.response.usage + event.failed_usage for event in calls),
+        start=Usage(),
     )
     counted = sum(
-        (event.usage for event in events(trace, "model_call_failed")), start=counted
+        (event.usage for event in events(trace, "model_call_failed")),
+        start=counted,
     )
     used = trace[-1].usage
     assert (used.input_tokens, used.output_tokens) == (
@@ -176,7 +179,9 @@ class ExampleModel(FunctionModel):
                 if request.component == "solo"
                 else {"task": f"task {answered}"}
             )
-            call = ToolCall.of(tools[answered], id=f"call_{answered}", **arguments)
+            call = ToolCall.of(
+                tools[answered], id=f"call_{answered}", **arguments
+            )
             return ModelResponse(
                 tool_calls=(call,), usage=USED, finish_reason="tool_calls"
             )
@@ -205,7 +210,10 @@ def make_example(recorder: Recorder) -> Callable[..., Example]:
     def make(kind: str, **options: Any) -> Example:
         model = ExampleModel()
         options = {"event_manager": recorder.manager, **options}
-        agents = [Agent("first", "Begin.", model), Agent("second", "End.", model)]
+        agents = [
+            Agent("first", "Begin.", model),
+            Agent("second", "End.", model),
+        ]
         if kind == "agent":
             solo = Agent("solo", "Help.", model, tools=[look], **options)
             return Example(solo, model, recorder, "solo answers", "solo", 2)
@@ -216,7 +224,12 @@ def make_example(recorder: Recorder) -> Callable[..., Example]:
                 "second_output": "second answers",
             }
             return Example(
-                Workflow("flow", agents, **options), model, recorder, value, "second", 2
+                Workflow("flow", agents, **options),
+                model,
+                recorder,
+                value,
+                "second",
+                2,
             )
         if kind == "conductor":
             desk = Conductor("desk", "Lead.", model, agents, **options)

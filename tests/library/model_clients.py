@@ -32,13 +32,18 @@ LOOK_UP: Any = {
     "type": "function",
     "function": {
         "name": "look_up",
-        "parameters": {"type": "object", "properties": {"word": {"type": "string"}}},
+        "parameters": {
+            "type": "object",
+            "properties": {"word": {"type": "string"}},
+        },
     },
 }
 
 
 def openai_compatible(name: str, connection: Connection) -> Model:
-    return ChatModel(name, connection, ENDPOINTS.get(name.partition("/")[0], ANY))
+    return ChatModel(
+        name, connection, ENDPOINTS.get(name.partition("/")[0], ANY)
+    )
 
 
 @dataclass(frozen=True)
@@ -52,7 +57,11 @@ class Client:
         self, error: type[errors.ModelError]
     ) -> tuple[type[errors.ModelError], ...]:
         """The errors that may stand for a fault: LiteLLM does not tell all of them apart."""
-        return BROKEN if self.make is LiteLLMModel and error in BROKEN else (error,)
+        return (
+            BROKEN
+            if self.make is LiteLLMModel and error in BROKEN
+            else (error,)
+        )
 
     def model_at(
         self, url: str, timeouts: Timeouts = NO_LIMITS, retries: Retries = SOON
@@ -64,13 +73,17 @@ class Client:
 
     async def ask(self, provider: Upstream, **fields: Any) -> ModelResponse:
         """The response to a request with these fields."""
-        return await self.model_at(provider.url).complete(question(self.name, **fields))
+        return await self.model_at(provider.url).complete(
+            question(self.name, **fields)
+        )
 
     async def stream(
         self, provider: Upstream, **fields: Any
     ) -> tuple[ModelResponse, list[str]]:
         """The response to a request with these fields, streamed, and the tokens that were handed out."""
-        return await stream(self.model_at(provider.url), question(self.name, **fields))
+        return await stream(
+            self.model_at(provider.url), question(self.name, **fields)
+        )
 
 
 def question(name: str, **fields: Any) -> ModelRequest:
@@ -95,7 +108,9 @@ DEEPSEEK = pytest.param(
     Client(openai_compatible, "deepseek/deepseek-chat"), id="openai-compatible"
 )
 LITELLM_OPENAI = pytest.param(
-    Client(LiteLLMModel, "openai/gpt-4o-mini"), id="litellm-openai", marks=_litellm
+    Client(LiteLLMModel, "openai/gpt-4o-mini"),
+    id="litellm-openai",
+    marks=_litellm,
 )
 LITELLM_VLLM = pytest.param(
     Client(LiteLLMModel, "hosted_vllm/qwen"), id="litellm-vllm", marks=_litellm

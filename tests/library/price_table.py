@@ -43,14 +43,19 @@ def prices() -> list[Price]:
 
 def _price(row: dict[str, str]) -> Price:
     model = row["model"]
-    by_hand = (float(row["input"]), float(row["output"])) if row["input"] else None
+    by_hand = (
+        (float(row["input"]), float(row["output"])) if row["input"] else None
+    )
     at_vendor = not ENDPOINTS.get(model.partition("/")[0], ANY).self_hosted
     sent = lookup(model, Usage(COUNT, 0), at_vendor=at_vendor)
     both = lookup(model, Usage(COUNT, COUNT), at_vendor=at_vendor)
     if sent is None or both is None:
         return Price(model, by_hand, None, "", row["why"])
     rates = (sent.amount, both.amount - sent.amount)
-    per_million = (round(rates[0] / COUNT * 1e6, 6), round(rates[1] / COUNT * 1e6, 6))
+    per_million = (
+        round(rates[0] / COUNT * 1e6, 6),
+        round(rates[1] / COUNT * 1e6, 6),
+    )
     return Price(model, by_hand, per_million, sent.source, row["why"])
 
 
@@ -64,7 +69,9 @@ def main() -> None:
             f"{rates[0]:g}, {rates[1]:g}" if rates else "unknown"
             for rates in (price.by_hand, price.ours)
         ]
-        print(f"| {price.model} | {' | '.join(shown)} | {price.source} | {price.why} |")
+        print(
+            f"| {price.model} | {' | '.join(shown)} | {price.source} | {price.why} |"
+        )
 
 
 if __name__ == "__main__":

@@ -95,7 +95,9 @@ def thought(
     )  # fmt: skip
 
 
-def signed(what: str, source: str, extra: Json, *deltas: Json, **more: Any) -> Thought:
+def signed(
+    what: str, source: str, extra: Json, *deltas: Json, **more: Any
+) -> Thought:
     """A row whose tool call has further fields."""
     row = thought(
         "openai/gemini-3-pro-preview", what, source, {}, {}, made=extra, **more
@@ -119,14 +121,17 @@ HALVES: tuple[str, str] = (THOUGHT[:20], THOUGHT[20:])
 VERTEX = {"extra_content": {"vertex": {"thought_signature": SIGNATURE}}}
 GOOGLE = {"extra_content": {"google": {"thought_signature": SIGNATURE}}}
 THINKING = {"type": "thinking", "thinking": [{"type": "text", "text": THOUGHT}]}
-UNKNOWN = {"thought_token": {"kid": "k1", "parts": [{"index": 0, "sig": "abc"}]}}
+UNKNOWN = {
+    "thought_token": {"kid": "k1", "parts": [{"index": 0, "sig": "abc"}]}
+}
 BLOCKS = [
     {"type": "thinking", "thinking": THOUGHT, "signature": SIGNATURE},
     {"type": "redacted_thinking", "data": "EmwKAhgBEgy3va3pzix"},
 ]
 
 LOST = not_with(
-    "LiteLLM drops the pieces of a stream that have nothing else", "litellm-streaming"
+    "LiteLLM drops the pieces of a stream that have nothing else",
+    "litellm-streaming",
 )
 RENAMED = not_with(
     "LiteLLM sends it back as reasoning_content, which vLLM takes too",
@@ -295,7 +300,11 @@ def of_anthropic(
     for index, block in enumerate(parts):
         begun, *deltas = _block_in_pieces(block)
         events.append(
-            {"type": "content_block_start", "index": index, "content_block": begun}
+            {
+                "type": "content_block_start",
+                "index": index,
+                "content_block": begun,
+            }
         )
         events += [
             {"type": "content_block_delta", "index": index, "delta": piece}
@@ -309,7 +318,8 @@ def of_anthropic(
     }
     events += [end, {"type": "message_stop"}]
     text = "".join(
-        f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events
+        f"event: {event['type']}\ndata: {json.dumps(event)}\n\n"
+        for event in events
     )
     return NativeThought(
         provider="Anthropic", what=what, source=source, model="anthropic/claude-haiku-4-5", path="messages",
@@ -321,10 +331,18 @@ def _block_in_pieces(block: Json) -> list[Json]:
     match block["type"]:
         case "thinking":
             half = len(block["thinking"]) // 2
-            halves = filter(None, (block["thinking"][:half], block["thinking"][half:]))
-            pieces = [{"type": "thinking_delta", "thinking": text} for text in halves]
+            halves = filter(
+                None, (block["thinking"][:half], block["thinking"][half:])
+            )
+            pieces = [
+                {"type": "thinking_delta", "thinking": text} for text in halves
+            ]
             end = {"type": "signature_delta", "signature": block["signature"]}
-            return [{"type": "thinking", "thinking": "", "signature": ""}, *pieces, end]
+            return [
+                {"type": "thinking", "thinking": "", "signature": ""},
+                *pieces,
+                end,
+            ]
         case "tool_use":
             written = {
                 "type": "input_json_delta",
@@ -337,7 +355,11 @@ def _block_in_pieces(block: Json) -> list[Json]:
 
 def of_gemini(what: str, source: str, *parts: Json) -> NativeThought:
     """A row of Gemini's `generateContent`."""
-    used = {"promptTokenCount": 10, "candidatesTokenCount": 6, "totalTokenCount": 16}
+    used = {
+        "promptTokenCount": 10,
+        "candidatesTokenCount": 6,
+        "totalTokenCount": 16,
+    }
     candidate = {
         "content": {"role": "model", "parts": list(parts)},
         "finishReason": "STOP",
@@ -357,7 +379,9 @@ def of_gemini(what: str, source: str, *parts: Json) -> NativeThought:
 FIND_SEA = {"functionCall": {"name": "look_up", "args": {"word": "sea"}}}
 NATIVE_THOUGHTS = [
     of_anthropic("a thought", "NousResearch/hermes-agent#4626", BLOCKS[0]),
-    of_anthropic("a thought and a redacted one", "anomalyco/opencode#38614", *BLOCKS),
+    of_anthropic(
+        "a thought and a redacted one", "anomalyco/opencode#38614", *BLOCKS
+    ),
     of_anthropic("a redacted thought alone", "dcdpr/jp#136", BLOCKS[1]),
     of_anthropic(
         "two thoughts",
@@ -391,7 +415,9 @@ class End(Shape):
 HI = delta(content="Hi.")
 FIRST_CALL = delta(tool_calls=[{"index": 0, **LOOK_UP_SEA}])
 USED = {"prompt_tokens": 20, "completion_tokens": 4, "total_tokens": 24}
-FAULT = {"error": {"message": "TimeoutError", "type": "GatewayTimeout", "code": 504}}
+FAULT = {
+    "error": {"message": "TimeoutError", "type": "GatewayTimeout", "code": 504}
+}
 DONE_IS_AN_END = not_with(
     "LiteLLM takes [DONE] for a finish reason (BerriAI/litellm#40578)", VLLM
 )
@@ -400,7 +426,9 @@ OTHER_REASON = not_with(
 )
 
 
-def finished(reason: Any, *, text: str = "Half", **more: Any) -> tuple[Script, Script]:
+def finished(
+    reason: Any, *, text: str = "Half", **more: Any
+) -> tuple[Script, Script]:
     """A completion and a stream that end for a reason."""
     body = completion(text)
     body["choices"][0]["finish_reason"] = reason
@@ -409,7 +437,11 @@ def finished(reason: Any, *, text: str = "Half", **more: Any) -> tuple[Script, S
 
 
 def ended(
-    reason: str, error: type[errors.ModelError], source: str, provider: str, **more: Any
+    reason: str,
+    error: type[errors.ModelError],
+    source: str,
+    provider: str,
+    **more: Any,
 ) -> End:
     """A row of a finish reason that is no answer's end."""
     plain, stream = finished(reason)
@@ -552,12 +584,22 @@ class Refusal(Shape):
 
 
 def refusal(
-    provider: str, what: str, source: str, body: object, status: int = 400, **more: Any
+    provider: str,
+    what: str,
+    source: str,
+    body: object,
+    status: int = 400,
+    **more: Any,
 ) -> Refusal:
     """A row of an error; the body is bytes, or JSON data."""
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     return Refusal(
-        provider=provider, what=what, source=source, body=data, status=status, **more
+        provider=provider,
+        what=what,
+        source=source,
+        body=data,
+        status=status,
+        **more,
     )
 
 
@@ -565,17 +607,25 @@ def in_stream(
     provider: str, what: str, source: str, *events: object, **more: Any
 ) -> Refusal:
     """A row of an error in a response with status 200 that is a stream."""
-    return refusal(provider, what, source, sse(*events), 200, content_type=SSE, **more)
+    return refusal(
+        provider, what, source, sse(*events), 200, content_type=SSE, **more
+    )
 
 
-TOO_LONG = "The request exceeds the model's maximum context length of 196608 tokens."
+TOO_LONG = (
+    "The request exceeds the model's maximum context length of 196608 tokens."
+)
 CONTEXT: Json = {"error": errors.ContextWindowError}
 NO_CREDIT: Json = {"error": errors.ModelRateLimitError}
 BUSY: Json = {"error": errors.ModelRateLimitError, "transient": True}
 DOWN: Json = {"error": errors.ModelUnavailableError, "transient": True}
 BAD_KEY: Json = {"error": errors.ModelAuthenticationError}
 BAD_CALL: Json = {"error": errors.ModelToolCallError, "transient": True}
-EXHAUSTED = {"code": 429, "message": "Quota exceeded.", "status": "RESOURCE_EXHAUSTED"}
+EXHAUSTED = {
+    "code": 429,
+    "message": "Quota exceeded.",
+    "status": "RESOURCE_EXHAUSTED",
+}
 RETRY_INFO = {
     "@type": "type.googleapis.com/google.rpc.RetryInfo",
     "retryDelay": "34.4s",
@@ -586,9 +636,7 @@ KEY_REASON = {
 }
 UPSTREAM = "z-ai/glm-5.3-flash is temporarily rate-limited upstream."
 GENERATION = '<function=look_up={"word": "sea"}</function>'
-EVENT_OF_ERROR = (
-    b'event: error\ndata: {"message": "upstream connect error", "code": 503}\n\n'
-)
+EVENT_OF_ERROR = b'event: error\ndata: {"message": "upstream connect error", "code": 503}\n\n'
 PAGE = b"<html><head><style>p {color: red}</style><title>502</title></head><body><h1>Bad Gateway</h1></body></html>"
 NO_REASON = not_with("LiteLLM drops its code and its words")
 LIST = not_with("LiteLLM reads no list")
@@ -929,7 +977,11 @@ def in_chunks(
     """A row of a stream whose pieces the network delivers one by one."""
     more = {"streaming": (True,), **more}
     return Framing(
-        provider=provider, what=what, source=source, script=streamed(*pieces), **more
+        provider=provider,
+        what=what,
+        source=source,
+        script=streamed(*pieces),
+        **more,
     )
 
 
@@ -950,9 +1002,7 @@ NO_STREAM = not_with(
     f"{OPENAI}-plain",
     f"{VLLM}-plain",
 )
-NO_ANSWER = (
-    "LiteLLM reads an answer without the framing of events only where it asked for none"
-)
+NO_ANSWER = "LiteLLM reads an answer without the framing of events only where it asked for none"
 NO_COMPLETION = not_with(NO_ANSWER, f"{OPENAI}-streaming", f"{VLLM}-streaming")
 CRLF = OF_FINE.replace(b"\n", b"\r\n")
 
@@ -1056,16 +1106,25 @@ class Calls(Shape):
     @property
     def script(self) -> Script:
         groups = [
-            list(each) if isinstance(each, tuple) else [each] for each in self.pieces
+            list(each) if isinstance(each, tuple) else [each]
+            for each in self.pieces
         ]
         chunks = [delta(tool_calls=group) for group in groups]
         return streamed(
-            sse(delta(role="assistant", content=None), *chunks, delta(self.reason))
+            sse(
+                delta(role="assistant", content=None),
+                *chunks,
+                delta(self.reason),
+            )
         )
 
 
-def calls(provider: str, what: str, source: str, *pieces: Any, **more: Any) -> Calls:
-    return Calls(provider=provider, what=what, source=source, pieces=pieces, **more)
+def calls(
+    provider: str, what: str, source: str, *pieces: Any, **more: Any
+) -> Calls:
+    return Calls(
+        provider=provider, what=what, source=source, pieces=pieces, **more
+    )
 
 
 def at(
@@ -1098,7 +1157,12 @@ def unnumbered(*args: Any) -> Json:
 def no_arguments(what: str, source: str, *pieces: Any, **more: Any) -> Calls:
     """A row of a call of a tool without parameters."""
     return calls(
-        "any", f"no arguments: {what}", source, *pieces, calls=(("now", {}),), **more
+        "any",
+        f"no arguments: {what}",
+        source,
+        *pieces,
+        calls=(("now", {}),),
+        **more,
     )
 
 
@@ -1258,7 +1322,9 @@ class Counts(Shape):
     """Whether only streams have it."""
 
 
-def counts(provider: str, what: str, source: str, *usages: Any, **more: Any) -> Counts:
+def counts(
+    provider: str, what: str, source: str, *usages: Any, **more: Any
+) -> Counts:
     """A row of a usage, or of those of several chunks."""
     chunks = tuple({"usage": usage} for usage in usages)
     return Counts(

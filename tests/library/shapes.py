@@ -30,9 +30,16 @@ def forecast(city: str, days: int = 1) -> str:
 _PROPERTIES = {"city": {"type": "string"}, "days": {"type": "integer"}}
 _FUNCTION = {
     "name": "forecast",
-    "parameters": {"type": "object", "properties": _PROPERTIES, "required": ["city"]},
+    "parameters": {
+        "type": "object",
+        "properties": _PROPERTIES,
+        "required": ["city"],
+    },
 }
-TOOL: Json = {"name": "forecast", "schema": {"type": "function", "function": _FUNCTION}}
+TOOL: Json = {
+    "name": "forecast",
+    "schema": {"type": "function", "function": _FUNCTION},
+}
 # only the fields of spec §§2.1 to 2.4
 AGENT: Json = {
     "name": "guide",
@@ -104,7 +111,9 @@ CLASSES: dict[str, Any] = {
     "pipeline": Pipeline,
 }
 KINDS = list(CLASSES)
-AGENTS = {name: Agent(name, "", ScriptedModel()) for name in ("writer", "reviewer")}
+AGENTS = {
+    name: Agent(name, "", ScriptedModel()) for name in ("writer", "reviewer")
+}
 """The agents that the examples name."""
 REMOVED: Any = object()
 

@@ -35,7 +35,10 @@ async def is_late(context: dict[str, Any], **args: Any) -> bool:
 
 
 TOOLS: list[Callable[..., Any]] = [search, weekday]
-CONDITIONS: dict[str, Callable[..., Any]] = {"is_urgent": is_urgent, "is_late": is_late}
+CONDITIONS: dict[str, Callable[..., Any]] = {
+    "is_urgent": is_urgent,
+    "is_late": is_late,
+}
 
 any_json: st.SearchStrategy[Any] = st.recursive(
     st.none()
@@ -50,10 +53,12 @@ any_json: st.SearchStrategy[Any] = st.recursive(
     max_leaves=10,
 )
 
-_allowed = st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="{}/")
-names = st.sampled_from(["writer", "研究员", "🚀", "steps", "config"]) | st.text(
-    _allowed, min_size=1, max_size=10
+_allowed = st.characters(
+    exclude_categories=["Cs", "Cc"], exclude_characters="{}/"
 )
+names = st.sampled_from(
+    ["writer", "研究员", "🚀", "steps", "config"]
+) | st.text(_allowed, min_size=1, max_size=10)
 texts = st.sampled_from(
     [
         "Say {input}.",
@@ -113,7 +118,9 @@ def objects(
 
 def shuffled(blueprint: st.SearchStrategy[Json]) -> st.SearchStrategy[Json]:
     """The same objects with their keys in any order."""
-    return blueprint.flatmap(lambda data: st.permutations(list(data.items())).map(dict))
+    return blueprint.flatmap(
+        lambda data: st.permutations(list(data.items())).map(dict)
+    )
 
 
 def _tool_entry(function: Callable[..., Any], description: str | None) -> Json:
@@ -172,9 +179,13 @@ conditions: st.SearchStrategy[Json] = st.recursive(
 
 
 def _step(
-    step_type: str, required: dict[str, Any], optional: dict[str, Any] | None = None
+    step_type: str,
+    required: dict[str, Any],
+    optional: dict[str, Any] | None = None,
 ) -> st.SearchStrategy[Json]:
-    return objects({"type": st.just(step_type), "name": names, **required}, optional)
+    return objects(
+        {"type": st.just(step_type), "name": names, **required}, optional
+    )
 
 
 def _nested(inner: st.SearchStrategy[Json]) -> st.SearchStrategy[Json]:
@@ -185,7 +196,10 @@ def _nested(inner: st.SearchStrategy[Json]) -> st.SearchStrategy[Json]:
             {"condition": conditions, "then": some},
             {"else": st.lists(inner, max_size=2)},
         ),
-        _step("parallel_step", {"branches": st.lists(some, min_size=1, max_size=2)}),
+        _step(
+            "parallel_step",
+            {"branches": st.lists(some, min_size=1, max_size=2)},
+        ),
         _step(
             "loop_step",
             {"steps": some, "until": conditions, "max_iterations": counts},
@@ -202,14 +216,17 @@ def _nested(inner: st.SearchStrategy[Json]) -> st.SearchStrategy[Json]:
 
 def _workflow(some: st.SearchStrategy[list[Json]]) -> st.SearchStrategy[Json]:
     return objects(
-        {"name": names, "steps": some}, {"type": st.just("Workflow"), **additions}
+        {"name": names, "steps": some},
+        {"type": st.just("Workflow"), **additions},
     )
 
 
 _leaf = _step(
     "agent_step", {"agent": names}, {"input": texts, "output": names}
 ) | _step("approval_step", {"message": texts})
-_steps = st.lists(st.recursive(_leaf, _nested, max_leaves=5), min_size=1, max_size=3)
+_steps = st.lists(
+    st.recursive(_leaf, _nested, max_leaves=5), min_size=1, max_size=3
+)
 _conductors = objects(
     {
         "type": st.just("Conductor"),
@@ -231,9 +248,13 @@ _conductors = objects(
 
 def _pipelines(model: bool) -> st.SearchStrategy[Json]:
     required: dict[str, Any] = {"type": st.just("Pipeline"), "name": names}
-    required["steps"] = st.lists(members(model=not model), min_size=1, max_size=3)
+    required["steps"] = st.lists(
+        members(model=not model), min_size=1, max_size=3
+    )
     return objects(
-        {**required, "config": objects({"model": model_names})} if model else required,
+        {**required, "config": objects({"model": model_names})}
+        if model
+        else required,
         additions,
     )
 
@@ -250,7 +271,8 @@ valid: dict[str, st.SearchStrategy[Json]] = {
 def load_generated(blueprint: Json) -> Any:
     """The component of a generated blueprint, with all that it may refer to."""
     needed = [
-        step.get("agent") for _, step in blueprints.walk_steps(blueprint.get("steps"))
+        step.get("agent")
+        for _, step in blueprints.walk_steps(blueprint.get("steps"))
     ]
     needed += [
         member["name"]
@@ -258,7 +280,9 @@ def load_generated(blueprint: Json) -> Any:
         for member in blueprint.get(key, ())
     ]
     given = {
-        name: Agent(name, "", ScriptedModel()) for name in needed if name is not None
+        name: Agent(name, "", ScriptedModel())
+        for name in needed
+        if name is not None
     }
     return load(blueprint, tools=TOOLS, agents=given, conditions=CONDITIONS)
 

@@ -63,11 +63,17 @@ def look(word: str) -> str:
 
 
 @streaming_or_not
-@pytest.mark.parametrize("stop", ["end_turn", "stop_sequence", "a_word_to_come"])
-async def test_an_answer_that_ended(claude: Claude, stop: str, streaming: bool) -> None:
+@pytest.mark.parametrize(
+    "stop", ["end_turn", "stop_sequence", "a_word_to_come"]
+)
+async def test_an_answer_that_ended(
+    claude: Claude, stop: str, streaming: bool
+) -> None:
     """The model has said what it wanted to say."""
     claude.says(message(text("Ciao, "), text("bella."), stop=stop))
-    assert await claude.agent().arun("Hello?", stream=streaming) == "Ciao, bella."
+    assert (
+        await claude.agent().arun("Hello?", stream=streaming) == "Ciao, bella."
+    )
 
 
 @streaming_or_not
@@ -75,7 +81,11 @@ async def test_an_answer_that_ended(claude: Claude, stop: str, streaming: bool) 
     ("stop", "content", "expected"),
     [
         ("max_tokens", [text("Once upon")], errors.ModelError),
-        ("model_context_window_exceeded", [text("Once upon")], errors.ModelError),
+        (
+            "model_context_window_exceeded",
+            [text("Once upon")],
+            errors.ModelError,
+        ),
         ("max_tokens", [thinking("Hm")], errors.ModelError),
         ("refusal", [text("I")], errors.ContentFilterError),
         ("refusal", [], errors.ContentFilterError),
@@ -106,7 +116,8 @@ async def test_a_paused_answer_goes_on(claude: Claude, streaming: bool) -> None:
         "input": {"query": "Rome"},
     }
     claude.says(
-        message(text("Let me see. "), search, stop="pause_turn"), message(text("Rome."))
+        message(text("Let me see. "), search, stop="pause_turn"),
+        message(text("Rome.")),
     )
     result = await claude.agent().arun("Where?", stream=streaming, trace=True)
     assert result.value == "Let me see. Rome."
@@ -131,7 +142,9 @@ async def test_thoughts_that_are_refused_after_a_pause(claude: Claude) -> None:
         400, "invalid_request_error", "Invalid `signature` in `thinking` block"
     )
     claude.says(message(text("Hm… "), stop="pause_turn"), [refused])
-    with pytest.raises(errors.ModelRequestError, match="answered 400") as caught:
+    with pytest.raises(
+        errors.ModelRequestError, match="answered 400"
+    ) as caught:
         await claude.model().complete(question(MODEL))
     assert caught.value.attempt_usage
     assert caught.value.attempt_usage.output_tokens == 7
@@ -139,7 +152,9 @@ async def test_thoughts_that_are_refused_after_a_pause(claude: Claude) -> None:
 
 @pytest.mark.usefixtures("list_prices")
 @pytest.mark.parametrize("leaves", [False, True])
-async def test_what_is_paid_for_a_paused_answer(claude: Claude, leaves: bool) -> None:
+async def test_what_is_paid_for_a_paused_answer(
+    claude: Claude, leaves: bool
+) -> None:
     """The part that was paused is, also if the next request is refused, or the caller leaves during it."""
     refused = error(400, "invalid_request_error", "No.")
     asked_again = asyncio.Event()
@@ -186,7 +201,8 @@ async def test_tools(claude: Claude, streaming: bool) -> None:
         return ""
 
     claude.says(
-        message(text("I look."), *calls, stop="tool_use"), message(text("Found."))
+        message(text("I look."), *calls, stop="tool_use"),
+        message(text("Found.")),
     )
     assert (
         await claude.agent(tools=[look, now]).arun("Where?", stream=streaming)
@@ -195,7 +211,8 @@ async def test_tools(claude: Claude, streaming: bool) -> None:
     asked, answered = claude.requests[1]["messages"][1:]
     assert asked == {"role": "assistant", "content": [text("I look."), *calls]}
     results = [
-        (block["tool_use_id"], block.get("content")) for block in answered["content"]
+        (block["tool_use_id"], block.get("content"))
+        for block in answered["content"]
     ]
     assert results == [
         ("toolu_1", "Rome: found"),
@@ -216,7 +233,9 @@ class City(BaseModel):
 
 
 @streaming_or_not
-async def test_a_response_model_beside_tools(claude: Claude, streaming: bool) -> None:
+async def test_a_response_model_beside_tools(
+    claude: Claude, streaming: bool
+) -> None:
     """The agent's own tools are called before the answer, no tool is forced, and a map keeps its entries."""
     answer = {"name": "Rome", "people": {"2020": 2_800_000}}
     claude.says(
@@ -224,9 +243,9 @@ async def test_a_response_model_beside_tools(claude: Claude, streaming: bool) ->
         message(tool_use("t2", "final_answer", **answer), stop="tool_use"),
     )
     agent = claude.agent(tools=[look])
-    assert await agent.arun("How many?", stream=streaming, response_model=City) == City(
-        **answer
-    )
+    assert await agent.arun(
+        "How many?", stream=streaming, response_model=City
+    ) == City(**answer)
     names = [tool["name"] for tool in claude.requests[0]["tools"]]
     assert names == ["look", "final_answer"]
     assert all("tool_choice" not in request for request in claude.requests)
@@ -234,26 +253,38 @@ async def test_a_response_model_beside_tools(claude: Claude, streaming: bool) ->
 
 @pytest.mark.parametrize(
     "model",
-    ["claude-3-haiku-20240307", "claude-sonnet-4-20250514", "claude-opus-5-5", "own"],
+    [
+        "claude-3-haiku-20240307",
+        "claude-sonnet-4-20250514",
+        "claude-opus-5-5",
+        "own",
+    ],
 )
 async def test_a_response_model_alone(claude: Claude, model: str) -> None:
     """A structured answer comes through a tool, with each model; an answer in JSON text is read as well."""
     answer = {"name": "Rome", "people": {}}
-    for said in (tool_use("t", "final_answer", **answer), text(json.dumps(answer))):
+    for said in (
+        tool_use("t", "final_answer", **answer),
+        text(json.dumps(answer)),
+    ):
         claude.says(message(said))
-        assert await claude.agent(model).arun("How many?", response_model=City) == City(
-            **answer
-        )
+        assert await claude.agent(model).arun(
+            "How many?", response_model=City
+        ) == City(**answer)
 
 
 @streaming_or_not
-async def test_arguments_that_are_no_json(claude: Claude, streaming: bool) -> None:
+async def test_arguments_that_are_no_json(
+    claude: Claude, streaming: bool
+) -> None:
     """The model is told what is wrong with its arguments, and sees them as it wrote them."""
     *begun, last_piece, stop, end, over = events(
         message(tool_use("t1", "look", word="Rome"), stop="tool_use")
     )
     assert last_piece["delta"]["partial_json"] == "}"
-    claude.says(streamed(framed(*begun, stop, end, over)), message(text("Sorry.")))
+    claude.says(
+        streamed(framed(*begun, stop, end, over)), message(text("Sorry."))
+    )
     agent = claude.agent(tools=[look])
     assert await agent.arun("Where?", stream=streaming) == "Sorry."
     (call,) = claude.requests[1]["messages"][1]["content"]
@@ -271,7 +302,9 @@ THOUGHTS = [
 
 
 @streaming_or_not
-@pytest.mark.parametrize("thought", THOUGHTS, ids=["shown", "omitted", "redacted"])
+@pytest.mark.parametrize(
+    "thought", THOUGHTS, ids=["shown", "omitted", "redacted"]
+)
 async def test_thoughts_go_back_as_they_came(
     claude: Claude, thought: dict[str, Any], streaming: bool
 ) -> None:
@@ -309,7 +342,8 @@ async def test_a_structured_answer_after_thoughts(
     )
     assert result.value == City(**answer)
     assert (
-        await agent.arun("Sure?", stream=streaming, messages=result.messages) == "Yes."
+        await agent.arun("Sure?", stream=streaming, messages=result.messages)
+        == "Yes."
     )
     said = claude.requests[1]["messages"][1]["content"]
     assert said == [thinking("Hm"), text(json.dumps(answer))]
@@ -318,7 +352,9 @@ async def test_a_structured_answer_after_thoughts(
 async def test_thoughts_with_an_id_of_another_provider(claude: Claude) -> None:
     """A gateway's id that the protocol does not take is changed in the call and in its result."""
     call = tool_use("functions.look:0", "look", word="Rome")
-    claude.says(message(thinking("Hm"), call, stop="tool_use"), message(text("Rome.")))
+    claude.says(
+        message(thinking("Hm"), call, stop="tool_use"), message(text("Rome."))
+    )
     assert await claude.agent(tools=[look]).arun("Where?") == "Rome."
 
 
@@ -327,14 +363,20 @@ async def test_thoughts_are_shown(claude: Claude, recorder: Any) -> None:
     claude.says(message(thinking("Hm, Rome?"), text("Rome.")))
     agent = Agent("guide", "", claude.model(), event_manager=recorder.manager)
     assert await agent.arun("Where?", stream=True) == "Rome."
-    assert "".join(event.text for event in recorder.of("reasoning")) == "Hm, Rome?"
-    assert recorder.of("model_call_finished")[0].response.reasoning == "Hm, Rome?"
+    assert (
+        "".join(event.text for event in recorder.of("reasoning")) == "Hm, Rome?"
+    )
+    assert (
+        recorder.of("model_call_finished")[0].response.reasoning == "Hm, Rome?"
+    )
 
 
 async def test_thoughts_of_another_model_stay_away(claude: Claude) -> None:
     """A signature is valid for its model only: another one gets the text and the tool calls."""
     claude.says(
-        message(thinking("Hm"), tool_use("t1", "look", word="Rome"), stop="tool_use"),
+        message(
+            thinking("Hm"), tool_use("t1", "look", word="Rome"), stop="tool_use"
+        ),
         message(text("Rome.")),
     )
     result = await claude.agent(tools=[look]).arun("Where?", trace=True)
@@ -361,14 +403,20 @@ async def test_thoughts_that_are_refused(claude: Claude, refusal: str) -> None:
     """A conversation with thoughts that the provider does not take any more goes on without them."""
     refused = error(400, "invalid_request_error", refusal)
     claude.says(
-        [refused], message(text("Hm… "), stop="pause_turn"), message(text("Ciao."))
+        [refused],
+        message(text("Hm… "), stop="pause_turn"),
+        message(text("Ciao.")),
     )
     history = [
         {"role": "user", "content": "Hello?"},
         {"role": "assistant", "content": [thinking("Hm"), text("Hi.")]},
     ]
-    assert await claude.agent().arun("And now?", messages=history) == "Hm… Ciao."
-    assert [len(request["messages"][1]["content"]) for request in claude.requests] == [
+    assert (
+        await claude.agent().arun("And now?", messages=history) == "Hm… Ciao."
+    )
+    assert [
+        len(request["messages"][1]["content"]) for request in claude.requests
+    ] == [
         2,
         1,
         1,
@@ -414,7 +462,9 @@ async def test_the_effort_of_thinking(
         assert body["output_config"] == expected
     else:
         assert {
-            key: body[key] for key in ("thinking", "output_config") if key in body
+            key: body[key]
+            for key in ("thinking", "output_config")
+            if key in body
         } == expected
 
 
@@ -432,24 +482,32 @@ async def test_settings(claude: Claude) -> None:
     }
     await claude.agent(tools=[look], **options).arun("Hello?")
     body = claude.requests[0]
-    assert {key: body[key] for key in ("temperature", "top_p", "max_tokens")} == {
+    assert {
+        key: body[key] for key in ("temperature", "top_p", "max_tokens")
+    } == {
         "temperature": 0.2,
         "top_p": 0.9,
         "max_tokens": 50,
     }
     assert body["stop_sequences"] == ["END"]
-    assert body["tool_choice"] == {"type": "auto", "disable_parallel_tool_use": True}
+    assert body["tool_choice"] == {
+        "type": "auto",
+        "disable_parallel_tool_use": True,
+    }
     assert body["system"] == "Help."
 
 
 @pytest.mark.parametrize(
-    "setting", [{"seed": 1}, {"presence_penalty": 0.1}, {"frequency_penalty": 0.1}]
+    "setting",
+    [{"seed": 1}, {"presence_penalty": 0.1}, {"frequency_penalty": 0.1}],
 )
 async def test_a_setting_that_the_protocol_has_not(
     claude: Claude, setting: dict[str, Any]
 ) -> None:
     """It is an error that names it, before any request, and never dropped."""
-    with pytest.raises(errors.ModelRequestError, match=f"'{next(iter(setting))}'"):
+    with pytest.raises(
+        errors.ModelRequestError, match=f"'{next(iter(setting))}'"
+    ):
         await claude.agent(**setting).arun("Hello?")
     assert not claude.requests
 
@@ -462,7 +520,9 @@ async def test_a_setting_that_the_protocol_has_not(
         ("claude-sonnet-5-5", 32_000),
     ],
 )
-async def test_the_length_of_an_answer(claude: Claude, model: str, most: int) -> None:
+async def test_the_length_of_an_answer(
+    claude: Claude, model: str, most: int
+) -> None:
     """The protocol wants a limit: what each model can, at most; a limit of the run is one of the answer, too."""
     await claude.agent(model).arun("Hello?")
     await claude.agent(model, limits=RunLimits(tokens=1000)).arun("Hello?")
@@ -476,13 +536,23 @@ async def test_images(claude: Claude) -> None:
     await claude.agent().arun(
         [
             {"type": "text", "text": "What is this?"},
-            {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}},
-            {"type": "image_url", "image_url": {"url": "data:image/jpg;base64,aGk="}},
-            {"type": "image_url", "image_url": {"url": "https://example.com/cat.png"}},
+            {
+                "type": "image_url",
+                "image_url": {"url": "data:image/png;base64,aGk="},
+            },
+            {
+                "type": "image_url",
+                "image_url": {"url": "data:image/jpg;base64,aGk="},
+            },
+            {
+                "type": "image_url",
+                "image_url": {"url": "https://example.com/cat.png"},
+            },
         ]
     )
     sources = [
-        block.get("source") for block in claude.requests[0]["messages"][0]["content"]
+        block.get("source")
+        for block in claude.requests[0]["messages"][0]["content"]
     ]
     assert sources == [
         None,
@@ -546,7 +616,11 @@ HISTORIES: dict[str, list[dict[str, Any]]] = {
         for _ in range(2)
         for turn in (
             {"role": "user", "content": "Go"},
-            {"role": "assistant", "content": None, "tool_calls": [call("look:0")]},
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [call("look:0")],
+            },
             {"role": "tool", "tool_call_id": "look:0", "content": "x"},
         )
     ],
@@ -563,7 +637,10 @@ HISTORIES: dict[str, list[dict[str, Any]]] = {
         {
             "role": "assistant",
             "content": [
-                {"type": "thinking", "thinking": [{"type": "text", "text": "So"}]},
+                {
+                    "type": "thinking",
+                    "thinking": [{"type": "text", "text": "So"}],
+                },
                 {"type": "text", "text": "Hm", "annotations": []},
                 {"type": "refusal", "refusal": "no"},
             ],
@@ -599,7 +676,11 @@ async def test_tools_that_the_agent_has_no_more(claude: Claude) -> None:
     """A conversation with tool calls goes on without tools; the model cannot call those of the past."""
     history = [
         {"role": "user", "content": "Go"},
-        {"role": "assistant", "content": None, "tool_calls": [call("a"), call("b")]},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [call("a"), call("b")],
+        },
         {"role": "tool", "tool_call_id": "a", "content": "x"},
         {"role": "tool", "tool_call_id": "b", "content": "x"},
     ]
@@ -617,7 +698,9 @@ async def test_a_budget_of_thoughts_within_the_loop_of_another_model(
     other = Claude()
     async with upstream(serving=other):
         first = other.model("claude-opus-4-1")
-        other.says(message(tool_use("t1", "look", word="Rome"), stop="tool_use"))
+        other.says(
+            message(tool_use("t1", "look", word="Rome"), stop="tool_use")
+        )
         request = question(
             MODEL, tools=(LOOK_UP,), settings={"reasoning_effort": "low"}
         )
@@ -657,7 +740,13 @@ async def test_key_version_and_url(
 @pytest.mark.parametrize(
     ("status", "kind", "words", "expected", "requests"),
     [
-        (400, "invalid_request_error", "messages.0: oh", errors.ModelRequestError, 1),
+        (
+            400,
+            "invalid_request_error",
+            "messages.0: oh",
+            errors.ModelRequestError,
+            1,
+        ),
         (
             400,
             "invalid_request_error",
@@ -686,7 +775,13 @@ async def test_key_version_and_url(
             errors.ModelRateLimitError,
             1,
         ),
-        (403, "permission_error", "Not allowed", errors.ModelAuthenticationError, 1),
+        (
+            403,
+            "permission_error",
+            "Not allowed",
+            errors.ModelAuthenticationError,
+            1,
+        ),
         (
             400,
             "invalid_request_error",
@@ -701,7 +796,13 @@ async def test_key_version_and_url(
             errors.ModelRateLimitError,
             1,
         ),
-        (404, "not_found_error", "model: claude-9", errors.ModelRequestError, 1),
+        (
+            404,
+            "not_found_error",
+            "model: claude-9",
+            errors.ModelRequestError,
+            1,
+        ),
         (
             413,
             "request_too_large",
@@ -716,9 +817,21 @@ async def test_key_version_and_url(
             errors.ModelRateLimitError,
             3,
         ),
-        (500, "api_error", "Internal server error", errors.ModelUnavailableError, 3),
+        (
+            500,
+            "api_error",
+            "Internal server error",
+            errors.ModelUnavailableError,
+            3,
+        ),
         (504, "timeout_error", "Timed out", errors.ModelUnavailableError, 3),
-        (529, "overloaded_error", "Overloaded", errors.ModelUnavailableError, 3),
+        (
+            529,
+            "overloaded_error",
+            "Overloaded",
+            errors.ModelUnavailableError,
+            3,
+        ),
     ],
 )
 async def test_errors(
@@ -746,7 +859,9 @@ async def test_errors(
         ("invalid_request_error", errors.ModelRequestError),
     ],
 )
-@pytest.mark.parametrize("shown", [False, True], ids=["before the text", "after text"])
+@pytest.mark.parametrize(
+    "shown", [False, True], ids=["before the text", "after text"]
+)
 async def test_errors_within_a_stream(
     claude: Claude, kind: str, expected: type[errors.ModelError], shown: bool
 ) -> None:
@@ -784,17 +899,30 @@ async def test_a_stream_whose_end_is_lost(claude: Claude) -> None:
 @streaming_or_not
 async def test_two_calls_with_one_id(claude: Claude, streaming: bool) -> None:
     """They are two calls, each with its result."""
-    calls = tool_use("t", "look", word="Rome"), tool_use("t", "look", word="Oslo")
+    calls = (
+        tool_use("t", "look", word="Rome"),
+        tool_use("t", "look", word="Oslo"),
+    )
     claude.says(message(*calls, stop="tool_use"), message(text("Both.")))
-    assert await claude.agent(tools=[look]).arun("Where?", stream=streaming) == "Both."
+    assert (
+        await claude.agent(tools=[look]).arun("Where?", stream=streaming)
+        == "Both."
+    )
     results = claude.requests[1]["messages"][-1]["content"]
-    assert [result["content"] for result in results] == ["Rome: found", "Oslo: found"]
+    assert [result["content"] for result in results] == [
+        "Rome: found",
+        "Oslo: found",
+    ]
 
 
 async def test_counts_after_the_stop_reason(claude: Claude) -> None:
     """There may be several events with counts; a later one does not take the stop reason back."""
     *found, over = events(message(text("Once")))
-    counts = {"type": "message_delta", "delta": {}, "usage": {"output_tokens": 9}}
+    counts = {
+        "type": "message_delta",
+        "delta": {},
+        "usage": {"output_tokens": 9},
+    }
     claude.says(streamed(framed(*found, counts, over)))
     response = await claude.model().complete(question(MODEL), print)
     assert (response.text, response.usage.output_tokens) == ("Once", 9)
@@ -805,10 +933,18 @@ async def test_counts_of_0_take_none_back(claude: Claude) -> None:
     *found, end, over = events(
         message(text("Once"), input_tokens=100, cache_read_input_tokens=900)
     )
-    end["usage"] = {"input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 5}
+    end["usage"] = {
+        "input_tokens": 0,
+        "cache_read_input_tokens": 0,
+        "output_tokens": 5,
+    }
     claude.says(streamed(framed(*found, end, over)))
     usage = (await claude.model().complete(question(MODEL), print)).usage
-    assert (usage.input_tokens, usage.cached_input_tokens, usage.output_tokens) == (
+    assert (
+        usage.input_tokens,
+        usage.cached_input_tokens,
+        usage.output_tokens,
+    ) == (
         1000,
         900,
         5,
@@ -829,13 +965,17 @@ async def test_malformed_answers(claude: Claude, body: dict[str, Any]) -> None:
     with pytest.raises(errors.ModelResponseError):
         await claude.model().complete(question(MODEL))
     claude.says([reply(message(text("Ciao."), input_tokens="10"))])
-    assert (await claude.model().complete(question(MODEL))).usage.input_tokens == 10
+    assert (
+        await claude.model().complete(question(MODEL))
+    ).usage.input_tokens == 10
 
 
 async def test_too_little_room_for_thoughts(claude: Claude) -> None:
     """A budget of thoughts that the answer has no room for is an error that says so."""
     with pytest.raises(errors.ModelRequestError, match="1024"):
-        await claude.agent(reasoning_effort="high", max_tokens=500).arun("Hello?")
+        await claude.agent(reasoning_effort="high", max_tokens=500).arun(
+            "Hello?"
+        )
 
 
 async def test_what_is_not_of_the_protocol(claude: Claude) -> None:
@@ -851,7 +991,9 @@ async def test_what_is_not_of_the_protocol(claude: Claude) -> None:
             await claude.model().complete(question(MODEL))
 
 
-@pytest.mark.parametrize("at", [1, 4], ids=["before the text", "within the text"])
+@pytest.mark.parametrize(
+    "at", [1, 4], ids=["before the text", "within the text"]
+)
 async def test_pings_are_signs_of_life(
     claude: Claude, at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -859,7 +1001,9 @@ async def test_pings_are_signs_of_life(
     found = events(message(text("Once upon a time")))
     is_read = [asyncio.Event() for _ in range(5)]
     pings = [
-        part for event in is_read for part in (event, chunk(framed({"type": "ping"})))
+        part
+        for event in is_read
+        for part in (event, chunk(framed({"type": "ping"})))
     ]
     claude.says(
         [
@@ -881,15 +1025,21 @@ async def test_pings_are_signs_of_life(
 
     monkeypatch.setattr(Response, "read_chunk", read_slowly)
     model = claude.model()
-    model.timeouts = Timeouts(connect=HOUR, first_byte=HOUR, idle=HOUR, total=HOUR * 9)
-    assert (await model.complete(question(MODEL), print)).text == "Once upon a time"
+    model.timeouts = Timeouts(
+        connect=HOUR, first_byte=HOUR, idle=HOUR, total=HOUR * 9
+    )
+    assert (
+        await model.complete(question(MODEL), print)
+    ).text == "Once upon a time"
 
 
 async def test_many_equal_pieces(claude: Claude) -> None:
     """A table's rule is an answer like others."""
     rule = "---|" * 300
     claude.says(
-        streamed(*(framed(event) for event in events(message(text(rule)), piece=4)))
+        streamed(
+            *(framed(event) for event in events(message(text(rule)), piece=4))
+        )
     )
     assert await claude.agent().arun("A table", stream=True) == rule
 
@@ -924,7 +1074,10 @@ async def test_many_equal_pieces(claude: Claude) -> None:
             10 * 3 + 30 * 3.75 + 60 * 6 + 7 * 15,
         ),
         (
-            {"output_tokens": 70, "output_tokens_details": {"thinking_tokens": 50}},
+            {
+                "output_tokens": 70,
+                "output_tokens_details": {"thinking_tokens": 50},
+            },
             (10, 0, 0, 0, 50),
             10 * 3 + 70 * 15,
         ),
@@ -943,7 +1096,9 @@ async def test_cost(
     claude.says(message(text("Ciao."), **usage))
     model = claude.model()
     model.load_prices()
-    result = await Agent("a", "", model).arun("Hello?", stream=streaming, trace=True)
+    result = await Agent("a", "", model).arun(
+        "Hello?", stream=streaming, trace=True
+    )
     used = result.usage
     found = (
         used.input_tokens,
@@ -988,7 +1143,9 @@ async def test_a_request_in_the_words_of_the_protocol(claude: Claude) -> None:
         Message("assistant", "I look.", calls),
         Message("tool", "In Italy.", tool_call_id="toolu_1"),
     )
-    await claude.model().complete(question(MODEL, messages=messages, tools=(LOOK_UP,)))
+    await claude.model().complete(
+        question(MODEL, messages=messages, tools=(LOOK_UP,))
+    )
     assert claude.requests[0] == {
         "model": MODEL,
         "max_tokens": 32_000,
@@ -1014,6 +1171,9 @@ async def test_a_request_in_the_words_of_the_protocol(claude: Claude) -> None:
             },
         ],
         "tools": [
-            {"name": "look_up", "input_schema": LOOK_UP["function"]["parameters"]}
+            {
+                "name": "look_up",
+                "input_schema": LOOK_UP["function"]["parameters"],
+            }
         ],
     }

@@ -112,7 +112,11 @@ def cut(*events: Any) -> Script:
 
 def refused(status: int) -> Script:
     """A refusal that has counts all the same, which nobody pays."""
-    return [reply({"error": {"message": "No.", "code": "x"}, "usage": COUNTS}, status)]
+    return [
+        reply(
+            {"error": {"message": "No.", "code": "x"}, "usage": COUNTS}, status
+        )
+    ]
 
 
 HANGS: Script = [pass_time, "hang"]
@@ -160,7 +164,9 @@ def prices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = ("openai/*", "hosted_vllm/*")
     dated_names = (f"openai/{DATED}", f"hosted_vllm/{DATED}")
     file.write_text(
-        json.dumps({**dict.fromkeys(names, RATES), **dict.fromkeys(dated_names, dated)})
+        json.dumps(
+            {**dict.fromkeys(names, RATES), **dict.fromkeys(dated_names, dated)}
+        )
     )
     monkeypatch.setenv(VARIABLE, str(file))
 
@@ -169,7 +175,9 @@ async def used(
     row: Row, client: Client, provider: Upstream, *, streaming: bool
 ) -> Usage:
     """What a run reports that goes this way."""
-    model = client.model_at(provider.url, row.timeouts, Retries(first_wait=0.001))
+    model = client.model_at(
+        provider.url, row.timeouts, Retries(first_wait=0.001)
+    )
     agent = Agent("guide", "Help.", model)
     run = asyncio.create_task(
         execute(agent, Task("?"), limits=row.limits, stream=streaming)

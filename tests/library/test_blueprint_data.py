@@ -16,10 +16,12 @@ from podwright.text import short_repr
 
 def test_a_digest_depends_on_the_content_only() -> None:
     """The digest ignores the order of keys and the notation of numbers, and nothing else."""
-    assert blueprints.digest(AGENT) == blueprints.digest(dict(reversed(AGENT.items())))
-    assert blueprints.digest({"config": {"temperature": 1}}) == blueprints.digest(
-        {"config": {"temperature": 1.0}}
+    assert blueprints.digest(AGENT) == blueprints.digest(
+        dict(reversed(AGENT.items()))
     )
+    assert blueprints.digest(
+        {"config": {"temperature": 1}}
+    ) == blueprints.digest({"config": {"temperature": 1.0}})
     different = [
         {"a": 1},
         {"a": True},
@@ -30,9 +32,9 @@ def test_a_digest_depends_on_the_content_only() -> None:
         {},
     ]
     different += [{"a": "é"}, {"a": "e\u0301"}]
-    assert len({blueprints.digest(blueprint) for blueprint in different}) == len(
-        different
-    )
+    assert len(
+        {blueprints.digest(blueprint) for blueprint in different}
+    ) == len(different)
 
 
 def test_digests_stay_the_same_over_releases() -> None:
@@ -82,10 +84,13 @@ def test_invalid_text_is_one_problem(read: str, text: Any) -> None:
         ("a: !!set {x}", "/a"),
     ],
 )
-def test_yaml_values_without_a_json_form_are_problems(text: str, pointer: str) -> None:
+def test_yaml_values_without_a_json_form_are_problems(
+    text: str, pointer: str
+) -> None:
     """Dates, sets, binaries and keys that are not strings are not blueprint data."""
     assert [
-        problem.pointer for problem in blueprints.problems(blueprints.from_yaml(text))
+        problem.pointer
+        for problem in blueprints.problems(blueprints.from_yaml(text))
     ] == [pointer]
 
 
@@ -106,7 +111,9 @@ def test_a_file_is_read_by_its_suffix(
     tmp_path: Path, suffix: str, encoding: str
 ) -> None:
     """JSON and YAML files are read, with and without a byte order mark, which some editors write."""
-    write = blueprints.to_json if suffix.lower() == ".json" else blueprints.to_yaml
+    write = (
+        blueprints.to_json if suffix.lower() == ".json" else blueprints.to_yaml
+    )
     file = tmp_path / f"blueprint{suffix}"
     file.write_text(write({**AGENT, "name": "ü"}), encoding=encoding)
     assert blueprints.read_file(file) == {**AGENT, "name": "ü"}

@@ -73,7 +73,13 @@ CHANGES: list[tuple[Json, str, Any, str, bool]] = [
         PARAMETERS.replace("0", "forecast") + "/title",
         BREAKING,
     ),
-    (WORKFLOW, "/steps", [APPROVAL, *WORKFLOW["steps"]], "/steps/ask", BREAKING),
+    (
+        WORKFLOW,
+        "/steps",
+        [APPROVAL, *WORKFLOW["steps"]],
+        "/steps/ask",
+        BREAKING,
+    ),
     (WORKFLOW, "/steps", WORKFLOW["steps"][::-1], "/steps", BREAKING),
     (WORKFLOW, "/steps/0/agent", "poet", "/steps/write/agent", BREAKING),
     (WORKFLOW, "/steps/0/input", "{input}", "/steps/write/input", COMPATIBLE),
@@ -86,7 +92,13 @@ CHANGES: list[tuple[Json, str, Any, str, bool]] = [
         BREAKING,
     ),
     (EVERY_STEP, "/steps/1/else", [], "/steps/check/else/again", BREAKING),
-    (EVERY_STEP, "/steps/2/branches/1", [APPROVAL], "/steps/both/branches/1", BREAKING),
+    (
+        EVERY_STEP,
+        "/steps/2/branches/1",
+        [APPROVAL],
+        "/steps/both/branches/1",
+        BREAKING,
+    ),
     (
         EVERY_STEP,
         "/steps/3/max_iterations",
@@ -94,7 +106,13 @@ CHANGES: list[tuple[Json, str, Any, str, bool]] = [
         "/steps/loop/max_iterations",
         COMPATIBLE,
     ),
-    (EVERY_STEP, "/steps/3/on_exhausted", "fail", "/steps/loop/on_exhausted", BREAKING),
+    (
+        EVERY_STEP,
+        "/steps/3/on_exhausted",
+        "fail",
+        "/steps/loop/on_exhausted",
+        BREAKING,
+    ),
     (
         EVERY_STEP,
         "/steps/5/workflow/steps/0/agent",
@@ -102,12 +120,26 @@ CHANGES: list[tuple[Json, str, Any, str, bool]] = [
         "/steps/nest/workflow/steps/w/agent",
         BREAKING,
     ),
-    (CONDUCTOR, "/skills/1", {"type": "Agent", "name": "b"}, "/skills/b", BREAKING),
-    (CONDUCTOR, "/skills/0/tools", [TOOL], "/skills/writer/tools/forecast", BREAKING),
+    (
+        CONDUCTOR,
+        "/skills/1",
+        {"type": "Agent", "name": "b"},
+        "/skills/b",
+        BREAKING,
+    ),
+    (
+        CONDUCTOR,
+        "/skills/0/tools",
+        [TOOL],
+        "/skills/writer/tools/forecast",
+        BREAKING,
+    ),
 ]
 
 
-@pytest.mark.parametrize(("old", "place", "value", "pointer", "breaking"), CHANGES)
+@pytest.mark.parametrize(
+    ("old", "place", "value", "pointer", "breaking"), CHANGES
+)
 def test_a_change_is_breaking_or_compatible(
     old: Json, place: str, value: Any, pointer: str, breaking: bool
 ) -> None:
@@ -120,7 +152,8 @@ def test_a_change_is_breaking_or_compatible(
     )
     reverse = {"added": "removed", "removed": "added", "changed": "changed"}
     assert [
-        (change.pointer, reverse[change.op]) for change in blueprint_changes(new, old)
+        (change.pointer, reverse[change.op])
+        for change in blueprint_changes(new, old)
     ] == [(change.pointer, change.op) for change in changes]
     assert (old, new) == before
 
@@ -152,5 +185,9 @@ def test_another_kind_is_one_breaking_change() -> None:
 def test_blueprints_are_compared_in_the_current_version() -> None:
     """Both sides are migrated before they are compared."""
     old = {**CONDUCTOR, "version": "0", "config": {"model": "a/b"}}
-    new = {**CONDUCTOR, "version": "1", "config": {"model": "a/b", "planning": False}}
+    new = {
+        **CONDUCTOR,
+        "version": "1",
+        "config": {"model": "a/b", "planning": False},
+    }
     assert blueprint_changes(old, new) == []

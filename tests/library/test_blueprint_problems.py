@@ -55,7 +55,14 @@ PROBLEMS: list[tuple[str, str, Any, str, str, str]] = [
     ),
     ("agent", "/config/max_loops", 0, "/config/max_loops", "greater 1 0", ""),
     ("agent", "/config/max_loops", "5", "/config/max_loops", "integer '5'", ""),
-    ("agent", "/config/max_loops", True, "/config/max_loops", "integer boolean", ""),
+    (
+        "agent",
+        "/config/max_loops",
+        True,
+        "/config/max_loops",
+        "integer boolean",
+        "",
+    ),
     (
         "agent",
         "/config/temperature",
@@ -91,7 +98,14 @@ PROBLEMS: list[tuple[str, str, Any, str, str, str]] = [
         "Unknown 'max-tokens'",
         "'max_tokens'",
     ),
-    ("agent", "/config/modle", "a/b", "/config/modle", "Unknown 'modle'", "'model'"),
+    (
+        "agent",
+        "/config/modle",
+        "a/b",
+        "/config/modle",
+        "Unknown 'modle'",
+        "'model'",
+    ),
     (
         "agent",
         "/config/planning",
@@ -100,7 +114,14 @@ PROBLEMS: list[tuple[str, str, Any, str, str, str]] = [
         "Unknown 'planning'",
         "max_loops",
     ),
-    ("agent", "/config/api_key", "sk", "/config/api_key", "Unsafe", "environment"),
+    (
+        "agent",
+        "/config/api_key",
+        "sk",
+        "/config/api_key",
+        "Unsafe",
+        "environment",
+    ),
     (
         "agent",
         "/config",
@@ -118,7 +139,14 @@ PROBLEMS: list[tuple[str, str, Any, str, str, str]] = [
         "environment",
     ),
     ("agent", "/metadata", ["x"], "/metadata", "object array", ""),
-    ("agent", "/config", {"model": "a/b", 1: 2}, "/config", "1 string", "quotes"),
+    (
+        "agent",
+        "/config",
+        {"model": "a/b", 1: 2},
+        "/config",
+        "1 string",
+        "quotes",
+    ),
     (
         "agent",
         "/instruction",
@@ -127,12 +155,33 @@ PROBLEMS: list[tuple[str, str, Any, str, str, str]] = [
         "Unknown 'instruction'",
         "'instructions'",
     ),
-    ("agent", "/temperature", 1, "/temperature", "Unknown 'temperature'", "config"),
+    (
+        "agent",
+        "/temperature",
+        1,
+        "/temperature",
+        "Unknown 'temperature'",
+        "config",
+    ),
     ("agent", "/type", "agent", "/type", "Unknown 'agent'", "'Agent'"),
     ("agent", "/type", "Workflow", "/type", "agent workflow", "Workflow"),
     ("agent", "/version", "2", "/version", "'2' 0, 1", ""),
-    ("agent", "/tools/0/schema/function/name", "g", "/tools/0", "'forecast' 'g'", ""),
-    ("agent", "/tools/0/name", "größe", "/tools/0/name", "letters 64 'größe'", ""),
+    (
+        "agent",
+        "/tools/0/schema/function/name",
+        "g",
+        "/tools/0",
+        "'forecast' 'g'",
+        "",
+    ),
+    (
+        "agent",
+        "/tools/0/name",
+        "größe",
+        "/tools/0/name",
+        "letters 64 'größe'",
+        "",
+    ),
     ("agent", "/tools/0/name", "a.b", "/tools/0/name", "letters 64 'a.b'", ""),
     ("agent", "/tools/0/name", "x" * 65, "/tools/0/name", "letters 64", ""),
     (
@@ -233,7 +282,14 @@ PROBLEMS: list[tuple[str, str, Any, str, str, str]] = [
         "Unknown",
         "'message'",
     ),
-    ("workflow", "/steps/2/branches/0", [], "/steps/2/branches/0", "at least 1 0", ""),
+    (
+        "workflow",
+        "/steps/2/branches/0",
+        [],
+        "/steps/2/branches/0",
+        "at least 1 0",
+        "",
+    ),
     (
         "workflow",
         "/steps/5/workflow/stesp",
@@ -242,7 +298,14 @@ PROBLEMS: list[tuple[str, str, Any, str, str, str]] = [
         "Unknown",
         "'steps'",
     ),
-    ("conductor", "/skills/0/type", "agent", "/skills/0/type", "'Agent' 'agent'", ""),
+    (
+        "conductor",
+        "/skills/0/type",
+        "agent",
+        "/skills/0/type",
+        "'Agent' 'agent'",
+        "",
+    ),
     (
         "conductor",
         "/skills/0/config",
@@ -252,7 +315,14 @@ PROBLEMS: list[tuple[str, str, Any, str, str, str]] = [
         "code",
     ),
     ("conductor", "/skills/1", BY_NAME, "/skills", "Duplicate 'writer'", ""),
-    ("pipeline", "/config/max_loops", 1, "/config/max_loops", "Unknown", "model"),
+    (
+        "pipeline",
+        "/config/max_loops",
+        1,
+        "/config/max_loops",
+        "Unknown",
+        "model",
+    ),
     (
         "pipeline",
         "/config/extra_headers",
@@ -278,9 +348,13 @@ def test_an_invalid_value_is_one_problem(
     )
     found = blueprints.problems(broken, kind)
     assert [problem.pointer for problem in found] == [pointer]
-    assert [word for word in words.split(" ") if word not in found[0].detail] == []
     assert [
-        word for word in suggestion.split(" ") if word not in found[0].suggestion
+        word for word in words.split(" ") if word not in found[0].detail
+    ] == []
+    assert [
+        word
+        for word in suggestion.split(" ")
+        if word not in found[0].suggestion
     ] == []
     assert bool(found[0].suggestion) == bool(suggestion)
     assert found[0] in problems_of(lambda: CLASSES[kind].from_blueprint(broken))
@@ -297,14 +371,20 @@ def test_unknown_keys_of_config_are_warnings(place: str) -> None:
         "opts": True,
         "a/b": {"stop_token_ids": [None], "model": 5},
     }
-    desk = edited(edited(CONDUCTOR, "/config", {"model": "a/b"}), place, further)
+    desk = edited(
+        edited(CONDUCTOR, "/config", {"model": "a/b"}), place, further
+    )
     assert blueprints.problems(desk) == []
     warnings = [f"{place}/{key}" for key in ("top_k", "opts", "a~1b")]
-    assert [warning.pointer for warning in blueprints.warnings(desk)] == warnings
+    assert [
+        warning.pointer for warning in blueprints.warnings(desk)
+    ] == warnings
     answers = [ToolCall.of("writer", task="Write."), "A text.", "Done."]
     component = load(
         desk,
-        model=FunctionModel(lambda request: seen.append(request) or answers.pop(0)),
+        model=FunctionModel(
+            lambda request: seen.append(request) or answers.pop(0)
+        ),
     )
     assert component.to_blueprint() == desk
     assert component.run("Go.") == "Done."
@@ -313,13 +393,21 @@ def test_unknown_keys_of_config_are_warnings(place: str) -> None:
 
 def test_the_number_of_keys_is_limited() -> None:
     """An object with very many keys is one problem; of fewer unknown keys the first are listed as warnings."""
-    config = {"model": "a/b", **{f"note{number}": number for number in range(2000)}}
+    config = {
+        "model": "a/b",
+        **{f"note{number}": number for number in range(2000)},
+    }
     (problem,) = blueprints.problems({**AGENT, "config": config})
     assert problem.pointer == "/config"
     many = {**AGENT, "config": dict(list(config.items())[:500])}
-    assert (blueprints.problems(many), len(blueprints.warnings(many))) == ([], 100)
+    assert (blueprints.problems(many), len(blueprints.warnings(many))) == (
+        [],
+        100,
+    )
     assert (
-        blueprints.warnings({**AGENT, "type": "Robot"}) == blueprints.warnings([]) == []
+        blueprints.warnings({**AGENT, "type": "Robot"})
+        == blueprints.warnings([])
+        == []
     )
 
 
@@ -331,11 +419,15 @@ def test_all_problems_are_reported_at_once() -> None:
     del broken["instructions"]
     broken["tools"] = [
         edited(
-            TOOL, "/schema/function/parameters/properties/city", {"type": "integer"}
+            TOOL,
+            "/schema/function/parameters/properties/city",
+            {"type": "integer"},
         ),
         TOOL,
     ]
-    broken["tools"].append(json.loads(json.dumps(TOOL).replace("forecast", "forcast")))
+    broken["tools"].append(
+        json.loads(json.dumps(TOOL).replace("forecast", "forcast"))
+    )
     with pytest.raises(BlueprintValidationError) as caught:
         Agent.from_blueprint(broken, [forecast])
     error = caught.value
@@ -348,12 +440,16 @@ def test_all_problems_are_reported_at_once() -> None:
         assert str(problem) in str(error)
 
 
-def test_missing_agents_and_conditions_are_reported_with_the_other_problems() -> None:
+def test_missing_agents_and_conditions_are_reported_with_the_other_problems() -> (
+    None
+):
     """Agents and conditions that the caller does not supply are problems of each place that names them."""
     flow = edited(EVERY_STEP, "/steps/3/until", {"name": "is_emty"})
     flow = edited(flow, "/steps/0/inputs", "x")
     found = problems_of(
-        lambda: Workflow.from_blueprint(flow, agents={"wrter": AGENTS["writer"]})
+        lambda: Workflow.from_blueprint(
+            flow, agents={"wrter": AGENTS["writer"]}
+        )
     )
     by_pointer = {problem.pointer: problem.suggestion for problem in found}
     missing = {pointer for pointer in by_pointer if pointer.endswith("/agent")}
@@ -366,8 +462,13 @@ def test_missing_agents_and_conditions_are_reported_with_the_other_problems() ->
         "5/workflow/steps/0",
     )
     assert missing == {f"/steps/{step}/agent" for step in steps}
-    assert {by_pointer[pointer] for pointer in missing} == {"Did you mean 'wrter'?"}
-    assert by_pointer.keys() - missing == {"/steps/0/inputs", "/steps/3/until/name"}
+    assert {by_pointer[pointer] for pointer in missing} == {
+        "Did you mean 'wrter'?"
+    }
+    assert by_pointer.keys() - missing == {
+        "/steps/0/inputs",
+        "/steps/3/until/name",
+    }
     assert by_pointer["/steps/3/until/name"] == "Did you mean 'is_empty'?"
 
 
@@ -404,7 +505,12 @@ def test_depth_is_limited(levels: int, validate: bool) -> None:
         steps = [{"type": "loop_step", "name": "loop", "steps": steps}]
         condition = {"name": "not", "args": {"condition": condition}}
     tool = edited(TOOL, "/schema/function/parameters/properties/city", deep)
-    step = {"type": "condition_step", "name": "c", "then": [], "condition": condition}
+    step = {
+        "type": "condition_step",
+        "name": "c",
+        "then": [],
+        "condition": condition,
+    }
     circle = copy.deepcopy(AGENT)
     circle["config"]["stop"] = [circle]
     for blueprint in (
@@ -412,11 +518,16 @@ def test_depth_is_limited(levels: int, validate: bool) -> None:
         {**AGENT, "config": deep},
         {"name": "w", "steps": steps},
         {"name": "w", "steps": [step]},
-        {**CONDUCTOR, "skills": [{"type": "Agent", "name": "a", "config": deep}]},
+        {
+            **CONDUCTOR,
+            "skills": [{"type": "Agent", "name": "a", "config": deep}],
+        },
         circle,
     ):
         (problem,) = problems_of(
-            lambda blueprint=blueprint: load_example(blueprint, validate=validate)
+            lambda blueprint=blueprint: load_example(
+                blueprint, validate=validate
+            )
         )
         assert str(MAX_DEPTH) in problem.detail
 
@@ -428,7 +539,9 @@ def test_constructors_check_as_strictly_as_files() -> None:
     condition = {"name": "equals", "args": {"value": wrong, "to": "x"}}
     makers: list[tuple[Any, list[str]]] = [
         (
-            lambda: Conductor("desk", "", "a/b", [writer, Agent("writer", "", "a/b")]),
+            lambda: Conductor(
+                "desk", "", "a/b", [writer, Agent("writer", "", "a/b")]
+            ),
             ["/skills"],
         ),
         (
@@ -467,7 +580,9 @@ def test_an_older_version_is_migrated() -> None:
     }
 
 
-@pytest.mark.parametrize("version", ["2", "", "-1", "1.0", "v1", "²", None, 1, True])
+@pytest.mark.parametrize(
+    "version", ["2", "", "-1", "1.0", "v1", "²", None, 1, True]
+)
 @pytest.mark.parametrize("validate", [True, False])
 def test_an_unknown_version_is_refused(version: Any, validate: bool) -> None:
     """A version that this release does not read is one problem, with and without validation."""

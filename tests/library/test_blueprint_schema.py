@@ -20,7 +20,9 @@ def test_each_kind_has_a_schema() -> None:
     assert list(SCHEMAS) == KINDS
     assert json.loads(json.dumps(SCHEMAS)) == SCHEMAS
     for kind, schema in SCHEMAS.items():
-        assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+        assert (
+            schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+        )
         jsonschema.Draft202012Validator.check_schema(schema)
         jsonschema.validate(BLUEPRINTS[kind], schema)
     jsonschema.validate(EVERY_STEP, SCHEMAS["workflow"])
@@ -92,9 +94,9 @@ def test_the_schema_and_the_check_agree(example: tuple[Any, Json]) -> None:
         for problem in found
         if not any(words in str(problem) for words in BEYOND_THE_SCHEMA)
     ]
-    assert jsonschema.Draft202012Validator(SCHEMAS[kind]).is_valid(document) == (
-        not shape
-    ), shape
+    assert jsonschema.Draft202012Validator(SCHEMAS[kind]).is_valid(
+        document
+    ) == (not shape), shape
     for problem in found:
         here: Any = document
         for part in problem.pointer.split("/")[1:]:

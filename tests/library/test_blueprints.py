@@ -29,7 +29,9 @@ from podwright.errors import ConfigurationError
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("added", [{}, {"version": "1", "description": "An example."}])
+@pytest.mark.parametrize(
+    "added", [{}, {"version": "1", "description": "An example."}]
+)
 def test_the_examples_of_the_specification_load(kind: str, added: Json) -> None:
     """Each kind loads from the fields of spec §2 and the additional ones, and exports exactly those."""
     blueprint = {
@@ -109,7 +111,9 @@ def test_a_component_exports_the_fields_of_the_specification(kind: str) -> None:
 
 PROMPT = "self, input_data, response_model=None, stream=False, trace=False, messages=()"
 TEAM = "blueprint, tools=[], validate=True, agents=None, **kwargs"
-FLOW = "self, context=None, start_step=0, trace=False, resume_path=None, **kwargs"
+FLOW = (
+    "self, context=None, start_step=0, trace=False, resume_path=None, **kwargs"
+)
 SIGNATURES: list[tuple[Any, str]] = [
     (Agent.from_blueprint, "blueprint, tools=[], validate=True, **kwargs"),
     (
@@ -188,7 +192,9 @@ def test_keywords_override_values_of_the_blueprint(
     blueprint = before
     for pointer, value in expected.items():
         blueprint = edited(blueprint, pointer, value)
-    needed: Json = {"tools": [forecast]} if kind != "workflow" else {"agents": AGENTS}
+    needed: Json = (
+        {"tools": [forecast]} if kind != "workflow" else {"agents": AGENTS}
+    )
     assert (
         CLASSES[kind]
         .from_blueprint(BLUEPRINTS[kind], **needed, **overrides)
@@ -200,22 +206,24 @@ def test_keywords_override_values_of_the_blueprint(
 
 def test_an_overridden_value_is_checked_in_place_of_the_blueprint_s() -> None:
     """Missing tools, agents and members are those of the override, not of the value that it replaces."""
-    assert Workflow.from_blueprint(WORKFLOW, steps=[ASK]).to_blueprint()["steps"] == [
-        ASK
-    ]
+    assert Workflow.from_blueprint(WORKFLOW, steps=[ASK]).to_blueprint()[
+        "steps"
+    ] == [ASK]
     flow = {"name": "flow", "steps": [ASK]}
     assert (
-        problems_of(lambda: Workflow.from_blueprint(flow, steps=WORKFLOW["steps"]))[
-            0
-        ].pointer
+        problems_of(
+            lambda: Workflow.from_blueprint(flow, steps=WORKFLOW["steps"])
+        )[0].pointer
         == "/steps/0/agent"
     )
     line = BLUEPRINTS["pipeline"]
-    assert Pipeline.from_blueprint(line, agents=AGENTS, steps=[MEMBER]).steps == [
-        AGENTS["writer"]
-    ]
+    assert Pipeline.from_blueprint(
+        line, agents=AGENTS, steps=[MEMBER]
+    ).steps == [AGENTS["writer"]]
     assert (
-        problems_of(lambda: Pipeline.from_blueprint(line, steps=[MEMBER]))[0].pointer
+        problems_of(lambda: Pipeline.from_blueprint(line, steps=[MEMBER]))[
+            0
+        ].pointer
         == "/steps/0"
     )
 
@@ -275,7 +283,10 @@ def test_without_validation_unknown_keys_are_dropped_and_missing_tools_allowed()
     agent = Agent.from_blueprint(loose, validate=False)
     assert (agent.to_blueprint(), agent.tools) == (AGENT, {})
     nested = edited(EVERY_STEP, "/steps/2/branches/0/0/colour", "red")
-    assert Workflow.from_blueprint(nested, validate=False).to_blueprint() == EVERY_STEP
+    assert (
+        Workflow.from_blueprint(nested, validate=False).to_blueprint()
+        == EVERY_STEP
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -292,7 +303,9 @@ def test_data_that_is_not_a_blueprint_is_refused(
     )
     keyword = {"description": None} if kind == "workflow" else {"model": 3}
     assert problems_of(
-        lambda: CLASSES[kind].from_blueprint(blueprint, validate=validate, **keyword)
+        lambda: CLASSES[kind].from_blueprint(
+            blueprint, validate=validate, **keyword
+        )
     )
 
 
@@ -302,7 +315,9 @@ def test_agents_are_a_map_and_members_a_list(kind: Any) -> None:
     agent = AGENTS["writer"]
     with pytest.raises(ConfigurationError, match="agents"):
         CLASSES[kind].from_blueprint(BLUEPRINTS[kind], agents=[agent])
-    arguments: list[Any] = ["", "a/b", agent] if kind == "conductor" else [agent]
+    arguments: list[Any] = (
+        ["", "a/b", agent] if kind == "conductor" else [agent]
+    )
     with pytest.raises(ConfigurationError, match="list"):
         CLASSES[kind]("x", *arguments)
 

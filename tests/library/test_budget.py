@@ -51,7 +51,9 @@ async def test_a_reservation_has_the_price_of_a_cache_write() -> None:
         10,
         5,
         lambda usage: (
-            usage.input_tokens + usage.output_tokens + 0.25 * usage.cache_write_tokens
+            usage.input_tokens
+            + usage.output_tokens
+            + 0.25 * usage.cache_write_tokens
         ),
     )
     assert reservation.cost == 17.5
@@ -77,7 +79,9 @@ async def test_a_waiting_call_is_refused_when_the_last_call_is_taken() -> None:
     """A call that waits for tokens does not wait for model calls that will not come back."""
     budget = Budget(RunLimits(model_calls=2, tokens=100))
     first = await budget.reserve(0, 100, free)
-    waiting = [asyncio.create_task(budget.reserve(0, 50, free)) for _ in range(2)]
+    waiting = [
+        asyncio.create_task(budget.reserve(0, 50, free)) for _ in range(2)
+    ]
     await idle()
     budget.settle(first, Usage(0, 10))
     assert (await waiting[0]).output_tokens == 50
@@ -86,7 +90,9 @@ async def test_a_waiting_call_is_refused_when_the_last_call_is_taken() -> None:
     assert caught.value.limit == "model_calls"
 
 
-async def borrow_in_parallel(budgets: Iterable[Budget], count: int) -> list[Loan]:
+async def borrow_in_parallel(
+    budgets: Iterable[Budget], count: int
+) -> list[Loan]:
     budgets = list(budgets)
     return await gather_or_cancel(borrow(budgets) for _ in range(count))
 
@@ -99,20 +105,28 @@ async def test_parallel_tasks_borrow_equal_shares(count: int) -> None:
     loans = await borrow_in_parallel([budget], count)
     assert [loan.limits.tokens for loan in loans] == [960 // count] * count
     assert [loan.limits.model_calls for loan in loans] == [24 // count] * count
-    assert [loan.limits.cost for loan in loans] == [pytest.approx(2.4 / count)] * count
+    assert [loan.limits.cost for loan in loans] == [
+        pytest.approx(2.4 / count)
+    ] * count
 
 
 async def test_shares_of_nested_parallel_tasks_multiply() -> None:
     """Two tasks inside each of two parallel tasks borrow a quarter each; a budget made inside knows only its own."""
     budget = Budget(RunLimits(tokens=1000))
-    groups = await gather_or_cancel(borrow_in_parallel([budget], 2) for _ in range(2))
-    assert [loan.limits.tokens for group in groups for loan in group] == [250] * 4
+    groups = await gather_or_cancel(
+        borrow_in_parallel([budget], 2) for _ in range(2)
+    )
+    assert [loan.limits.tokens for group in groups for loan in group] == [
+        250
+    ] * 4
 
     async def own() -> list[Loan]:
         return await borrow_in_parallel([Budget(RunLimits(tokens=1000))], 2)
 
     groups = await gather_or_cancel(own() for _ in range(2))
-    assert [loan.limits.tokens for group in groups for loan in group] == [500] * 4
+    assert [loan.limits.tokens for group in groups for loan in group] == [
+        500
+    ] * 4
 
 
 async def test_a_loan_is_what_the_tightest_budget_gives() -> None:
@@ -144,7 +158,9 @@ async def test_borrowing_waits_until_something_comes_back() -> None:
 @pytest.mark.parametrize(
     ("limit", "used"), [("model_calls", 3), ("tokens", 300), ("cost", 3)]
 )
-async def test_borrowing_is_refused_when_nothing_is_left(limit: str, used: int) -> None:
+async def test_borrowing_is_refused_when_nothing_is_left(
+    limit: str, used: int
+) -> None:
     """A borrower that used too much uses up the limit: those that wait, and later ones, are refused at once."""
     budget = Budget(RunLimits(**{limit: 2}))
     loan = await borrow([budget])
@@ -171,6 +187,8 @@ async def test_a_failed_loan_is_given_back() -> None:
 async def test_an_unknown_cost_counts_as_reserved() -> None:
     """A call whose provider reports no usage is charged with its worst case, so that a cost limit is reached."""
     budget = Budget(RunLimits(cost=1.0))
-    reservation = await budget.reserve(0, 10, lambda usage: usage.output_tokens * 0.05)
+    reservation = await budget.reserve(
+        0, 10, lambda usage: usage.output_tokens * 0.05
+    )
     budget.settle(reservation, Usage(0, 10, cost=None))
     assert budget.cost == pytest.approx(0.5)

@@ -82,11 +82,15 @@ def test_every_built_in_condition_has_an_example() -> None:
 
 
 @pytest.mark.parametrize("value", ["many", "", "{list}", True, "x" * 100])
-async def test_a_value_that_is_not_a_number_cannot_be_compared(value: Any) -> None:
+async def test_a_value_that_is_not_a_number_cannot_be_compared(
+    value: Any,
+) -> None:
     """A comparison with a value that is not a number is a ConditionError with the value, shortened."""
     with pytest.raises(ConditionError, match="numbers") as caught:
         await holds(
-            {"name": "less_than", "args": {"value": value, "than": 1}}, CONTEXT, {}
+            {"name": "less_than", "args": {"value": value, "than": 1}},
+            CONTEXT,
+            {},
         )
     assert len(caught.value.message) < 120
 
@@ -95,7 +99,9 @@ async def test_an_argument_with_an_unknown_name_is_an_error() -> None:
     """A template in an argument that names what the context lacks is a ContextError with a suggestion."""
     with pytest.raises(ContextError, match="'equals'") as caught:
         await holds(
-            {"name": "equals", "args": {"value": "{scor}", "to": "x"}}, CONTEXT, {}
+            {"name": "equals", "args": {"value": "{scor}", "to": "x"}},
+            CONTEXT,
+            {},
         )
     assert caught.value.suggestion == "Did you mean 'score'?"
 
@@ -111,10 +117,19 @@ INVALID: list[tuple[Any, dict[str, str]]] = [
         {"name": "one_of", "args": {"value": "x", "options": "xyz"}},
         {"/args/options": "array"},
     ),
-    ({"name": "isempty", "args": {"value": 1}}, {"/name": "Did you mean 'is_empty'?"}),
+    (
+        {"name": "isempty", "args": {"value": 1}},
+        {"/name": "Did you mean 'is_empty'?"},
+    ),
     ({"name": "urgnt"}, {"/name": "Did you mean 'urgent'?"}),
-    ({"name": "all", "args": {"conditions": []}}, {"/args/conditions": "array"}),
-    ({"name": "any", "args": {"conditions": YES}}, {"/args/conditions": "array"}),
+    (
+        {"name": "all", "args": {"conditions": []}},
+        {"/args/conditions": "array"},
+    ),
+    (
+        {"name": "any", "args": {"conditions": YES}},
+        {"/args/conditions": "array"},
+    ),
     (
         {"name": "any", "args": {"conditions": [YES, "x", {"name": "nott"}]}},
         {
@@ -135,7 +150,9 @@ def test_an_invalid_condition_is_reported_before_the_run(
     """Unknown names and arguments that do not fit are problems of the blueprint, at any depth."""
     step = ConditionStep(condition, then=[Agent("a", "", "offline/echo")])
     found = problems_of(
-        lambda: Workflow("flow", [step], conditions={"urgent": lambda context: True})
+        lambda: Workflow(
+            "flow", [step], conditions={"urgent": lambda context: True}
+        )
     )
     assert {
         problem.pointer.removeprefix("/steps/0/condition") for problem in found
@@ -199,7 +216,11 @@ def test_a_function_of_the_caller_decides(
     result = flow.run("stop", trace=True)
     assert "no_output" in result.value
     (checked,) = events(result, "condition_checked")
-    assert (checked.step, checked.condition, checked.result) == ("fork", "mine", False)
+    assert (checked.step, checked.condition, checked.result) == (
+        "fork",
+        "mine",
+        False,
+    )
 
 
 def test_a_function_of_the_caller_replaces_a_built_in_condition() -> None:

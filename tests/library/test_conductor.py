@@ -66,14 +66,19 @@ def test_skills_are_tools_with_one_task() -> None:
         "step_started step_type=skill_step path=[0]",
         "run_started",
     ]
-    parts += ["step_finished step=search outcome=ok", "tool_call_finished tool=search"]
+    parts += [
+        "step_finished step=search outcome=ok",
+        "tool_call_finished tool=search",
+    ]
     assert_events(
         result,
         *parts,
         "step_started step=write path=[1]",
         "run_finished component=desk value=done",
     )
-    started = {event.component: event for event in events(result, "run_started")}
+    started = {
+        event.component: event for event in events(result, "run_started")
+    }
     assert (started["search"].input, started["search"].parent_id) == (
         "find it",
         started["desk"].run_id,
@@ -85,7 +90,10 @@ def test_with_planning_a_plan_comes_first() -> None:
     """The plan is a step and an event of its own; skill calls that it lists are plan steps, others skill steps."""
     calls = [SEARCH, task("search", "again", "b"), task("write", "say it", "c")]
     conductor, model = desk(
-        plan(("search", "find it"), ("write", "say it")), calls, "done", planning=True
+        plan(("search", "find it"), ("write", "say it")),
+        calls,
+        "done",
+        planning=True,
     )
     result = conductor.run("the moon", trace=True)
     assert_events(
@@ -106,7 +114,9 @@ def test_with_planning_a_plan_comes_first() -> None:
     first, second = model.requests[:2]
     assert first.output is not None
     assert list(first.tools) == []
-    assert "- search: You search.\n- write: You write." in first.messages[-1].text
+    assert (
+        "- search: You search.\n- write: You write." in first.messages[-1].text
+    )
     assert [tool["function"]["name"] for tool in second.tools] == [
         "search",
         "write",
@@ -125,14 +135,18 @@ def test_the_model_may_revise_its_plan() -> None:
     assert result.value == "done"
     assert [event.revision for event in events(result, "plan_made")] == [0, 1]
     assert_events(
-        result, "plan_made revision=1", "step_started step=write step_type=plan_step"
+        result,
+        "plan_made revision=1",
+        "step_started step=write step_type=plan_step",
     )
     assert "1. write: say it" in model.requests[3].messages[-1].text
 
 
 def test_an_invalid_plan_goes_back_to_the_model() -> None:
     """A plan with an unknown skill, and an empty one, are corrected; without a valid one it is an OutputError."""
-    conductor, model = desk(plan(("sing", "la")), plan(), PLAN, "done", planning=True)
+    conductor, model = desk(
+        plan(("sing", "la")), plan(), PLAN, "done", planning=True
+    )
     assert conductor.run("?") == "done"
     assert "'search'" in model.requests[1].messages[-1].text
     with pytest.raises(OutputError):
@@ -149,8 +163,12 @@ def test_an_invalid_revision_goes_back_to_the_model() -> None:
         desk(PLAN, wrong, wrong, planning=True, max_tool_retries=1)[0].run("?")
 
 
-@pytest.mark.parametrize("arguments", [{}, {"task": 5}, {"task": "x", "more": 1}])
-def test_a_wrong_skill_call_goes_back_to_the_model(arguments: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "arguments", [{}, {"task": 5}, {"task": "x", "more": 1}]
+)
+def test_a_wrong_skill_call_goes_back_to_the_model(
+    arguments: dict[str, Any],
+) -> None:
     """A skill takes exactly one text."""
     conductor, model = desk(ToolCall.of("search", **arguments), "sorry")
     assert conductor.run("?") == "sorry"
@@ -163,21 +181,33 @@ def test_limits_include_the_calls_of_skills() -> None:
     with pytest.raises(LimitExceededError):
         conductor.run("?")
     assert len(model.requests) == 1
-    assert desk(PLAN, SEARCH, "done", planning=True, max_loops=2)[0].run("?") == "done"
+    assert (
+        desk(PLAN, SEARCH, "done", planning=True, max_loops=2)[0].run("?")
+        == "done"
+    )
     with pytest.raises(LoopLimitError):
         desk(SEARCH, SEARCH, max_loops=2)[0].run("?")
 
 
 def test_any_kind_can_be_a_skill() -> None:
     """Workflows and conductors can be skills; a workflow answers with the output that it wrote last."""
-    agents = [Agent(name, "", ScriptedModel(name)) for name in ("first", "last")]
+    agents = [
+        Agent(name, "", ScriptedModel(name)) for name in ("first", "last")
+    ]
     flow = Workflow("flow", agents, description="Does two things.")
-    inner = Conductor("inner", "Lead.", EchoModel(), [Agent("deep", "", EchoModel())])
-    model = ScriptedModel([task("flow", "x", "a"), task("inner", "y", "b")], "done")
-    result = Conductor("desk", "Lead.", model, [flow, inner]).run("?", trace=True)
+    inner = Conductor(
+        "inner", "Lead.", EchoModel(), [Agent("deep", "", EchoModel())]
+    )
+    model = ScriptedModel(
+        [task("flow", "x", "a"), task("inner", "y", "b")], "done"
+    )
+    result = Conductor("desk", "Lead.", model, [flow, inner]).run(
+        "?", trace=True
+    )
     assert model.requests[1].messages[-2].text == "last"
     assert (
-        model.requests[0].tools[0]["function"].get("description") == "Does two things."
+        model.requests[0].tools[0]["function"].get("description")
+        == "Does two things."
     )
     assert next(
         event.path
@@ -248,7 +278,9 @@ def test_a_plan_names_skills_as_their_tools_are_called() -> None:
     )
     result = conductor.run("?", trace=True)
     assert [
-        step.skill for event in events(result, "plan_made") for step in event.steps
+        step.skill
+        for event in events(result, "plan_made")
+        for step in event.steps
     ] == ["skill_1"]
     assert "- skill_1: 客服: You 客服." in model.requests[0].messages[-1].text
 

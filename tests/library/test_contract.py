@@ -24,7 +24,9 @@ pytestmark = [
 ]
 
 
-def execute(way: str, component: Any) -> tuple[Any, list[Event], BaseException | None]:
+def execute(
+    way: str, component: Any
+) -> tuple[Any, list[Event], BaseException | None]:
     """Run a component in one of the four ways: its result, the events that a stream yielded, its error."""
     result = None
     seen = list[Event]()
@@ -78,7 +80,11 @@ def test_a_run_returns_its_value_and_usage(
 
 
 def assert_stopped(
-    example: Any, seen: list[Event], error: PodwrightError, assert_sound: Any, end: str
+    example: Any,
+    seen: list[Event],
+    error: PodwrightError,
+    assert_sound: Any,
+    end: str,
 ) -> None:
     """Assert what holds of every run that is stopped in its second model call."""
     events = example.recorder.events
@@ -127,7 +133,12 @@ LIMITS = {
 
 @pytest.mark.parametrize("limit", LIMITS)
 def test_a_limit_stops_the_run_before_the_next_model_call(
-    kind: str, way: str, limit: str, make_example: Any, assert_sound: Any, outlast: Any
+    kind: str,
+    way: str,
+    limit: str,
+    make_example: Any,
+    assert_sound: Any,
+    outlast: Any,
 ) -> None:
     """A limit that is reached ends the run with an error that names it."""
     example = make_example(kind, limits=LIMITS[limit])

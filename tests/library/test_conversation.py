@@ -21,7 +21,12 @@ from podwright.errors import (
     ToolArgumentsError,
     ToolError,
 )
-from podwright.testing import ModelResponse, ScriptedModel, ToolCall, assert_events
+from podwright.testing import (
+    ModelResponse,
+    ScriptedModel,
+    ToolCall,
+    assert_events,
+)
 
 
 def count_to(number: int) -> int:
@@ -57,16 +62,18 @@ def test_a_tool_that_raises_fails_the_run(
 
     tool = fail if way == "sync" else fail_async
     model = ScriptedModel(*[ToolCall.of(tool.__name__)] * 2)
-    agent = Agent("a", "Help.", model, tools=[tool], event_manager=recorder.manager)
+    agent = Agent(
+        "a", "Help.", model, tools=[tool], event_manager=recorder.manager
+    )
     for _ in range(2):
         recorder.events.clear()
         with pytest.raises(ToolError, match=type(error).__name__) as caught:
             agent.run("?")
         assert caught.value.__cause__ is not None
         assert_sound(recorder.events)
-        assert [event.error["code"] for event in recorder.of("tool_call_failed")] == [
-            "tool_failed"
-        ]
+        assert [
+            event.error["code"] for event in recorder.of("tool_call_failed")
+        ] == ["tool_failed"]
 
 
 def test_a_result_without_a_json_form_fails_the_tool() -> None:
@@ -79,7 +86,9 @@ def test_a_result_without_a_json_form_fails_the_tool() -> None:
         return circle
 
     with pytest.raises(ToolError, match="Circular"):
-        Agent("a", "Help.", ScriptedModel(ToolCall.of("turn")), tools=[turn]).run("?")
+        Agent(
+            "a", "Help.", ScriptedModel(ToolCall.of("turn")), tools=[turn]
+        ).run("?")
 
 
 WRONG_CALLS = {
@@ -96,7 +105,9 @@ WRONG_CALLS = {
 
 
 @pytest.mark.parametrize("call", WRONG_CALLS.values(), ids=list(WRONG_CALLS))
-def test_a_wrong_call_goes_back_to_the_model(call: ToolCall, assert_sound: Any) -> None:
+def test_a_wrong_call_goes_back_to_the_model(
+    call: ToolCall, assert_sound: Any
+) -> None:
     """The model is told what is wrong with its call, `max_tool_retries` times; the next one fails the run."""
     model = ScriptedModel(call, ToolCall.of("count_to", number=3), "three")
     result = Agent("a", "Help.", model, tools=[count_to]).run("?", trace=True)
@@ -104,7 +115,9 @@ def test_a_wrong_call_goes_back_to_the_model(call: ToolCall, assert_sound: Any) 
     answer = model.requests[1].messages[-1]
     assert (answer.role, answer.tool_call_id) == ("tool", "call_1")
     assert call.name in answer.text
-    assert ("Did you mean 'count_to'?" in answer.text) == (call.name == "count_two")
+    assert ("Did you mean 'count_to'?" in answer.text) == (
+        call.name == "count_two"
+    )
     assert_sound(result.events)
     json.dumps([event.to_dict() for event in result.events])
     assert_events(
@@ -116,7 +129,9 @@ def test_a_wrong_call_goes_back_to_the_model(call: ToolCall, assert_sound: Any) 
     )
     model = ScriptedModel(call, call, call, "three")
     with pytest.raises(ToolArgumentsError):
-        Agent("a", "Help.", model, tools=[count_to], max_tool_retries=2).run("?")
+        Agent("a", "Help.", model, tools=[count_to], max_tool_retries=2).run(
+            "?"
+        )
     assert len(model.requests) == 3
 
 
@@ -128,7 +143,9 @@ def test_two_wrong_calls_in_one_turn_go_back_together() -> None:
     ]
     model = ScriptedModel(calls, "I give up.")
     assert Agent("a", "Help.", model, tools=[count_to]).run("?") == "I give up."
-    assert [message.tool_call_id for message in model.requests[1].messages[-2:]] == [
+    assert [
+        message.tool_call_id for message in model.requests[1].messages[-2:]
+    ] == [
         "1",
         "2",
     ]
@@ -138,7 +155,11 @@ def test_wrong_calls_inside_a_nested_run_fail_both_runs() -> None:
     """A nested run that fails by its own model's wrong calls is not a wrong call of the outer model."""
     wrong = ToolCall.of("count_to", number="x")
     helper = Agent(
-        "helper", "Help.", ScriptedModel(wrong), tools=[count_to], max_tool_retries=0
+        "helper",
+        "Help.",
+        ScriptedModel(wrong),
+        tools=[count_to],
+        max_tool_retries=0,
     )
 
     async def ask() -> str:
@@ -193,15 +214,22 @@ async def test_a_failing_tool_cancels_the_others(
         await waiting.wait()
         raise ValueError("no")
 
-    model = ScriptedModel([ToolCall.of("wait", id="1"), ToolCall.of("fail", id="2")])
+    model = ScriptedModel(
+        [ToolCall.of("wait", id="1"), ToolCall.of("fail", id="2")]
+    )
     with pytest.raises(ToolError, match="no"):
         await Agent(
-            "a", "Help.", model, tools=[wait, fail], event_manager=recorder.manager
+            "a",
+            "Help.",
+            model,
+            tools=[wait, fail],
+            event_manager=recorder.manager,
         ).arun("?")
     assert ended == ["wait"]
     assert_sound(recorder.events)
     failed = {
-        event.tool: event.error["code"] for event in recorder.of("tool_call_failed")
+        event.tool: event.error["code"]
+        for event in recorder.of("tool_call_failed")
     }
     assert failed == {"fail": "tool_failed", "wait": "run_cancelled"}
 
@@ -214,7 +242,9 @@ def test_an_incomplete_answer_is_a_failure(
     reason: str, error: type[ModelError]
 ) -> None:
     """An answer that was cut off or filtered is never returned, but is paid for."""
-    model = ScriptedModel(ModelResponse("It was a dark and", finish_reason=reason))
+    model = ScriptedModel(
+        ModelResponse("It was a dark and", finish_reason=reason)
+    )
     with pytest.raises(error) as caught:
         Agent("a", "Help.", model, max_tokens=4).run("?")
     assert caught.value.usage is not None
@@ -235,7 +265,10 @@ class Point:
 
 
 NAME = {"name": {"type": "string", "minLength": 2}}
-DRAFT_7 = {"$schema": "http://json-schema.org/draft-07/schema#", "definitions": NAME}
+DRAFT_7 = {
+    "$schema": "http://json-schema.org/draft-07/schema#",
+    "definitions": NAME,
+}
 STRUCTURED: dict[str, tuple[Any, Any, Any]] = {
     "model": (
         Place,
@@ -260,10 +293,14 @@ STRUCTURED: dict[str, tuple[Any, Any, Any]] = {
 
 
 @pytest.mark.parametrize("name", STRUCTURED)
-def test_a_response_model_gives_a_typed_answer(name: str, assert_sound: Any) -> None:
+def test_a_response_model_gives_a_typed_answer(
+    name: str, assert_sound: Any
+) -> None:
     """The answer is validated; one that does not fit is corrected."""
     response_model, data, value = STRUCTURED[name]
-    model = ScriptedModel(json.dumps({"wrong": "x", "name": 1}), json.dumps(data))
+    model = ScriptedModel(
+        json.dumps({"wrong": "x", "name": 1}), json.dumps(data)
+    )
     result = Agent("a", "Help.", model).run(
         "?", response_model=response_model, trace=True
     )
@@ -288,7 +325,9 @@ def test_a_response_model_gives_a_typed_answer(name: str, assert_sound: Any) -> 
 def test_json_in_a_code_fence_is_read(answer: str) -> None:
     """JSON inside a Markdown code fence needs no correction, even if it has a fence in a text itself."""
     model = ScriptedModel(
-        answer.replace("{}", json.dumps({"name": "```Paris```", "population": 2}))
+        answer.replace(
+            "{}", json.dumps({"name": "```Paris```", "population": 2})
+        )
     )
     place = Agent("a", "Help.", model).run("?", response_model=Place)
     assert (place.name, len(model.requests)) == ("```Paris```", 1)
@@ -309,7 +348,10 @@ UNUSABLE: dict[str, Any] = {
     "no schema": threading.Lock,
     "wrong": {"type": "no"},
     "remote": {"$ref": "http://127.0.0.1:9/a"},
-    "missing": {"type": "object", "properties": {"a": {"$ref": "#/$defs/missing"}}},
+    "missing": {
+        "type": "object",
+        "properties": {"a": {"$ref": "#/$defs/missing"}},
+    },
     "endless": {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}},
     "large": {"x" * 10_000: [0] * 10_000},
     "no pointer": {"$ref": "#/allOf/x", "allOf": [{}]},
@@ -325,7 +367,9 @@ UNUSABLE: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("unusable", UNUSABLE.values(), ids=UNUSABLE)
-def test_a_type_without_a_schema_cannot_be_a_response_model(unusable: Any) -> None:
+def test_a_type_without_a_schema_cannot_be_a_response_model(
+    unusable: Any,
+) -> None:
     """A response model without a JSON Schema, or with one that is invalid or remote, is refused before a model call."""
     model = ScriptedModel("never")
     with pytest.raises(InputError):
@@ -337,7 +381,9 @@ def test_a_number_that_is_not_json_is_corrected() -> None:
     """NaN and numbers that are too large are no JSON."""
     schema = {"type": "object", "properties": {"a": {"type": "number"}}}
     model = ScriptedModel('{"a": NaN}', '{"a": 1e999}', '{"a": 1}')
-    assert Agent("a", "Help.", model).run("?", response_model=schema) == {"a": 1}
+    assert Agent("a", "Help.", model).run("?", response_model=schema) == {
+        "a": 1
+    }
 
 
 def test_a_schema_of_another_draft_is_read_as_the_newest() -> None:
@@ -353,7 +399,9 @@ def test_a_schema_of_another_draft_is_read_as_the_newest() -> None:
         "properties": {"a": {"$ref": "#/definitions/a"}},
     }
     model = ScriptedModel('{"a": 1}')
-    assert Agent("a", "Help.", model).run("?", response_model=schema) == {"a": 1}
+    assert Agent("a", "Help.", model).run("?", response_model=schema) == {
+        "a": 1
+    }
     output = model.requests[0].output
     assert output is not None
     assert (output.name, "$schema" in output.schema) == ("my-answer", False)
@@ -363,7 +411,10 @@ def test_an_array_of_arrays() -> None:
     """A schema that is no object is sent inside one, and its references to itself still name it."""
     schema = {"type": "array", "items": {"$ref": "#"}}
     model = ScriptedModel('{"answer": [[], [[]]]}')
-    assert Agent("a", "Help.", model).run("?", response_model=schema) == [[], [[]]]
+    assert Agent("a", "Help.", model).run("?", response_model=schema) == [
+        [],
+        [[]],
+    ]
     output = model.requests[0].output
     assert output is not None
     assert output.schema["properties"] == {
@@ -410,7 +461,9 @@ def test_input_without_a_json_form_is_refused(
         assert example.component.run(data)
         return
     with pytest.raises(
-        MessagesError if isinstance(data, list) and kind != "workflow" else ContextError
+        MessagesError
+        if isinstance(data, list) and kind != "workflow"
+        else ContextError
     ):
         example.component.run(data)
     assert example.model.begun == []
@@ -421,11 +474,14 @@ def test_named_inputs_fill_the_instructions() -> None:
     """Inputs fill `{name}` in the instructions; the others are shown to the model with headings."""
     model = ScriptedModel("ok", "ok", "ok")
     agent = Agent("a", "Answer in {language}, {unknown}.", model)
-    agent.run({"language": "French", "query": "moon?", "style": {"tone": "dry"}})
+    agent.run(
+        {"language": "French", "query": "moon?", "style": {"tone": "dry"}}
+    )
     agent.run({"language": "{query}", "query": "moon?"})
     agent.run("text")
     prompts = [
-        [message.content for message in request.messages] for request in model.requests
+        [message.content for message in request.messages]
+        for request in model.requests
     ]
     assert prompts == [
         [

@@ -16,7 +16,15 @@ from pydantic import BaseModel
 from rich.console import Console
 from tests.library.upstream import Part, pass_time, reply, upstream
 
-from podwright import Agent, ExecutionResult, Remote, RunLimits, Workflow, errors, load
+from podwright import (
+    Agent,
+    ExecutionResult,
+    Remote,
+    RunLimits,
+    Workflow,
+    errors,
+    load,
+)
 from podwright.components import ApprovalStep, ConditionStep, LoopStep
 from podwright.errors import DOCS_URL, PodwrightError, RunError, help_page
 from podwright.models import Connection, resolve
@@ -54,7 +62,9 @@ def look(word: str) -> str:
 
 
 def scripted(*answers: Any, **options: Any) -> Agent:
-    return Agent("guide", "Help.", ScriptedModel(*answers), tools=[look], **options)
+    return Agent(
+        "guide", "Help.", ScriptedModel(*answers), tools=[look], **options
+    )
 
 
 def blocking() -> object:
@@ -62,9 +72,9 @@ def blocking() -> object:
         """Ask synchronously, on the loop's own thread."""
         return scripted("inner").run("hello")
 
-    return Agent("guide", "", ScriptedModel(ToolCall.of("ask")), tools=[ask]).run(
-        "hello"
-    )
+    return Agent(
+        "guide", "", ScriptedModel(ToolCall.of("ask")), tools=[ask]
+    ).run("hello")
 
 
 def raising(error: BaseException) -> Callable[[], object]:
@@ -138,22 +148,30 @@ EXHAUSTED = LoopStep(
     [scripted("x")], until=NEVER, max_iterations=1, on_exhausted="fail"
 )
 PROVOKED: dict[type[PodwrightError], Callable[[], object]] = {
-    PodwrightError: raising(PodwrightError("An error of the user's own model.")),
+    PodwrightError: raising(
+        PodwrightError("An error of the user's own model.")
+    ),
     errors.ConfigurationError: lambda: RunLimits(tokens=-1),
-    errors.BlueprintValidationError: lambda: load({"name": "guide", "instruction": ""}),
+    errors.BlueprintValidationError: lambda: load(
+        {"name": "guide", "instruction": ""}
+    ),
     errors.ToolDefinitionError: lambda: Agent(
         "guide", "", "offline/echo", tools=[lambda word: word]
     ),
-    errors.UnknownModelError: lambda: Agent("guide", "", "offlin/echo").run("hello"),
+    errors.UnknownModelError: lambda: Agent("guide", "", "offlin/echo").run(
+        "hello"
+    ),
     errors.InputError: lambda: scripted().run("hello", response_model=object()),
     errors.ContextError: lambda: scripted().run({}),
     errors.MessagesError: lambda: scripted().run(
         "hello", messages=[{"role": "tool", "content": "?"}]
     ),
-    errors.ResumePathError: lambda: Workflow("flow", [ApprovalStep("Go on?")]).run(
-        "hello", start_step=7
+    errors.ResumePathError: lambda: Workflow(
+        "flow", [ApprovalStep("Go on?")]
+    ).run("hello", start_step=7),
+    errors.TraceError: lambda: ExecutionResult.from_dict(
+        {"format": "something else"}
     ),
-    errors.TraceError: lambda: ExecutionResult.from_dict({"format": "something else"}),
     errors.BlockingCallError: blocking,
     RunError: raising(RunError("An error of the user's own model.")),
     errors.ModelError: lambda: scripted().run("hello"),
@@ -190,16 +208,18 @@ PROVOKED: dict[type[PodwrightError], Callable[[], object]] = {
         "hello", response_model=Answer
     ),
     errors.LoopLimitError: lambda: scripted(CALL, max_loops=1).run("hello"),
-    errors.LoopExhaustedError: lambda: Workflow("flow", [EXHAUSTED]).run("hello"),
+    errors.LoopExhaustedError: lambda: Workflow("flow", [EXHAUSTED]).run(
+        "hello"
+    ),
     errors.LimitExceededError: lambda: scripted(
         "x", limits=RunLimits(model_calls=0)
     ).run("hello"),
-    errors.ApprovalRequired: lambda: Workflow("flow", [ApprovalStep("Go on?")]).run(
-        "hello"
-    ),
-    errors.RunCancelledError: lambda: Agent("guide", "", FunctionModel(cancels)).run(
-        "hello"
-    ),
+    errors.ApprovalRequired: lambda: Workflow(
+        "flow", [ApprovalStep("Go on?")]
+    ).run("hello"),
+    errors.RunCancelledError: lambda: Agent(
+        "guide", "", FunctionModel(cancels)
+    ).run("hello"),
 }
 """What a user does to get each error."""
 
@@ -227,7 +247,9 @@ def test_every_error_is_in_the_table_and_has_its_own_code() -> None:
     """The table has every error of the library; each has the code that it has always had."""
     assert list(PROVOKED) == tree()
     assert [error_class.code for error_class in tree()] == CODES
-    assert {error_class.__module__ for error_class in tree()} == {"podwright.errors"}
+    assert {error_class.__module__ for error_class in tree()} == {
+        "podwright.errors"
+    }
 
 
 def test_the_tree_in_the_docstring_is_the_real_one() -> None:
@@ -245,7 +267,9 @@ def test_the_tree_in_the_docstring_is_the_real_one() -> None:
                     match[3] or "podwright_error",
                 )
             )
-    assert drawn == [(sub.__name__, sub.__base__.__name__, sub.code) for sub in tree()]  # pyright: ignore[reportOptionalMemberAccess]
+    assert drawn == [
+        (sub.__name__, sub.__bases__[0].__name__, sub.code) for sub in tree()
+    ]
 
 
 @pytest.mark.parametrize(
@@ -279,7 +303,12 @@ def test_an_error_says_what_to_do(error_class: type[PodwrightError]) -> None:
     coloured = io.StringIO()
     error.rich_print(Console(file=plain, width=300))
     error.rich_print(
-        Console(file=coloured, width=300, force_terminal=True, color_system="standard")
+        Console(
+            file=coloured,
+            width=300,
+            force_terminal=True,
+            color_system="standard",
+        )
     )
     for part in (
         error_class.__name__,
@@ -306,7 +335,11 @@ def test_an_error_of_a_run_has_the_facts_of_the_run() -> None:
     """An error that ended a run has its id, component, usage and cause; one before a run has none."""
     error = provoke(errors.ToolError)
     assert re.fullmatch("[0-9a-f]{32}", error.run_id)
-    assert (error.component, error.usage.model_calls, error.usage.tool_calls) == (
+    assert (
+        error.component,
+        error.usage.model_calls,
+        error.usage.tool_calls,
+    ) == (
         "guide",
         1,
         1,
@@ -320,7 +353,12 @@ def test_an_error_of_a_run_has_the_facts_of_the_run() -> None:
         before.context,
         before.resume_path,
     ) == (None,) * 5
-    assert set(before.to_dict()) == {"code", "message", "suggestion", "help_url"}
+    assert set(before.to_dict()) == {
+        "code",
+        "message",
+        "suggestion",
+        "help_url",
+    }
 
 
 def test_an_error_of_a_workflow_has_its_context_as_json() -> None:
@@ -339,10 +377,16 @@ def test_an_error_of_a_workflow_has_its_context_as_json() -> None:
 def test_a_validation_error_lists_its_problems() -> None:
     """Each problem is in the text, in the JSON data and in the coloured panel."""
     error = provoke(errors.BlueprintValidationError)
-    assert [problem.pointer for problem in error.problems] == ["", "", "/instruction"]
+    assert [problem.pointer for problem in error.problems] == [
+        "",
+        "",
+        "/instruction",
+    ]
     shown = io.StringIO()
     error.rich_print(Console(file=shown, width=300))
-    for problem, facts in zip(error.problems, error.to_dict()["problems"], strict=True):
+    for problem, facts in zip(
+        error.problems, error.to_dict()["problems"], strict=True
+    ):
         assert str(problem) in str(error)
         assert str(problem) in shown.getvalue()
         assert facts == {
@@ -352,7 +396,9 @@ def test_a_validation_error_lists_its_problems() -> None:
         }
 
 
-def test_the_documentation_may_be_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_documentation_may_be_elsewhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """`PODWRIGHT_DOCS_URL` names the copy of the documentation that errors link to."""
     monkeypatch.setenv("PODWRIGHT_DOCS_URL", "https://docs.example/podwright/")
     assert (
@@ -363,7 +409,9 @@ def test_the_documentation_may_be_elsewhere(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_an_error_may_have_its_own_code_and_help() -> None:
     """A single error may have another suggestion, help and code than its class."""
-    error = RunError("It failed.", suggestion="Try again.", code="quota_used_up")
+    error = RunError(
+        "It failed.", suggestion="Try again.", code="quota_used_up"
+    )
     assert (error.help_url, error.to_dict()["code"]) == (
         f"{DOCS_URL}/errors.html#quota_used_up",
         "quota_used_up",

@@ -26,7 +26,13 @@ from tests.library.upstream import (
     upstream,
 )
 
-from podwright import Agent, Conductor, ExecutionResult, errors, register_provider
+from podwright import (
+    Agent,
+    Conductor,
+    ExecutionResult,
+    errors,
+    register_provider,
+)
 from podwright.components import model_call
 from podwright.messages import ModelRequest, ModelResponse
 from podwright.models import Model, registry
@@ -69,7 +75,8 @@ async def providers(
     monkeypatch.setenv("PODWRIGHT_PRICES", str(prices))
     monkeypatch.setattr(Model, "timeouts", NO_LIMITS)
     monkeypatch.setattr(Model, "retries", SOON)
-    monkeypatch.setattr(registry, "_resolved", {})  # each test has other addresses
+    # each test has other addresses
+    monkeypatch.setattr(registry, "_resolved", {})
     async with upstream() as first, upstream() as second:
         monkeypatch.setenv("HOSTED_VLLM_API_BASE", first.url)
         monkeypatch.setenv("LM_STUDIO_API_BASE", second.url)
@@ -80,7 +87,9 @@ async def providers(
 
 
 def refused(status: int, code: str = "", **headers: Any) -> list[Any]:
-    return [reply({"error": {"code": code, "message": "No."}}, status, **headers)]
+    return [
+        reply({"error": {"code": code, "message": "No."}}, status, **headers)
+    ]
 
 
 DEAD: Script = ["close"]
@@ -93,7 +102,11 @@ UNAVAILABLE: dict[str, tuple[Script, int, str]] = {
     "down": (DEAD, 3, "model_unreachable"),
     "overloaded": (refused(503), 3, "model_unavailable"),
     "slow": (SLOW, 1, "model_timeout"),
-    "limited for a minute": (refused(429, Retry_After="60"), 1, "model_rate_limited"),
+    "limited for a minute": (
+        refused(429, Retry_After="60"),
+        1,
+        "model_rate_limited",
+    ),
     "limited for a moment": (
         refused(429, Retry_After="0.001"),
         3,
@@ -125,16 +138,23 @@ async def test_the_next_model_answers(
     """It is one model call: its events name each model that was asked; cost and tokens are those of who answered."""
     script, attempts, code = UNAVAILABLE[name]
     monkeypatch.setattr(
-        Model, "timeouts", Timeouts(first_byte=1800.0, idle=1800.0, total=3600.0 * 9)
+        Model,
+        "timeouts",
+        Timeouts(first_byte=1800.0, idle=1800.0, total=3600.0 * 9),
     )
     providers.first.answers(script)
     providers.second.answers(
         streamed(
-            sse(delta(content="From the second."), {**delta("stop"), "usage": USAGE})
+            sse(
+                delta(content="From the second."),
+                {**delta("stop"), "usage": USAGE},
+            )
         )
     )
     agent = providers.agent(event_manager=recorder.manager)
-    result: ExecutionResult = await agent.arun("?", stream=streaming, trace=True)
+    result: ExecutionResult = await agent.arun(
+        "?", stream=streaming, trace=True
+    )
     assert result.value == "From the second."
     assert (len(providers.first.requests), len(providers.second.requests)) == (
         attempts,
@@ -144,14 +164,22 @@ async def test_the_next_model_answers(
     assert (fell_back.model, fell_back.error["code"]) == (FIRST, code)
     (started,) = recorder.of("model_call_started")
     (finished,) = recorder.of("model_call_finished")
-    assert (started.request.model, finished.model, finished.response.provider) == (
+    assert (
+        started.request.model,
+        finished.model,
+        finished.response.provider,
+    ) == (
         FIRST,
         SECOND,
         "lm_studio",
     )
     assert finished.response.usage.cost == pytest.approx(20 * 10e-6 + 4 * 20e-6)
     used = result.usage.by_model[SECOND]
-    assert (used.input_tokens, used.output_tokens, used.model_calls) == (20, 4, 1)
+    assert (used.input_tokens, used.output_tokens, used.model_calls) == (
+        20,
+        4,
+        1,
+    )
     assert result.usage.model_calls == 1
     assert_sound(recorder.events)
 
@@ -161,7 +189,10 @@ TOO_LONG = refused(400, "context_length_exceeded")
 NOT_THE_MODEL: dict[str, tuple[Script, type[errors.ModelError]]] = {
     "a wrong request": (refused(400), errors.ModelRequestError),
     "a request that is too long": (TOO_LONG, errors.ContextWindowError),
-    "a filtered request": (refused(400, "content_filter"), errors.ContentFilterError),
+    "a filtered request": (
+        refused(400, "content_filter"),
+        errors.ContentFilterError,
+    ),
     "an unknown model": (refused(404), errors.ModelRequestError),
 }
 
@@ -182,7 +213,9 @@ async def test_a_stream_falls_back_only_before_its_first_token(
     providers: Providers,
 ) -> None:
     """What a reader has seen is neither repeated nor continued by another model."""
-    providers.first.answers(streamed(sse(delta(content="From the "), done=False)))
+    providers.first.answers(
+        streamed(sse(delta(content="From the "), done=False))
+    )
     tokens: list[str] = []
     with pytest.raises(errors.ModelResponseError):
         await providers.agent(on_token=tokens.append).arun("?", stream=True)
@@ -195,7 +228,9 @@ async def test_all_fail_as_the_last(
     """If no model answers, the error is that of the last one."""
     providers.first.answers(refused(503))
     providers.second.answers(refused(401))
-    with pytest.raises(errors.ModelAuthenticationError, match="lm_studio/second"):
+    with pytest.raises(
+        errors.ModelAuthenticationError, match="lm_studio/second"
+    ):
         await providers.agent(event_manager=recorder.manager).arun("?")
     (failed,) = recorder.of("model_call_failed")
     assert failed.model == SECOND
@@ -210,10 +245,16 @@ async def test_a_model_that_failed_is_asked_again_after_a_while(
     agent = providers.agent()
     for _ in range(3):
         await agent.arun("?")
-    assert (len(providers.first.requests), len(providers.second.requests)) == (1, 3)
+    assert (len(providers.first.requests), len(providers.second.requests)) == (
+        1,
+        3,
+    )
     providers.now += 31
     await agent.arun("?")
-    assert (len(providers.first.requests), len(providers.second.requests)) == (2, 4)
+    assert (len(providers.first.requests), len(providers.second.requests)) == (
+        2,
+        4,
+    )
     providers.now += 31
     providers.first.answers([reply(completion("From the first."))])
     assert [await agent.arun("?") for _ in range(2)] == ["From the first."] * 2
@@ -224,7 +265,9 @@ async def test_a_half_open_circuit_stays_so_until_its_model_is_asked(
 ) -> None:
     """While the first model answers, nobody tries the second, which is still there when the first fails."""
     agent = providers.agent()
-    providers.first.answers(refused(401), [reply(completion("From the first."))])
+    providers.first.answers(
+        refused(401), [reply(completion("From the first."))]
+    )
     providers.second.answers(refused(401))
     with pytest.raises(errors.ModelAuthenticationError):
         await agent.arun("?")
@@ -235,7 +278,9 @@ async def test_a_half_open_circuit_stays_so_until_its_model_is_asked(
     assert await agent.arun("?") == "From the second."
 
 
-async def test_with_all_circuits_open_all_are_asked(providers: Providers) -> None:
+async def test_with_all_circuits_open_all_are_asked(
+    providers: Providers,
+) -> None:
     """No call fails only because earlier ones did."""
     providers.first.answers(refused(503))
     providers.second.answers(refused(503))
@@ -292,7 +337,9 @@ async def test_the_limit_of_one_model_does_not_explain_the_end_of_another(
     providers.first.answers(refused(503))
     cut = {
         **completion("Half"),
-        "choices": [{"message": {"content": "Half"}, "finish_reason": "length"}],
+        "choices": [
+            {"message": {"content": "Half"}, "finish_reason": "length"}
+        ],
     }
     providers.second.answers([reply(cut)])
     limits = RunLimits(cost=0.5)
@@ -309,7 +356,9 @@ async def test_what_says_nothing_about_a_model_leaves_its_circuit(
     providers.first.answers(refused(503))
     await agent.arun("?")
     providers.now += 31
-    providers.first.answers(refused(400), [reply(completion("From the first."))])
+    providers.first.answers(
+        refused(400), [reply(completion("From the first."))]
+    )
     with pytest.raises(errors.ModelRequestError):
         await agent.arun("?")
     assert await agent.arun("?") == "From the first."
@@ -333,7 +382,10 @@ async def test_the_fields_of_a_model_of_ones_own_stay_with_it(
         ) -> ModelResponse:
             call = ToolCall("c1", "look", '{"word": "sea"}', {"seal": "own"})
             return ModelResponse(
-                "", (call,), finish_reason="tool_calls", provider_fields={"seal": "own"}
+                "",
+                (call,),
+                finish_reason="tool_calls",
+                provider_fields={"seal": "own"},
             )
 
     def look(word: str) -> str:
@@ -372,12 +424,15 @@ async def test_a_model_that_has_begun_may_take_the_whole_time(
         ]
     )
     assert (
-        await providers.agent(timeout=10.0, on_token=on_token).arun("?", stream=True)
+        await providers.agent(timeout=10.0, on_token=on_token).arun(
+            "?", stream=True
+        )
         == "From the first."
     )
     providers.first.answers([lambda: pass_time(7.0), "hang"])
     assert (
-        await providers.agent(timeout=10.0).arun("?", stream=True) == "From the second."
+        await providers.agent(timeout=10.0).arun("?", stream=True)
+        == "From the second."
     )
 
 
@@ -410,7 +465,8 @@ async def test_what_is_cut_off_is_counted(
 ) -> None:
     """A time limit and a caller that leaves cost tokens that nobody knows: counts that grow are those of a part."""
     begun = sse(
-        {"choices": [{"delta": {"content": "Half"}}], "usage": USAGE}, done=False
+        {"choices": [{"delta": {"content": "Half"}}], "usage": USAGE},
+        done=False,
     )
     shown = asyncio.Event()
     providers.second.answers([STREAM, chunk(begun), "hang"])
@@ -467,7 +523,9 @@ async def test_what_one_provider_said_is_not_sent_to_another(
         {"role": "user", "content": "?"},
         {"role": "assistant", "content": "Yes.", **thought},
     ]
-    result = await providers.agent(tools=[look]).arun("?", messages=history, trace=True)
+    result = await providers.agent(tools=[look]).arun(
+        "?", messages=history, trace=True
+    )
     _, _, earlier, _, called, found = providers.second.requests[0]["messages"]
     assert earlier == {"role": "assistant", "content": "Yes."}
     assert called.keys() == {"role", "content", "tool_calls"}
@@ -498,7 +556,10 @@ def test_a_member_without_a_model_falls_back_like_the_whole() -> None:
         ],
     }  # fmt: skip
     conductor = Conductor.from_blueprint(blueprint)
-    assert [skill.models() for skill in conductor.skills] == [[FIRST, SECOND], [SECOND]]
+    assert [skill.models() for skill in conductor.skills] == [
+        [FIRST, SECOND],
+        [SECOND],
+    ]
     assert conductor.models() == [FIRST, SECOND]
 
 
@@ -538,5 +599,10 @@ async def test_thoughts_are_streamed_beside_the_answer(recorder: Any) -> None:
         )
         == "Yes."
     )
-    assert [event.text for event in recorder.of("reasoning")] == ["Hm.", " Well."]
-    assert recorder.of("model_call_finished")[0].response.reasoning == "Hm. Well."
+    assert [event.text for event in recorder.of("reasoning")] == [
+        "Hm.",
+        " Well.",
+    ]
+    assert (
+        recorder.of("model_call_finished")[0].response.reasoning == "Hm. Well."
+    )

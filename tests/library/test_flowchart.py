@@ -60,9 +60,13 @@ def test_a_loop_that_may_fail_says_so() -> None:
     ("kind", "expected"),
     [("agent", AGENT), ("conductor", CONDUCTOR), ("pipeline", PIPELINE)],
 )
-def test_agents_and_teams_are_drawn_with_their_parts(kind: str, expected: str) -> None:
+def test_agents_and_teams_are_drawn_with_their_parts(
+    kind: str, expected: str
+) -> None:
     """Agents point to their tools, conductors to their skills; the steps of a pipeline are a line."""
-    assert mermaid(BLUEPRINTS[kind]).split() == f"flowchart TD {expected}".split()
+    assert (
+        mermaid(BLUEPRINTS[kind]).split() == f"flowchart TD {expected}".split()
+    )
 
 
 def workflow(name: str) -> Json:
@@ -95,4 +99,6 @@ def test_names_are_shown_as_text(name: str) -> None:
         label.sub("", line) for line in mermaid(workflow("plain")).splitlines()
     ]
     for text in label.findall("".join(lines)):
-        assert not re.search(r"[<>&`*_{}\[\]()|\\]", text.replace("<br/>", "")), text
+        assert not re.search(
+            r"[<>&`*_{}\[\]()|\\]", text.replace("<br/>", "")
+        ), text

@@ -51,7 +51,10 @@ def agent(name: str, *tools: Json, **more: Any) -> Json:
 
 
 def flow(name: str, *agents: str) -> Json:
-    return {"name": name, "steps": [agent_step(agent, agent) for agent in agents]}
+    return {
+        "name": name,
+        "steps": [agent_step(agent, agent) for agent in agents],
+    }
 
 
 @pytest.fixture
@@ -63,7 +66,9 @@ def write(tmp_path: Path) -> Write:
             file = tmp_path / name
             file.parent.mkdir(parents=True, exist_ok=True)
             to_text = (
-                blueprints.to_json if file.suffix == ".json" else blueprints.to_yaml
+                blueprints.to_json
+                if file.suffix == ".json"
+                else blueprints.to_yaml
             )
             file.write_text(
                 content if isinstance(content, str) else to_text(content),
@@ -81,7 +86,9 @@ def refusal(source: Any, **options: Any) -> ConfigurationError:
     return caught.value
 
 
-@pytest.mark.parametrize("name", ["blueprint.json", "blueprint.yaml", "blueprint.yml"])
+@pytest.mark.parametrize(
+    "name", ["blueprint.json", "blueprint.yaml", "blueprint.yml"]
+)
 def test_a_folder_loads_with_its_functions(write: Write, name: str) -> None:
     """A folder is a blueprint with the functions of its tools.py, which may import modules beside it."""
     root = write({
@@ -101,7 +108,9 @@ def test_a_folder_loads_with_its_functions(write: Write, name: str) -> None:
 def test_each_folder_has_its_own_code(write: Write) -> None:
     """Folders with similar names do not share their tools."""
     names = ("a-b", "a_b", "a.b", "a/b", "a b")
-    root = write({f"{name}/blueprint.json": agent("guide", TOOL) for name in names})
+    root = write(
+        {f"{name}/blueprint.json": agent("guide", TOOL) for name in names}
+    )
     write({f"{name}/tools.py": look_up(name) for name in names})
     for name in names:
         assert load(root / name).run("x") == f"Echo: x (found: x: {name})"
@@ -197,7 +206,9 @@ def test_members_that_are_only_names_come_from_their_folders(
     assert "the team" in called.output
 
 
-def test_what_the_caller_passes_replaces_what_the_folder_has(write: Write) -> None:
+def test_what_the_caller_passes_replaces_what_the_folder_has(
+    write: Write,
+) -> None:
     """Tools, agents, conditions and a model given to `load` come before those of the folder."""
     reader = {**agent("reader", TOOL), "config": {"model": "nowhere/model"}}
     root = write({
@@ -218,13 +229,17 @@ def test_what_the_caller_passes_replaces_what_the_folder_has(write: Write) -> No
         "model": "offline/echo",
     }
     result = load(
-        root / "flow", **options, conditions={"is_short": lambda context, limit: False}
+        root / "flow",
+        **options,
+        conditions={"is_short": lambda context, limit: False},
     ).run("x")
     assert result["writer_output"] == "given writer"
     assert ": given" in result["reader_output"]
     for source in (root / "reader", root / "reader" / "blueprint.json", reader):
         assert (
-            load(source, tools=[look_up], model=ScriptedModel("by object")).run("x")
+            load(source, tools=[look_up], model=ScriptedModel("by object")).run(
+                "x"
+            )
             == "by object"
         )
 
@@ -258,7 +273,9 @@ def test_the_name_of_an_agent_is_not_a_path(write: Write, name: str) -> None:
             )
         }
     )
-    assert "imported" not in str(problems_of(lambda: load(root / "fleet" / "flow")))
+    assert "imported" not in str(
+        problems_of(lambda: load(root / "fleet" / "flow"))
+    )
 
 
 @pytest.mark.parametrize(
@@ -278,7 +295,9 @@ def test_code_that_cannot_be_imported_is_reported(
     write: Write, code: str, reason: str, suggestion: str
 ) -> None:
     """A tools.py that cannot be imported is named with the reason; after it is mended it loads."""
-    root = write({"guide/blueprint.json": agent("guide", TOOL), "guide/tools.py": code})
+    root = write(
+        {"guide/blueprint.json": agent("guide", TOOL), "guide/tools.py": code}
+    )
     error = refusal(root / "guide")
     assert "'tools.py' of 'guide'" in error.message
     assert reason in error.message
@@ -299,7 +318,8 @@ def test_a_file_is_only_data(write: Write, suffix: str) -> None:
         f"agents/guide.{suffix}": agent("guide"),
     })  # fmt: skip
     assert (
-        problems_of(lambda: load(root / f"blueprint.{suffix}"))[0].pointer == "/tools/0"
+        problems_of(lambda: load(root / f"blueprint.{suffix}"))[0].pointer
+        == "/tools/0"
     )
     assert (
         problems_of(lambda: load(root / f"flow.{suffix}"))[0].pointer
@@ -307,7 +327,9 @@ def test_a_file_is_only_data(write: Write, suffix: str) -> None:
     )
 
 
-def test_a_missing_function_is_reported_with_the_most_similar_one(write: Write) -> None:
+def test_a_missing_function_is_reported_with_the_most_similar_one(
+    write: Write,
+) -> None:
     """Suggestions are public functions that tools.py and conditions.py define themselves."""
     loop = {
         "type": "loop_step",
@@ -332,7 +354,9 @@ def test_a_missing_function_is_reported_with_the_most_similar_one(write: Write) 
         ] == [suggestion]
 
 
-def test_a_missing_file_or_folder_is_reported_with_a_suggestion(write: Write) -> None:
+def test_a_missing_file_or_folder_is_reported_with_a_suggestion(
+    write: Write,
+) -> None:
     """A misspelt path is a ConfigurationError with the most similar component, or with the allowed suffixes."""
     root = write(
         {
@@ -341,7 +365,9 @@ def test_a_missing_file_or_folder_is_reported_with_a_suggestion(write: Write) ->
             "notes.txt": "",
         }
     )
-    assert refusal(root / "giude.json").suggestion == "Did you mean 'guide.json'?"
+    assert (
+        refusal(root / "giude.json").suggestion == "Did you mean 'guide.json'?"
+    )
     assert refusal(root / "newsrom").suggestion == "Did you mean 'newsroom'?"
     assert "guide.json" in refusal(root / "nowhere" / "guide.json").message
     assert "*.yaml" in refusal(root / "notes.txt").suggestion
@@ -385,7 +411,9 @@ def test_a_damaged_file_is_a_validation_error(
     )
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+@pytest.mark.skipif(
+    not hasattr(os, "mkfifo"), reason="there are no named pipes here"
+)
 def test_a_file_must_be_regular_and_of_at_most_16_mib(tmp_path: Path) -> None:
     """A named pipe is not waited for, and a larger file not read."""
     os.mkfifo(tmp_path / "pipe.json")

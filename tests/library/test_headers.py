@@ -30,7 +30,9 @@ def test_limits_are_written_as_a_dictionary_of_structured_fields() -> None:
         == 'wall_time=0.001, cost="0"'
     )
     assert format_budget(RunLimits()) == ""
-    huge = parse_budget(format_budget(RunLimits(wall_time=1e300, tokens=10**30)))
+    huge = parse_budget(
+        format_budget(RunLimits(wall_time=1e300, tokens=10**30))
+    )
     assert (huge.wall_time, huge.tokens) == (10**12 - 1, 10**15 - 1)
 
 
@@ -74,4 +76,7 @@ def test_usage_is_written_with_its_cost_if_it_is_known() -> None:
         format_usage(Usage(24, 8, cost=0.0))
         == 'input_tokens=24, output_tokens=8, cost="0"'
     )
-    assert format_usage(Usage(24, 8, cost=None)) == "input_tokens=24, output_tokens=8"
+    assert (
+        format_usage(Usage(24, 8, cost=None))
+        == "input_tokens=24, output_tokens=8"
+    )

@@ -12,7 +12,14 @@ from pydantic import BaseModel
 from tests.library.shapes import events
 from tests.library.upstream import Upstream, completion, reply, streamed
 
-from podwright import Agent, Conductor, ExecutionResult, Pipeline, Remote, Workflow
+from podwright import (
+    Agent,
+    Conductor,
+    ExecutionResult,
+    Pipeline,
+    Remote,
+    Workflow,
+)
 from podwright.conversation import MAX_MESSAGES, parse_messages, to_data, turns
 from podwright.errors import (
     ContextError,
@@ -46,7 +53,9 @@ JSON_VALUES = st.recursive(
     ),
     max_leaves=4,
 ).filter(lambda value: value not in ([], {}))
-NAMES = st.sampled_from(["reasoning_content", "reasoning_details", "x", "Grüße"])
+NAMES = st.sampled_from(
+    ["reasoning_content", "reasoning_details", "x", "Grüße"]
+)
 FIELDS = st.dictionaries(NAMES, JSON_VALUES, max_size=2)
 """Further fields of a provider, which nobody here knows."""
 IDS = st.text(min_size=1, max_size=20) | st.integers(200, 1500).map(
@@ -125,7 +134,9 @@ def written_out(script: list[tuple[str, list[ModelResponse]]]) -> list[Json]:
                     "function": function,
                     **call.provider_fields,
                 }
-                for call, function in zip(response.tool_calls, function, strict=True)
+                for call, function in zip(
+                    response.tool_calls, function, strict=True
+                )
             ]
             answer = {
                 "role": "assistant",
@@ -134,7 +145,11 @@ def written_out(script: list[tuple[str, list[ModelResponse]]]) -> list[Json]:
             }
             if calls:
                 messages.append(
-                    {**answer, "content": response.text or None, "tool_calls": calls}
+                    {
+                        **answer,
+                        "content": response.text or None,
+                        "tool_calls": calls,
+                    }
                 )
             elif response.text.strip():
                 messages.append(answer)
@@ -160,10 +175,14 @@ def run_turn(
 
 @given(scripts(), LIMITS, st.data())
 def test_any_split_into_runs_gives_the_same_requests(
-    script: list[tuple[str, list[ModelResponse]]], limits: Any, data: st.DataObject
+    script: list[tuple[str, list[ModelResponse]]],
+    limits: Any,
+    data: st.DataObject,
 ) -> None:
     """Turns that are run one by one, and saved in between, are the same to the model as a history written by hand."""
-    first = data.draw(st.integers(0, len(script) - 1), label="turns that are not run")
+    first = data.draw(
+        st.integers(0, len(script) - 1), label="turns that are not run"
+    )
     messages = written_out(script[:first])
     for number in range(first, len(script)):
         by_hand, expected = run_turn(
@@ -171,7 +190,11 @@ def test_any_split_into_runs_gives_the_same_requests(
         )
         result, requests = run_turn(script[number], messages, limits)
         assert requests == expected
-        assert result.messages == by_hand.messages == written_out(script[: number + 1])
+        assert (
+            result.messages
+            == by_hand.messages
+            == written_out(script[: number + 1])
+        )
         messages = ExecutionResult.from_dict(
             json.loads(json.dumps(result.to_dict()))
         ).messages
@@ -210,7 +233,9 @@ def test_a_cut_history_is_whole_turns_within_the_limits(
             assert too_many or estimate_input(longer) > limits.get(
                 "max_input_tokens", 10**9
             )
-    changes = [after for number, after in pairwise([0, *left_out]) if after != number]
+    changes = [
+        after for number, after in pairwise([0, *left_out]) if after != number
+    ]
     cuts = events(result, "history_cut")
     assert [cut.messages for cut in cuts] == changes
     assert [cut.turns for cut in cuts] == [
@@ -222,7 +247,9 @@ def test_a_turn_that_grows_pushes_earlier_ones_out() -> None:
     """Tool results of the current turn count: further turns are cut in the middle of a run, each time with an event."""
     script = [(text, [ModelResponse(text * 50)]) for text in "abc"]
     calls = [
-        ModelResponse(tool_calls=(ToolCall.of("look", id=str(n), word="x" * 200),))
+        ModelResponse(
+            tool_calls=(ToolCall.of("look", id=str(n), word="x" * 200),)
+        )
         for n in range(3)
     ]
     result, requests = run_turn(
@@ -231,7 +258,9 @@ def test_a_turn_that_grows_pushes_earlier_ones_out() -> None:
         {"max_input_tokens": 320},
     )
     assert [request.history for request in requests] == [6, 6, 2, 0]
-    assert [(cut.turns, cut.messages) for cut in events(result, "history_cut")] == [
+    assert [
+        (cut.turns, cut.messages) for cut in events(result, "history_cut")
+    ] == [
         (2, 4),
         (3, 6),
     ]
@@ -241,7 +270,9 @@ def test_a_turn_that_grows_pushes_earlier_ones_out() -> None:
         if event.type == "history_cut"
     )
     assert result.events[first_cut + 1].type == "model_call_started"
-    assert len(result.messages) == 6 + 8, "the result has the whole conversation"
+    assert len(result.messages) == 6 + 8, (
+        "the result has the whole conversation"
+    )
 
 
 def test_an_image_counts_for_the_limit_of_tokens() -> None:
@@ -278,7 +309,11 @@ def image(url: str, **more: Any) -> Json:
 
 def called(*ids: str) -> Json:
     calls = [
-        {"id": id_, "type": "function", "function": {"name": "look", "arguments": "{}"}}
+        {
+            "id": id_,
+            "type": "function",
+            "function": {"name": "look", "arguments": "{}"},
+        }
         for id_ in ids
     ]
     return {"role": "assistant", "content": None, "tool_calls": calls}
@@ -340,9 +375,9 @@ def test_all_that_is_wrong_is_reported_at_once(name: str) -> None:
     model = ScriptedModel("never")
     with pytest.raises(MessagesError) as caught:
         Agent("guide", "Help.", model).run("?", messages=messages)
-    assert sorted(problem.pointer for problem in caught.value.problems) == sorted(
-        pointers
-    )
+    assert sorted(
+        problem.pointer for problem in caught.value.problems
+    ) == sorted(pointers)
     assert model.requests == []
 
 
@@ -376,15 +411,18 @@ def test_an_empty_answer_is_left_out(fields: Json) -> None:
     result = agent.run(
         "?", messages=[user(), {"role": "assistant", **fields}], trace=True
     )
-    assert [message.role for message in model.requests[0].messages] == ["user", "user"]
+    assert [message.role for message in model.requests[0].messages] == [
+        "user",
+        "user",
+    ]
     assert [message["role"] for message in result.messages] == [
         "user",
         "user",
         "assistant",
     ]
-    assert [message["role"] for message in agent.run("?", trace=True).messages] == [
-        "user"
-    ]
+    assert [
+        message["role"] for message in agent.run("?", trace=True).messages
+    ] == ["user"]
 
 
 def test_fields_of_a_provider_keep_their_origin() -> None:
@@ -412,7 +450,10 @@ def test_fields_of_a_provider_keep_their_origin() -> None:
         ):
             with pytest.raises(MessagesError, match="JSON"):
                 parse_messages(
-                    [{**given, "tool_calls": [{"id": "c", **call}]}, answer("c")]
+                    [
+                        {**given, "tool_calls": [{"id": "c", **call}]},
+                        answer("c"),
+                    ]
                 )
         with pytest.raises(MessagesError, match="JSON"):
             parse_messages([{**given, "thoughts": wrong}])
@@ -435,14 +476,17 @@ def test_ids_that_repeat_belong_to_their_turn() -> None:
         ]
 
     request = ModelRequest("b/m", (*turn("a"), *turn("b"), *turn("a")))
-    sent = request_body(request, "m", ANY, provider="b", stream=False)["messages"]
+    sent = request_body(request, "m", ANY, provider="b", stream=False)[
+        "messages"
+    ]
     for called, found in zip(sent[::2], sent[1::2], strict=True):
         assert called["tool_calls"][0]["id"] == found["tool_call_id"]
     assert sent[2]["tool_calls"][0]["id"] == "call_1"
 
 
 @pytest.mark.parametrize(
-    "data", [[], [image("ftp://x/a.png")], [{"type": "text", "text": 5}], ["text"]]
+    "data",
+    [[], [image("ftp://x/a.png")], [{"type": "text", "text": 5}], ["text"]],
 )
 def test_wrong_parts_of_an_input_are_refused(data: Any) -> None:
     """An input of texts and images has at least one, and only images that a provider may fetch."""
@@ -451,7 +495,9 @@ def test_wrong_parts_of_an_input_are_refused(data: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "given", [{"settings": {"temperature": 1}}, {"instructions": "Be brief."}], ids=str
+    "given",
+    [{"settings": {"temperature": 1}}, {"instructions": "Be brief."}],
+    ids=str,
 )
 async def test_a_remote_refuses_what_it_cannot_pass_on(given: Any) -> None:
     """Settings and instructions of a caller are not lost silently on the way to another container."""
@@ -465,7 +511,9 @@ def test_only_agents_and_conductors_take_messages() -> None:
     with pytest.raises(InputError, match="pipeline"):
         Pipeline("line", [agent]).run("?", messages=[user()])
     with pytest.raises(InputError, match=r"'far'.*workflow"):
-        Remote("far", "http://127.0.0.1:9", kind="workflow").run("?", messages=[user()])
+        Remote("far", "http://127.0.0.1:9", kind="workflow").run(
+            "?", messages=[user()]
+        )
     with pytest.raises(ContextError, match="messages"):
         Workflow("flow", [agent]).run("?", messages=[user()])
 
@@ -502,7 +550,9 @@ def test_a_conductor_with_a_plan_continues_a_conversation() -> None:
     second = desk.run("and the sun?", trace=True, messages=first.messages)
     assert second.messages[:4] == first.messages
     for request in model.requests[3:]:
-        assert to_data(request.messages[: 1 + request.history]) == first.messages
+        assert (
+            to_data(request.messages[: 1 + request.history]) == first.messages
+        )
         assert request.messages[5].text == "and the sun?"
     assert [len(request.messages) for request in seen] == [2, 2]
 
@@ -525,7 +575,9 @@ class City(BaseModel):
 
 def test_structured_output_continues_a_conversation() -> None:
     """An answer is a message like others; an answer that did not fit, and its correction, are not in later turns."""
-    model = ScriptedModel('{"nam": 1}', '{"name": "Rome"}', '{"name": "Oslo"}', "Yes.")
+    model = ScriptedModel(
+        '{"nam": 1}', '{"name": "Rome"}', '{"name": "Oslo"}', "Yes."
+    )
     agent = Agent("guide", "Help.", model)
     first = agent.run("Italy?", City, trace=True)
     second = agent.run("Norway?", City, trace=True, messages=first.messages)
@@ -535,7 +587,10 @@ def test_structured_output_continues_a_conversation() -> None:
         City(name="Oslo"),
         "Yes.",
     )
-    assert [message["role"] for message in third.messages] == ["user", "assistant"] * 3
+    assert [message["role"] for message in third.messages] == [
+        "user",
+        "assistant",
+    ] * 3
     assert third.messages[1]["content"] == '{"name": "Rome"}'
     assert to_data(model.requests[-1].messages) == third.messages[:-1]
 
@@ -549,7 +604,9 @@ async def test_a_remote_gets_the_conversation(provider: Upstream) -> None:
         for event in events_of_run
     )
     provider.answers(
-        streamed(sent.encode(), b'event: result\ndata: {"output": "It shines."}\n\n')
+        streamed(
+            sent.encode(), b'event: result\ndata: {"output": "It shines."}\n\n'
+        )
     )
     remote = Remote("writer", f"http://127.0.0.1:{provider.port}")
     first = await remote.arun("the moon", trace=True)

@@ -71,7 +71,9 @@ async def test_connections_are_reused(provider: Upstream) -> None:
     assert provider.connections == 200
 
 
-async def test_after_its_last_event_a_stream_is_drained(provider: Upstream) -> None:
+async def test_after_its_last_event_a_stream_is_drained(
+    provider: Upstream,
+) -> None:
     """The end of a stream is read, so that its connection is used again."""
     provider.answers(streamed(b"data: x\n\n", b": the end\n\n"), OK)
     async with http.send(
@@ -98,7 +100,9 @@ async def test_a_stream_that_stays_open_does_not_delay_the_caller(
     assert provider.connections == 2
 
 
-async def test_no_redirect_is_followed_and_no_cookie_kept(provider: Upstream) -> None:
+async def test_no_redirect_is_followed_and_no_cookie_kept(
+    provider: Upstream,
+) -> None:
     """A redirect is returned as it is, and a cookie of one response is not sent with the next request."""
     provider.answers(
         [reply(b"", 307, Location="/elsewhere", Set_Cookie="tenant=a; Path=/")]
@@ -163,7 +167,9 @@ async def test_a_silent_handshake() -> None:
     async with upstream(serving=Silent("https")) as silent:
         assert (
             await fault_of(
-                silent.url, timeouts=Timeouts(connect=HOUR / 2), first_byte=math.inf
+                silent.url,
+                timeouts=Timeouts(connect=HOUR / 2),
+                first_byte=math.inf,
             )
             == "connect_timeout"
         )
@@ -177,7 +183,12 @@ async def test_a_silence_within_a_response(provider: Upstream) -> None:
 
     async def read_two_pieces() -> None:
         async with http.send(
-            provider.url, b"{}", {}, timeouts, first_byte=math.inf, max_bytes=100
+            provider.url,
+            b"{}",
+            {},
+            timeouts,
+            first_byte=math.inf,
+            max_bytes=100,
         ) as response:
             await response.read_chunk()
             asyncio.get_running_loop().call_soon(pass_time)
@@ -215,7 +226,11 @@ CERTIFICATES: dict[str, tuple[dict[str, Any], str, str]] = {
         "server.pem",
         "base_url",
     ),
-    "missing.pem' (SSL_CERT_FILE): No such file": ({}, "missing.pem", "SSL_CERT_FILE"),
+    "missing.pem' (SSL_CERT_FILE): No such file": (
+        {},
+        "missing.pem",
+        "SSL_CERT_FILE",
+    ),
     "key.pem' (SSL_CERT_FILE)": ({}, "key.pem", "SSL_CERT_FILE"),
 }
 
@@ -226,7 +241,9 @@ async def test_faults_of_certificates(
 ) -> None:
     """What is wrong with a certificate or a file of authorities is named, with the setting that mends it."""
     options, trusted, setting = CERTIFICATES[reason]
-    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / trusted) if trusted else "")
+    monkeypatch.setenv(
+        "SSL_CERT_FILE", str(tmp_path / trusted) if trusted else ""
+    )
     async with upstream(server_context(tmp_path, **options)) as server:
         url = (
             server.url.replace("127.0.0.1", "localhost")
@@ -234,7 +251,9 @@ async def test_faults_of_certificates(
             else server.url
         )
         with pytest.raises(errors.ModelConnectionError) as caught:
-            await Agent("a", "", "openai/m", api_key="key", base_url=url).arun("Hello?")
+            await Agent("a", "", "openai/m", api_key="key", base_url=url).arun(
+                "Hello?"
+            )
         with pytest.raises(errors.RemoteConnectionError) as remote:
             await Remote("far", url).arun("Hello?")
     assert reason in caught.value.message
@@ -255,7 +274,10 @@ class Proxy(Upstream):
         line = (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n")[0].decode()
         self.headers.append({":line": line})
         host, _, port = (
-            line.split(" ")[1].removeprefix("http://").split("/")[0].partition(":")
+            line.split(" ")[1]
+            .removeprefix("http://")
+            .split("/")[0]
+            .partition(":")
         )
         inside, outside = await asyncio.open_connection(host, int(port))
         writer.write(b"HTTP/1.1 200 Connected\r\n\r\n")
@@ -294,7 +316,9 @@ async def test_proxies_of_the_environment(
         set_proxy(monkeypatch, f"http://127.0.0.1:{between.port}")
         assert await send(server.url) == b'{"ok": true}'
         expected = (
-            [f"CONNECT 127.0.0.1:{server.port} HTTP/1.1"] if trusted == "true" else []
+            [f"CONNECT 127.0.0.1:{server.port} HTTP/1.1"]
+            if trusted == "true"
+            else []
         )
         assert [headers[":line"] for headers in between.headers] == expected
     async with upstream(tls) as server:
@@ -388,15 +412,19 @@ def test_a_forked_process_has_connections_of_its_own() -> None:
 
 def test_events_are_parsed_wherever_they_are_cut() -> None:
     """Comments, names, several data lines, CRLF, a byte order mark and a missing end are read as the standard says."""
-    text = (
-        b"\xef\xbb\xbf: hi\r\nevent: x\r\nid: 3\ndata:a\ndata: b\r\ndata:  c\r\n\r\n\n"
-    )
+    text = b"\xef\xbb\xbf: hi\r\nevent: x\r\nid: 3\ndata:a\ndata: b\r\ndata:  c\r\n\r\n\n"
     text += b": keep-alive\n\ndata\n\ndata: d"
     for size in range(1, len(text) + 1):
         parser = EventParser()
-        pieces = [text[start : start + size] for start in range(0, len(text), size)]
+        pieces = [
+            text[start : start + size] for start in range(0, len(text), size)
+        ]
         events = [event for piece in pieces for event in parser.feed(piece)]
-        assert [*events, *parser.close()] == [("x", b"a\nb\n c"), ("", b""), ("", b"d")]
+        assert [*events, *parser.close()] == [
+            ("x", b"a\nb\n c"),
+            ("", b""),
+            ("", b"d"),
+        ]
 
 
 def test_a_pending_event_has_a_size() -> None:
@@ -408,7 +436,8 @@ def test_a_pending_event_has_a_size() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["http://h", "https://h:8080/a/b", "http://[::1]:80", "http://1.2.3.4/v1/"]
+    "url",
+    ["http://h", "https://h:8080/a/b", "http://[::1]:80", "http://1.2.3.4/v1/"],
 )
 def test_a_path_follows_a_base_url(url: str) -> None:
     """The path is appended with one slash."""

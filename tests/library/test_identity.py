@@ -11,7 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.library.shapes import KINDS
-from tests.library.strategies import is_late, is_urgent, load_generated, search, valid
+from tests.library.strategies import (
+    is_late,
+    is_urgent,
+    load_generated,
+    search,
+    valid,
+)
 
 from podwright import Agent, Conductor, Pipeline, Workflow, blueprints
 from podwright.components import (
@@ -26,7 +32,10 @@ from podwright.components import (
 
 moderate = settings(
     max_examples=40,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+    suppress_health_check=[
+        HealthCheck.too_slow,
+        HealthCheck.function_scoped_fixture,
+    ],
 )
 
 
@@ -43,8 +52,13 @@ def test_a_component_exports_the_blueprint_it_was_loaded_from(
     component = load_generated(blueprint)
     assert component.kind == kind
     assert json.dumps(component.to_blueprint()) == before
-    assert json.dumps(load_generated(component.to_blueprint()).to_blueprint()) == before
-    assert json.dumps(blueprint) == before, "the caller's blueprint is not changed"
+    assert (
+        json.dumps(load_generated(component.to_blueprint()).to_blueprint())
+        == before
+    )
+    assert json.dumps(blueprint) == before, (
+        "the caller's blueprint is not changed"
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -57,8 +71,12 @@ def test_json_and_yaml_contain_the_same_data(
     blueprint = data.draw(valid[kind])
     from_json = blueprints.from_json(blueprints.to_json(blueprint))
     from_yaml = blueprints.from_yaml(blueprints.to_yaml(blueprint))
-    (tmp_path / "a.json").write_text(blueprints.to_json(from_yaml), encoding="utf-8")
-    (tmp_path / "a.yml").write_text(blueprints.to_yaml(from_json), encoding="utf-8")
+    (tmp_path / "a.json").write_text(
+        blueprints.to_json(from_yaml), encoding="utf-8"
+    )
+    (tmp_path / "a.yml").write_text(
+        blueprints.to_yaml(from_json), encoding="utf-8"
+    )
     for copy in (
         from_json,
         from_yaml,
@@ -105,7 +123,10 @@ COMPONENTS: dict[str, Any] = {
             ),
             LoopStep(
                 [writer],
-                until={"name": "not", "args": {"condition": {"name": "is_late"}}},
+                until={
+                    "name": "not",
+                    "args": {"condition": {"name": "is_late"}},
+                },
                 max_iterations=2,
             ),
             MapStep(
@@ -128,7 +149,12 @@ COMPONENTS: dict[str, Any] = {
         description="All types of steps.",
     ),
     "conductor": Conductor(
-        "desk", "Lead.", "offline/echo", [researcher, writer], planning=True, seed=1
+        "desk",
+        "Lead.",
+        "offline/echo",
+        [researcher, writer],
+        planning=True,
+        seed=1,
     ),
     "pipeline": Pipeline(
         "line", [researcher, writer], "offline/echo", description="In a row."
@@ -139,7 +165,8 @@ COMPONENTS: dict[str, Any] = {
 def test_a_component_with_tools_can_be_sent_to_another_process() -> None:
     """A component can be pickled if its functions can; what arrives does the same."""
     component = Pipeline(
-        "line", [Agent("a", "Look.", "offline/echo", tools=[search], on_token=print)]
+        "line",
+        [Agent("a", "Look.", "offline/echo", tools=[search], on_token=print)],
     )
     sender, receiver = multiprocessing.Pipe()
     sender.send(component)
@@ -183,7 +210,9 @@ def test_another_process_does_the_same_from_the_files(tmp_path: Path) -> None:
     """A component of each kind, loaded from its folder in another process, has the same value, usage and events."""
     code: dict[str, Any] = {}
     exec(CODE, code)  # noqa: S102 - the text above
-    clerk = Agent("clerk", "Look it up.", "offline/echo", tools=[code["look_up"]])
+    clerk = Agent(
+        "clerk", "Look it up.", "offline/echo", tools=[code["look_up"]]
+    )
     poet = Agent("poet", "Write on {input}.", "offline/echo")
     always = {"name": "is_empty", "args": {"value": ""}}
     steps = [
@@ -194,7 +223,9 @@ def test_another_process_does_the_same_from_the_files(tmp_path: Path) -> None:
         ),
         LoopStep([AgentStep(poet, input="{clerk_output}")], until=always),
     ]
-    desk = Conductor("desk", "Lead.", "offline/echo", [clerk, poet], planning=True)
+    desk = Conductor(
+        "desk", "Lead.", "offline/echo", [clerk, poet], planning=True
+    )
     components: list[Any] = [
         clerk,
         Workflow("flow", steps),
@@ -212,7 +243,14 @@ def test_another_process_does_the_same_from_the_files(tmp_path: Path) -> None:
         (folder / "blueprint.json").write_text(
             blueprints.to_json(component.to_blueprint())
         )
-    command = [sys.executable, "-W", "error", "-c", OTHER_PROCESS, *map(str, paths)]
+    command = [
+        sys.executable,
+        "-W",
+        "error",
+        "-c",
+        OTHER_PROCESS,
+        *map(str, paths),
+    ]
     output = subprocess.run(
         command, capture_output=True, text=True, check=True, cwd="/"
     ).stdout

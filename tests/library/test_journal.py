@@ -72,7 +72,10 @@ async def respond(request: ModelRequest) -> Any:
     effects[f"model {request.component} {request.path} {last.text}"] += 1
     names = [entry["function"]["name"] for entry in request.tools]
     if request.output is not None:
-        steps = [{"skill": "looker", "task": "one"}, {"skill": "payer", "task": "two"}]
+        steps = [
+            {"skill": "looker", "task": "one"},
+            {"skill": "payer", "task": "two"},
+        ]
         return ModelResponse(json.dumps({"steps": steps}), usage=USAGE)
     if last.role != "tool" and names:
         calls = {
@@ -131,7 +134,9 @@ COMPONENTS: list[Component] = [
     asker,
     Pipeline("line", steps=[looker, payer, writer]),
     Conductor("boss", "Lead.", model=MODEL, skills=[looker, payer]),
-    Conductor("planner", "Lead.", model=MODEL, skills=[looker, payer], planning=True),
+    Conductor(
+        "planner", "Lead.", model=MODEL, skills=[looker, payer], planning=True
+    ),
     Workflow(
         "flow",
         conditions={"odd": odd},
@@ -144,7 +149,9 @@ COMPONENTS: list[Component] = [
                 ],
                 "both",
             ),
-            LoopStep([AgentStep(writer, "again")], until="odd", max_iterations=3),
+            LoopStep(
+                [AgentStep(writer, "again")], until="odd", max_iterations=3
+            ),
             LoopStep(
                 [AgentStep(writer, "often", input="{iteration}")],
                 until=NEVER,
@@ -158,7 +165,8 @@ COMPONENTS: list[Component] = [
             MapStep("items", "item", [AgentStep(writer, "each")]),
             WorkflowStep(Workflow("inner", steps=[AgentStep(writer, "in")])),
             AgentStep(
-                Conductor("boss", "Lead.", model=MODEL, skills=[looker, payer]), "team"
+                Conductor("boss", "Lead.", model=MODEL, skills=[looker, payer]),
+                "team",
             ),
         ],
     ),
@@ -171,12 +179,16 @@ async def attempt(
     """The result of an attempt, or its error, and the events of it that are new."""
     new: list[Event] = []
     task: Any = (
-        {"input": "go", "items": "1\n2"} if isinstance(component, Workflow) else "go"
+        {"input": "go", "items": "1\n2"}
+        if isinstance(component, Workflow)
+        else "go"
     )
     journal = Journal(stored(recorded), options.pop("approved", ()))
     try:
         prepared = (
-            component.task(task) if isinstance(component, Workflow) else Task(task)
+            component.task(task)
+            if isinstance(component, Workflow)
+            else Task(task)
         )
         result: Any = await execute(
             component,
@@ -209,17 +221,26 @@ def ended(recorded: Sequence[Event]) -> Counter[tuple[Any, ...]]:
             case events.ModelCallFinished() | events.ToolCallFinished():
                 finished[event.type, event.run_id, event.call] += 1
             case (
-                events.StepFinished(outcome="ok" | "exhausted") | events.LoopExhausted()
+                events.StepFinished(outcome="ok" | "exhausted")
+                | events.LoopExhausted()
             ):
                 finished[event.type, event.run_id, event.path, event.step] += 1
-            case events.RunFinished() | events.PlanMade() | events.ConditionChecked():
-                finished[event.type, event.run_id, event.path, event.component] += 1
+            case (
+                events.RunFinished()
+                | events.PlanMade()
+                | events.ConditionChecked()
+            ):
+                finished[
+                    event.type, event.run_id, event.path, event.component
+                ] += 1
             case _:
                 pass
     return finished
 
 
-@pytest.mark.parametrize("component", COMPONENTS, ids=lambda component: component.name)
+@pytest.mark.parametrize(
+    "component", COMPONENTS, ids=lambda component: component.name
+)
 async def test_a_new_attempt_repeats_nothing_that_had_finished(
     component: Component,
 ) -> None:
@@ -238,7 +259,11 @@ async def test_a_new_attempt_repeats_nothing_that_had_finished(
         made = Counter(type(event) for event in new)
         assert made[events.ModelCallStarted] == made[events.ModelCallFinished]
         assert (
-            sum(count for name, count in effects.items() if name.startswith("model"))
+            sum(
+                count
+                for name, count in effects.items()
+                if name.startswith("model")
+            )
             == made[events.ModelCallFinished]
         )
         assert not effects - all_effects
@@ -291,7 +316,10 @@ async def test_an_answer_that_failed_a_run_is_asked_for_again() -> None:
     """A run whose last answer was the reason does not fail for the same answer again."""
     answers = iter(["not a number", "neither", '{"answer": 3}'])
     agent = Agent(
-        "counter", "Count.", FunctionModel(lambda request: next(answers)), max_loops=2
+        "counter",
+        "Count.",
+        FunctionModel(lambda request: next(answers)),
+        max_loops=2,
     )
     recorded: list[Event] = []
     with pytest.raises(OutputError):
@@ -306,14 +334,19 @@ async def test_an_answer_that_failed_a_run_is_asked_for_again() -> None:
         agent, Task("go", int), run_id=RUN, journal=Journal(stored(recorded))
     )
     assert result.value == 3
-    assert result.usage.model_calls == 3, "the answer that is not used was paid too"
+    assert result.usage.model_calls == 3, (
+        "the answer that is not used was paid too"
+    )
 
 
 WRONG = ToolCall.of("pay", amount="much")
 RIGHT = ToolCall.of("pay", amount=3)
 MISTAKES: dict[str, tuple[list[Any], bool]] = {
     # the answers of the model, and whether the run fails after the last one; two wrong calls in a row are reported
-    "two in a row": ([[WRONG], [WRONG], [RIGHT], [WRONG], [WRONG], "done"], False),
+    "two in a row": (
+        [[WRONG], [WRONG], [RIGHT], [WRONG], [WRONG], "done"],
+        False,
+    ),
     "three in a row": ([[WRONG], [RIGHT], [WRONG], [WRONG], [WRONG]], True),
     "three in turns of several": (
         [[WRONG, RIGHT], [WRONG, WRONG], [WRONG], [WRONG]],
@@ -328,7 +361,9 @@ async def test_mistakes_of_the_model_count_over_all_attempts(name: str) -> None:
     answers, fails = MISTAKES[name]
 
     async def answer(request: ModelRequest) -> Any:
-        return answers[sum(message.role == "assistant" for message in request.messages)]
+        return answers[
+            sum(message.role == "assistant" for message in request.messages)
+        ]
 
     agent = Agent(
         "payer", "Pay.", FunctionModel(answer), tools=[pay], max_tool_retries=2
@@ -370,7 +405,10 @@ async def test_a_tool_that_failed_is_called_again() -> None:
     async def answer(request: ModelRequest) -> Any:
         if request.messages[-1].role == "tool":
             return "done"
-        return [ToolCall.of("look", "1", place="z"), ToolCall.of("save", "2", text="x")]
+        return [
+            ToolCall.of("look", "1", place="z"),
+            ToolCall.of("save", "2", text="x"),
+        ]
 
     agent = Agent(
         "saver",
@@ -438,7 +476,9 @@ async def test_tool_calls_that_nobody_knows_the_end_of() -> None:
         found = {
             call.tool
             for length in range(len(recorded) + 1)
-            for call in Journal(stored(recorded[:length])).unfinished_tool_calls()
+            for call in Journal(
+                stored(recorded[:length])
+            ).unfinished_tool_calls()
         }
         assert found == named
         assert not Journal(stored(recorded)).unfinished_tool_calls()

@@ -14,11 +14,17 @@ from typing_extensions import TypeAliasType, TypedDict
 
 from podwright import Agent
 from podwright.errors import InputError
-from podwright.json_schema import MAX_DEPTH, MAX_VALUES, SchemaTooComplexError, measure
+from podwright.json_schema import (
+    MAX_DEPTH,
+    MAX_VALUES,
+    SchemaTooComplexError,
+    measure,
+)
 from podwright.testing import ScriptedModel
 
 AnyJson = TypeAliasType(
-    "AnyJson", "dict[str, AnyJson] | list[AnyJson] | str | int | float | bool | None"
+    "AnyJson",
+    "dict[str, AnyJson] | list[AnyJson] | str | int | float | bool | None",
 )
 
 
@@ -40,7 +46,11 @@ Make = Callable[[dict[str, str]], Any]
 
 
 def obj(**properties: Any) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": list(properties)}
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+    }
 
 
 def fan_out(make: Make, levels: int = 40) -> dict[str, Any]:
@@ -82,7 +92,9 @@ def test_references_that_fan_out_are_refused(keyword: str) -> None:
     assert measure(fan_out(FAN_OUTS[keyword], levels=5)) < 500
 
 
-@pytest.mark.parametrize("keyword", ["unevaluatedProperties", "unevaluatedItems"])
+@pytest.mark.parametrize(
+    "keyword", ["unevaluatedProperties", "unevaluatedItems"]
+)
 def test_what_is_not_evaluated_is_refused_in_itself(keyword: str) -> None:
     """To find it, a check visits all parts again, at each level; a few levels are taken."""
 
@@ -138,7 +150,9 @@ def test_what_people_write_is_taken(name: str) -> None:
     assert measure(schema) == visits
 
 
-TWICE = {"anyOf": [obj(a={"$ref": "#"}), obj(a={"$ref": "#"}), {"type": "integer"}]}
+TWICE = {
+    "anyOf": [obj(a={"$ref": "#"}), obj(a={"$ref": "#"}), {"type": "integer"}]
+}
 """Contains itself twice in the same place, so that its check doubles with each level of the answer."""
 CONDITIONAL = {
     "$defs": {"a": {"dependentSchemas": {"x": {"$ref": "#/$defs/a"}}}}, "$ref": "#/$defs/a", "type": "object",
@@ -149,10 +163,13 @@ NODE = obj(
     children={"type": "array", "items": {"$ref": "#/$defs/Node"}},
 )
 HERE = obj(
-    value={"type": "integer"}, children={"type": "array", "items": {"$ref": "#"}}
+    value={"type": "integer"},
+    children={"type": "array", "items": {"$ref": "#"}},
 )
 TREE = {"value": 1, "children": [{"value": 2, "children": []}]}
-TAGGED = {"$defs": {"Node": {**NODE, "title": "Node", "description": "A node."}}}
+TAGGED = {
+    "$defs": {"Node": {**NODE, "title": "Node", "description": "A node."}}
+}
 ROOTS: dict[str, tuple[Any, Any, Any, str]] = {
     # the response model, the answer of the model, its value, and the name of the schema
     "a reference": ({**TAGGED, "$ref": "#/$defs/Node"}, TREE, TREE, "Node"),
@@ -226,7 +243,10 @@ def test_an_echo_fits_such_a_schema(name: str) -> None:
     """The example of `offline/echo` fits at the first attempt, and ends."""
     agent = Agent("a", "Help.", "offline/echo", max_loops=1)
     assert (
-        agent.run("?", response_model=ROOTS[name][0], trace=True).usage.model_calls == 1
+        agent.run(
+            "?", response_model=ROOTS[name][0], trace=True
+        ).usage.model_calls
+        == 1
     )
 
 
@@ -243,4 +263,6 @@ def test_an_answer_that_leads_to_endless_work_is_an_error(
 ) -> None:
     """A schema whose check does not end for an answer is an error of the input."""
     with pytest.raises(InputError, match="too complex"):
-        Agent("a", "Help.", ScriptedModel(answer)).run("?", response_model=schema)
+        Agent("a", "Help.", ScriptedModel(answer)).run(
+            "?", response_model=schema
+        )

@@ -74,13 +74,17 @@ class MeteredModel(FunctionModel):
         )
 
 
-def parallel(model: FunctionModel, limits: RunLimits, **options: Any) -> Workflow:
+def parallel(
+    model: FunctionModel, limits: RunLimits, **options: Any
+) -> Workflow:
     """Eight parallel branches, each with an agent that asks for 100 output tokens."""
     branches = [
         [Agent(f"agent{number}", "Work.", model, max_tokens=100)]
         for number in range(BRANCHES)
     ]
-    return Workflow("parallel", [ParallelStep(branches)], limits=limits, **options)
+    return Workflow(
+        "parallel", [ParallelStep(branches)], limits=limits, **options
+    )
 
 
 def stopped(component: Any) -> LimitExceededError:
@@ -92,9 +96,14 @@ def stopped(component: Any) -> LimitExceededError:
 OVER_BRANCHES: dict[str, tuple[RunLimits, list[int]]] = {
     # the limit, and the output tokens that each call may use: the last call gets what is left
     "model_calls": (RunLimits(model_calls=3), [100, 100, 100]),
-    "tokens": (RunLimits(tokens=3 * (INPUT + 100) + INPUT + 40), [100, 100, 100, 40]),
+    "tokens": (
+        RunLimits(tokens=3 * (INPUT + 100) + INPUT + 40),
+        [100, 100, 100, 40],
+    ),
     "cost": (
-        RunLimits(cost=2 * (INPUT + 200) * PER_TOKEN + (INPUT + 101) * PER_TOKEN),
+        RunLimits(
+            cost=2 * (INPUT + 200) * PER_TOKEN + (INPUT + 101) * PER_TOKEN
+        ),
         [100, 100, 50],
     ),
 }
@@ -133,12 +142,16 @@ def test_calls_take_turns_when_only_their_worst_cases_do_not_fit() -> None:
 @pytest.mark.parametrize(
     ("limit", "value"), [("tokens", INPUT), ("model_calls", 0), ("cost", 0)]
 )
-def test_a_call_without_anything_left_does_not_begin(limit: str, value: int) -> None:
+def test_a_call_without_anything_left_does_not_begin(
+    limit: str, value: int
+) -> None:
     """A call that cannot have even one output token is refused; with one token it begins."""
     model = MeteredModel()
     error = stopped(
         Workflow(
-            "flow", [Agent("a", "Work.", model)], limits=RunLimits(**{limit: value})
+            "flow",
+            [Agent("a", "Work.", model)],
+            limits=RunLimits(**{limit: value}),
         )
     )
     assert (error.limit, error.usage, model.allowed) == (limit, Usage(), [])
@@ -150,13 +163,16 @@ def test_a_limit_of_cost_needs_a_known_price() -> None:
     """A model of unknown price is refused with a limit of cost, a free one allowed; without it the cost is unknown."""
     model = MeteredModel(output=10, priced=False)
     assert (
-        stopped(Agent("a", "Work.", model, limits=RunLimits(cost=100))).limit == "cost"
+        stopped(Agent("a", "Work.", model, limits=RunLimits(cost=100))).limit
+        == "cost"
     )
     assert model.allowed == []
     result = Agent("a", "Work.", model, max_tokens=100).run("?", trace=True)
     assert (result.usage.cost, result.usage.unpriced_model_calls) == (None, 1)
     assert (
-        Agent("a", "Work.", ScriptedModel("yes"), limits=RunLimits(cost=0)).run("?")
+        Agent("a", "Work.", ScriptedModel("yes"), limits=RunLimits(cost=0)).run(
+            "?"
+        )
         == "yes"
     )
 
@@ -171,9 +187,15 @@ def test_the_tighter_of_nested_limits_holds(outer: int, inner: int) -> None:
 
     model = FunctionModel(lambda _: ToolCall.of("ping"))
     agent = Agent(
-        "inner", "Work.", model, tools=[ping], limits=RunLimits(model_calls=inner)
+        "inner",
+        "Work.",
+        model,
+        tools=[ping],
+        limits=RunLimits(model_calls=inner),
     )
-    error = stopped(Workflow("outer", [agent], limits=RunLimits(model_calls=outer)))
+    error = stopped(
+        Workflow("outer", [agent], limits=RunLimits(model_calls=outer))
+    )
     assert error.usage is not None
     assert error.usage.model_calls == 2
 
@@ -182,7 +204,8 @@ def test_each_run_of_a_component_has_its_own_limits() -> None:
     """A component's own limits begin anew with each of its runs, nested or not."""
     agent = Agent("a", "Work.", says("ok"), limits=RunLimits(model_calls=1))
     flow = Workflow(
-        "flow", [AgentStep(agent, "one"), AgentStep(agent, "two", output="other")]
+        "flow",
+        [AgentStep(agent, "one"), AgentStep(agent, "two", output="other")],
     )
     assert set(flow.run("?")) == {"input", "a_output", "other"}
     assert agent.run("?") == agent.run("?") == "ok"
@@ -231,7 +254,11 @@ def test_a_failed_call_counts_as_a_call_and_uses_no_tokens(
         tools=[ask],
         limits=RunLimits(model_calls=calls, tokens=4400),
     )
-    assert agent.run("?") == "end" if enough else stopped(agent).limit == "model_calls"
+    assert (
+        agent.run("?") == "end"
+        if enough
+        else stopped(agent).limit == "model_calls"
+    )
 
 
 def test_a_call_that_inner_limits_refuse_does_not_count() -> None:
@@ -248,9 +275,9 @@ def test_a_call_that_inner_limits_refuse_does_not_count() -> None:
 
     model = ScriptedModel(ToolCall.of("ask"), "end")
     assert (
-        Agent("a", "Work.", model, tools=[ask], limits=RunLimits(model_calls=2)).run(
-            "?"
-        )
+        Agent(
+            "a", "Work.", model, tools=[ask], limits=RunLimits(model_calls=2)
+        ).run("?")
         == "end"
     )
 
@@ -277,7 +304,12 @@ def test_limits_may_be_infinite_but_not_a_dictionary() -> None:
 
 
 REJECTED = completion(
-    "", usage={"prompt_tokens": 1000, "completion_tokens": 4000, "total_tokens": 5000}
+    "",
+    usage={
+        "prompt_tokens": 1000,
+        "completion_tokens": 4000,
+        "total_tokens": 5000,
+    },
 )
 
 
@@ -336,7 +368,12 @@ async def test_a_rejected_answer_counts_once(provider: Upstream) -> None:
 @pytest.mark.usefixtures("list_prices")
 @pytest.mark.parametrize(
     ("limits", "requests"),
-    [({"tokens": 6000}, 2), ({"cost": 0.05}, 2), ({"model_calls": 1}, 3), ({}, 3)],
+    [
+        ({"tokens": 6000}, 2),
+        ({"cost": 0.05}, 2),
+        ({"model_calls": 1}, 3),
+        ({}, 3),
+    ],
     ids=str,
 )
 async def test_what_was_never_counted_stays_reserved(
@@ -360,7 +397,11 @@ async def test_what_was_never_counted_stays_reserved(
 async def test_what_is_known_of_an_unknown_cost_counts() -> None:
     """A call of which a part has no price has used the rest, also if an earlier attempt of the run made it."""
     partly = Usage(
-        10, cost=None, known_cost=0.9, unpriced_model_calls=1, incomplete_model_calls=1
+        10,
+        cost=None,
+        known_cost=0.9,
+        unpriced_model_calls=1,
+        incomplete_model_calls=1,
     ).as_call("a/b")
     budget = Budget(RunLimits(cost=1.0))
     budget.count(partly)
@@ -403,7 +444,9 @@ async def test_a_call_keeps_its_slot_for_the_next_model(
         "first": Refuses(answer, name="slots/first"),
         "second": FunctionModel(answer, name="slots/second"),
     }
-    monkeypatch.setitem(registry._providers, "slots", lambda name, _: models[name])
+    monkeypatch.setitem(
+        registry._providers, "slots", lambda name, _: models[name]
+    )
     agents = [
         Agent(
             f"a{number}",

@@ -23,14 +23,17 @@ ANTHROPIC = "anthropic/claude-haiku-4-5"
 
 
 def model_at(provider: Upstream, name: str) -> LiteLLMModel:
-    url = provider.url.removesuffix("/v1") if name == ANTHROPIC else provider.url
+    url = (
+        provider.url.removesuffix("/v1") if name == ANTHROPIC else provider.url
+    )
     return LiteLLMModel(name, Connection(KEY, url))
 
 
 def anthropic_stream(*events: dict[str, Any]) -> Script:
     """A whole stream of Anthropic's protocol."""
     text = "".join(
-        f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events
+        f"event: {event['type']}\ndata: {json.dumps(event)}\n\n"
+        for event in events
     )
     return streamed(text.encode())
 
@@ -64,12 +67,17 @@ async def test_a_missing_key_is_found_before_a_request(
                 "azure/gpt",
             )
         ),
-        *((name, Connection()) for name in ("ollama/llama3", "hosted_vllm/qwen")),
+        *(
+            (name, Connection())
+            for name in ("ollama/llama3", "hosted_vllm/qwen")
+        ),
         (ANTHROPIC, Connection("key")),
         (ANTHROPIC, Connection("", "http://localhost")),
     ],
 )
-def test_a_key_is_not_always_required(name: str, connection: Connection) -> None:
+def test_a_key_is_not_always_required(
+    name: str, connection: Connection
+) -> None:
     """A check asks for a key where LiteLLM knows its variable, unless the component has a key or a base URL."""
     LiteLLMModel(name, connection).check()
 
@@ -80,7 +88,9 @@ async def test_an_empty_key_is_not_replaced(
     """An empty key of the connection is not replaced by the environment's."""
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     provider.answers([reply(completion())])
-    await LiteLLMModel(OPENAI, Connection("", provider.url)).complete(question(OPENAI))
+    await LiteLLMModel(OPENAI, Connection("", provider.url)).complete(
+        question(OPENAI)
+    )
     assert KEY not in str(provider.headers)
 
 
@@ -93,7 +103,9 @@ async def test_an_unsupported_setting_is_named(provider: Upstream) -> None:
 
 
 @pytest.mark.parametrize("name", [OPENAI, "hosted_vllm/qwen"])
-async def test_a_lone_surrogate_is_replaced(provider: Upstream, name: str) -> None:
+async def test_a_lone_surrogate_is_replaced(
+    provider: Upstream, name: str
+) -> None:
     """A text that LiteLLM cannot encode is sent without the half of a character that makes it so."""
     provider.answers([reply(completion())])
     text = "half \ud83d and \U0001f30d"
@@ -101,7 +113,8 @@ async def test_a_lone_surrogate_is_replaced(provider: Upstream, name: str) -> No
         question(name, messages=(Message("user", text),))
     )
     assert (
-        provider.requests[0]["messages"][0]["content"] == "half \ufffd and \U0001f30d"
+        provider.requests[0]["messages"][0]["content"]
+        == "half \ufffd and \U0001f30d"
     )
 
 
@@ -149,7 +162,11 @@ async def test_a_provider_with_its_own_protocol(
     )
     assert await agent.arun("Hello?") == "Ciao."
     usage = recorder.of("model_call_finished")[0].response.usage
-    assert (usage.input_tokens, usage.cached_input_tokens, usage.output_tokens) == (
+    assert (
+        usage.input_tokens,
+        usage.cached_input_tokens,
+        usage.output_tokens,
+    ) == (
         40,
         30,
         6,
@@ -187,7 +204,12 @@ async def test_writing_to_the_cache_is_counted_and_priced(
     events = anthropic_stream(
         {
             "type": "message_start",
-            "message": {**MESSAGE, "content": [], "stop_reason": None, "usage": usage},
+            "message": {
+                **MESSAGE,
+                "content": [],
+                "stop_reason": None,
+                "usage": usage,
+            },
         },
         {
             "type": "content_block_start",
@@ -207,11 +229,16 @@ async def test_writing_to_the_cache_is_counted_and_priced(
         },
         {"type": "message_stop"},
     )
-    provider.answers(events if streaming else [reply({**MESSAGE, "usage": usage})])
+    provider.answers(
+        events if streaming else [reply({**MESSAGE, "usage": usage})]
+    )
     agent = Agent("poet", "Be short.", model_at(provider, ANTHROPIC))
     counted = (await agent.arun("Hello?", stream=streaming, trace=True)).usage
     assert (counted.input_tokens, counted.output_tokens) == (1000, 10)
-    assert (counted.cached_input_tokens, counted.cache_write_tokens) == (200, 300)
+    assert (counted.cached_input_tokens, counted.cache_write_tokens) == (
+        200,
+        300,
+    )
     assert counted.cost == pytest.approx(
         (500 * 1 + 200 * 0.1 + 300 * 1.25 + 10 * 5) / 10**6
     )
@@ -243,8 +270,14 @@ async def test_a_stream_of_its_own_protocol(provider: Upstream) -> None:
         },
         {"type": "content_block_stop", "index": 0},
         {"type": "content_block_start", "index": 1, "content_block": tool},
-        {**block, "delta": {"type": "input_json_delta", "partial_json": '{"word":'}},
-        {**block, "delta": {"type": "input_json_delta", "partial_json": ' "sea"}'}},
+        {
+            **block,
+            "delta": {"type": "input_json_delta", "partial_json": '{"word":'},
+        },
+        {
+            **block,
+            "delta": {"type": "input_json_delta", "partial_json": ' "sea"}'},
+        },
         {"type": "content_block_stop", "index": 1},
         {
             "type": "message_delta",
@@ -258,9 +291,14 @@ async def test_a_stream_of_its_own_protocol(provider: Upstream) -> None:
         model_at(provider, ANTHROPIC), question(ANTHROPIC, tools=(LOOK_UP,))
     )
     assert tokens == ["Let me ", "see."]
-    assert response.tool_calls == (ToolCall("t1", "look_up", '{"word": "sea"}'),)
+    assert response.tool_calls == (
+        ToolCall("t1", "look_up", '{"word": "sea"}'),
+    )
     assert response.finish_reason == "tool_calls"
-    assert (response.usage.input_tokens, response.usage.output_tokens) == (40, 12)
+    assert (response.usage.input_tokens, response.usage.output_tokens) == (
+        40,
+        12,
+    )
 
 
 # --- images
@@ -274,12 +312,16 @@ async def test_images_are_passed_on(provider: Upstream, name: str) -> None:
     """An image reaches the provider as the URL, or the data, that it is; nobody here fetches it."""
     url = f"https://127.0.0.1:{provider.port}/a.png"
     parts: Any = [
-        {"type": "image_url", "image_url": {"url": address}} for address in (url, PIXEL)
+        {"type": "image_url", "image_url": {"url": address}}
+        for address in (url, PIXEL)
     ]
-    provider.answers([reply(MESSAGE if name == ANTHROPIC else completion("Ciao."))])
+    provider.answers(
+        [reply(MESSAGE if name == ANTHROPIC else completion("Ciao."))]
+    )
     agent = Agent("guide", "Be short.", model_at(provider, name), max_tokens=9)
     assert (
-        await agent.arun([{"type": "text", "text": "What is this?"}, *parts]) == "Ciao."
+        await agent.arun([{"type": "text", "text": "What is this?"}, *parts])
+        == "Ciao."
     )
     sent = provider.requests[0]["messages"][-1]["content"][1:]
     if name == OPENAI:
@@ -293,7 +335,9 @@ async def test_images_are_passed_on(provider: Upstream, name: str) -> None:
                 "data": PIXEL.partition(",")[2],
             },
         ]
-    assert [headers[":line"].split()[0] for headers in provider.headers] == ["POST"]
+    assert [headers[":line"].split()[0] for headers in provider.headers] == [
+        "POST"
+    ]
 
 
 async def test_images_are_not_fetched_for_providers_that_take_no_urls(
@@ -306,9 +350,9 @@ async def test_images_are_not_fetched_for_providers_that_take_no_urls(
     }
     provider.answers([reply(completion("never"))])
     with pytest.raises(errors.ModelRequestError, match="data URL"):
-        await Agent("guide", "", model_at(provider, "gemini/gemini-2.5-flash")).arun(
-            [part]
-        )
+        await Agent(
+            "guide", "", model_at(provider, "gemini/gemini-2.5-flash")
+        ).arun([part])
     assert provider.connections == 0
 
 
@@ -347,7 +391,9 @@ def test_litellm_is_imported_in_a_thread() -> None:
     assert process.stdout == "model_unreachable\n"
 
 
-def test_without_litellm_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_litellm_the_extra_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Without LiteLLM, a model that needs it is an error that says what to install."""
     monkeypatch.setattr(litellm_loader, "installed", lambda: False)
     with pytest.raises(errors.UnknownModelError, match="bedrock/") as caught:

@@ -102,7 +102,9 @@ def bedrock_frame(kind: str, payload: object) -> bytes:
     )
     data = json.dumps(payload).encode()
     prelude = struct.pack(">II", len(headers) + len(data) + 16, len(headers))
-    whole = prelude + struct.pack(">I", binascii.crc32(prelude)) + headers + data
+    whole = (
+        prelude + struct.pack(">I", binascii.crc32(prelude)) + headers + data
+    )
     return whole + struct.pack(">I", binascii.crc32(whole))
 
 
@@ -110,17 +112,22 @@ def bedrock_stream(reason: str) -> Iterator[bytes]:
     yield bedrock_frame("messageStart", {"role": "assistant"})
     for text in ("Ci", "ao."):
         yield bedrock_frame(
-            "contentBlockDelta", {"contentBlockIndex": 0, "delta": {"text": text}}
+            "contentBlockDelta",
+            {"contentBlockIndex": 0, "delta": {"text": text}},
         )
     yield bedrock_frame("contentBlockStop", {"contentBlockIndex": 0})
     yield bedrock_frame("messageStop", {"stopReason": reason})
     usage = {"inputTokens": 10, "outputTokens": 5, "totalTokens": 15}
-    yield bedrock_frame("metadata", {"usage": usage, "metrics": {"latencyMs": 9}})
+    yield bedrock_frame(
+        "metadata", {"usage": usage, "metrics": {"latencyMs": 9}}
+    )
 
 
 def bedrock_answer(reason: str) -> object:
     return {
-        "output": {"message": {"role": "assistant", "content": [{"text": "Ciao."}]}},
+        "output": {
+            "message": {"role": "assistant", "content": [{"text": "Ciao."}]}
+        },
         "stopReason": reason,
         "usage": {"inputTokens": 10, "outputTokens": 5, "totalTokens": 15},
         "metrics": {"latencyMs": 9},
@@ -156,7 +163,10 @@ def ollama_stream(reason: str) -> Iterator[bytes]:
         )
     yield (
         json.dumps(
-            {**ollama_answer(reason), "message": {"role": "assistant", "content": ""}}
+            {
+                **ollama_answer(reason),
+                "message": {"role": "assistant", "content": ""},
+            }
         ).encode()
         + b"\n"
     )
@@ -179,7 +189,11 @@ def gemini_answer(reason: str, text: str = "Ciao.") -> dict[str, Any]:
         "content": {"role": "model", "parts": [{"text": text}]},
         "index": 0,
     }
-    usage = {"promptTokenCount": 10, "candidatesTokenCount": 5, "totalTokenCount": 15}
+    usage = {
+        "promptTokenCount": 10,
+        "candidatesTokenCount": 5,
+        "totalTokenCount": 15,
+    }
     return {
         "candidates": [{**candidate, "finishReason": reason}],
         "usageMetadata": usage,
@@ -239,7 +253,9 @@ REASONS = [
     for name, protocol in PROTOCOLS.items()
     for reason, meaning in protocol.reasons.items()
 ]
-by_protocol = pytest.mark.parametrize("protocol", PROTOCOLS.values(), ids=PROTOCOLS)
+by_protocol = pytest.mark.parametrize(
+    "protocol", PROTOCOLS.values(), ids=PROTOCOLS
+)
 
 
 @pytest.fixture(autouse=True)
@@ -253,7 +269,11 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 @streaming_or_not
 @pytest.mark.parametrize(("protocol", "reason", "meaning"), REASONS)
 async def test_why_the_model_stopped(
-    provider: Upstream, protocol: Protocol, reason: str, meaning: Any, streaming: bool
+    provider: Upstream,
+    protocol: Protocol,
+    reason: str,
+    meaning: Any,
+    streaming: bool,
 ) -> None:
     """The stop reason is the provider's own, also where LiteLLM takes it for "stop"."""
     provider.answers(protocol.script(reason, streaming=streaming))
@@ -261,7 +281,10 @@ async def test_why_the_model_stopped(
     if meaning is ENDED:
         result = await agent.arun("Hello?", stream=streaming, trace=True)
         assert result.value == "Ciao."
-        assert (result.usage.input_tokens, result.usage.output_tokens) == (10, 5)
+        assert (result.usage.input_tokens, result.usage.output_tokens) == (
+            10,
+            5,
+        )
         return
     with pytest.raises(errors.ModelError) as caught:
         await agent.arun("Hello?", stream=streaming)
@@ -269,12 +292,16 @@ async def test_why_the_model_stopped(
 
 
 @by_protocol
-async def test_a_stream_that_is_cut_off(provider: Upstream, protocol: Protocol) -> None:
+async def test_a_stream_that_is_cut_off(
+    provider: Upstream, protocol: Protocol
+) -> None:
     """A stream that ends before its stop reason is no success, wherever it ends."""
     reason = next(iter(protocol.reasons))
     pieces = [*protocol.stream(reason)]
     last = next(
-        number for number, piece in enumerate(pieces) if reason.encode() in piece
+        number
+        for number, piece in enumerate(pieces)
+        if reason.encode() in piece
     )
     for number in range(last):
         provider.answers(protocol.script(reason, streaming=True, pieces=number))
@@ -293,11 +320,18 @@ async def test_a_stream_that_ends_in_the_middle_of_its_last_piece(
     script = protocol.script(reason, streaming=True)
     pieces = [*protocol.stream(reason)]
     last = next(
-        number for number, piece in enumerate(pieces) if reason.encode() in piece
+        number
+        for number, piece in enumerate(pieces)
+        if reason.encode() in piece
     )
     half = pieces[last][: pieces[last].index(reason.encode())]
     provider.answers(
-        [script[0], *(chunk(piece) for piece in pieces[:last]), chunk(half), chunk(b"")]
+        [
+            script[0],
+            *(chunk(piece) for piece in pieces[:last]),
+            chunk(half),
+            chunk(b""),
+        ]
     )
     with pytest.raises(errors.ModelError):
         await Agent("guide", "Help.", protocol.model_at(provider)).arun(
@@ -319,7 +353,9 @@ ERRORS = [
 @by_protocol
 @streaming_or_not
 @pytest.mark.parametrize(
-    ("status", "expected", "requests"), ERRORS, ids=[str(row[0]) for row in ERRORS]
+    ("status", "expected", "requests"),
+    ERRORS,
+    ids=[str(row[0]) for row in ERRORS],
 )
 async def test_errors(
     provider: Upstream,
@@ -343,10 +379,19 @@ async def test_errors(
 async def test_without_credit(provider: Upstream, protocol: Protocol) -> None:
     """An account without credit is not asked again."""
     provider.answers(
-        [reply({"message": "insufficient_quota: You exceeded your current quota"}, 429)]
+        [
+            reply(
+                {
+                    "message": "insufficient_quota: You exceeded your current quota"
+                },
+                429,
+            )
+        ]
     )
     with pytest.raises(errors.ModelRateLimitError, match="credit"):
-        await Agent("guide", "Help.", protocol.model_at(provider)).arun("Hello?")
+        await Agent("guide", "Help.", protocol.model_at(provider)).arun(
+            "Hello?"
+        )
     assert len(provider.requests) == 1
 
 
@@ -356,7 +401,7 @@ async def test_a_long_wait_is_not_waited_for(
     provider: Upstream, protocol: Protocol, streaming: bool
 ) -> None:
     """`Retry-After` counts."""
-    provider.answers([reply({"message": "slow"}, 429, **{"Retry-After": "3600"})])  # type: ignore[arg-type]
+    provider.answers([reply({"message": "slow"}, 429, Retry_After="3600")])
     with pytest.raises(errors.ModelRateLimitError) as caught:
         await Agent("guide", "Help.", protocol.model_at(provider)).arun(
             "Hello?", stream=streaming
@@ -373,8 +418,12 @@ async def test_no_redirect_takes_the_key_along(
     provider.answers(
         [reply(b"", 307, Location=elsewhere)], [reply(protocol.answer("stop"))]
     )
-    with pytest.raises(errors.ModelResponseError, match="redirects are not followed"):
-        await Agent("guide", "Help.", protocol.model_at(provider)).arun("Hello?")
+    with pytest.raises(
+        errors.ModelResponseError, match="redirects are not followed"
+    ):
+        await Agent("guide", "Help.", protocol.model_at(provider)).arun(
+            "Hello?"
+        )
     assert len(provider.requests) == 1
 
 
@@ -397,7 +446,9 @@ async def test_no_cookie_is_kept_and_no_endless_response_read(
 @by_protocol
 async def test_nobody_listens(protocol: Protocol) -> None:
     """A refused connection is an error of the connection."""
-    model = LiteLLMModel(protocol.model, Connection("key", "http://127.0.0.1:9"))
+    model = LiteLLMModel(
+        protocol.model, Connection("key", "http://127.0.0.1:9")
+    )
     model.retries = Retries(tries=1)
     with pytest.raises(errors.ModelConnectionError):
         await Agent("guide", "Help.", model).arun("Hello?")
@@ -426,12 +477,19 @@ async def test_a_response_model_with_a_map(
     # how Bedrock and Gemini are told to call a tool
     assert not any(
         word in sent
-        for word in ('"any": {}', '"tool": {"name"', '"mode": "ANY"', '"REQUIRED"')
+        for word in (
+            '"any": {}',
+            '"tool": {"name"',
+            '"mode": "ANY"',
+            '"REQUIRED"',
+        )
     )
 
 
 @pytest.mark.parametrize("reason", ["COMPLETE", "MAX_TOKENS", "ERROR"])
-async def test_a_reason_that_stays_hidden(provider: Upstream, reason: str) -> None:
+async def test_a_reason_that_stays_hidden(
+    provider: Upstream, reason: str
+) -> None:
     """LiteLLM takes no client for Cohere, and its "stop" may be any reason: the response says so."""
     provider.answers([reply(cohere_answer(reason))])
     model = LiteLLMModel(
@@ -474,7 +532,8 @@ def invoke_stream() -> Iterator[bytes]:
     ]
     for event in events:
         yield bedrock_frame(
-            "chunk", {"bytes": base64.b64encode(json.dumps(event).encode()).decode()}
+            "chunk",
+            {"bytes": base64.b64encode(json.dumps(event).encode()).decode()},
         )
 
 
@@ -491,26 +550,37 @@ async def test_events_that_are_encoded(provider: Upstream) -> None:
 async def test_a_stream_that_never_says_why(provider: Upstream) -> None:
     """Some have no stop reason at all, or none that LiteLLM passes on: it is not known, and the text is an answer."""
     pieces = [
-        json.dumps({"generation": text, "stop_reason": None}) for text in ("Ci", "ao.")
+        json.dumps({"generation": text, "stop_reason": None})
+        for text in ("Ci", "ao.")
     ]
     frames = [
-        bedrock_frame("chunk", {"bytes": base64.b64encode(piece.encode()).decode()})
+        bedrock_frame(
+            "chunk", {"bytes": base64.b64encode(piece.encode()).decode()}
+        )
         for piece in (
             *pieces,
             json.dumps(
-                {"generation": "", "stop_reason": "stop", "prompt_token_count": 10}
+                {
+                    "generation": "",
+                    "stop_reason": "stop",
+                    "prompt_token_count": 10,
+                }
             ),
         )
     ]
     head = PROTOCOLS["bedrock"].script("end_turn", streaming=True)[:1]
     provider.answers([*head, *streamed(*frames)[1:]])
     name = "bedrock/llama/arn:aws:bedrock:us-east-1:123:imported-model/abc"
-    model = LiteLLMModel(name, Connection("key", provider.url.removesuffix("/v1")))
+    model = LiteLLMModel(
+        name, Connection("key", provider.url.removesuffix("/v1"))
+    )
     response = await model.complete(question(name), print)
     assert (response.text, response.finish_reason) == ("Ciao.", "unknown")
 
 
-async def test_a_claude_that_is_cut_off_has_no_price(provider: Upstream) -> None:
+async def test_a_claude_that_is_cut_off_has_no_price(
+    provider: Upstream,
+) -> None:
     """The count with which Claude begins is not that of its answer, through LiteLLM either."""
     begun = events(message(text_block("Once upon a time " * 20)))[:-3]
     provider.answers(streamed(*(framed(event) for event in begun)))
@@ -570,5 +640,7 @@ async def test_the_loop_stays_free(
     model = LiteLLMModel(
         "azure_ai/Llama-3.3-70B-Instruct", Connection("key", provider.url)
     )
-    assert await Agent("guide", "Help.", model).arun("Hello?", stream=True) == "Hi"
+    assert (
+        await Agent("guide", "Help.", model).arun("Hello?", stream=True) == "Hi"
+    )
     assert not asked

@@ -84,10 +84,15 @@ OTHER_TEXTS: dict[str, list[Any]] = {
     '[{"code": "use ```print``` and [x] {y}"}]': [
         {"code": "use ```print``` and [x] {y}"}
     ],
-    'Use this:\n[\n  {"code": "```sh\\nls\\n```"}\n]': [{"code": "```sh\nls\n```"}],
+    'Use this:\n[\n  {"code": "```sh\\nls\\n```"}\n]': [
+        {"code": "```sh\nls\n```"}
+    ],
     '["</think> is a tag", "<think>"]': ["</think> is a tag", "<think>"],
     "- Paris\n  - Louvre\n  Seine\n- Rome": ["Paris\n- Louvre\nSeine", "Rome"],
-    "1. **Paris**: old\n   and large\n2. Rome": ["**Paris**: old\nand large", "Rome"],
+    "1. **Paris**: old\n   and large\n2. Rome": [
+        "**Paris**: old\nand large",
+        "Rome",
+    ],
     # what is not JSON and not one Markdown list: each line as it is
     "Buy milk\n- organic\nBuy bread": ["Buy milk", "- organic", "Buy bread"],
     "- a\n- b\n\nOthers:\n\n- c": ["- a", "- b", "Others:", "- c"],
@@ -153,7 +158,9 @@ def test_a_list_is_read_from_what_models_write(text: str) -> None:
 
 
 @pytest.mark.parametrize(("text", "items"), OTHER_TEXTS.items())
-def test_items_are_neither_lost_nor_invented(text: str, items: list[Any]) -> None:
+def test_items_are_neither_lost_nor_invented(
+    text: str, items: list[Any]
+) -> None:
     """Items of any kind arrive as they are, and brackets of prose and code are not JSON."""
     assert read_items(text) == items
 
@@ -177,20 +184,25 @@ def test_data_is_read_as_the_same_json(subtests: Any) -> None:
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
     lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3)
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text(), inner, max_size=3)
     ),
     max_leaves=5,
 )
 
 
-@given(st.lists(json_values, min_size=1), st.sampled_from([None, 2]), st.booleans())
+@given(
+    st.lists(json_values, min_size=1), st.sampled_from([None, 2]), st.booleans()
+)
 def test_any_list_in_a_fence_arrives_unchanged(
     items: list[Any], indent: int | None, ascii_only: bool
 ) -> None:
     """No item can end the fence, the thoughts or the words around the list."""
     text = json.dumps(items, indent=indent, ensure_ascii=ascii_only)
     assert (
-        read_items(f"<think>\n[1</think>\nHere:\n{FENCE}json\n{text}\n{FENCE}\nBye.")
+        read_items(
+            f"<think>\n[1</think>\nHere:\n{FENCE}json\n{text}\n{FENCE}\nBye."
+        )
         == items
     )
 

@@ -52,16 +52,28 @@ async def answer(
 # --- requests
 
 
-async def test_a_request_and_its_response(client: Client, provider: Upstream) -> None:
+async def test_a_request_and_its_response(
+    client: Client, provider: Upstream
+) -> None:
     """The request has what was asked and nothing else; the response has text, all token counts, model and id."""
     details = {
         "prompt_tokens_details": {"cached_tokens": 32},
         "completion_tokens_details": {"reasoning_tokens": 5},
     }
-    usage = {"prompt_tokens": 50, "completion_tokens": 9, "total_tokens": 59, **details}
+    usage = {
+        "prompt_tokens": 50,
+        "completion_tokens": 9,
+        "total_tokens": 59,
+        **details,
+    }
     provider.answers([reply(completion("Hello.", usage))])
     response = await client.ask(provider)
-    assert (response.text, response.finish_reason, response.model, response.id) == (
+    assert (
+        response.text,
+        response.finish_reason,
+        response.model,
+        response.id,
+    ) == (
         "Hello.",
         "stop",
         "m-1",
@@ -81,7 +93,9 @@ async def test_a_request_and_its_response(client: Client, provider: Upstream) ->
     assert provider.headers[0]["authorization"] == f"Bearer {KEY}"
 
 
-async def test_a_request_with_everything(client: Client, provider: Upstream) -> None:
+async def test_a_request_with_everything(
+    client: Client, provider: Upstream
+) -> None:
     """Settings, tools, a forced tool and a past tool call have the protocol's form; `timeout` is for the client."""
     provider.answers([reply(completion())])
     messages = (
@@ -93,13 +107,27 @@ async def test_a_request_with_everything(client: Client, provider: Upstream) -> 
         "temperature": 0.5, "top_p": 0.9, "max_tokens": 50, "seed": 7, "stop": ["END"], "presence_penalty": 0.1,
         "frequency_penalty": 0.2, "parallel_tool_calls": False,
     }  # fmt: skip
-    fields: Any = {"messages": messages, "settings": {**settings, "timeout": 9.0}}
-    await client.ask(provider, tools=(LOOK_UP,), tool_choice="look_up", **fields)
+    fields: Any = {
+        "messages": messages,
+        "settings": {**settings, "timeout": 9.0},
+    }
+    await client.ask(
+        provider, tools=(LOOK_UP,), tool_choice="look_up", **fields
+    )
     (sent,) = provider.requests
-    assert sent.keys() == {"model", "messages", "tools", "tool_choice", *settings}
+    assert sent.keys() == {
+        "model",
+        "messages",
+        "tools",
+        "tool_choice",
+        *settings,
+    }
     assert settings.items() <= sent.items()
     assert sent["tools"] == [LOOK_UP]
-    assert sent["tool_choice"] == {"type": "function", "function": {"name": "look_up"}}
+    assert sent["tool_choice"] == {
+        "type": "function",
+        "function": {"name": "look_up"},
+    }
     function = {"name": "look_up", "arguments": "{}"}
     _, called, result = sent["messages"]
     assert called["role"] == "assistant"
@@ -119,11 +147,19 @@ async def test_a_stream_in_pieces(
 ) -> None:
     """Wherever the network cuts a stream, even within a character, tokens, text and usage are the same."""
     provider.answers(
-        streamed(*(STORY[start : start + size] for start in range(0, len(STORY), size)))
+        streamed(
+            *(
+                STORY[start : start + size]
+                for start in range(0, len(STORY), size)
+            )
+        )
     )
     response, tokens = await client.stream(provider)
     assert (tokens, response.text) == (STORY_TOKENS, "".join(STORY_TOKENS))
-    assert (response.usage.input_tokens, response.usage.output_tokens) == (20, 4)
+    assert (response.usage.input_tokens, response.usage.output_tokens) == (
+        20,
+        4,
+    )
     assert provider.requests[0]["stream_options"] == {"include_usage": True}
 
 
@@ -136,7 +172,9 @@ async def test_tokens_reach_the_caller_as_they_arrive(
         sse(delta(content="one"), done=False),
         sse(delta(content=" two"), delta("stop")),
     ]
-    provider.answers([STREAM, chunk(pieces[0]), first, chunk(pieces[1]), chunk(b"")])
+    provider.answers(
+        [STREAM, chunk(pieces[0]), first, chunk(pieces[1]), chunk(b"")]
+    )
     agent = Agent(
         "a", "", client.model_at(provider.url), on_token=lambda _: first.set()
     )
@@ -169,7 +207,10 @@ async def test_parallel_tool_calls(
         else [reply(completion(None, tool_calls=calls))]
     )
     response = await answer(client, provider, streaming=streaming)
-    assert response.tool_calls == (ToolCall("a", "f", SEA), ToolCall("b", "f", SKY))
+    assert response.tool_calls == (
+        ToolCall("a", "f", SEA),
+        ToolCall("b", "f", SKY),
+    )
     assert (response.text, response.finish_reason) == ("", "tool_calls")
 
 
@@ -184,7 +225,9 @@ async def test_each_tool_call_has_an_id_of_its_own(
     ]
     chunks = sse(delta(tool_calls=calls), delta("stop"))
     provider.answers(
-        streamed(chunks) if streaming else [reply(completion(None, tool_calls=calls))]
+        streamed(chunks)
+        if streaming
+        else [reply(completion(None, tool_calls=calls))]
     )
     response = await answer(client, provider, streaming=streaming)
     assert [made.arguments for made in response.tool_calls] == [SEA, SKY]
@@ -201,7 +244,9 @@ async def test_a_legacy_function_call_is_a_tool_call(
         {"arguments": SEA[:5]},
         {"arguments": SEA[5:]},
     ]
-    chunks = sse(*(delta(function_call=part) for part in parts), delta("function_call"))
+    chunks = sse(
+        *(delta(function_call=part) for part in parts), delta("function_call")
+    )
     whole = completion(None, function_call={"name": "f", "arguments": SEA})
     provider.answers(streamed(chunks) if streaming else [reply(whole)])
     response = await answer(client, provider, streaming=streaming)
@@ -219,7 +264,10 @@ async def test_a_legacy_function_call_is_a_tool_call(
 
 @pytest.mark.parametrize(
     ("reason", "kind"),
-    [("length", errors.ModelError), ("content_filter", errors.ContentFilterError)],
+    [
+        ("length", errors.ModelError),
+        ("content_filter", errors.ContentFilterError),
+    ],
 )
 async def test_an_incomplete_answer_fails_the_run_and_is_counted(
     client: Client, reason: str, kind: type[Exception], provider: Upstream
@@ -277,7 +325,9 @@ async def test_structured_output_by_tool(
         return 3
 
     def turn(name: str, arguments: str) -> Script:
-        made = call(index=0, id="a", type="function", name=name, arguments=arguments)
+        made = call(
+            index=0, id="a", type="function", name=name, arguments=arguments
+        )
         chunks = sse(delta(tool_calls=[made]), delta("tool_calls"))
         return (
             streamed(chunks)
@@ -291,4 +341,7 @@ async def test_structured_output_by_tool(
         name="sea", depth=3
     )
     _, answer_tool = provider.requests[0]["tools"]
-    assert answer_tool["function"]["parameters"]["required"] == ["name", "depth"]
+    assert answer_tool["function"]["parameters"]["required"] == [
+        "name",
+        "depth",
+    ]

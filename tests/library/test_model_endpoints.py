@@ -65,13 +65,16 @@ async def test_variables_of_the_providers(
     for key, url in zip(endpoint.keys, endpoint.urls * 4, strict=False):
         monkeypatch.setenv(key, f"key-of-{name}\n")
         monkeypatch.setenv(
-            url, provider.url.removesuffix("/v1" if endpoint.suffix else "") + "/"
+            url,
+            provider.url.removesuffix("/v1" if endpoint.suffix else "") + "/",
         )
         model = unused(name)
         assert (await resolve(model).complete(ASK)).text == "Hi."
         sent = provider.headers[-1][endpoint.key_header.lower()]
         assert sent.removeprefix("Bearer ") == f"key-of-{name}"
-        assert sent.startswith("Bearer ") == (endpoint.key_header == "Authorization")
+        assert sent.startswith("Bearer ") == (
+            endpoint.key_header == "Authorization"
+        )
         assert provider.headers[-1][":line"] == f"POST {path} HTTP/1.1"
         assert (
             provider.requests[-1]["model"]
@@ -127,11 +130,15 @@ async def test_a_component_overrides_the_environment(
     for variable in ("OPENAI_BASE_URL", "PODWRIGHT_MODEL_BASE_URL"):
         monkeypatch.setenv(variable, "http://127.0.0.1:9/v1")
     provider.answers([reply(completion())])
-    agent = Agent("a", "", "openai/gpt-4o", api_key="mine", base_url=provider.url)
+    agent = Agent(
+        "a", "", "openai/gpt-4o", api_key="mine", base_url=provider.url
+    )
     assert await agent.arun("Hello?") == "Hi."
     assert provider.headers[-1]["authorization"] == "Bearer mine"
     assert agent.model.address() == ("127.0.0.1", provider.port)
-    assert ChatModel("openai/m", Connection("k"), ENDPOINTS["openai"]).address() == (
+    assert ChatModel(
+        "openai/m", Connection("k"), ENDPOINTS["openai"]
+    ).address() == (
         "127.0.0.1",
         9,
     )
@@ -146,9 +153,12 @@ def test_the_client_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
         resolve("opneai/m")
     assert "'openai'" in unknown.value.suggestion
     assert isinstance(
-        resolve(unused("opneai"), None, Connection(None, "http://localhost")), ChatModel
+        resolve(unused("opneai"), None, Connection(None, "http://localhost")),
+        ChatModel,
     )
-    with pytest.raises(errors.ConfigurationError, match="no Chat Completions endpoint"):
+    with pytest.raises(
+        errors.ConfigurationError, match="no Chat Completions endpoint"
+    ):
         resolve(unused("anthropic"))
     monkeypatch.setenv("PODWRIGHT_MODEL_CLIENT", "litellm")
     assert type(resolve(unused("mistral"))).__name__ == "LiteLLMModel"
@@ -170,7 +180,10 @@ def test_the_shared_base_url_is_checked_before_the_first_call(
         resolve(unused("openai"))
     assert "pass" not in str(caught.value)
     name = unused("openai")
-    assert resolve(name, None, Connection("key", "http://localhost/v1")).name == name
+    assert (
+        resolve(name, None, Connection("key", "http://localhost/v1")).name
+        == name
+    )
 
 
 @pytest.mark.parametrize("name", ["gpt-4o", "anthropic/", "/m", "a b/c"])
@@ -242,9 +255,9 @@ async def test_invalid_urls_and_keys_are_refused_and_not_shown(
         ).complete(ASK)
     assert "pass" not in str(invalid_url.value)
     with pytest.raises(errors.ModelAuthenticationError) as invalid_key:
-        await ChatModel("openai/m", Connection("key\r\nX: y", provider.url)).complete(
-            ASK
-        )
+        await ChatModel(
+            "openai/m", Connection("key\r\nX: y", provider.url)
+        ).complete(ASK)
     assert "X: y" not in str(invalid_key.value)
     assert "key\r" not in repr(Connection("key\r\nX: y"))
 
@@ -257,4 +270,7 @@ def test_the_reference_lists_every_provider() -> None:
             ", ".join(f"`{variable}`" for variable in variables)
             for variables in (endpoint.keys, endpoint.urls)
         )
-        assert f"| `{name}` | {keys} | {urls} | {endpoint.url or '(none)'} |" in page
+        assert (
+            f"| `{name}` | {keys} | {urls} | {endpoint.url or '(none)'} |"
+            in page
+        )

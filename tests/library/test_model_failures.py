@@ -124,7 +124,9 @@ async def test_the_text_of_the_error_has_the_providers_words(
     assert VENDOR in words
     assert words in str(caught.value)
     assert KEY not in str(caught.value)
-    assert VENDOR not in caught.value.message + json.dumps(caught.value.to_dict())
+    assert VENDOR not in caught.value.message + json.dumps(
+        caught.value.to_dict()
+    )
 
 
 # --- faults
@@ -150,13 +152,15 @@ def invalid(body: Any, stream: Script) -> Fault:
     return Fault([reply(body)], stream, errors.ModelResponseError)
 
 
-HEAD = (
-    b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 900\r\n\r\n"
-)
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 900\r\n\r\n"
 HALF = [HEAD, b'{"cho']
 NAMELESS = call(index=0, id="a", type="function", name="", arguments="{}")
 HALF_CALL = sse(
-    delta(tool_calls=[call(index=0, id="call_9", name="look_up", arguments='{"wo')]),
+    delta(
+        tool_calls=[
+            call(index=0, id="call_9", name="look_up", arguments='{"wo')
+        ]
+    ),
     {"note": VENDOR},
     done=False,
 )
@@ -205,7 +209,9 @@ def good(streaming: bool) -> Script:
 
 
 def tool_turn(streaming: bool) -> Script:
-    pieces = sse(delta(tool_calls=[{"index": 0, **TOOL_CALL}]), delta("tool_calls"))
+    pieces = sse(
+        delta(tool_calls=[{"index": 0, **TOOL_CALL}]), delta("tool_calls")
+    )
     return (
         streamed(pieces)
         if streaming
@@ -237,7 +243,9 @@ async def test_a_lasting_fault_is_a_typed_error(
     """A fault that lasts ends in its error, after three attempts if they can help, else after one."""
     fault = FAULTS[name]
     caplog.set_level("INFO")
-    provider.answers(tool_turn(streaming), fault.stream if streaming else fault.script)
+    provider.answers(
+        tool_turn(streaming), fault.stream if streaming else fault.script
+    )
     agent = agent_of(client.model_at(provider.url, HALF_AN_HOUR), recorder)
     with pytest.raises(errors.ModelError) as caught:
         await agent.arun("The sea?", stream=streaming)
@@ -267,13 +275,18 @@ async def test_a_passing_fault_is_survived(
     """A fault that passes costs an attempt and an event, and the answer is complete."""
     fault = FAULTS[name]
     caplog.set_level("INFO")
-    provider.answers(fault.stream if streaming else fault.script, good(streaming))
-    result = await agent_of(client.model_at(provider.url, HALF_AN_HOUR), recorder).arun(
-        "The sea?", stream=streaming, trace=True
+    provider.answers(
+        fault.stream if streaming else fault.script, good(streaming)
     )
+    result = await agent_of(
+        client.model_at(provider.url, HALF_AN_HOUR), recorder
+    ).arun("The sea?", stream=streaming, trace=True)
     assert result.value == ("Grüße, 世界 🌍!\n" if streaming else "Done.")
     if streaming:
-        assert "".join(event.text for event in recorder.of("token")) == result.value
+        assert (
+            "".join(event.text for event in recorder.of("token"))
+            == result.value
+        )
     assert provider.requests[0] == provider.requests[1]
     (retried,) = recorder.of("model_call_retried")
     assert retried.error["code"] in [
@@ -312,12 +325,19 @@ async def test_nothing_is_repeated_after_the_first_token(
         first_token.set()
 
     provider.answers(
-        [STREAM, chunk(sse(delta(content="Once "), done=False)), first_token, *rest],
+        [
+            STREAM,
+            chunk(sse(delta(content="Once "), done=False)),
+            first_token,
+            *rest,
+        ],
         good(True),
     )
     model = client.model_at(provider.url, replace(NO_LIMITS, idle=HOUR / 2))
     with pytest.raises(errors.ModelError) as caught:
-        await agent_of(model, recorder, on_token=on_token).arun("A story!", stream=True)
+        await agent_of(model, recorder, on_token=on_token).arun(
+            "A story!", stream=True
+        )
     assert type(caught.value) in client.errors_for(kind)
     assert tokens == ["Once "]
     assert len(provider.requests) == 1
@@ -330,7 +350,9 @@ async def test_no_connection_is_tried_three_times(
     """A closed port is an unreachable model after three attempts."""
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
-        model = client.model_at(f"http://127.0.0.1:{unused.getsockname()[1]}/v1")
+        model = client.model_at(
+            f"http://127.0.0.1:{unused.getsockname()[1]}/v1"
+        )
         with pytest.raises(errors.ModelConnectionError):
             await agent_of(model, recorder).arun("Hello?")
     await close_clients_of_litellm()
@@ -378,7 +400,10 @@ async def test_the_setting_timeout_replaces_the_limit_of_the_first_byte(
     """A response that is not streamed may take as long as the setting says."""
     provider.answers([pass_time, *good(False)])
     model = client.model_at(provider.url, HALF_AN_HOUR)
-    assert await agent_of(model, recorder, timeout=2 * HOUR).arun("Hello?") == "Done."
+    assert (
+        await agent_of(model, recorder, timeout=2 * HOUR).arun("Hello?")
+        == "Done."
+    )
 
 
 @streaming_or_not
@@ -388,9 +413,9 @@ async def test_the_setting_timeout_is_the_total_time(
     """A call that takes longer than the setting fails, and is not repeated."""
     provider.answers([pass_time, "hang"])
     with pytest.raises(errors.ModelTimeoutError):
-        await agent_of(client.model_at(provider.url), recorder, timeout=HOUR / 2).arun(
-            "Hello?", stream=streaming
-        )
+        await agent_of(
+            client.model_at(provider.url), recorder, timeout=HOUR / 2
+        ).arun("Hello?", stream=streaming)
     assert len(provider.requests) == 1
 
 

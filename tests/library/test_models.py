@@ -72,17 +72,22 @@ def test_an_echo_is_the_same_each_time(text: str) -> None:
 
 async def test_an_echo_streams_word_by_word() -> None:
     """A streamed answer comes in several pieces that join to the text, white space included."""
-    response, pieces = await stream(EchoModel(), request("the dark  side\nof the moon"))
+    response, pieces = await stream(
+        EchoModel(), request("the dark  side\nof the moon")
+    )
     assert response.text == "Echo: the dark side of the moon"
     assert pieces == ["Echo:", " the", " dark", " side", " of", " the", " moon"]
-    scripted, pieces = await stream(ScriptedModel(" two\n\nlines \n"), request("x"))
+    scripted, pieces = await stream(
+        ScriptedModel(" two\n\nlines \n"), request("x")
+    )
     assert "".join(pieces) == scripted.text == " two\n\nlines \n"
 
 
 def test_echoes_of_echoes_do_not_grow() -> None:
     """A long question is shortened, so that a long row of agents stays readable."""
     line = Pipeline(
-        "line", [Agent(f"a{number}", "", "offline/echo") for number in range(30)]
+        "line",
+        [Agent(f"a{number}", "", "offline/echo") for number in range(30)],
     )
     assert len(line.run("the moon " * 50)) < 200
 
@@ -95,7 +100,9 @@ async def test_token_estimates_are_plausible() -> None:
     twice = (await EchoModel().complete(request(text, text))).usage
     assert twice.input_tokens > 1.8 * usage.input_tokens
     with_tool = (
-        await EchoModel().complete(request(text, tools=(to_tool(takes_all).schema,)))
+        await EchoModel().complete(
+            request(text, tools=(to_tool(takes_all).schema,))
+        )
     ).usage
     assert with_tool.input_tokens > usage.input_tokens + 50
     assert usage.cost == 0.0
@@ -160,7 +167,9 @@ TYPES: list[Any] = [
 ]  # fmt: skip
 
 
-def takes_all(text: str, number: int, colour: Colour, places: list[Place]) -> str:
+def takes_all(
+    text: str, number: int, colour: Colour, places: list[Place]
+) -> str:
     """Take a bit of everything."""
     return f"{text} {number} {colour.value} {places[0].city}"
 
@@ -173,7 +182,9 @@ async def test_an_echo_calls_tools_with_valid_arguments(kind: Any) -> None:
 
     tool.__annotations__["value"] = kind
     made = to_tool(tool)
-    response = await EchoModel().complete(request("the moon", tools=(made.schema,)))
+    response = await EchoModel().complete(
+        request("the moon", tools=(made.schema,))
+    )
     (call,) = response.tool_calls
     assert (call.name, response.finish_reason, response.text) == (
         "tool",
@@ -181,9 +192,9 @@ async def test_an_echo_calls_tools_with_valid_arguments(kind: Any) -> None:
         "",
     )
     arguments = json.loads(call.arguments)
-    jsonschema.Draft202012Validator(made.schema["function"]["parameters"]).validate(
-        arguments
-    )
+    jsonschema.Draft202012Validator(
+        made.schema["function"]["parameters"]
+    ).validate(arguments)
     made.arguments.validate_python(arguments)
 
 
@@ -191,12 +202,17 @@ async def test_an_echo_calls_tools_with_valid_arguments(kind: Any) -> None:
 def test_an_echo_fits_the_response_model(kind: Any) -> None:
     """Structured output of the echo has the requested type at the first attempt."""
     agent = Agent("guide", "", "offline/echo", max_loops=1)
-    assert agent.run("the moon", response_model=kind, trace=True).usage.model_calls == 1
+    assert (
+        agent.run("the moon", response_model=kind, trace=True).usage.model_calls
+        == 1
+    )
 
 
 def test_an_echo_fills_a_response_model() -> None:
     """The example has the question for its texts, and the defaults of the model."""
-    place = Agent("guide", "", "offline/echo").run("the moon", response_model=Place)
+    place = Agent("guide", "", "offline/echo").run(
+        "the moon", response_model=Place
+    )
     assert place == Place(city="the moon", at=(1.0, 1.0), note="none")
 
 
@@ -215,7 +231,12 @@ async def test_examples_fit_foreign_schemas() -> None:
     response = await EchoModel().complete(
         request("x", output=OutputSchema("answer", schema))
     )
-    assert json.loads(response.text) == {"a": 1, "b": "fixed", "c": True, "d": 2.5}
+    assert json.loads(response.text) == {
+        "a": 1,
+        "b": "fixed",
+        "c": True,
+        "d": 2.5,
+    }
 
 
 def chain(
@@ -226,7 +247,10 @@ def chain(
         f"d{number}": link({"$ref": f"#/$defs/d{number + 1}"})
         for number in range(length)
     }
-    return {"$ref": "#/$defs/d0", "$defs": {**links, f"d{length}": {"type": "integer"}}}
+    return {
+        "$ref": "#/$defs/d0",
+        "$defs": {**links, f"d{length}": {"type": "integer"}},
+    }
 
 
 ENDLESS: dict[str, dict[str, Any]] = {
@@ -259,7 +283,9 @@ UNBOUNDED: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize(
-    "schema", [*ENDLESS.values(), *UNBOUNDED.values()], ids=[*ENDLESS, *UNBOUNDED]
+    "schema",
+    [*ENDLESS.values(), *UNBOUNDED.values()],
+    ids=[*ENDLESS, *UNBOUNDED],
 )
 async def test_an_example_is_bounded(schema: dict[str, Any]) -> None:
     """A type that contains itself ends after some levels; one that wants more than fits into memory is cut off."""
@@ -304,9 +330,9 @@ def test_an_echo_plans() -> None:
         Agent(name, "Help.", "offline/echo")
         for name in ("researcher", "writer", "reviewer")
     ]
-    result = Conductor("desk", "Lead.", "offline/echo", skills, planning=True).run(
-        "the moon", trace=True
-    )
+    result = Conductor(
+        "desk", "Lead.", "offline/echo", skills, planning=True
+    ).run("the moon", trace=True)
     plans: list[Any] = events_of(result, "plan_made")
     assert [plan.revision for plan in plans] == [0, 1]
     assert {tuple(step.skill for step in plan.steps) for plan in plans} == {
@@ -326,9 +352,18 @@ async def test_a_script_is_followed() -> None:
         usage=Usage(input_tokens=5, output_tokens=7, cost=0.5),
         model="vendor/model",
     )
-    model = ScriptedModel("text", whole, first, [first, second], name="offline/mine")
-    responses = [await model.complete(request(str(number))) for number in range(4)]
-    assert [response.text for response in responses] == ["text", "whole", "", ""]
+    model = ScriptedModel(
+        "text", whole, first, [first, second], name="offline/mine"
+    )
+    responses = [
+        await model.complete(request(str(number))) for number in range(4)
+    ]
+    assert [response.text for response in responses] == [
+        "text",
+        "whole",
+        "",
+        "",
+    ]
     assert [response.tool_calls for response in responses] == [
         (),
         (),
@@ -349,7 +384,9 @@ async def test_a_script_is_followed() -> None:
         "2",
         "3",
     ]
-    with pytest.raises(ModelError, match="'offline/mine' has no answer for call 5"):
+    with pytest.raises(
+        ModelError, match="'offline/mine' has no answer for call 5"
+    ):
         await model.complete(request("more"))
 
 
@@ -375,13 +412,13 @@ async def async_answer(request: ModelRequest) -> Any:
 @pytest.mark.parametrize("function", [plain_answer, async_answer])
 def test_a_function_answers(function: Callable[[ModelRequest], Any]) -> None:
     """A function, plain or async, gets the whole request, and its answer is counted."""
-    result = Agent("guide", "", FunctionModel(function, name="offline/mine")).run(
-        "the moon", trace=True
-    )
+    result = Agent(
+        "guide", "", FunctionModel(function, name="offline/mine")
+    ).run("the moon", trace=True)
     assert result.value == "guide: the moon"
-    assert result.usage.by_model["offline/mine"].output_tokens == estimate_tokens(
-        result.value
-    )
+    assert result.usage.by_model[
+        "offline/mine"
+    ].output_tokens == estimate_tokens(result.value)
     assert result.usage.cost == 0.0
 
 
@@ -400,20 +437,26 @@ def test_a_provider_makes_models_by_name() -> None:
 
     def provider(name: str, connection: Connection) -> Model:
         calls.append((name, connection))
-        return FunctionModel(lambda request: f"{name} answers", name=f"mine/{name}")
+        return FunctionModel(
+            lambda request: f"{name} answers", name=f"mine/{name}"
+        )
 
     register_provider("mine", provider)
     agents = [Agent("guide", "", "mine/deep/model:1") for _ in range(2)]
     assert [agent.run("x") for agent in agents] == ["deep/model:1 answers"] * 2
     assert calls == [("deep/model:1", DEFAULT)]
     assert (
-        Agent("guide", "", "mine/other", api_key="sk-1", base_url="http://x").run("x")
+        Agent(
+            "guide", "", "mine/other", api_key="sk-1", base_url="http://x"
+        ).run("x")
         == "other answers"
     )
     assert calls[1:] == [("other", Connection("sk-1", "http://x"))]
     assert "sk-1" not in repr(calls)
     register_provider("mine", lambda name, connection: ScriptedModel("new"))
-    assert agents[0].run("x") == "new", "a provider that was replaced is not called"
+    assert agents[0].run("x") == "new", (
+        "a provider that was replaced is not called"
+    )
 
 
 @pytest.mark.parametrize("name", ["", "mine/too"])
@@ -430,7 +473,9 @@ def test_a_provider_must_return_models() -> None:
         resolve("mine/a")
 
     class Nameless(Model):
-        async def complete(self, request: ModelRequest, on_token: Any = None) -> Any:
+        async def complete(
+            self, request: ModelRequest, on_token: Any = None
+        ) -> Any:
             return (
                 ModelResponse("yes")
                 if request.messages[-1].text == "good"
@@ -441,9 +486,10 @@ def test_a_provider_must_return_models() -> None:
     agent = Agent("guide", "", "mine/a")
     result = agent.run("good", trace=True)
     assert list(result.usage.by_model) == ["mine/a"]
-    assert (result.usage.cost, result.usage.unpriced_model_calls) == (None, 1), (
-        "an unknown price is not free"
-    )
+    assert (result.usage.cost, result.usage.unpriced_model_calls) == (
+        None,
+        1,
+    ), "an unknown price is not free"
     with pytest.raises(ModelError, match="str"):
         agent.run("bad")
 
@@ -461,7 +507,9 @@ def test_a_provider_must_return_models() -> None:
         ("http://elsewhere.example/v1", "'http:'", "Known names: "),
     ],
 )
-def test_an_unknown_model_is_an_error(name: str, message: str, suggestion: str) -> None:
+def test_an_unknown_model_is_an_error(
+    name: str, message: str, suggestion: str
+) -> None:
     """An unknown name is an error with the nearest known one."""
     with pytest.raises(UnknownModelError) as caught:
         resolve(name)
@@ -531,7 +579,9 @@ def len_of(word: str) -> int:
 
 def test_events_can_be_asserted() -> None:
     """`assert_events` takes events in order with gaps, checks fields, and shows what happened instead."""
-    result = Agent("guide", "", "offline/echo", tools=[len_of]).run("moon", trace=True)
+    result = Agent("guide", "", "offline/echo", tools=[len_of]).run(
+        "moon", trace=True
+    )
     assert_events(
         result,
         "run_started",
@@ -540,7 +590,9 @@ def test_events_can_be_asserted() -> None:
         "run_finished",
     )
     assert_events(
-        result.events, "model_call_finished call=0", "model_call_finished call=1"
+        result.events,
+        "model_call_finished call=0",
+        "model_call_finished call=1",
     )
     assert_events(result)
     for wrong in (

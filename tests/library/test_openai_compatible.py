@@ -55,7 +55,11 @@ async def answer(provider: Upstream, *, streaming: bool) -> ModelResponse:
         ("openai/gpt-4o", {"max_tokens": 9}, {"max_tokens": 9}),
         ("openai/o3-mini", {"max_tokens": 9}, {"max_completion_tokens": 9}),
         ("openai/gpt-5-nano", {"max_tokens": 9}, {"max_completion_tokens": 9}),
-        ("openai/gpt-5-nano", {"reasoning_effort": "low"}, {"reasoning_effort": "low"}),
+        (
+            "openai/gpt-5-nano",
+            {"reasoning_effort": "low"},
+            {"reasoning_effort": "low"},
+        ),
         ("mistral/m", {"seed": 1}, {"random_seed": 1}),
         ("openai/m", {"parallel_tool_calls": True}, {}),
     ],
@@ -107,7 +111,9 @@ ONE_ID = {
 
 
 @pytest.mark.parametrize("name", ONE_ID)
-async def test_two_calls_with_one_id_in_pieces(name: str, provider: Upstream) -> None:
+async def test_two_calls_with_one_id_in_pieces(
+    name: str, provider: Upstream
+) -> None:
     """Pieces with the same id belong to two calls if their indices or their order say so."""
     provider.answers(streamed(sse(*ONE_ID[name], END)))
     response, _ = await stream(model_at(provider), ASK)
@@ -131,7 +137,10 @@ BODIES = {
     ),
     "content in parts": (
         completion(
-            [{"type": "thinking", "thinking": []}, {"type": "text", "text": "Hi."}]
+            [
+                {"type": "thinking", "thinking": []},
+                {"type": "text", "text": "Hi."},
+            ]
         ),
         "Hi.",
     ),
@@ -142,7 +151,9 @@ BODIES = {
     ),
     "its own reason": (
         {
-            "choices": [{"message": {"content": "Hi."}, "finish_reason": "eos"}],
+            "choices": [
+                {"message": {"content": "Hi."}, "finish_reason": "eos"}
+            ],
             "usage": USAGE,
         },
         "Hi.",
@@ -161,7 +172,11 @@ async def test_responses_vary(name: str, provider: Upstream) -> None:
     body, text = BODIES[name]
     provider.answers([reply(b"\n \n" + json.dumps(body).encode())])
     response = await model_at(provider).complete(ASK)
-    assert (response.text, response.finish_reason, response.usage.total_tokens) == (
+    assert (
+        response.text,
+        response.finish_reason,
+        response.usage.total_tokens,
+    ) == (
         text,
         "stop",
         24,
@@ -175,10 +190,14 @@ SERVER_SENT = {
         {"choices": [], "prompt_filter_results": []}, delta(content="Hi."), END
     ),
     "null choices and delta": sse(
-        {"choices": None}, delta(content="Hi."), {"choices": [{"delta": None}]}, END
+        {"choices": None},
+        delta(content="Hi."),
+        {"choices": [{"delta": None}]},
+        END,
     ),
     "a message at the end": sse(
-        delta(content="Hi."), {"choices": [{"message": {}, "finish_reason": "stop"}]}
+        delta(content="Hi."),
+        {"choices": [{"message": {}, "finish_reason": "stop"}]},
     ),
     "reason with the text": sse(delta("stop", content="Hi.")),
     "empty and null texts": sse(
@@ -199,13 +218,19 @@ async def test_streams_vary(script: Script, provider: Upstream) -> None:
     """What a provider omits or adds does not break a stream."""
     provider.answers(script)
     response, tokens = await stream(model_at(provider), ASK)
-    assert (tokens, response.text, response.finish_reason) == (["Hi."], "Hi.", "stop")
+    assert (tokens, response.text, response.finish_reason) == (
+        ["Hi."],
+        "Hi.",
+        "stop",
+    )
 
 
 BOMB = b'{"choices": "' + b" " * (MAX_RESPONSE + 1) + b'"}'
 
 
-@pytest.mark.parametrize("media_type", ["application/json", "text/event-stream"])
+@pytest.mark.parametrize(
+    "media_type", ["application/json", "text/event-stream"]
+)
 async def test_the_size_of_a_response_is_limited(
     media_type: str, provider: Upstream
 ) -> None:
@@ -217,9 +242,13 @@ async def test_the_size_of_a_response_is_limited(
 
 
 NOT_ENDED = {
-    "null as a text": sse(delta("null", content="Half"), delta("null", content="Half")),
+    "null as a text": sse(
+        delta("null", content="Half"), delta("null", content="Half")
+    ),
     "None as a text": sse(
-        delta("None", tool_calls=[call(index=0, id="a", name="f", arguments="{}")])
+        delta(
+            "None", tool_calls=[call(index=0, id="a", name="f", arguments="{}")]
+        )
     ),
     "cancelled": sse(delta(content="Half"), delta("cancelled")),
     "in progress": sse(delta(content="Half"), delta("in_progress")),
@@ -250,7 +279,9 @@ async def test_characters_in_two_halves_are_whole(provider: Upstream) -> None:
     assert response.text == "\U0001f600 \ufffd"
 
 
-async def test_an_answer_without_the_end_of_its_stream(provider: Upstream) -> None:
+async def test_an_answer_without_the_end_of_its_stream(
+    provider: Upstream,
+) -> None:
     """After the finish reason, a server that keeps the connection open and silent has answered."""
     events = sse(delta(content="Hi."), END, done=False)
     provider.answers([STREAM, chunk(events), "hang"])
@@ -265,16 +296,25 @@ async def test_an_answer_without_the_end_of_its_stream(provider: Upstream) -> No
     [b"\n" * 15, b"\n" * 16, b"\r\n" * 40, b"\xef\xbb\xbf"],
     ids=["15", "16", "80", "BOM"],
 )
-async def test_blank_lines_before_a_stream(white: bytes, provider: Upstream) -> None:
+async def test_blank_lines_before_a_stream(
+    white: bytes, provider: Upstream
+) -> None:
     """Gateways send blank lines while they wait for the first token."""
     provider.answers(
-        [STREAM, chunk(white), chunk(sse(delta(content="Hi."), END)), chunk(b"")]
+        [
+            STREAM,
+            chunk(white),
+            chunk(sse(delta(content="Hi."), END)),
+            chunk(b""),
+        ]
     )
     response, _ = await stream(model_at(provider), ASK)
     assert response.text == "Hi."
 
 
-async def test_a_tool_of_the_users_is_not_the_answer(provider: Upstream) -> None:
+async def test_a_tool_of_the_users_is_not_the_answer(
+    provider: Upstream,
+) -> None:
     """A tool that is called like our own one is called; the answer has another name then."""
 
     def final_answer(x: int) -> str:
@@ -294,11 +334,14 @@ async def test_a_tool_of_the_users_is_not_the_answer(provider: Upstream) -> None
         [reply(completion(None, tool_calls=[made]))],
         [reply(completion(None, tool_calls=[answered]))],
     )
-    agent = Agent("a", "Help.", model_at(provider, "deepseek/m"), tools=[final_answer])
+    agent = Agent(
+        "a", "Help.", model_at(provider, "deepseek/m"), tools=[final_answer]
+    )
     assert await agent.arun("?", response_model=int) == 5
     assert provider.requests[1]["messages"][-1]["content"] == "handed in 1"
     provider.answers(
-        [reply(completion(None, tool_calls=[made]))], [reply(completion("Done."))]
+        [reply(completion(None, tool_calls=[made]))],
+        [reply(completion("Done."))],
     )
     assert (
         await Agent("a", "", model_at(provider), tools=[final_answer]).arun("?")
@@ -306,7 +349,9 @@ async def test_a_tool_of_the_users_is_not_the_answer(provider: Upstream) -> None
     )
 
 
-async def test_an_answer_by_tool_that_was_stopped_is_none(provider: Upstream) -> None:
+async def test_an_answer_by_tool_that_was_stopped_is_none(
+    provider: Upstream,
+) -> None:
     """Arguments that were cut off, or stopped by a filter, are no answer although they can be read."""
     made = {
         "id": "c1",
@@ -361,7 +406,12 @@ async def test_missing_usage_is_estimated_and_has_no_price(
         ),
         (
             "openrouter/m",
-            {"prompt_tokens_details": {"cached_tokens": 8, "cache_write_tokens": 7}},
+            {
+                "prompt_tokens_details": {
+                    "cached_tokens": 8,
+                    "cache_write_tokens": 7,
+                }
+            },
             Usage(20, 4, 8, cost=None, cache_write_tokens=7),
         ),
         (
@@ -445,12 +495,16 @@ async def test_the_price_file_wins(
     provider: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where the operator has a price, it counts, and not the cost that a provider reports."""
-    (tmp_path / "prices.json").write_text('{"openrouter/m": {"input": 1, "output": 2}}')
+    (tmp_path / "prices.json").write_text(
+        '{"openrouter/m": {"input": 1, "output": 2}}'
+    )
     monkeypatch.setenv("PODWRIGHT_PRICES", str(tmp_path / "prices.json"))
     provider.answers([reply(completion(usage={**USAGE, "cost": 0.25}))])
     costs = [
         (
-            await Agent("a", "", model_at(provider, name)).arun("Hello?", trace=True)
+            await Agent("a", "", model_at(provider, name)).arun(
+                "Hello?", trace=True
+            )
         ).usage.cost
         for name in ("openrouter/m", "openrouter/other")
     ]

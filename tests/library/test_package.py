@@ -56,7 +56,8 @@ def stub_names() -> dict[str, str]:
     ).body:
         if isinstance(node, ast.ImportFrom):
             names |= {
-                alias.asname or alias.name: node.module or "" for alias in node.names
+                alias.asname or alias.name: node.module or ""
+                for alias in node.names
             }
     return names
 

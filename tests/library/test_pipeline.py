@@ -6,7 +6,14 @@ import pytest
 from pydantic import BaseModel
 from tests.library.shapes import events
 
-from podwright import Agent, Conductor, FunctionModel, Pipeline, ScriptedModel, Workflow
+from podwright import (
+    Agent,
+    Conductor,
+    FunctionModel,
+    Pipeline,
+    ScriptedModel,
+    Workflow,
+)
 from podwright.errors import ModelError
 from podwright.testing import EchoModel, assert_events
 
@@ -16,13 +23,19 @@ class Rating(BaseModel):
 
 
 shouts = Agent(
-    "shouts", "Work.", FunctionModel(lambda request: request.messages[-1].text + "!")
+    "shouts",
+    "Work.",
+    FunctionModel(lambda request: request.messages[-1].text + "!"),
 )
 
 
 def test_each_output_is_the_next_input() -> None:
     """Each agent gets the output of the one before; the last output is the pipeline's."""
-    models = [ScriptedModel("draft"), ScriptedModel("better"), ScriptedModel("best")]
+    models = [
+        ScriptedModel("draft"),
+        ScriptedModel("better"),
+        ScriptedModel("best"),
+    ]
     line = Pipeline(
         "line",
         [
@@ -60,7 +73,10 @@ def test_only_the_last_agent_gets_the_response_model() -> None:
         "line", [Agent("first", "Work.", first), Agent("last", "Rate.", last)]
     )
     assert line.run("the moon", response_model=Rating) == Rating(stars=5)
-    assert (first.requests[0].output is None, last.requests[0].output is None) == (
+    assert (
+        first.requests[0].output is None,
+        last.requests[0].output is None,
+    ) == (
         True,
         False,
     )
@@ -86,8 +102,12 @@ def test_named_inputs_reach_the_first_agent_only() -> None:
 
 def test_any_kind_can_be_a_step_any_number_of_times() -> None:
     """All kinds can be steps; a workflow passes on the output that it wrote last."""
-    flow = Workflow("flow", [shouts, Agent("b", "Work.", ScriptedModel("by the flow"))])
-    conductor = Conductor("desk", "Lead.", ScriptedModel("by the desk"), [shouts])
+    flow = Workflow(
+        "flow", [shouts, Agent("b", "Work.", ScriptedModel("by the flow"))]
+    )
+    conductor = Conductor(
+        "desk", "Lead.", ScriptedModel("by the desk"), [shouts]
+    )
     last = ScriptedModel("end")
     inner = Pipeline("inner", [shouts, shouts])
     result = Pipeline(

@@ -28,8 +28,14 @@ BY_GENAI_PRICES = {
     "openai/responses/gpt-5-nano": ("openai", "gpt-5-nano"),
     "anthropic/claude-sonnet-4-5": ("anthropic", "claude-sonnet-4-5"),
     "gemini/gemini-2.5-pro": ("google", "gemini-2.5-pro"),
-    "vertex_ai/claude-sonnet-4-5@20250929": ("google", "claude-sonnet-4-5@20250929"),
-    "bedrock/converse/us.amazon.nova-pro-v1:0": ("aws", "us.amazon.nova-pro-v1:0"),
+    "vertex_ai/claude-sonnet-4-5@20250929": (
+        "google",
+        "claude-sonnet-4-5@20250929",
+    ),
+    "bedrock/converse/us.amazon.nova-pro-v1:0": (
+        "aws",
+        "us.amazon.nova-pro-v1:0",
+    ),
     "azure/gpt-4o": ("azure", "gpt-4o"),
     "azure_ai/gpt-4.1-mini": ("azure", "gpt-4.1-mini"),
     "mistral/mistral-large-latest": ("mistral", "mistral-large-latest"),
@@ -96,8 +102,12 @@ def test_the_cost_is_that_of_litellm(model: str) -> None:
             "cache_read_input_tokens": usage.cached_input_tokens,
             "cache_creation_input_tokens": usage.cache_write_tokens,
         }
-        counts = litellm.Usage(usage.input_tokens, usage.output_tokens, **cached)
-        counts.completion_tokens_details = {"reasoning_tokens": usage.reasoning_tokens}
+        counts = litellm.Usage(
+            usage.input_tokens, usage.output_tokens, **cached
+        )
+        counts.completion_tokens_details = {
+            "reasoning_tokens": usage.reasoning_tokens
+        }
         parts = litellm.cost_per_token(model, usage_object=counts)
         assert lookup(model, usage) == Cost(sum(parts), "litellm")
         assert sum(parts) > 0
@@ -111,13 +121,17 @@ def test_the_cost_is_that_of_litellm(model: str) -> None:
         ("openai/gpt-4o", (2.5, 1.25, 2.5, 10)),
     ],
 )
-def test_writing_to_the_cache_has_a_price(model: str, rates: tuple[float, ...]) -> None:
+def test_writing_to_the_cache_has_a_price(
+    model: str, rates: tuple[float, ...]
+) -> None:
     """Tokens written to the cache have a rate of their own, or that of other input if the vendor has none."""
     usage = Usage(10_000, 1_000, 2_000, cache_write_tokens=3_000)
     by_hand = (
         sum(
             tokens * rate
-            for tokens, rate in zip((5_000, 2_000, 3_000, 1_000), rates, strict=True)
+            for tokens, rate in zip(
+                (5_000, 2_000, 3_000, 1_000), rates, strict=True
+            )
         )
         / 10**6
     )
@@ -126,7 +140,9 @@ def test_writing_to_the_cache_has_a_price(model: str, rates: tuple[float, ...]) 
     assert cost.amount == pytest.approx(by_hand)
 
 
-def test_litellm_is_asked_for_vendors_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_litellm_is_asked_for_vendors_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """LiteLLM is never loaded for a model on a server of the operator's own, or one that genai-prices knows."""
     monkeypatch.setattr(
         litellm_loader, "load", lambda: pytest.fail("LiteLLM was loaded")
@@ -139,15 +155,21 @@ def test_litellm_is_asked_for_vendors_only(monkeypatch: pytest.MonkeyPatch) -> N
             Connection("key", "https://gw.example/v1"),
             ENDPOINTS[provider],
         ).load_prices()
-    ChatModel("openai/gpt-4o", Connection("key"), ENDPOINTS["openai"]).load_prices()
     ChatModel(
-        "openai/ours", Connection("key", "http://localhost/v1"), ENDPOINTS["openai"]
+        "openai/gpt-4o", Connection("key"), ENDPOINTS["openai"]
+    ).load_prices()
+    ChatModel(
+        "openai/ours",
+        Connection("key", "http://localhost/v1"),
+        ENDPOINTS["openai"],
     ).load_prices()
     with monkeypatch.context() as patch:
         patch.setenv("PODWRIGHT_MODEL_BASE_URL", "http://localhost/v1")
         resolve("openai/also-ours").load_prices()
     with pytest.raises(pytest.fail.Exception):
-        ChatModel("openai/ours", Connection("key"), ENDPOINTS["openai"]).load_prices()
+        ChatModel(
+            "openai/ours", Connection("key"), ENDPOINTS["openai"]
+        ).load_prices()
 
 
 @pytest.mark.parametrize("model", ["openai/gpt-5", "openai/nobody-knows-it"])
@@ -174,7 +196,9 @@ def test_an_unknown_price_is_none(model: str) -> None:
     assert lookup(model, Usage(1000, 1000)) is None
 
 
-def write_prices(path: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def write_prices(
+    path: Path, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path.write_text(text)
     monkeypatch.setenv(VARIABLE, str(path))
 
@@ -200,7 +224,9 @@ def test_the_operators_file_comes_first(
         "hosted_vllm/ours": {"input": 1e-6, "output": 2},
         "ollama/llama3": {"input": 0, "output": 0},
     }
-    write_prices(tmp_path / f"prices.{suffix}", json.dumps(entries), monkeypatch)
+    write_prices(
+        tmp_path / f"prices.{suffix}", json.dumps(entries), monkeypatch
+    )
     usage = Usage(1_000_000, 1_000_000, 400_000, 100_000)
     assert lookup("openai/gpt-4o", usage) == Cost(
         0.6 * 3 + 0.4 * 0.1 + 0.9 * 7.5 + 0.1 * 9, "override"
@@ -220,16 +246,22 @@ def test_the_operators_file_comes_first(
 
 
 def test_the_file_is_read_every_minute(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A changed price is valid from the next minute of the clock."""
     write_prices(
-        tmp_path / "prices.json", '{"a/b": {"input": 1, "output": 1}}', monkeypatch
+        tmp_path / "prices.json",
+        '{"a/b": {"input": 1, "output": 1}}',
+        monkeypatch,
     )
     monkeypatch.setattr(time, "time", lambda: 6_000.0)
     assert lookup("a/b", Usage(1_000_000)) == Cost(1.0, "override")
     write_prices(
-        tmp_path / "prices.json", '{"a/b": {"input": 2, "output": 1}}', monkeypatch
+        tmp_path / "prices.json",
+        '{"a/b": {"input": 2, "output": 1}}',
+        monkeypatch,
     )
     assert lookup("a/b", Usage(1_000_000)) == Cost(1.0, "override")
     monkeypatch.setattr(time, "time", lambda: 6_060.0)
@@ -249,7 +281,10 @@ def test_the_file_is_read_every_minute(
         ("[]", []),
         ('{"a/b": 3}', ["/a~1b"]),
         ('{"a/b": {"input": 1}}', ["/a~1b"]),
-        ('{"a/b": {"input": -1, "output": "free"}}', ["/a~1b/input", "/a~1b/output"]),
+        (
+            '{"a/b": {"input": -1, "output": "free"}}',
+            ["/a~1b/input", "/a~1b/output"],
+        ),
         ('{"a/b": {"input": 1, "output": true}}', ["/a~1b/output"]),
         ('{"a/b": {"input": 1, "output": NaN}}', []),
         (
@@ -259,7 +294,10 @@ def test_the_file_is_read_every_minute(
     ],
 )
 def test_an_invalid_file_is_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, pointers: list[str]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    text: str,
+    pointers: list[str],
 ) -> None:
     """Everything that is wrong in the file is one error with the file, the variable and the places."""
     write_prices(tmp_path / "prices.json", text, monkeypatch)
@@ -277,7 +315,8 @@ def test_prices_depend_on_the_hour(monkeypatch: pytest.MonkeyPatch) -> None:
         for model in provider.models
         if isinstance(model.prices, list)
         and any(
-            isinstance(price.constraint, TimeOfDateConstraint) for price in model.prices
+            isinstance(price.constraint, TimeOfDateConstraint)
+            for price in model.prices
         )
         and provider.id in ("deepseek", "openrouter")
     ]
@@ -289,14 +328,19 @@ def test_prices_depend_on_the_hour(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(costs) > 1
 
 
-def test_what_each_list_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_each_list_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """All lists that know a model are shown, the one that counts first; rates of long requests where they differ."""
     (tmp_path / "prices.json").write_text(
         '{"openai/gpt-4o": {"input": 1, "output": 2, "cached_input": 0.5}}'
     )
     monkeypatch.setenv(VARIABLE, str(tmp_path / "prices.json"))
     own, listed, *_ = listed_prices("openai/gpt-4o")
-    assert (own.source, own.version) == ("override", str(tmp_path / "prices.json"))
+    assert (own.source, own.version) == (
+        "override",
+        str(tmp_path / "prices.json"),
+    )
     assert own.rates == {
         "input": 1,
         "cached_input": 0.5,
@@ -311,7 +355,10 @@ def test_what_each_list_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         {},
     )
     claude = listed_prices("anthropic/claude-sonnet-4-5")[0]
-    assert (claude.rates["cache_write"], claude.rates["cache_write_1h"]) == (3.75, 6)
+    assert (claude.rates["cache_write"], claude.rates["cache_write_1h"]) == (
+        3.75,
+        6,
+    )
     assert claude.long_rates["input"] == 6
     assert listed_prices("hosted_vllm/ours") == []
 
@@ -330,7 +377,9 @@ TIERED = {
 }
 
 
-def test_names_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_in_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A model has the price of its name, else of the longest pattern; an alias takes that of another model."""
     entries: dict[str, Any] = {
         "hosted_vllm/*": {"input": 1, "output": 1},
@@ -358,9 +407,15 @@ def test_names_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         model: lookup(model, million, at_vendor=False) for model in expected
     } == expected
     assert lookup("openai/gpt-4o-mini", million) == Cost(0.15, "genai-prices")
-    over_reported = ("hosted_vllm/a", "azure/prod", "gateway/gpt-4o", "openai/x")
+    over_reported = (
+        "hosted_vllm/a",
+        "azure/prod",
+        "gateway/gpt-4o",
+        "openai/x",
+    )
     costs = [
-        pricing.own_price(model, million, PLAIN, time.time()) for model in over_reported
+        pricing.own_price(model, million, PLAIN, time.time())
+        for model in over_reported
     ]
     assert [cost is not None for cost in costs] == [True, True, False, False], (
         "a pattern of aliases is no price"
@@ -392,7 +447,9 @@ def test_tiers_and_further_rates_of_the_file(
     assert cost("a/b", 10_000, service_tier="default") == Cost(0.01, "override")
     assert cost("a/b", 10_000, input_audio=4_000) == Cost(0.026, "override")
     assert cost("a/b", 10_000, searches=2) == Cost(0.03, "override")
-    assert cost("a/c", 10_000, searches=2) == Cost(0.01, "override", is_complete=False)
+    assert cost("a/c", 10_000, searches=2) == Cost(
+        0.01, "override", is_complete=False
+    )
     assert cost("a/c", 10_000, service_tier="flex") == Cost(
         0.01, "override", is_complete=False
     )
@@ -458,21 +515,23 @@ def test_a_name_counts_more_than_a_pattern(
     }
     write_prices(tmp_path / "prices.json", json.dumps(entries), monkeypatch)
     million = Usage(1_000_000)
-    assert lookup("openai/gpt-4o", million, Terms(model="gpt-4o-2024-08-06")) == Cost(
-        2.0, "override"
-    )
-    assert lookup("openai/gpt-4o", million, Terms(model="gpt-4o-2024-05-13")) == Cost(
-        7.0, "override"
-    )
+    assert lookup(
+        "openai/gpt-4o", million, Terms(model="gpt-4o-2024-08-06")
+    ) == Cost(2.0, "override")
+    assert lookup(
+        "openai/gpt-4o", million, Terms(model="gpt-4o-2024-05-13")
+    ) == Cost(7.0, "override")
     routed = Terms(model="my-router-pick", service_tier="priority")
     assert lookup("openai/gpt-4o", million, routed) == Cost(4.0, "override")
     odd = lookup(
-        "openai/gpt-4o", million, Terms(model="my-router-pick", service_tier="odd")
+        "openai/gpt-4o",
+        million,
+        Terms(model="my-router-pick", service_tier="odd"),
     )
     assert odd == Cost(2.0, "override", is_complete=False)
-    assert lookup("openai/gpt-4.1", million, Terms(model="my-router-pick")) == Cost(
-        2.0, "genai-prices"
-    )
+    assert lookup(
+        "openai/gpt-4.1", million, Terms(model="my-router-pick")
+    ) == Cost(2.0, "genai-prices")
 
 
 def test_long_requests_of_a_service_tier(
@@ -487,7 +546,9 @@ def test_long_requests_of_a_service_tier(
         "tiers": tiers,
         "service_tiers": {"priority": {"input": 4}, "fast": fast},
     }
-    write_prices(tmp_path / "prices.json", json.dumps({"a/b": entry}), monkeypatch)
+    write_prices(
+        tmp_path / "prices.json", json.dumps({"a/b": entry}), monkeypatch
+    )
 
     def cost(tokens: int, tier: str) -> Cost | None:
         return lookup("a/b", Usage(tokens), Terms(service_tier=tier))
@@ -504,7 +565,9 @@ def test_audio_without_a_rate_is_not_shown_as_known() -> None:
     assert text_only
     assert not text_only.is_complete
     cached = lookup(
-        "vertex_ai/gemini-2.5-flash", Usage(1000, 10, 400), Terms(input_audio=100)
+        "vertex_ai/gemini-2.5-flash",
+        Usage(1000, 10, 400),
+        Terms(input_audio=100),
     )
     assert cached
     assert not cached.is_complete
@@ -512,17 +575,25 @@ def test_audio_without_a_rate_is_not_shown_as_known() -> None:
 
 @pytest.mark.parametrize(
     "terms",
-    [Terms(speed="standard"), Terms(region="global"), Terms(service_tier="standard")],
+    [
+        Terms(speed="standard"),
+        Terms(region="global"),
+        Terms(service_tier="standard"),
+    ],
 )
 def test_what_is_usual(terms: Terms) -> None:
     """It changes no price, with either list."""
     for model in ("anthropic/claude-sonnet-4-5", "dashscope/qwen-plus"):
-        assert lookup(model, Usage(1000, 10), terms) == lookup(model, Usage(1000, 10))
+        assert lookup(model, Usage(1000, 10), terms) == lookup(
+            model, Usage(1000, 10)
+        )
 
 
 def test_a_region_has_a_price_of_its_own() -> None:
     """One that no list knows."""
-    cost = lookup("anthropic/claude-opus-4-6", Usage(1000, 10), Terms(region="us"))
+    cost = lookup(
+        "anthropic/claude-opus-4-6", Usage(1000, 10), Terms(region="us")
+    )
     assert cost
     assert not cost.is_complete
 

@@ -22,7 +22,10 @@ MESSAGES = (
 )
 REQUEST = ModelRequest(
     "m",
-    (*MESSAGES, Message("tool", "a result that nobody may read", tool_call_id="c1")),
+    (
+        *MESSAGES,
+        Message("tool", "a result that nobody may read", tool_call_id="c1"),
+    ),
 )
 UNSUPPORTED = {
     "message": "Unsupported parameter: 'seed'.",
@@ -64,7 +67,9 @@ def test_keys_and_texts_of_the_request_are_cut_out(name: str) -> None:
     """What the provider quotes of the request, escaped or not, and what looks like a key, is not shown."""
     reason = (
         provider_error(
-            ErrorBody(message=f"Invalid value: <{QUOTED[name]}> of seed."), REQUEST, KEY
+            ErrorBody(message=f"Invalid value: <{QUOTED[name]}> of seed."),
+            REQUEST,
+            KEY,
         )
         or ""
     )
@@ -94,7 +99,9 @@ def test_secrets_are_cut_out(
     monkeypatch.setenv("ACME_API_KEY", "team-gateway")
     assert (
         provider_error(
-            ErrorBody(message=f"Got {quoted} there"), REQUEST, "back\\slash\\key"
+            ErrorBody(message=f"Got {quoted} there"),
+            REQUEST,
+            "back\\slash\\key",
         )
         == f"Got {shown} there"
     )
@@ -102,12 +109,18 @@ def test_secrets_are_cut_out(
 
 @pytest.mark.parametrize(
     "prompt",
-    ["a" * 2**20, "Unsupported parameter: 'seed' is wrong. " * 2**15, "\\" * 2**20],
+    [
+        "a" * 2**20,
+        "Unsupported parameter: 'seed' is wrong. " * 2**15,
+        "\\" * 2**20,
+    ],
 )
 def test_long_prompts_take_linear_time(prompt: str) -> None:
     """A megabyte that is like the message in every place is compared with it, which quadratic work would never end."""
     request = ModelRequest("m", (Message("user", prompt),))
-    assert (provider_error(ErrorBody(message=prompt), request) or "…").strip("\\") in (
+    assert (provider_error(ErrorBody(message=prompt), request) or "…").strip(
+        "\\"
+    ) in (
         "[…]",
         "…",
     )

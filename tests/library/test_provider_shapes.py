@@ -84,7 +84,9 @@ def is_litellm(client: Client) -> bool:
     return client.make is LiteLLMModel
 
 
-async def ask(client: Client, provider: Upstream, *, streaming: bool) -> ModelResponse:
+async def ask(
+    client: Client, provider: Upstream, *, streaming: bool
+) -> ModelResponse:
     if not streaming:
         return await client.ask(provider)
     response, tokens = await client.stream(provider)
@@ -98,7 +100,9 @@ def test_the_table() -> None:
     names = Counter((type(shape), shape.id) for shape in SHAPES)
     assert not [name for name, times in names.items() if times > 1]
     for shape in SHAPES:
-        assert re.fullmatch(r"[\w.-]+/[\w.-]+#\d+|https://\S+", shape.source), shape
+        assert re.fullmatch(r"[\w.-]+/[\w.-]+#\d+|https://\S+", shape.source), (
+            shape
+        )
 
 
 # --- thoughts
@@ -117,7 +121,9 @@ def dated(*chunks: Json) -> Script:
 def answers(shape: Thought, streaming: bool) -> list[Script]:
     """The responses of two model calls: one with thoughts and a tool call, one with a text."""
     if streaming:
-        first = dated(*(delta(**part) for part in shape.deltas), delta("tool_calls"))
+        first = dated(
+            *(delta(**part) for part in shape.deltas), delta("tool_calls")
+        )
         return [first, dated(delta(content="Done."), delta("stop"))]
     body = completion("")
     body["choices"] = [
@@ -168,7 +174,8 @@ async def test_what_a_model_said_goes_back_as_it_came(
         assert shape.reasoning not in first.text
     if shape.reasoning and streaming:
         assert (
-            "".join(event.text for event in recorder.of("reasoning")) == shape.reasoning
+            "".join(event.text for event in recorder.of("reasoning"))
+            == shape.reasoning
         )
 
 
@@ -184,12 +191,18 @@ async def test_what_a_model_said_goes_back_in_its_own_protocol(
     provider.answers(
         shape.stream if streaming else [reply(shape.body)], [reply({}, 400)]
     )
-    model = LiteLLMModel(shape.model, Connection(KEY, provider.url.removesuffix("/v1")))
-    agent = Agent("guide", "Help.", model, tools=[look_up], reasoning_effort="low")
+    model = LiteLLMModel(
+        shape.model, Connection(KEY, provider.url.removesuffix("/v1"))
+    )
+    agent = Agent(
+        "guide", "Help.", model, tools=[look_up], reasoning_effort="low"
+    )
     with pytest.raises(errors.ModelRequestError):
         await agent.arun("The sea?", stream=streaming)
     sent = provider.requests[1][shape.path][1]
-    assert named_alike(sent.get("content") or sent["parts"]) == named_alike(shape.parts)
+    assert named_alike(sent.get("content") or sent["parts"]) == named_alike(
+        shape.parts
+    )
 
 
 def named_alike(data: Any) -> Any:
@@ -211,7 +224,11 @@ def ways_to_end(shape: End) -> list[bool]:
 
 @for_each_client(ENDS, ways_to_end)
 async def test_the_end_of_an_answer(
-    client: Client, shape: End, streaming: bool, provider: Upstream, recorder: Any
+    client: Client,
+    shape: End,
+    streaming: bool,
+    provider: Upstream,
+    recorder: Any,
 ) -> None:
     """An answer ends with its finish reason. What has none is an error, which is counted, and no tool is called.
 
@@ -255,20 +272,35 @@ async def test_an_error_is_read(
     client: Client, shape: Refusal, streaming: bool, provider: Upstream
 ) -> None:
     """Kind, code, parameter, message and wait are found in whatever a provider writes."""
-    headers = {name.replace("-", "_"): value for name, value in shape.headers.items()}
+    headers = {
+        name.replace("-", "_"): value for name, value in shape.headers.items()
+    }
     provider.answers(
-        [reply(shape.body, shape.status, shape.content_type, zipped=False, **headers)]
+        [
+            reply(
+                shape.body,
+                shape.status,
+                shape.content_type,
+                zipped=False,
+                **headers,
+            )
+        ]
     )
     with pytest.raises(errors.ModelError) as caught:
         await ask(client, provider, streaming=streaming)
     error = caught.value
     assert type(error) is shape.error
-    assert (error.transient, error.retry_after) == (shape.transient, shape.retry_after)
+    assert (error.transient, error.retry_after) == (
+        shape.transient,
+        shape.retry_after,
+    )
     if isinstance(error, errors.ModelToolCallError):
         assert error.failed_generation == shape.generation
     if not is_litellm(client):
         assert [
-            words for words in shape.words if words not in (error.provider_error or "")
+            words
+            for words in shape.words
+            if words not in (error.provider_error or "")
         ] == []
 
 
@@ -326,7 +358,9 @@ async def test_tool_calls_are_put_together(
         else [reply(completion(None, tool_calls=whole_calls(shape)))]
     )
     response = await ask(client, provider, streaming=streaming)
-    made = [(call.name, json.loads(call.arguments)) for call in response.tool_calls]
+    made = [
+        (call.name, json.loads(call.arguments)) for call in response.tool_calls
+    ]
     assert made == list(shape.calls)
     assert len({call.id for call in response.tool_calls} - {""}) == len(made)
     assert (response.text, response.finish_reason) == ("", "tool_calls")
@@ -347,7 +381,12 @@ async def test_tokens_are_counted(
     *first, last = shape.chunks
     chunks = [{**delta(content=""), **part} for part in first]
     stream = streamed(
-        sse(delta(content="Hi."), *chunks, delta("stop"), {"choices": [], **last})
+        sse(
+            delta(content="Hi."),
+            *chunks,
+            delta("stop"),
+            {"choices": [], **last},
+        )
     )
     provider.answers(
         stream if streaming else [reply({**completion("Hi.", None), **last})]

@@ -66,7 +66,11 @@ def remote_events() -> list[Event]:
         ),
         ModelResponse("It shines.", usage=USED),
     )
-    return Agent("far", "Help.", model, tools=[look]).run("the moon", trace=True).events
+    return (
+        Agent("far", "Help.", model, tools=[look])
+        .run("the moon", trace=True)
+        .events
+    )
 
 
 EVENTS = remote_events()
@@ -137,7 +141,9 @@ async def test_its_events_are_in_the_callers_trace(
     server: Upstream, assert_sound: Any
 ) -> None:
     """The remote's events are numbered on, nested here, and marked with its name; its usage is added once."""
-    flow = Workflow("flow", [Agent("first", "Begin.", "offline/echo"), writer(server)])
+    flow = Workflow(
+        "flow", [Agent("first", "Begin.", "offline/echo"), writer(server)]
+    )
     result = await flow.arun("hello", trace=True)
     assert_sound(result.events)
     assert result.value["writer_output"] == "It shines."
@@ -154,9 +160,14 @@ async def test_its_events_are_in_the_callers_trace(
     }
 
 
-async def test_the_request(server: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_request(
+    server: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It has the input, the key, what is left of the limits, the hops, and the headers of telemetry."""
-    propagators = [lambda run: {"traceparent": f"00-{run.id}-1-01"}, lambda run: 1 / 0]
+    propagators = [
+        lambda run: {"traceparent": f"00-{run.id}-1-01"},
+        lambda run: 1 / 0,
+    ]
     monkeypatch.setattr(remote_module, "PROPAGATORS", propagators)
     limits = RunLimits(wall_time=10_000, model_calls=7, tokens=900, cost=0.5)
     assert (
@@ -194,17 +205,20 @@ async def test_tokens_are_relayed_to_streamed_runs(server: Upstream) -> None:
 async def test_a_remote_workflow_in_every_kind(server: Upstream) -> None:
     """A remote workflow returns its context, and its last output as text to steps, skills and pipelines."""
     inner = Workflow(
-        "far", [Agent("one", "Do.", ScriptedModel(ModelResponse("done", usage=USED)))]
+        "far",
+        [Agent("one", "Do.", ScriptedModel(ModelResponse("done", usage=USED)))],
     )
     result = await inner.arun("go", trace=True)
     server.answers(answered(result.events, result.value))
     remote = writer(server, kind="workflow", description="Writes.")
     assert await remote.arun("go") == {"input": "go", "one_output": "done"}
-    assert (await Workflow("flow", [remote]).arun("go"))["writer_output"] == "done"
+    assert (await Workflow("flow", [remote]).arun("go"))[
+        "writer_output"
+    ] == "done"
     assert (
-        await Pipeline("line", [remote, Agent("end", "End.", "offline/echo")]).arun(
-            "go"
-        )
+        await Pipeline(
+            "line", [remote, Agent("end", "End.", "offline/echo")]
+        ).arun("go")
         == "Echo: done"
     )
     lead = Conductor(
@@ -257,7 +271,9 @@ async def test_a_response_model_is_refused(server: Upstream) -> None:
 async def test_events_of_a_newer_release_are_skipped(server: Upstream) -> None:
     """An event of an unknown type is not an error."""
     newer = sse("new_thing", {**STARTED, "type": "new_thing"})
-    server.answers(streamed(newer, as_sse(EVENTS), sse("result", {"output": "ok"})))
+    server.answers(
+        streamed(newer, as_sse(EVENTS), sse("result", {"output": "ok"}))
+    )
     result = await writer(server).arun("x", trace=True)
     assert result.value == "ok"
     assert len(result.events) == len(EVENTS) + 2
@@ -271,11 +287,16 @@ async def test_limits_are_lent_and_come_back(server: Upstream) -> None:
     remote = writer(server)
     limits = RunLimits(model_calls=18, tokens=4000)
     flow = Workflow(
-        "flow", [AgentStep(remote), AgentStep(remote, output="last")], limits=limits
+        "flow",
+        [AgentStep(remote), AgentStep(remote, output="last")],
+        limits=limits,
     )
     result = await flow.arun("x", trace=True)
     budgets = [headers["podwright-budget"] for headers in server.headers]
-    assert budgets == ["model_calls=18, tokens=4000", "model_calls=16, tokens=3800"]
+    assert budgets == [
+        "model_calls=18, tokens=4000",
+        "model_calls=16, tokens=3800",
+    ]
     assert result.usage.total_tokens == 400
 
 
@@ -337,7 +358,9 @@ async def test_the_usage_of_a_lost_run_is_that_of_its_events(
 
 
 BUSY = refused(503, "overloaded", "Full.", Retry_After="0")
-IN_PROGRESS = refused(409, "idempotency_in_progress", "Running.", Retry_After="0")
+IN_PROGRESS = refused(
+    409, "idempotency_in_progress", "Running.", Retry_After="0"
+)
 
 
 async def test_a_busy_remote_is_asked_again(server: Upstream) -> None:
@@ -348,7 +371,11 @@ async def test_a_busy_remote_is_asked_again(server: Upstream) -> None:
     server.answers(BUSY)
     with pytest.raises(errors.RemoteUnavailableError, match="Full") as caught:
         await writer(server).arun("x")
-    assert (caught.value.status, caught.value.remote_code, len(server.requests)) == (
+    assert (
+        caught.value.status,
+        caught.value.remote_code,
+        len(server.requests),
+    ) == (
         503,
         "overloaded",
         3,
@@ -416,18 +443,33 @@ FAULTS: dict[str, tuple[Script, type[PodwrightError]]] = {
         errors.RemoteConnectionError,
     ),
     "ended early": (streamed(BEGUN), errors.RemoteConnectionError),
-    "401": (refused(401, "key_missing", "Send a key."), errors.RemoteRejectedError),
-    "403": ([reply(b"sk-canary", 403, "text/plain")], errors.RemoteRejectedError),
+    "401": (
+        refused(401, "key_missing", "Send a key."),
+        errors.RemoteRejectedError,
+    ),
+    "403": (
+        [reply(b"sk-canary", 403, "text/plain")],
+        errors.RemoteRejectedError,
+    ),
     "404": ([reply({"detail": "sk-canary"}, 404)], errors.RemoteRejectedError),
-    "422": (refused(422, "request_invalid", "No input."), errors.RemoteRejectedError),
-    "500": ([reply(b"sk-canary", 500, "text/plain")], errors.RemoteUnavailableError),
+    "422": (
+        refused(422, "request_invalid", "No input."),
+        errors.RemoteRejectedError,
+    ),
+    "500": (
+        [reply(b"sk-canary", 500, "text/plain")],
+        errors.RemoteUnavailableError,
+    ),
     "503 without a time": ([reply(b"", 503)], errors.RemoteUnavailableError),
     "a redirect": (
         [reply(b"", 307, Location="http://127.0.0.1:9/")],
         errors.RemoteResponseError,
     ),
     "html": ([HTML], errors.RemoteResponseError),
-    "no HTTP": ([b"SSH-2.0-sk-canary\r\n\r\n", "close"], errors.RemoteResponseError),
+    "no HTTP": (
+        [b"SSH-2.0-sk-canary\r\n\r\n", "close"],
+        errors.RemoteResponseError,
+    ),
     "malformed JSON": (
         streamed(sse("run_started", "{sk-canary")),
         errors.RemoteResponseError,
@@ -444,7 +486,10 @@ FAULTS: dict[str, tuple[Script, type[PodwrightError]]] = {
         streamed(BEGUN, sse("result", "{sk-canary")),
         errors.RemoteResponseError,
     ),
-    "silence": ([STREAM, chunk(BEGUN), pass_time, "hang"], errors.RemoteTimeoutError),
+    "silence": (
+        [STREAM, chunk(BEGUN), pass_time, "hang"],
+        errors.RemoteTimeoutError,
+    ),
     "silence from the start": ([pass_time, "hang"], errors.RemoteTimeoutError),
 }
 
@@ -456,9 +501,9 @@ async def test_faults_are_typed_errors(
     """Each fault is a typed error that quotes problem documents only; none is repeated."""
     server.answers(script)
     with pytest.raises(errors.RemoteError) as caught:
-        await writer(server, api_key="sk-canary", event_manager=recorder.manager).arun(
-            "x"
-        )
+        await writer(
+            server, api_key="sk-canary", event_manager=recorder.manager
+        ).arun("x")
     assert type(caught.value) is kind
     assert caught.value.remote == "writer"
     assert "sk-canary" not in json.dumps(caught.value.to_dict())
@@ -482,9 +527,14 @@ PROBLEMS: dict[str, tuple[dict[str, Any], type[PodwrightError], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("document", "kind", "code"), PROBLEMS.values(), ids=PROBLEMS)
+@pytest.mark.parametrize(
+    ("document", "kind", "code"), PROBLEMS.values(), ids=PROBLEMS
+)
 async def test_a_failed_remote_run_is_a_typed_error(
-    server: Upstream, document: dict[str, Any], kind: type[PodwrightError], code: str
+    server: Upstream,
+    document: dict[str, Any],
+    kind: type[PodwrightError],
+    code: str,
 ) -> None:
     """The error has the code, detail and suggestion of the remote's problem document, and is not repeated."""
     server.answers(streamed(as_sse(EVENTS), sse("problem", document)))
@@ -499,9 +549,15 @@ async def test_a_failed_remote_run_is_a_typed_error(
     if isinstance(error, LimitExceededError):
         assert error.limit == "tokens"
     if isinstance(error, errors.RemotePausedError):
-        assert (error.paused_context, error.paused_path) == ({"input": "x"}, [1])
+        assert (error.paused_context, error.paused_path) == (
+            {"input": "x"},
+            [1],
+        )
     if code == "model_failed":
-        assert (error.component, error.suggestion) == ("far", "Do it otherwise.")
+        assert (error.component, error.suggestion) == (
+            "far",
+            "Do it otherwise.",
+        )
 
 
 async def test_the_size_is_limited(
@@ -556,7 +612,11 @@ WRONG_OPTIONS: list[dict[str, Any]] = [
 def test_invalid_options_are_refused(wrong: dict[str, Any]) -> None:
     """What is no URL, no name of a blueprint or no option is refused, and the error shows no secret."""
     with pytest.raises(ConfigurationError) as caught:
-        Remote(**cast("Any", {"name": "writer", "url": "http://writer:8000", **wrong}))
+        Remote(
+            **cast(
+                "Any", {"name": "writer", "url": "http://writer:8000", **wrong}
+            )
+        )
     assert "sk-canary" not in str(caught.value)
 
 
@@ -585,7 +645,9 @@ async def test_a_remote_that_breaks_off(server: Upstream) -> None:
         ModelCallStarted(**own, call=1),
         ModelCallFailed(**own, call=1, model="a/b", usage=failed),
         ModelCallStarted(
-            **own, call=2, request=ModelRequest("a/b", (Message("user", "the moon"),))
+            **own,
+            call=2,
+            request=ModelRequest("a/b", (Message("user", "the moon"),)),
         ),
     ]
     server.answers([STREAM, chunk(as_sse(events)), "close"])

@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 from tests.library.model_clients import SOON, question
-from tests.library.upstream import Upstream, completion, delta, reply, sse, streamed
+from tests.library.upstream import (
+    Upstream,
+    completion,
+    delta,
+    reply,
+    sse,
+    streamed,
+)
 
 from podwright import Agent
 from podwright.errors import ModelError, ModelResponseError
@@ -39,26 +46,52 @@ def model_at(provider: Upstream, name: str) -> ChatModel:
             Terms("m", service_tier="priority"),
         ),
         (
-            {"service_tier": None, "usage": {**COUNTS, "service_tier": "batch"}},
+            {
+                "service_tier": None,
+                "usage": {**COUNTS, "service_tier": "batch"},
+            },
             Terms("m", service_tier="batch"),
         ),
         ({"usage": {**COUNTS, "speed": "fast"}}, Terms("m", speed="fast")),
-        ({"usage": {**COUNTS, "num_search_queries": 2}}, Terms("m", searches=2)),
+        (
+            {"usage": {**COUNTS, "num_search_queries": 2}},
+            Terms("m", searches=2),
+        ),
         ({"usage": {**COUNTS, "num_sources_used": 4}}, Terms("m", searches=4)),
         (
-            {"usage": {**COUNTS, "server_tool_use": {"web_search_requests": 3}}},
+            {
+                "usage": {
+                    **COUNTS,
+                    "server_tool_use": {"web_search_requests": 3},
+                }
+            },
             Terms("m", searches=3),
         ),
         (
-            {"usage": {**COUNTS, "prompt_tokens_details": {"audio_tokens": 40}}},
+            {
+                "usage": {
+                    **COUNTS,
+                    "prompt_tokens_details": {"audio_tokens": 40},
+                }
+            },
             Terms("m", input_audio=40),
         ),
         (
-            {"usage": {**COUNTS, "prompt_tokens_details": {"audio_tokens": 400}}},
+            {
+                "usage": {
+                    **COUNTS,
+                    "prompt_tokens_details": {"audio_tokens": 400},
+                }
+            },
             Terms("m", input_audio=100),
         ),
         (
-            {"usage": {**COUNTS, "completion_tokens_details": {"audio_tokens": 4}}},
+            {
+                "usage": {
+                    **COUNTS,
+                    "completion_tokens_details": {"audio_tokens": 4},
+                }
+            },
             Terms("m", output_audio=4),
         ),
         ({"usage": {**COUNTS, "audio_tokens": 4}}, Terms("m")),
@@ -85,7 +118,9 @@ async def test_vercels_gateway_reports_the_cost(
     )
     whole = reply(completion("Hi.", usage, provider_metadata=metadata))
     provider.answers(streamed(events) if streaming else [whole])
-    agent = Agent("a", "", model_at(provider, "vercel_ai_gateway/openai/gpt-4o"))
+    agent = Agent(
+        "a", "", model_at(provider, "vercel_ai_gateway/openai/gpt-4o")
+    )
     used = (await agent.arun("?", stream=streaming, trace=True)).usage
     assert (used.cost, used.cost_source) == (0.0025, "provider")
 
@@ -120,18 +155,27 @@ async def test_a_litellm_proxy_reports_the_cost(
             "?", trace=True
         )
     ).usage
-    assert (used.cost and pytest.approx(used.cost), used.cost_source) == expected
+    assert (
+        used.cost and pytest.approx(used.cost),
+        used.cost_source,
+    ) == expected
 
 
 async def test_a_reported_cost_needs_no_count(provider: Upstream) -> None:
     """A cost of the provider is known, also if the tokens are estimates."""
-    provider.answers([reply(completion(usage=None), x_litellm_response_cost="0.5")])
+    provider.answers(
+        [reply(completion(usage=None), x_litellm_response_cost="0.5")]
+    )
     used = (
         await Agent("a", "", model_at(provider, "litellm_proxy/gpt-4o")).arun(
             "?", trace=True
         )
     ).usage
-    assert (used.cost, used.unpriced_model_calls, used.uncounted_model_calls) == (
+    assert (
+        used.cost,
+        used.unpriced_model_calls,
+        used.uncounted_model_calls,
+    ) == (
         0.5,
         0,
         0,
@@ -157,17 +201,27 @@ def test_sums_of_usages() -> None:
         10, cost=None, unpriced_model_calls=1, uncounted_model_calls=1
     ).as_failed_call("a/b")
     partly = Usage(
-        10, cost=None, known_cost=0.25, unpriced_model_calls=1, incomplete_model_calls=1
+        10,
+        cost=None,
+        known_cost=0.25,
+        unpriced_model_calls=1,
+        incomplete_model_calls=1,
     ).as_call("a/c")
     total = known + uncounted + partly
-    assert (total.cost, total.known_cost, total.cost_source) == (None, 0.75, "override")
+    assert (total.cost, total.known_cost, total.cost_source) == (
+        None,
+        0.75,
+        "override",
+    )
     assert (
         total.unpriced_model_calls,
         total.uncounted_model_calls,
         total.incomplete_model_calls,
     ) == (2, 1, 1)
     assert total.by_model["a/b"].known_cost == 0.5
-    assert (known + Usage(cost=1.0, cost_source="provider")).cost_source == "mixed"
+    assert (
+        known + Usage(cost=1.0, cost_source="provider")
+    ).cost_source == "mixed"
     assert Usage(cost=2.0).known_cost == 2.0
 
 
@@ -181,7 +235,10 @@ async def test_a_propagated_header_is_that_of_its_own_request(
     model = model_at(provider, "openai/m")
     for _ in range(2):
         await model.complete(question("openai/m"))
-    assert ["traceparent" in headers for headers in provider.headers] == [True, False]
+    assert ["traceparent" in headers for headers in provider.headers] == [
+        True,
+        False,
+    ]
 
 
 async def test_impossible_amounts_and_names(provider: Upstream) -> None:
@@ -223,13 +280,20 @@ async def test_a_number_that_python_does_not_read(provider: Upstream) -> None:
     assert agent.last_usage.uncounted_model_calls == 3
 
 
-@pytest.mark.parametrize("price", [{"input": 1, "output": 1}, {"as": "openai/gpt-4o"}])
+@pytest.mark.parametrize(
+    "price", [{"input": 1, "output": 1}, {"as": "openai/gpt-4o"}]
+)
 async def test_the_file_comes_before_a_reported_cost(
-    provider: Upstream, price: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    provider: Upstream,
+    price: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Also for the model that answered, and for an alias of its name; not for a pattern of aliases."""
     (tmp_path / "prices.json").write_text(
-        json.dumps({"openrouter/acme/m": price, "openrouter/*": {"as": "openai/*"}})
+        json.dumps(
+            {"openrouter/acme/m": price, "openrouter/*": {"as": "openai/*"}}
+        )
     )
     monkeypatch.setenv("PODWRIGHT_PRICES", str(tmp_path / "prices.json"))
     usage = {"prompt_tokens": 20, "completion_tokens": 4, "cost": 9.0}
@@ -238,7 +302,10 @@ async def test_the_file_comes_before_a_reported_cost(
         provider.answers([reply({**completion("Hi.", usage), "model": model})])
         agent = Agent("a", "", model_at(provider, "openrouter/auto"))
         sources.append((await agent.arun("?", trace=True)).usage.cost_source)
-    assert sources == ["genai-prices" if "as" in price else "override", "provider"]
+    assert sources == [
+        "genai-prices" if "as" in price else "override",
+        "provider",
+    ]
 
 
 async def test_a_cost_that_grows_with_an_answer_that_is_cut_off(
@@ -252,4 +319,7 @@ async def test_a_cost_that_grows_with_an_answer_that_is_cut_off(
     with pytest.raises(ModelError):
         await agent.arun("?", stream=True)
     assert agent.last_usage
-    assert (agent.last_usage.cost, agent.last_usage.uncounted_model_calls) == (None, 1)
+    assert (agent.last_usage.cost, agent.last_usage.uncounted_model_calls) == (
+        None,
+        1,
+    )

@@ -53,7 +53,8 @@ class StoppingModel(FunctionModel):
         number = self.calls
         self.calls += 1
         prompt = request.messages[-1].text
-        await asyncio.sleep(0)  # so that parallel calls are in progress together
+        # so that parallel calls are in progress together
+        await asyncio.sleep(0)
         match self.stops.get(number):
             case "fail":
                 raise OSError("stopped")
@@ -65,7 +66,10 @@ class StoppingModel(FunctionModel):
                 pass
         self.finished[request.component, request.path, prompt] += 1
         if request.component == "draft":
-            return prompt.partition("## draft_output\n")[2].partition("\n")[0] + "d"
+            return (
+                prompt.partition("## draft_output\n")[2].partition("\n")[0]
+                + "d"
+            )
         return f"{request.component}-{zlib.crc32(prompt.encode()):08x}"
 
     @property
@@ -81,7 +85,10 @@ def everything(model: FunctionModel, **options: Any) -> Workflow:
 
     nested = Workflow(
         "nested",
-        [agent("n1"), ParallelStep([[agent("n2")], [agent("n3"), agent("n4")]])],
+        [
+            agent("n1"),
+            ParallelStep([[agent("n2")], [agent("n3"), agent("n4")]]),
+        ],
     )
     members = ParallelStep(
         [
@@ -89,7 +96,9 @@ def everything(model: FunctionModel, **options: Any) -> Workflow:
             [ApprovalStep("team member?"), agent("t3", input="{t1_output}")],
         ]
     )
-    team = Workflow("team", [agent("t1"), ApprovalStep("team?"), members, agent("t4")])
+    team = Workflow(
+        "team", [agent("t1"), ApprovalStep("team?"), members, agent("t4")]
+    )
     left = [
         agent("left"),
         ApprovalStep("left?"),
@@ -134,7 +143,10 @@ def everything(model: FunctionModel, **options: Any) -> Workflow:
                 ],
             ),
             ConditionStep(
-                {"name": "contains", "args": {"value": "{draft_output}", "text": "d"}},
+                {
+                    "name": "contains",
+                    "args": {"value": "{draft_output}", "text": "d"},
+                },
                 [agent("yes"), WorkflowStep(nested), agent("after")],
                 [agent("no")],
             ),
@@ -154,7 +166,10 @@ class Story:
 
 
 async def run_to_the_end(
-    flow: Workflow, model: StoppingModel, context: Any, path: list[int] | None = None
+    flow: Workflow,
+    model: StoppingModel,
+    context: Any,
+    path: list[int] | None = None,
 ) -> Story:
     """Run a workflow, and after each stop resume it from the error, saved as JSON and read again."""
     story = Story()
@@ -166,7 +181,9 @@ async def run_to_the_end(
         except PodwrightError as error:
             story.errors.append(error)
         except asyncio.CancelledError as cancellation:
-            story.errors.append(cast("RunCancelledError", cancellation.__cause__))
+            story.errors.append(
+                cast("RunCancelledError", cancellation.__cause__)
+            )
         context, path = json.loads(
             json.dumps([story.errors[-1].context, story.errors[-1].resume_path])
         )
@@ -174,7 +191,10 @@ async def run_to_the_end(
 
 
 def story_of(
-    flow: Workflow, model: StoppingModel, context: Any, path: list[int] | None = None
+    flow: Workflow,
+    model: StoppingModel,
+    context: Any,
+    path: list[int] | None = None,
 ) -> Story:
     return asyncio.run(run_to_the_end(flow, model, context, path))
 
@@ -216,7 +236,11 @@ def test_a_stop_at_any_agent_call_can_be_resumed(number: int, how: str) -> None:
     model = StoppingModel({number: how})
     story = story_of(everything(model), model, INPUT)
     assert_same(story, model)
-    stops = [error for error in story.errors if not isinstance(error, ApprovalRequired)]
+    stops = [
+        error
+        for error in story.errors
+        if not isinstance(error, ApprovalRequired)
+    ]
     assert [type(error) for error in stops] == [
         ModelError if how == "fail" else RunCancelledError
     ]
@@ -256,7 +280,9 @@ def test_a_workflow_rebuilt_from_its_blueprint_can_resume() -> None:
 def test_events_have_the_context_and_the_path_of_a_stop(recorder: Any) -> None:
     """The event that ends a stopped run has the same context and resume path as the error, as JSON."""
     model = StoppingModel({25: "fail", 30: "cancel"})
-    story = story_of(everything(model, event_manager=recorder.manager), model, INPUT)
+    story = story_of(
+        everything(model, event_manager=recorder.manager), model, INPUT
+    )
     ends = [
         event.to_dict()
         for event in recorder.of("run_failed", "run_paused", "run_cancelled")
@@ -278,7 +304,9 @@ def test_an_error_can_be_resumed_from_twice() -> None:
     for error in story_of(flow, model, INPUT).errors:
         before = copy.deepcopy(error.context)
         assert (
-            story_of(flow, StoppingModel(), error.context, error.resume_path).context
+            story_of(
+                flow, StoppingModel(), error.context, error.resume_path
+            ).context
             == EXPECTED.context
         )
         assert error.context == before
@@ -315,15 +343,17 @@ def test_a_pause_does_not_stop_the_other_branches() -> None:
 
     def flow(model: StoppingModel) -> Workflow:
         long = [Agent(name, "Work.", model) for name in ("one", "two", "three")]
-        return Workflow("flow", [ParallelStep([[ApprovalStep("go on?")], long])])
+        return Workflow(
+            "flow", [ParallelStep([[ApprovalStep("go on?")], long])]
+        )
 
     model = StoppingModel()
     with pytest.raises(ApprovalRequired) as caught:
         flow(model).run("x")
     assert model.names == ["one", "two", "three"]
-    assert flow(model).run(caught.value.context, resume_path=caught.value.resume_path)[
-        "three_output"
-    ]
+    assert flow(model).run(
+        caught.value.context, resume_path=caught.value.resume_path
+    )["three_output"]
     assert model.names == ["one", "two", "three"]
     with pytest.raises(ModelError) as failed:
         flow(StoppingModel({1: "fail"})).run("x")
@@ -362,7 +392,10 @@ def test_a_condition_that_failed_is_evaluated_again() -> None:
 def context_with(*names: str) -> dict[str, Any]:
     return {
         **INPUT,
-        **{f"{name}_output": EXPECTED.context[f"{name}_output"] for name in names},
+        **{
+            f"{name}_output": EXPECTED.context[f"{name}_output"]
+            for name in names
+        },
     }
 
 
@@ -383,7 +416,9 @@ def test_start_step_skips_the_steps_before_it() -> None:
 def test_a_path_to_a_step_of_the_workflow_can_be_written_by_hand() -> None:
     """A path without saved progress starts at that step; one into a step needs the progress of a stopped run."""
     model = StoppingModel()
-    everything(model).run(context_with("start", "draft", "research"), resume_path=[6])
+    everything(model).run(
+        context_with("start", "draft", "research"), resume_path=[6]
+    )
     assert model.names == ["end"]
     with pytest.raises(ResumePathError):
         everything(model).run(
@@ -410,7 +445,10 @@ WRONG_PATHS: list[Any] = [
 ]  # fmt: skip
 WRONG_STARTS: list[dict[str, Any]] = [
     *({"resume_path": path} for path in WRONG_PATHS),
-    *({"start_step": start} for start in (-1, 7, True, "0", 1.0, None, [0], 10**5000)),
+    *(
+        {"start_step": start}
+        for start in (-1, 7, True, "0", 1.0, None, [0], 10**5000)
+    ),
     {"start_step": 2, "resume_path": [1, 0, 0]},
 ]
 

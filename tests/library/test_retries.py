@@ -10,7 +10,12 @@ import pytest
 from tests.library.upstream import HOUR, pass_time
 
 from podwright import Agent, FunctionModel, RunLimits, errors
-from podwright.models.retries import Retries, Timeouts, retry_after, with_retries
+from podwright.models.retries import (
+    Retries,
+    Timeouts,
+    retry_after,
+    with_retries,
+)
 
 SOON = Retries(first_wait=0.001)
 
@@ -50,7 +55,9 @@ async def test_any_model_is_repeated_after_a_transient_error() -> None:
     """A model of the user's own that raises a transient error is called again; after another error it is not."""
     assert await agent_of(model_of(busy(), "Here.")).arun("Hello?") == "Here."
     with pytest.raises(errors.ModelError, match="Broken"):
-        await agent_of(model_of(errors.ModelError("Broken."), "Never.")).arun("Hello?")
+        await agent_of(model_of(errors.ModelError("Broken."), "Never.")).arun(
+            "Hello?"
+        )
 
 
 async def test_the_total_time_is_that_of_all_attempts(
@@ -66,7 +73,9 @@ async def test_the_total_time_is_that_of_all_attempts(
         retries=policy,
         timeouts=Timeouts(total=300.0),
     )
-    with pytest.raises(errors.ModelTimeoutError, match=r"300 s \(tries: 3\)") as caught:
+    with pytest.raises(
+        errors.ModelTimeoutError, match=r"300 s \(tries: 3\)"
+    ) as caught:
         await agent_of(model).arun("Hello?")
     assert not caught.value.transient
 
@@ -76,7 +85,9 @@ async def test_a_wait_longer_than_the_run_is_not_begun() -> None:
     model = model_of(busy(3600.0), "Never.", timeouts=Timeouts(total=9000.0))
     async with asyncio.timeout(60):
         with pytest.raises(errors.ModelRateLimitError) as caught:
-            await agent_of(model, limits=RunLimits(wall_time=600.0)).arun("Hello?")
+            await agent_of(model, limits=RunLimits(wall_time=600.0)).arun(
+                "Hello?"
+            )
     assert caught.value.retry_after == 3600.0
 
 
@@ -109,10 +120,15 @@ async def test_waits_grow_and_are_spread() -> None:
     async def fail() -> None:
         raise errors.ModelUnavailableError("No.")
 
-    policy = Retries(tries=5, first_wait=0.01, longest_wait=0.03, jitter=lambda: 1.0)
+    policy = Retries(
+        tries=5, first_wait=0.01, longest_wait=0.03, jitter=lambda: 1.0
+    )
     with pytest.raises(errors.ModelUnavailableError):
         await with_retries(
-            fail, 9.0, policy, on_retry=lambda _tries, _error, wait: waits.append(wait)
+            fail,
+            9.0,
+            policy,
+            on_retry=lambda _tries, _error, wait: waits.append(wait),
         )
     assert waits == [0.01, 0.02, 0.03, 0.03]
     assert replace(policy, jitter=lambda: 0.0).wait(busy(), 1) == 0.0

@@ -86,7 +86,9 @@ def test_synchronous_runs_share_one_loop() -> None:
     assert len(set(loops)) == 1
 
 
-async def test_concurrent_runs_of_one_component_are_separate(assert_sound: Any) -> None:
+async def test_concurrent_runs_of_one_component_are_separate(
+    assert_sound: Any,
+) -> None:
     """A thousand runs at the same time mix neither values nor usage nor events."""
     turn = asyncio.Barrier(1000)
 
@@ -116,9 +118,9 @@ async def test_concurrent_runs_of_one_component_are_separate(assert_sound: Any) 
             str(2 * number),
             2 * (number + 1),
         )
-        assert [event.arguments for event in events(result, "tool_call_started")] == [
-            {"number": number}
-        ]
+        assert [
+            event.arguments for event in events(result, "tool_call_started")
+        ] == [{"number": number}]
         assert_sound(result.events)
 
 
@@ -139,7 +141,9 @@ async def test_a_blocking_tool_delays_its_own_run_only() -> None:
             tools=[wait],
         )
 
-    blocked = [asyncio.create_task(agent(block=True).arun("?")) for _ in range(50)]
+    blocked = [
+        asyncio.create_task(agent(block=True).arun("?")) for _ in range(50)
+    ]
     try:
         assert await agent(block=False).arun("?") == "ok"
         assert not any(task.done() for task in blocked)
@@ -208,7 +212,9 @@ def asking_tool(way: str, helper: Agent) -> Callable[..., Any]:
 def asker(tool: Callable[..., Any], *answers: Any, **options: Any) -> Agent:
     """An agent that calls the tool `ask`, and then answers."""
     answers = answers or (ToolCall.of("ask", question="much?"), "It is 42.")
-    return Agent("asker", "Ask.", ScriptedModel(*answers), tools=[tool], **options)
+    return Agent(
+        "asker", "Ask.", ScriptedModel(*answers), tools=[tool], **options
+    )
 
 
 @pytest.mark.parametrize("way", ["run", "arun", "stream", "astream"])
@@ -225,7 +231,9 @@ def test_an_agent_that_a_tool_runs_is_a_nested_run(
         else asyncio.run(agent.arun("?", trace=True))
     )
     assert_sound(result.events)
-    started = {event.component: event for event in events(result, "run_started")}
+    started = {
+        event.component: event for event in events(result, "run_started")
+    }
     assert started["helper"].parent_id == started["asker"].run_id
     assert_events(
         result,
@@ -250,7 +258,9 @@ def test_a_nested_run_streams_if_it_or_the_outer_run_does() -> None:
 
 
 @pytest.mark.parametrize("way", ["run", "stream"])
-def test_a_synchronous_call_in_an_asynchronous_tool_is_refused(way: str) -> None:
+def test_a_synchronous_call_in_an_asynchronous_tool_is_refused(
+    way: str,
+) -> None:
     """`run` and `stream` on the run's own event loop would wait for themselves: a BlockingCallError."""
     blocking = asking_tool(way, Agent("helper", "Help.", says("42")))
 
@@ -308,7 +318,9 @@ async def test_cancelling_a_run_cancels_those_in_threads_of_its_tools(
         ended.set()
         return "too late"
 
-    task = asyncio.create_task(asker(ask, event_manager=recorder.manager).arun("?"))
+    task = asyncio.create_task(
+        asker(ask, event_manager=recorder.manager).arun("?")
+    )
     await model.started.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError) as caught:
@@ -373,10 +385,24 @@ async def test_a_failing_branch_cancels_the_others(
     with pytest.raises(ModelError) as caught:
         await flow.arun("?")
     assert_sound(recorder.events)
-    assert (caught.value.component, caught.value.resume_path) == ("fails", [0, 1, 0])
+    assert (caught.value.component, caught.value.resume_path) == (
+        "fails",
+        [0, 1, 0],
+    )
     assert caught.value.usage is not None
-    assert (caught.value.usage.model_calls, caught.value.usage.tool_calls) == (2, 1)
+    assert (caught.value.usage.model_calls, caught.value.usage.tool_calls) == (
+        2,
+        1,
+    )
     assert flow.last_usage == caught.value.usage
-    assert [event.component for event in recorder.of("run_cancelled")] == ["works"]
-    outcomes = {event.step: event.outcome for event in recorder.of("step_finished")}
-    assert outcomes == {"fails": "failed", "works": "cancelled", "parallel": "failed"}
+    assert [event.component for event in recorder.of("run_cancelled")] == [
+        "works"
+    ]
+    outcomes = {
+        event.step: event.outcome for event in recorder.of("step_finished")
+    }
+    assert outcomes == {
+        "fails": "failed",
+        "works": "cancelled",
+        "parallel": "failed",
+    }

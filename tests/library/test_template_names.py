@@ -99,7 +99,8 @@ FINE = [
     flow(fork("{input}", [WRITER]), step("b", input="{writer_output}")),
     flow(fork("{wrtier_output}", [WRITER], name="ours")),
     flow(
-        each("items", step("b", input="{item}")), step("c", input="{b_output} {item}")
+        each("items", step("b", input="{item}")),
+        step("c", input="{b_output} {item}"),
     ),
     flow(
         {"type": "workflow_step", "name": "w", "workflow": flow(WRITER)},
@@ -163,7 +164,9 @@ def test_names_that_stay_in_instructions_are_warnings() -> None:
         "/steps/1/instructions"
     ] * 2
     assert (
-        check_names({"name": "a", **text, "config": {"model": "offline/echo"}}).warnings
+        check_names(
+            {"name": "a", **text, "config": {"model": "offline/echo"}}
+        ).warnings
         == []
     )
 
@@ -189,7 +192,10 @@ def test_a_name_that_hides_the_iteration_is_a_warning() -> None:
     """An output or an item called `iteration` inside a loop hides the number; elsewhere it hides nothing."""
     named = {**each("items", step("b")), "as": "iteration"}
     found = check_names(
-        flow(loop(step("a", output="iteration"), named), step("c", output="iteration"))
+        flow(
+            loop(step("a", output="iteration"), named),
+            step("c", output="iteration"),
+        )
     )
     assert [warning.pointer for warning in found.warnings] == [
         "/steps/0/steps/0",
@@ -197,7 +203,9 @@ def test_a_name_that_hides_the_iteration_is_a_warning() -> None:
     ]
 
 
-@given(valid["workflow"] | valid["conductor"] | valid["pipeline"] | valid["agent"])
+@given(
+    valid["workflow"] | valid["conductor"] | valid["pipeline"] | valid["agent"]
+)
 def test_any_valid_blueprint_is_checked(blueprint: Json) -> None:
     """The check of a valid blueprint does not fail, and points into it."""
     found = check_names(blueprint, {"a": "{x}"})

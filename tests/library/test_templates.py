@@ -74,7 +74,9 @@ NO_TEMPLATES = {
 def test_other_braces_stay_as_they_are(text: str) -> None:
     """JSON, code and formulas have no names and are not changed, whatever the context has."""
     assert names(text) == []
-    assert fill(text, {"page": 1, "text": 2, "a": 3, "x": 4, "label": 5}) == text
+    assert (
+        fill(text, {"page": 1, "text": 2, "a": 3, "x": 4, "label": 5}) == text
+    )
     assert fill_all(text, {}, "Step 'write'") == text
 
 
@@ -90,7 +92,10 @@ def test_other_braces_stay_as_they_are(text: str) -> None:
 def test_variables_of_shells_and_latex_need_no_value(text: str) -> None:
     """They stay as they are in a step too, unless the context has a value of that name."""
     assert fill_all(text, {"input": "x"}, "Step 'write'") == text
-    assert fill_all("${input} x^{input}", {"input": "x"}, "Step 'write'") == "$x x^x"
+    assert (
+        fill_all("${input} x^{input}", {"input": "x"}, "Step 'write'")
+        == "$x x^x"
+    )
     for template in (
         "{HOME}",
         "v{n} $ {n}",
@@ -122,7 +127,9 @@ def test_variables_of_shells_and_latex_need_no_value(text: str) -> None:
         ('{{\n  "a": {{"{city}": 1}}\n}} {{ b }}', '{\n  "a": {"Rome": 1}\n} {{ b }}', ["city"]),
     ],
 )  # fmt: skip
-def test_doubled_braces_are_braces(template: str, text: str, used: list[str]) -> None:
+def test_doubled_braces_are_braces(
+    template: str, text: str, used: list[str]
+) -> None:
     """`{{name}}` is the text `{name}`, and so are the doubled braces of JSON that has no others."""
     assert names(template) == used
     assert fill(template, {"city": "Rome"}) == text
@@ -137,7 +144,9 @@ def test_a_name_is_never_made_of_literal_braces(template: str) -> None:
     """What a template has no name for is the same with any context, and reading a text as JSON adds no name."""
     context = {name: f"<{name}>" for name in ("a", "b", "ab", "ba")}
     filled = fill(template, context)
-    assert all(f"<{name}>" in filled for name in names(template) if name in context)
+    assert all(
+        f"<{name}>" in filled for name in names(template) if name in context
+    )
     assert fill(template, {}).count("{") <= template.count("{")
 
 
@@ -177,7 +186,9 @@ def test_a_context_is_shown_in_sections() -> None:
     assert sections({"input": "x", "n": 1}) == "## input\nx\n\n## n\n1"
     assert sections({"input": "x", "n": 1}, leave_out=["input"]) == "1"
     assert sections({}) == ""
-    assert list(visible(CONTEXT)) == [name for name in CONTEXT if name != "_hidden"]
+    assert list(visible(CONTEXT)) == [
+        name for name in CONTEXT if name != "_hidden"
+    ]
 
 
 class Colour(enum.Enum):
@@ -202,15 +213,23 @@ class Pair:
         (True, "true"),
         (None, "null"),
         (["é", 1.0], '["é", 1.0]'),
-        (Point(x=1, on=datetime.date(2020, 1, 2)), '{"x": 1, "on": "2020-01-02"}'),
+        (
+            Point(x=1, on=datetime.date(2020, 1, 2)),
+            '{"x": 1, "on": "2020-01-02"}',
+        ),
         (Pair(Point(x=1), (1, 2)), '{"a": {"x": 1, "on": null}, "b": [1, 2]}'),
         (Colour.red, '"r"'),
         ({"x": int}, '{"x": "<class \'int\'>"}'),
-        ({"a": [float("nan"), -float("inf"), 0.5]}, '{"a": ["NaN", "-Infinity", 0.5]}'),
+        (
+            {"a": [float("nan"), -float("inf"), 0.5]},
+            '{"a": ["NaN", "-Infinity", 0.5]}',
+        ),
         (b"bytes", '"bytes"'),
     ],
 )
 def test_a_value_becomes_text(value: Any, text: str) -> None:
     """A string stays as it is; any other value becomes JSON text, objects included."""
     assert to_text(value) == text
-    assert to_text(to_json_data(value)) == text or isinstance(to_json_data(value), str)
+    assert to_text(to_json_data(value)) == text or isinstance(
+        to_json_data(value), str
+    )

@@ -50,7 +50,11 @@ class Strict(Upstream):
     def respond(self) -> list[Any]:
         """The response to the request that has just arrived."""
         status, body = self.provider.answer(self.requests[-1])
-        return streamed(sse(*body)) if isinstance(body, list) else [reply(body, status)]
+        return (
+            streamed(sse(*body))
+            if isinstance(body, list)
+            else [reply(body, status)]
+        )
 
 
 @pytest.fixture(params=STYLES)
@@ -64,12 +68,16 @@ def check(result: ExecutionResult, strict: Strict, number: int) -> None:
     """The answer has no thoughts; the conversation has all of them, in the books' words."""
     assert result.value == f"Answer {number}."
     said = [
-        dict(message) for message in result.messages if message["role"] == "assistant"
+        dict(message)
+        for message in result.messages
+        if message["role"] == "assistant"
     ]
     origins = {message.pop("podwright_provider", None) for message in said}
     assert origins <= {strict.provider.style.model.partition("/")[0], None}
     assert said[-4:] == strict.provider.books[number - 3 : number + 1]
-    finished = [event for event in result.events if event.type == "model_call_finished"]
+    finished = [
+        event for event in result.events if event.type == "model_call_finished"
+    ]
     assert {event.response.reasoning for event in finished} == {
         strict.provider.style.reasoning
     }
@@ -96,7 +104,9 @@ async def test_thoughts_go_back_as_they_came(
     tokens = "".join(event.text for event in recorder.of("token"))
     thoughts = "".join(event.text for event in recorder.of("reasoning"))
     assert tokens == ("Answer 3.Answer 7." if streaming else "")
-    assert thoughts == (strict.provider.style.reasoning * 8 if streaming else "")
+    assert thoughts == (
+        strict.provider.style.reasoning * 8 if streaming else ""
+    )
 
 
 @pytest.mark.parametrize("cut", range(2, 20, 3))
@@ -112,6 +122,8 @@ async def test_a_new_attempt_gives_recorded_thoughts_back(
     ]
     made = sum(event.type == "model_call_finished" for event in stored)
     strict.provider.books[made:] = []
-    result = await execute(agent, Task("?"), run_id="0" * 32, journal=Journal(stored))
+    result = await execute(
+        agent, Task("?"), run_id="0" * 32, journal=Journal(stored)
+    )
     assert result.value == "Answer 3."
     assert len(strict.provider.books) == 4

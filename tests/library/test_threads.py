@@ -44,7 +44,9 @@ class Blocking:
 
     async def start(self, number: int) -> list[asyncio.Task[str]]:
         """Start runs, and wait until each has asked for a thread."""
-        tasks = [asyncio.create_task(self.agent().arun("?")) for _ in range(number)]
+        tasks = [
+            asyncio.create_task(self.agent().arun("?")) for _ in range(number)
+        ]
         for _ in tasks:
             await self._asked.acquire()
         return tasks
@@ -83,14 +85,26 @@ def test_a_nested_run_does_not_wait_for_the_thread_of_its_caller(
     def ask() -> str:
         """Ask."""
         return Agent(
-            "inner", "", ScriptedModel(ToolCall.of("look"), "seen"), tools=[look]
+            "inner",
+            "",
+            ScriptedModel(ToolCall.of("look"), "seen"),
+            tools=[look],
         ).run("?")
 
-    for run in (Agent.run, lambda agent, text: asyncio.run(agent.arun(text))) * 2:
+    for run in (
+        Agent.run,
+        lambda agent, text: asyncio.run(agent.arun(text)),
+    ) * 2:
         model = ScriptedModel(ToolCall.of("ask"), "ok")
         assert (
             run(
-                Agent("outer", "", model, tools=[ask], limits=RunLimits(wall_time=30)),
+                Agent(
+                    "outer",
+                    "",
+                    model,
+                    tools=[ask],
+                    limits=RunLimits(wall_time=30),
+                ),
                 "?",
             )
             == "ok"

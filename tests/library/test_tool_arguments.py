@@ -109,7 +109,9 @@ def choose(
 
 
 def enums(
-    level: Level = Level.LOW, unit: Unit = Unit.celsius, levels: Sequence[Level] = ()
+    level: Level = Level.LOW,
+    unit: Unit = Unit.celsius,
+    levels: Sequence[Level] = (),
 ) -> Any:
     return [level, unit, levels]
 
@@ -130,7 +132,9 @@ def shape(shape: Annotated[Circle | Label, Field(discriminator="kind")]) -> Any:
     return shape
 
 
-def either(value: Circle | int | None = None, matrix: Sequence[list[int]] = ()) -> Any:
+def either(
+    value: Circle | int | None = None, matrix: Sequence[list[int]] = ()
+) -> Any:
     return [value, matrix]
 
 
@@ -274,7 +278,11 @@ REFUSED: dict[str, tuple[Callable[..., Any], Json, list[str]]] = {
     "a list for a text": (texts, {"words": [], "note": ["a"]}, ["/note"]),
     "null for a required list": (texts, {"words": None}, ["/words"]),
     "null as text for a required list": (texts, {"words": "null"}, ["/words"]),
-    "a text of several elements": (texts, {"words": "a, b"}, ["/words", "'a, b'"]),
+    "a text of several elements": (
+        texts,
+        {"words": "a, b"},
+        ["/words", "'a, b'"],
+    ),
     "an empty text for a list": (texts, {"words": ""}, ["/words"]),
     "JSON that was cut off": (texts, {"words": '["a", '}, ["/words"]),
     "a text that is an object for a list of texts": (
@@ -287,9 +295,17 @@ REFUSED: dict[str, tuple[Callable[..., Any], Json, list[str]]] = {
     "several numbers": (sums, {"numbers": "1, 2"}, ["/numbers"]),
     "null in a list": (sums, {"numbers": [None]}, ["/numbers/0"]),
     "numbers for a list of lists": (either, {"matrix": [1, 2]}, ["/matrix/0"]),
-    "a value that is not a member": (choose, {"minutes": "61"}, ["/minutes", "'61'"]),
+    "a value that is not a member": (
+        choose,
+        {"minutes": "61"},
+        ["/minutes", "'61'"],
+    ),
     "a boolean for a number": (choose, {"minutes": True}, ["/minutes"]),
-    "a name that is not a member": (enums, {"level": "MEDIUM"}, ["/level", "'MEDIUM'"]),
+    "a name that is not a member": (
+        enums,
+        {"level": "MEDIUM"},
+        ["/level", "'MEDIUM'"],
+    ),
     "a date with a time": (dates, {"day": "2026-11-25T10:00:00Z"}, ["/day"]),
     "a key that restricts a call": (
         order,
@@ -351,7 +367,9 @@ async def test_arguments_whose_meaning_is_certain_are_taken(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", REFUSED)
-async def test_arguments_that_may_mean_something_else_are_refused(name: str) -> None:
+async def test_arguments_that_may_mean_something_else_are_refused(
+    name: str,
+) -> None:
     """What is not certain is an error about the arguments as they came."""
     function, arguments, words = REFUSED[name]
     with pytest.raises(ToolArgumentsError) as caught:
@@ -361,7 +379,10 @@ async def test_arguments_that_may_mean_something_else_are_refused(name: str) -> 
 
 async def test_only_wrong_values_are_changed() -> None:
     """What a validator of the tool takes is left to it, also if other arguments are repaired."""
-    assert await call(own_rule, {"cities": "a,b", "limit": None}) == [["a", "b"], 1]
+    assert await call(own_rule, {"cities": "a,b", "limit": None}) == [
+        ["a", "b"],
+        1,
+    ]
     assert await call(texts, {"words": "urgent", "note": "null"}) == [
         ["urgent"],
         "null",
@@ -377,19 +398,23 @@ def test_the_events_show_what_the_model_wrote() -> None:
         "go", trace=True
     )
     assert [
-        event.arguments for event in trace.events if event.type == "tool_call_started"
+        event.arguments
+        for event in trace.events
+        if event.type == "tool_call_started"
     ] == [{"numbers": "[1, 2]"}]
     assert model.requests[1].messages[-1].text == "[[1, 2], null]"
 
 
 @pytest.mark.parametrize(
-    "arguments", ['[{"numbers": [1]}]', ' [ {"arguments": {"numbers": "[1]"}} ]']
+    "arguments",
+    ['[{"numbers": [1]}]', ' [ {"arguments": {"numbers": "[1]"}} ]'],
 )
 def test_one_object_in_a_list_is_the_arguments(arguments: str) -> None:
     """Arguments are one object, so that a list with one holds them (NousResearch/hermes-agent#58057)."""
     model = ScriptedModel(ToolCall("c", "sums", arguments), "done")
     assert (
-        Agent("guide", "", model, tools=[sums], max_tool_retries=0).run("go") == "done"
+        Agent("guide", "", model, tools=[sums], max_tool_retries=0).run("go")
+        == "done"
     )
     assert model.requests[1].messages[-1].text == "[[1], null]"
 
@@ -412,23 +437,33 @@ FITTING: dict[Callable[..., Any], st.SearchStrategy[Json]] = {
     order: st.fixed_dictionaries(
         {
             "lines": st.lists(
-                st.fixed_dictionaries({"sku": st.text(), "count": st.integers()})
+                st.fixed_dictionaries(
+                    {"sku": st.text(), "count": st.integers()}
+                )
             )
         },
-        optional={"express": st.booleans() | st.sampled_from(["true", "no", 1])},
+        optional={
+            "express": st.booleans() | st.sampled_from(["true", "no", 1])
+        },
     ),
     sums: st.fixed_dictionaries(
         {
             "numbers": st.lists(
-                st.integers() | st.integers().map(str) | st.integers(0, 9).map(float)
+                st.integers()
+                | st.integers().map(str)
+                | st.integers(0, 9).map(float)
             )
         },
-        optional={"scale": st.none() | st.floats(allow_nan=False) | st.integers()},
+        optional={
+            "scale": st.none() | st.floats(allow_nan=False) | st.integers()
+        },
     ),
     texts: st.fixed_dictionaries(
         {"words": st.lists(st.text())}, optional={"note": st.text()}
     ),
-    wide: st.fixed_dictionaries({"anything": any_json, "items": st.lists(any_json)}),
+    wide: st.fixed_dictionaries(
+        {"anything": any_json, "items": st.lists(any_json)}
+    ),
 }
 
 
@@ -443,7 +478,9 @@ def test_what_fits_is_unchanged(
     expected = tool.arguments.validate_python(copy.deepcopy(arguments))
     assert validate_arguments(tool.arguments, arguments, tool.name) == expected
     assert (
-        validate_arguments(tool.arguments, {**arguments, "reason": "asked"}, tool.name)
+        validate_arguments(
+            tool.arguments, {**arguments, "reason": "asked"}, tool.name
+        )
         == expected
     )
 

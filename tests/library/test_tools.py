@@ -14,7 +14,11 @@ from tests.library.shapes import Json, events, problems_of
 
 from podwright import Agent, ScriptedModel
 from podwright.components.tool_calls import PARALLEL_CALLS
-from podwright.errors import ModelResponseError, ToolArgumentsError, ToolDefinitionError
+from podwright.errors import (
+    ModelResponseError,
+    ToolArgumentsError,
+    ToolDefinitionError,
+)
 from podwright.testing import ToolCall
 from podwright.tools import schema_differences, to_tool
 
@@ -114,7 +118,11 @@ SCHEMAS: list[tuple[Callable[..., Any], Json, list[str], str | None]] = [
     ),
     (
         nested,
-        {"place": PLACE, "more": {"type": "array", "items": PLACE}, "note": NULLABLE},
+        {
+            "place": PLACE,
+            "more": {"type": "array", "items": PLACE},
+            "note": NULLABLE,
+        },
         ["place", "more"],
         None,
     ),
@@ -157,7 +165,10 @@ def test_a_signature_becomes_a_schema(
     schema = to_tool(function).schema
     assert schema["type"] == "function"
     shown = schema["function"]
-    assert (shown["name"], shown.get("description")) == (function.__name__, description)
+    assert (shown["name"], shown.get("description")) == (
+        function.__name__,
+        description,
+    )
     parameters = shown["parameters"]
     assert parameters["properties"] == properties
     assert parameters.get("required", []) == required
@@ -216,14 +227,24 @@ CALLABLES: dict[str, tuple[Callable[..., Any], str, Json, str]] = {
     "class method": (Counter.of_class, "of_class", {"number": 3}, "Counter 3"),
     "object": (Counter(), "Counter", {"number": 7}, "1"),
     "async object": (AsyncCounter(), "AsyncCounter", {"number": 7}, "9"),
-    "partial": (functools.partial(plain, days=3), "plain", {"city": "Rome"}, "Rome 3"),
+    "partial": (
+        functools.partial(plain, days=3),
+        "plain",
+        {"city": "Rome"},
+        "Rome 3",
+    ),
     "nested partial": (
         functools.partial(functools.partial(plain, "Oslo")),
         "plain",
         {},
         "Oslo 1",
     ),
-    "async partial": (functools.partial(later, city="Bonn"), "later", {}, "Bonn"),
+    "async partial": (
+        functools.partial(later, city="Bonn"),
+        "later",
+        {},
+        "Bonn",
+    ),
     "decorated": (wrapped(plain), "plain", {"city": "Rome"}, "Rome 1"),
     "enum": (choice, "choice", {"size": "m", "unit": "F"}, "m fahrenheit"),
     "models": (
@@ -243,7 +264,9 @@ CALLABLES: dict[str, tuple[Callable[..., Any], str, Json, str]] = {
 
 
 @pytest.mark.parametrize(
-    ("function", "name", "arguments", "result"), CALLABLES.values(), ids=list(CALLABLES)
+    ("function", "name", "arguments", "result"),
+    CALLABLES.values(),
+    ids=list(CALLABLES),
 )
 def test_any_named_callable_is_a_tool(
     function: Callable[..., Any], name: str, arguments: Json, result: str
@@ -251,7 +274,9 @@ def test_any_named_callable_is_a_tool(
     """Functions, methods, objects and partials, async or not, are called with the types of their hints."""
     model = ScriptedModel(ToolCall.of(name, **arguments), "done")
     trace = Agent("guide", "", model, tools=[function]).run("go", trace=True)
-    assert [event.output for event in events(trace, "tool_call_finished")] == [result]
+    assert [event.output for event in events(trace, "tool_call_finished")] == [
+        result
+    ]
 
 
 def many(*cities: str) -> str:
@@ -286,7 +311,9 @@ NOT_TOOLS: dict[str, tuple[Any, str]] = {
     "underscore": ([hidden], "'_city'"),
     "letters outside ASCII": ([größe], "'größe'"),
     "72 characters": (
-        [look_up_the_current_exchange_rate_of_a_currency_pair_at_the_central_bank],
+        [
+            look_up_the_current_exchange_rate_of_a_currency_pair_at_the_central_bank
+        ],
         "central_bank'",
     ),
     "without a schema": ([strange], "'strange'"),
@@ -298,8 +325,12 @@ NOT_TOOLS: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.parametrize(("tools", "word"), NOT_TOOLS.values(), ids=list(NOT_TOOLS))
-def test_a_callable_that_a_model_cannot_call_is_refused(tools: Any, word: str) -> None:
+@pytest.mark.parametrize(
+    ("tools", "word"), NOT_TOOLS.values(), ids=list(NOT_TOOLS)
+)
+def test_a_callable_that_a_model_cannot_call_is_refused(
+    tools: Any, word: str
+) -> None:
     """What cannot be called by name with JSON arguments is a ToolDefinitionError that names it."""
     with pytest.raises(ToolDefinitionError) as caught:
         Agent("guide", "", "offline/echo", tools=tools)
@@ -309,9 +340,9 @@ def test_a_callable_that_a_model_cannot_call_is_refused(tools: Any, word: str) -
 
 def test_a_repeated_function_is_one_tool() -> None:
     """A repeated function is not a second tool, and its schema is cached; what cannot be cached is a tool too."""
-    assert list(Agent("guide", "", "offline/echo", tools=[plain, plain]).tools) == [
-        "plain"
-    ]
+    assert list(
+        Agent("guide", "", "offline/echo", tools=[plain, plain]).tools
+    ) == ["plain"]
     assert to_tool(plain).schema is to_tool(plain).schema
 
     @dataclasses.dataclass
@@ -332,7 +363,11 @@ async def call(tool: Any, arguments: Json) -> Any:
     ("tool", "arguments", "words"),
     [
         (plain, {}, ["'city'", "Missing"]),
-        (plain, {"city": 5, "days": "many"}, ["/city", "string", "/days", "integer"]),
+        (
+            plain,
+            {"city": 5, "days": "many"},
+            ["/city", "string", "/days", "integer"],
+        ),
         (plain, {"city": "x", "when": 1}, ["/when", "Unknown"]),
         (
             choice,
@@ -361,7 +396,9 @@ async def test_arguments_have_the_types_of_the_hints() -> None:
     default = object()
     received: list[Any] = []
 
-    def look(place: Place, unit: Unit, days: float = 1, extra: Any = default) -> None:
+    def look(
+        place: Place, unit: Unit, days: float = 1, extra: Any = default
+    ) -> None:
         received.extend([place, unit, days, extra])
 
     await call(look, {"place": {"city": "Rome"}, "unit": "F", "days": "2.5"})
@@ -395,11 +432,15 @@ async def test_null_is_allowed_where_it_is_the_default() -> None:
     none: Any = None
 
     def look(
-        word: str = none, count: Annotated[int, Field(ge=1)] = none, days: int = 1
+        word: str = none,
+        count: Annotated[int, Field(ge=1)] = none,
+        days: int = 1,
     ) -> Any:
         return [word, count, days]
 
-    assert to_tool(look).schema["function"]["parameters"]["properties"]["word"] == {
+    assert to_tool(look).schema["function"]["parameters"]["properties"][
+        "word"
+    ] == {
         "type": "string",
         "default": None,
     }
@@ -452,7 +493,9 @@ DIFFERENCES: dict[str, tuple[Json, Json, list[str]]] = {
 
 
 @pytest.mark.parametrize(
-    ("stored", "actual", "parameters"), DIFFERENCES.values(), ids=list(DIFFERENCES)
+    ("stored", "actual", "parameters"),
+    DIFFERENCES.values(),
+    ids=list(DIFFERENCES),
 )
 def test_a_function_must_accept_what_the_stored_schema_allows(
     stored: Json, actual: Json, parameters: list[str]
@@ -476,16 +519,21 @@ def test_a_function_that_no_longer_fits_is_reported() -> None:
     assert [problem.pointer for problem in found] == [
         "/tools/0/schema/function/parameters"
     ] * 2
-    assert ["'city'" in found[0].detail, "'country'" in found[1].detail] == [True, True]
-    assert list(Agent.from_blueprint(blueprint, [changed], validate=False).tools) == [
-        "plain"
+    assert ["'city'" in found[0].detail, "'country'" in found[1].detail] == [
+        True,
+        True,
     ]
+    assert list(
+        Agent.from_blueprint(blueprint, [changed], validate=False).tools
+    ) == ["plain"]
 
 
 def test_the_model_sees_the_descriptions_of_the_blueprint() -> None:
     """A description edited in the blueprint is shown to the model; functions that it does not name are ignored."""
     blueprint = Agent("guide", "", "offline/echo", tools=[plain]).to_blueprint()
-    blueprint["tools"][0]["schema"]["function"]["description"] = "Edited by hand."
+    blueprint["tools"][0]["schema"]["function"]["description"] = (
+        "Edited by hand."
+    )
     model = ScriptedModel(ToolCall.of("plain", city="Rome"), "done")
     agent = Agent.from_blueprint(blueprint, [plain, later], model=model)
     assert agent.run("go") == "done"
@@ -493,7 +541,10 @@ def test_the_model_sees_the_descriptions_of_the_blueprint() -> None:
     assert offered["function"].get("description") == "Edited by hand."
     assert list(agent.tools) == ["plain"]
     assert agent.to_blueprint() == blueprint
-    assert to_tool(plain).schema["function"].get("description") != "Edited by hand."
+    assert (
+        to_tool(plain).schema["function"].get("description")
+        != "Edited by hand."
+    )
 
 
 PARAMETERS = {
@@ -519,7 +570,10 @@ def test_stored_parameters_are_shown_as_providers_take_them(name: str) -> None:
     """The root of parameters is an object without a reference; where it cannot be, that is a problem."""
     stored, shown = STORED[name]
     function = {"name": "later", "parameters": stored}
-    entry = {"name": "later", "schema": {"type": "function", "function": function}}
+    entry = {
+        "name": "later",
+        "schema": {"type": "function", "function": function},
+    }
     blueprint = {
         "name": "guide",
         "instructions": "",
@@ -598,7 +652,9 @@ def test_mistakes_of_the_model_are_reported_to_it(name: str) -> None:
     """Wrong calls of one tool in a row are reported `max_tool_retries` times; the next one fails the run."""
     settings, answers, failing = RETRIES[name]
     model = ScriptedModel(*answers)
-    agent = Agent("guide", "", model, tools=[plain, later], max_loops=100, **settings)
+    agent = Agent(
+        "guide", "", model, tools=[plain, later], max_loops=100, **settings
+    )
     again = Agent.from_blueprint(
         agent.to_blueprint(), [plain, later], model=ScriptedModel(*answers)
     )
@@ -626,7 +682,8 @@ async def test_tool_calls_of_one_answer_have_a_limit(
 
     def calls(count: int) -> list[ToolCall]:
         return [
-            ToolCall.of("note", f"c{number}", number=number) for number in range(count)
+            ToolCall.of("note", f"c{number}", number=number)
+            for number in range(count)
         ]
 
     model = ScriptedModel(calls(3), "done", calls(4), "never")
@@ -652,11 +709,16 @@ async def test_tool_calls_wait_for_each_other() -> None:
         active -= 1
         return str(number)
 
-    asked = [ToolCall.of("work", f"c{number}", number=number) for number in range(100)]
+    asked = [
+        ToolCall.of("work", f"c{number}", number=number)
+        for number in range(100)
+    ]
     model = ScriptedModel(asked, "done")
     assert await Agent("a", "Work.", model, tools=[work]).arun("?") == "done"
     assert most == PARALLEL_CALLS
     results = [
-        message.text for message in model.requests[1].messages if message.role == "tool"
+        message.text
+        for message in model.requests[1].messages
+        if message.role == "tool"
     ]
     assert results == [str(number) for number in range(100)]

@@ -28,7 +28,12 @@ from podwright.errors import (
     TraceError,
 )
 from podwright.events import Event, RunEvent, adapter
-from podwright.messages import Message, ModelRequest, ModelResponse, OutputSchema
+from podwright.messages import (
+    Message,
+    ModelRequest,
+    ModelResponse,
+    OutputSchema,
+)
 from podwright.printer import Printer
 from podwright.testing import (
     EchoModel,
@@ -77,7 +82,9 @@ def test_a_typed_value_is_saved_as_data() -> None:
     copy = through_json(result)
     assert copy.value == {"good": True, "reasons": ["short"]}
     assert copy.events == result.events
-    assert events(copy, "model_call_started")[0].request.output.name == "Verdict"
+    assert (
+        events(copy, "model_call_started")[0].request.output.name == "Verdict"
+    )
     with pytest.raises(dataclasses.FrozenInstanceError):
         events(copy)[0].seq = 5
 
@@ -104,9 +111,9 @@ USAGE = st.builds(
     CALLS_USAGE,
     by_model=st.dictionaries(TEXT, CALLS_USAGE, max_size=2),
 )
-TOOL_CALLS = st.lists(st.builds(ToolCall, TEXT, TEXT, TEXT, OBJECT), max_size=2).map(
-    tuple
-)
+TOOL_CALLS = st.lists(
+    st.builds(ToolCall, TEXT, TEXT, TEXT, OBJECT), max_size=2
+).map(tuple)
 IMAGE = st.fixed_dictionaries(
     {"url": TEXT.map("https://{}".format)}, optional={"detail": st.just("low")}
 )
@@ -115,7 +122,9 @@ PART = st.fixed_dictionaries(
 ) | st.fixed_dictionaries({"type": st.just("image_url"), "image_url": IMAGE})
 CONTENT = TEXT | st.lists(PART, max_size=3).map(tuple)
 ROLE = st.sampled_from(["system", "user", "assistant", "tool"])
-MESSAGE = st.builds(Message, ROLE, CONTENT, TOOL_CALLS, st.none() | TEXT, OBJECT, TEXT)
+MESSAGE = st.builds(
+    Message, ROLE, CONTENT, TOOL_CALLS, st.none() | TEXT, OBJECT, TEXT
+)
 REQUEST = st.builds(
     ModelRequest,
     model=TEXT,
@@ -139,7 +148,16 @@ FIELDS: dict[str, Any] = {
     **dict.fromkeys(("usage", "failed_usage"), USAGE),
     "request": REQUEST,
     "response": st.builds(
-        ModelResponse, TEXT, TOOL_CALLS, USAGE, TEXT, TEXT, TEXT, TEXT, OBJECT, TEXT
+        ModelResponse,
+        TEXT,
+        TOOL_CALLS,
+        USAGE,
+        TEXT,
+        TEXT,
+        TEXT,
+        TEXT,
+        OBJECT,
+        TEXT,
     ),
 }
 """Strategies of the fields whose type does not say enough; the others are made from their types."""
@@ -155,7 +173,9 @@ def test_every_event_survives_json(
 ) -> None:
     """An event of any type with any content is the same after a round trip through JSON, and can be printed."""
     names = [
-        field.name for field in dataclasses.fields(event_type) if field.name != "type"
+        field.name
+        for field in dataclasses.fields(event_type)
+        if field.name != "type"
     ]
     event = data.draw(
         st.builds(event_type, **{name: FIELDS.get(name, ...) for name in names})
@@ -173,7 +193,9 @@ def look(word: str) -> str:
 
 def component(kind: str, model: Any) -> Any:
     """A component of a kind with tools, plans, branches and loops."""
-    writer = Agent("writer", "Write about it.", model, tools=[look], temperature=0.5)
+    writer = Agent(
+        "writer", "Write about it.", model, tools=[look], temperature=0.5
+    )
     other = Agent("other", "Judge.", model)
     match kind:
         case "agent":
@@ -181,13 +203,18 @@ def component(kind: str, model: Any) -> Any:
         case "pipeline":
             return Pipeline("line", [writer, other, writer])
         case "conductor":
-            return Conductor("desk", "Lead.", model, [writer, other], planning=True)
+            return Conductor(
+                "desk", "Lead.", model, [writer, other], planning=True
+            )
         case _:
             loop = LoopStep(
                 [other], {"name": "is_empty", "args": {"value": "{input}"}}, 2
             )
             each = MapStep(
-                "input", "line", [AgentStep(writer, input="{line}")], max_concurrency=2
+                "input",
+                "line",
+                [AgentStep(writer, input="{line}")],
+                max_concurrency=2,
             )
             return Workflow(
                 "flow",
@@ -199,7 +226,9 @@ def component(kind: str, model: Any) -> Any:
 
 
 SAVED = json.loads(
-    json.dumps(component("conductor", EchoModel()).run("moon", trace=True).to_dict())
+    json.dumps(
+        component("conductor", EchoModel()).run("moon", trace=True).to_dict()
+    )
 )
 
 
@@ -228,7 +257,9 @@ DAMAGES: dict[str, Callable[[Any], object]] = {
     "/value": lambda trace: trace.update(value=b"x"),
     "/events/0": lambda trace: trace["events"][0].update(type="run_begun"),
     "/events/1/seq": lambda trace: trace["events"][1].update(seq="first"),
-    "/usage/input_tokens": lambda trace: trace.update(usage={"input_tokens": "many"}),
+    "/usage/input_tokens": lambda trace: trace.update(
+        usage={"input_tokens": "many"}
+    ),
 }
 
 
@@ -275,7 +306,10 @@ def spread(result: ExecutionResult, seconds: float) -> ExecutionResult:
     ids=["none", "given", "the run's"],
 )
 def test_replay_emits_the_recorded_events(
-    make_example: Any, pauses: list[float], delay: float | None, pause: float | None
+    make_example: Any,
+    pauses: list[float],
+    delay: float | None,
+    pause: float | None,
 ) -> None:
     """Replay gives a subscriber the recorded events in order, with a delay between them, or with that of the run."""
     result = through_json(
@@ -291,7 +325,9 @@ def test_replay_prints_the_steps_with_their_times(
     make_example: Any, pauses: list[float], capsys: Any
 ) -> None:
     """By default replay prints the steps, each with the seconds since the start."""
-    result = spread(make_example("agent").component.run("hello", trace=True), 0.25)
+    result = spread(
+        make_example("agent").component.run("hello", trace=True), 0.25
+    )
     through_json(result).replay(0.1)
     *lines, answer = capsys.readouterr().out.splitlines()
     assert lines == [
@@ -324,7 +360,9 @@ def test_a_component_replays_against_its_trace(kind: str) -> None:
 
     own = component(kind, FunctionModel(refuse, name="offline/echo"))
     with use_model(ReplayModel(recorded)):
-        assert events(own.stream("moon\nsun\nstars"))[-1].value == recorded.value
+        assert (
+            events(own.stream("moon\nsun\nstars"))[-1].value == recorded.value
+        )
 
 
 def writer(**changes: Any) -> Agent:
@@ -351,7 +389,9 @@ def test_a_changed_component_fails_the_replay(change: str) -> None:
     """A request that differs from the recorded one is a ReplayMismatchError that says where."""
     recorded = writer(model=EchoModel()).run("moon", trace=True)
     changes, prompt, word = CHANGES[change]
-    with pytest.raises(ReplayMismatchError, match=f"'writer'.*{word}") as caught:
+    with pytest.raises(
+        ReplayMismatchError, match=f"'writer'.*{word}"
+    ) as caught:
         writer(model=ReplayModel(recorded), **changes).run(prompt)
     assert caught.value.component == "writer"
 
@@ -359,7 +399,9 @@ def test_a_changed_component_fails_the_replay(change: str) -> None:
 @pytest.mark.parametrize("name", ["a", "b"])
 def test_a_call_that_was_not_recorded_fails_the_replay(name: str) -> None:
     """A model call that the trace does not have is a ReplayMismatchError that names the component."""
-    model = ReplayModel(Agent("a", "Help.", EchoModel()).run("moon", trace=True))
+    model = ReplayModel(
+        Agent("a", "Help.", EchoModel()).run("moon", trace=True)
+    )
     Agent("a", "Help.", model).run("moon")
     with pytest.raises(ReplayMismatchError, match=f"'{name}'"):
         Agent(name, "Help.", model).run("moon")
@@ -377,7 +419,8 @@ def test_a_recorded_failure_fails_again(recorder: Any) -> None:
 
     with pytest.raises(PodwrightError) as recorded:
         flow(
-            ScriptedModel("one", ValueError("no luck")), event_manager=recorder.manager
+            ScriptedModel("one", ValueError("no luck")),
+            event_manager=recorder.manager,
         ).run("?")
     model = ReplayModel(ExecutionResult(None, recorder.events, 0, Usage()))
     with pytest.raises(ModelError, match="ValueError") as replayed:

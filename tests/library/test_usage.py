@@ -35,7 +35,9 @@ def total(usages: list[Usage]) -> Usage:
 
 
 @given(calls, calls, calls)
-def test_a_sum_does_not_depend_on_the_order(a: Usage, b: Usage, c: Usage) -> None:
+def test_a_sum_does_not_depend_on_the_order(
+    a: Usage, b: Usage, c: Usage
+) -> None:
     """Adding usage is associative and commutative, for each model too."""
     assert (a + b) + c == a + (b + c) == (c + a) + b
     assert a + Usage() == Usage() + a == a
@@ -45,7 +47,10 @@ def test_a_sum_does_not_depend_on_the_order(a: Usage, b: Usage, c: Usage) -> Non
 @given(st.lists(st.integers(0, 50 * PICO), max_size=20))
 def test_a_sum_of_costs_is_exact(parts: list[int]) -> None:
     """Costs are added exactly, to 1e-12 USD."""
-    assert total([Usage(cost=part / PICO) for part in parts]).cost == sum(parts) / PICO
+    assert (
+        total([Usage(cost=part / PICO) for part in parts]).cost
+        == sum(parts) / PICO
+    )
 
 
 @given(st.lists(calls, max_size=6))

@@ -30,7 +30,9 @@ def problems(data_type: Any, data: Any) -> list[Problem]:
     with pytest.raises(ValidationError) as caught:
         TypeAdapter(data_type).validate_python(data)
     return to_problems(
-        caught.value.errors(include_url=False), data, lambda location: ["size", "lines"]
+        caught.value.errors(include_url=False),
+        data,
+        lambda location: ["size", "lines"],
     )
 
 
@@ -42,19 +44,34 @@ ONE_PROBLEM: list[tuple[Any, Any, str, str]] = [
     (Annotated[str, Field(min_length=2)], "a", "", "at least 2 characters"),
     (Annotated[list[int], Field(max_length=1)], [1, 2], "", "at most 1 item"),
     (Literal["low", "high"], "hihg", "", "'low' or 'high' 'hihg'"),
-    (dict[str, dict[str, int]], {"a/b": {"c~d": []}}, "/a~1b/c~0d", "integer array"),
+    (
+        dict[str, dict[str, int]],
+        {"a/b": {"c~d": []}},
+        "/a~1b/c~0d",
+        "integer array",
+    ),
     (int | list[int], {"x": 1}, "", "integer or array object"),
     (int | list[int], [1, None], "/1", "integer null"),
     (Shape, {"type": "circle"}, "/type", "Unknown 'circle'"),
     (Shape, {}, "", "Missing 'type'"),
-    (list[Shape], [{"type": "label", "lines": ["a", 1]}], "/0/lines/1", "string 1"),
+    (
+        list[Shape],
+        [{"type": "label", "lines": ["a", 1]}],
+        "/0/lines/1",
+        "string 1",
+    ),
     (
         list[Shape],
         [{"type": "square", "size": 1, "lnes": []}],
         "/0/lnes",
         "Unknown 'lnes'",
     ),
-    (dict[str, Shape], {"square": {"type": "square"}}, "/square", "Missing 'size'"),
+    (
+        dict[str, Shape],
+        {"square": {"type": "square"}},
+        "/square",
+        "Missing 'size'",
+    ),
 ]
 
 
@@ -65,7 +82,9 @@ def test_a_wrong_value_is_one_problem(
     """A problem has the pointer of the value, what was expected and what it is; members of a union are merged."""
     (problem,) = problems(data_type, data)
     assert problem.pointer == pointer
-    assert [word for word in words.split(" ") if word not in problem.detail] == []
+    assert [
+        word for word in words.split(" ") if word not in problem.detail
+    ] == []
 
 
 def test_the_message_of_a_validator_is_kept() -> None:

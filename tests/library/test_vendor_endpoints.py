@@ -64,7 +64,9 @@ class Vendor:
 
     def model_at(self, provider: Upstream) -> Model:
         model = resolve(
-            self.model, None, Connection("secret", provider.url.removesuffix("/v1"))
+            self.model,
+            None,
+            Connection("secret", provider.url.removesuffix("/v1")),
         )
         model.retries = Retries(first_wait=0.001)
         return model
@@ -74,7 +76,10 @@ class Vendor:
 
         def respond() -> list[Any]:
             body = provider.requests[-1]
-            path, (header, value) = provider.headers[-1][":line"].split()[1], self.key
+            path, (header, value) = (
+                provider.headers[-1][":line"].split()[1],
+                self.key,
+            )
             broken = [*self.broken_rules(body)]
             broken += [] if path == self.path else [f"no {path}"]
             broken += (
@@ -102,7 +107,12 @@ class Vendor:
             part = {**message, "tool_calls": calls} if calls else message
             counts = {"id": "c", "choices": [], "usage": USAGE}
             return streamed(
-                sse(delta(role="assistant"), delta(**part), delta(reason), counts)
+                sse(
+                    delta(role="assistant"),
+                    delta(**part),
+                    delta(reason),
+                    counts,
+                )
             )
 
         provider.answers([respond])
@@ -136,7 +146,13 @@ VENDORS = {
         ("authorization", "Bearer secret"),
         _of_gemini,
         lambda words: [
-            {"error": {"code": 400, "message": words, "status": "INVALID_ARGUMENT"}}
+            {
+                "error": {
+                    "code": 400,
+                    "message": words,
+                    "status": "INVALID_ARGUMENT",
+                }
+            }
         ],
         {"extra_content": SIGNED},
     ),
@@ -165,10 +181,15 @@ def vendor(request: pytest.FixtureRequest) -> Vendor:
 
 
 @streaming_or_not
-async def test_a_tool_loop(provider: Upstream, vendor: Vendor, streaming: bool) -> None:
+async def test_a_tool_loop(
+    provider: Upstream, vendor: Vendor, streaming: bool
+) -> None:
     """A tool is called, with all that the vendor wants back, and the answer has its tokens."""
     calls = [
-        {**call(id="call_1", name="look", arguments='{"word": "Rome"}'), **vendor.extra}
+        {
+            **call(id="call_1", name="look", arguments='{"word": "Rome"}'),
+            **vendor.extra,
+        }
     ]
     vendor.serve(
         provider, {"content": None, "tool_calls": calls}, {"content": "Found."}
@@ -188,23 +209,31 @@ async def test_a_response_model_beside_tools(
     if vendor.model.startswith("azure"):
         final: dict[str, Any] = {"content": json.dumps(answer)}
     else:
-        written = call(id="call_2", name="final_answer", arguments=json.dumps(answer))
+        written = call(
+            id="call_2", name="final_answer", arguments=json.dumps(answer)
+        )
         final = {"content": None, "tool_calls": [written]}
     calls = [
-        {**call(id="call_1", name="look", arguments='{"word": "Rome"}'), **vendor.extra}
+        {
+            **call(id="call_1", name="look", arguments='{"word": "Rome"}'),
+            **vendor.extra,
+        }
     ]
     vendor.serve(provider, {"content": None, "tool_calls": calls}, final)
     agent = Agent("guide", "Help.", vendor.model_at(provider), tools=[look])
-    assert await agent.arun("How many?", stream=streaming, response_model=City) == City(
-        **answer
-    )
+    assert await agent.arun(
+        "How many?", stream=streaming, response_model=City
+    ) == City(**answer)
 
 
 async def test_within_limits(provider: Upstream, vendor: Vendor) -> None:
     """A limit of tokens is one of the answer, in the words of the vendor."""
     vendor.serve(provider, {"content": "Ciao."})
     agent = Agent(
-        "guide", "Help.", vendor.model_at(provider), limits=RunLimits(tokens=1000)
+        "guide",
+        "Help.",
+        vendor.model_at(provider),
+        limits=RunLimits(tokens=1000),
     )
     assert await agent.arun("Hello?") == "Ciao."
 
@@ -231,7 +260,10 @@ async def test_the_loop_of_another_model_goes_on(
 
 
 FILTERED = [
-    sse(delta(content="When in the course of"), delta("content_filter: RECITATION")),
+    sse(
+        delta(content="When in the course of"),
+        delta("content_filter: RECITATION"),
+    ),
     {
         "id": "c",
         "choices": [
@@ -241,10 +273,16 @@ FILTERED = [
 ]
 
 
-@pytest.mark.parametrize("body", FILTERED, ids=["streamed", "whole, without a message"])
-async def test_the_content_filter_of_google(provider: Upstream, body: Any) -> None:
+@pytest.mark.parametrize(
+    "body", FILTERED, ids=["streamed", "whole, without a message"]
+)
+async def test_the_content_filter_of_google(
+    provider: Upstream, body: Any
+) -> None:
     """It names its reason, and may leave out the message."""
-    provider.answers(streamed(body) if isinstance(body, bytes) else [reply(body)])
+    provider.answers(
+        streamed(body) if isinstance(body, bytes) else [reply(body)]
+    )
     with pytest.raises(errors.ContentFilterError):
         await Agent("guide", "", VENDORS["gemini"].model_at(provider)).arun(
             "Hi", stream=isinstance(body, bytes)
@@ -275,14 +313,16 @@ async def test_a_wait_of_google(provider: Upstream) -> None:
     }
     provider.answers([reply([{"error": error}], 429)])
     with pytest.raises(errors.ModelRateLimitError) as caught:
-        await Agent("guide", "Help.", VENDORS["gemini"].model_at(provider)).arun(
-            "Hello?"
-        )
+        await Agent(
+            "guide", "Help.", VENDORS["gemini"].model_at(provider)
+        ).arun("Hello?")
     assert (caught.value.retry_after, len(provider.requests)) == (3600, 1)
 
 
 @streaming_or_not
-async def test_the_content_filter_of_azure(provider: Upstream, streaming: bool) -> None:
+async def test_the_content_filter_of_azure(
+    provider: Upstream, streaming: bool
+) -> None:
     """A request that it stops is an error, and so is an answer that it stops; its notes on others are no answer."""
     model = VENDORS["azure"].model_at(provider)
     inner = {
@@ -300,7 +340,9 @@ async def test_the_content_filter_of_azure(provider: Upstream, streaming: bool) 
     notes = {
         "id": "",
         "choices": [],
-        "prompt_filter_results": [{"prompt_index": 0, "content_filter_results": {}}],
+        "prompt_filter_results": [
+            {"prompt_index": 0, "content_filter_results": {}}
+        ],
     }
     stopped = sse(notes, delta(content="Once"), delta("content_filter"))
     whole = completion("Once")
@@ -311,7 +353,9 @@ async def test_the_content_filter_of_azure(provider: Upstream, streaming: bool) 
     ):
         provider.answers(script)
         with pytest.raises(errors.ContentFilterError):
-            await Agent("guide", "Help.", model).arun("Hello?", stream=streaming)
+            await Agent("guide", "Help.", model).arun(
+                "Hello?", stream=streaming
+            )
     fine = sse(
         notes,
         delta(content="Ciao."),
@@ -332,7 +376,8 @@ async def test_the_content_filter_of_azure(provider: Upstream, streaming: bool) 
         ]
     )
     assert (
-        await Agent("guide", "Help.", model).arun("Hello?", stream=streaming) == "Ciao."
+        await Agent("guide", "Help.", model).arun("Hello?", stream=streaming)
+        == "Ciao."
     )
 
 
@@ -349,13 +394,15 @@ async def test_a_key_is_needed_at_every_url(
     ):
         monkeypatch.delenv(variable, raising=False)
     with pytest.raises(errors.ModelAuthenticationError):
-        await Agent("guide", "", f"{name}/m", base_url=provider.url).arun("Hello?")
+        await Agent("guide", "", f"{name}/m", base_url=provider.url).arun(
+            "Hello?"
+        )
     assert not provider.requests
     provider.answers([reply(completion())])
     assert (
-        await Agent("guide", "", f"{name}/m", base_url=provider.url, api_key="").arun(
-            "Hello?"
-        )
+        await Agent(
+            "guide", "", f"{name}/m", base_url=provider.url, api_key=""
+        ).arun("Hello?")
         == "Hi."
     )
 

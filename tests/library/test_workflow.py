@@ -43,7 +43,9 @@ class Notes(FunctionModel):
         return f"{request.component}{len(self.of(request.component))}"
 
     def of(self, name: str) -> list[str]:
-        return [content for component, content in self.asked if component == name]
+        return [
+            content for component, content in self.asked if component == name
+        ]
 
     def agent(self, name: str, instructions: str = "") -> Agent:
         return Agent(name, instructions, self)
@@ -65,18 +67,27 @@ def test_each_step_reads_the_whole_context(notes: Notes) -> None:
     assert notes.asked == [
         ("one", "the moon"),
         ("two", "## input\nthe moon\n\n## one_output\none1"),
-        ("three", "## input\nthe moon\n\n## one_output\none1\n\n## two_output\ntwo1"),
+        (
+            "three",
+            "## input\nthe moon\n\n## one_output\none1\n\n## two_output\ntwo1",
+        ),
     ]
 
 
 def test_the_input_of_a_step_is_a_template(notes: Notes) -> None:
     """A step's input is filled from the context in one pass; `output` names where the answer is stored."""
     step = AgentStep(
-        notes.agent("two"), input="{input} | {one_output} | {input.x}", output="draft"
+        notes.agent("two"),
+        input="{input} | {one_output} | {input.x}",
+        output="draft",
     )
     flow = Workflow(
         "flow",
-        [notes.agent("one"), step, AgentStep(notes.agent("three"), output="draft")],
+        [
+            notes.agent("one"),
+            step,
+            AgentStep(notes.agent("three"), output="draft"),
+        ],
     )
     assert flow.run("{one_output}") == {
         "input": "{one_output}",
@@ -90,7 +101,11 @@ def test_named_inputs_fill_instructions_and_templates(notes: Notes) -> None:
     """Named inputs fill instructions and templates; an agent is shown those that its instructions do not name."""
     speaker = notes.agent("speaks", "Speak {language}.")
     flow = Workflow(
-        "flow", [speaker, AgentStep(notes.agent("asks"), input="{query} in {language}")]
+        "flow",
+        [
+            speaker,
+            AgentStep(notes.agent("asks"), input="{query} in {language}"),
+        ],
     )
     result = flow.run(
         {"query": "moon?", "language": "French", "style": "dry"}, trace=True
@@ -109,23 +124,31 @@ def test_named_inputs_fill_instructions_and_templates(notes: Notes) -> None:
         "speaks_output": "speaks1", "asks_output": "asks1",
     }  # fmt: skip
     assert (
-        Workflow("flow", [notes.agent("a")]).run({"query": "moon?"})["input"] == "moon?"
+        Workflow("flow", [notes.agent("a")]).run({"query": "moon?"})["input"]
+        == "moon?"
     )
     assert notes.of("a") == ["moon?"], "a single input is shown once"
 
 
 def test_keywords_are_inputs_and_updates(notes: Notes) -> None:
     """Keywords are the inputs if no context is given, and updates of the context otherwise."""
-    flow = Workflow("flow", [AgentStep(notes.agent("a"), input="{input}-{tone}")])
+    flow = Workflow(
+        "flow", [AgentStep(notes.agent("a"), input="{input}-{tone}")]
+    )
     flow.run(tone="dry")
     flow.run("moon", tone="dry")
     flow.run({"input": "sun", "tone": "wet"}, tone="dry")
     assert notes.of("a") == ["dry-dry", "moon-dry", "sun-dry"]
-    assert Workflow("flow", [notes.agent("b")]).run() == {"input": "", "b_output": "b1"}
+    assert Workflow("flow", [notes.agent("b")]).run() == {
+        "input": "",
+        "b_output": "b1",
+    }
 
 
 @pytest.mark.parametrize("name", ["response_model", "stream", "input_data"])
-def test_an_argument_of_other_kinds_is_not_an_input(name: str, notes: Notes) -> None:
+def test_an_argument_of_other_kinds_is_not_an_input(
+    name: str, notes: Notes
+) -> None:
     """An argument that only the `run` of other kinds has is a ContextError."""
     with pytest.raises(ContextError, match=name):
         Workflow("w", [notes.agent("a")]).run("x", **{name: True})  # pyright: ignore[reportArgumentType]
@@ -133,10 +156,15 @@ def test_an_argument_of_other_kinds_is_not_an_input(name: str, notes: Notes) -> 
 
 def test_all_values_of_the_result_are_strings(notes: Notes) -> None:
     """Values are returned as strings, structured ones as JSON; the caller's context is not changed."""
-    context = {"input": "x", "data": {"ä": [1, None]}, "items": ["a"], "_secret": "s"}
-    result = Workflow("flow", [MapStep("items", "item", [notes.agent("a")])]).run(
-        context
-    )
+    context = {
+        "input": "x",
+        "data": {"ä": [1, None]},
+        "items": ["a"],
+        "_secret": "s",
+    }
+    result = Workflow(
+        "flow", [MapStep("items", "item", [notes.agent("a")])]
+    ).run(context)
     assert result == {
         "input": "x",
         "data": '{"ä": [1, null]}',
@@ -161,7 +189,9 @@ def test_a_condition_step_runs_one_of_two_sequences(notes: Notes) -> None:
     triage = ConditionStep(
         urgent, [notes.agent("fast")], [notes.agent("slow")], name="triage"
     )
-    flow = Workflow("flow", [triage, ConditionStep(urgent, [notes.agent("page")])])
+    flow = Workflow(
+        "flow", [triage, ConditionStep(urgent, [notes.agent("page")])]
+    )
     assert list(flow.run("urgent!")) == ["input", "fast_output", "page_output"]
     result = flow.run("calm", trace=True)
     assert list(result.value) == ["input", "slow_output"]
@@ -170,7 +200,10 @@ def test_a_condition_step_runs_one_of_two_sequences(notes: Notes) -> None:
         "condition_checked step=triage condition=urgent result=false",
     ]
     assert_events(
-        result, *first, "step_started step=slow", "step_finished step=triage outcome=ok"
+        result,
+        *first,
+        "step_started step=slow",
+        "step_finished step=triage outcome=ok",
     )
     assert next(
         event.path
@@ -200,7 +233,10 @@ def test_a_loop_ends_by_its_condition_or_its_maximum(notes: Notes) -> None:
     assert events(result, "loop_exhausted") == []
     endless = Workflow(
         "flow",
-        [LoopStep([notes.agent("b")], NEVER, max_iterations=4), notes.agent("c")],
+        [
+            LoopStep([notes.agent("b")], NEVER, max_iterations=4),
+            notes.agent("c"),
+        ],
     )
     result = endless.run("x", trace=True)
     assert list(result.value) == ["input", "b_output", "c_output"]
@@ -213,7 +249,9 @@ def test_a_loop_ends_by_its_condition_or_its_maximum(notes: Notes) -> None:
     assert "on_exhausted" not in endless.to_blueprint()["steps"][0]
 
 
-def test_an_exhausted_loop_may_fail_and_be_resumed(notes: Notes, recorder: Any) -> None:
+def test_an_exhausted_loop_may_fail_and_be_resumed(
+    notes: Notes, recorder: Any
+) -> None:
     """`on_exhausted="fail"` fails the run; it resumes with another context, or with more iterations."""
 
     def flow(most: int) -> Workflow:
@@ -221,9 +259,13 @@ def test_an_exhausted_loop_may_fail_and_be_resumed(notes: Notes, recorder: Any) 
         loop = LoopStep(
             [notes.agent("a")], until, max_iterations=most, on_exhausted="fail"
         )
-        return Workflow("flow", [notes.agent("before"), loop, notes.agent("after")])
+        return Workflow(
+            "flow", [notes.agent("before"), loop, notes.agent("after")]
+        )
 
-    with pytest.raises(LoopExhaustedError, match=r"'equals'.*'loop'.*2") as caught:
+    with pytest.raises(
+        LoopExhaustedError, match=r"'equals'.*'loop'.*2"
+    ) as caught:
         load(
             flow(2).to_blueprint(),
             agents=flow(2).members(),
@@ -240,14 +282,18 @@ def test_an_exhausted_loop_may_fail_and_be_resumed(notes: Notes, recorder: Any) 
     with pytest.raises(LoopExhaustedError):
         flow(2).run(saved, resume_path=[1, 1, 1])
     assert (
-        flow(2).run({**saved, "a_output": "a3"}, resume_path=[1, 1, 1])["after_output"]
+        flow(2).run({**saved, "a_output": "a3"}, resume_path=[1, 1, 1])[
+            "after_output"
+        ]
         == "after1"
     )
     assert flow(3).run(saved, resume_path=[1, 1, 1])["a_output"] == "a3"
     assert len(notes.of("before")) == 1
 
 
-def test_templates_in_a_loop_know_the_number_of_the_iteration(notes: Notes) -> None:
+def test_templates_in_a_loop_know_the_number_of_the_iteration(
+    notes: Notes,
+) -> None:
     """Steps, conditions, approvals and instructions read `{iteration}`; the context and agents do not have it."""
     systems: list[str] = []
 
@@ -262,16 +308,22 @@ def test_templates_in_a_loop_know_the_number_of_the_iteration(notes: Notes) -> N
         return False
 
     inner = LoopStep(
-        [AgentStep(notes.agent("in"), input="in {iteration}")], NEVER, max_iterations=2
+        [AgentStep(notes.agent("in"), input="in {iteration}")],
+        NEVER,
+        max_iterations=2,
     )
     each = MapStep(
-        "items", "item", [AgentStep(notes.agent("each"), input="{item}{iteration}")]
+        "items",
+        "item",
+        [AgentStep(notes.agent("each"), input="{item}{iteration}")],
     )
     steps = [
         Agent("a", "Round {iteration}.", FunctionModel(answer)),
         ParallelStep([[inner], [each]]),
         WorkflowStep(
-            Workflow("nested", [AgentStep(notes.agent("n"), input="n {iteration}")])
+            Workflow(
+                "nested", [AgentStep(notes.agent("n"), input="n {iteration}")]
+            )
         ),
         ConditionStep("seen", []),
     ]
@@ -284,7 +336,9 @@ def test_templates_in_a_loop_know_the_number_of_the_iteration(notes: Notes) -> N
         },
     }
     flow = Workflow(
-        "flow", [LoopStep(steps, until), notes.agent("end")], conditions={"seen": seen}
+        "flow",
+        [LoopStep(steps, until), notes.agent("end")],
+        conditions={"seen": seen},
     )
     result = flow.run({"input": "x", "items": ["i"]})
     assert systems == ["Round 1.", "Round 2."]
@@ -305,7 +359,9 @@ def test_templates_in_a_loop_know_the_number_of_the_iteration(notes: Notes) -> N
 
 def test_a_value_called_iteration_comes_first(notes: Notes) -> None:
     """An input or an output of that name is what templates read, as outside of loops."""
-    step = AgentStep(notes.agent("a", "Round {iteration}."), input="{iteration}")
+    step = AgentStep(
+        notes.agent("a", "Round {iteration}."), input="{iteration}"
+    )
     flow = Workflow("flow", [LoopStep([step], NEVER, max_iterations=2)])
     result = flow.run({"input": "x", "iteration": "mine"}, trace=True)
     assert notes.of("a") == ["mine", "mine"]
@@ -361,7 +417,9 @@ async def test_branches_run_concurrently_on_copies_of_the_context() -> None:
         [step("left"), step("l2", "shared")],
         [step("right"), step("r2", "shared")],
     ]
-    context = await Workflow("flow", [ParallelStep(branches), step("last")]).arun("x")
+    context = await Workflow(
+        "flow", [ParallelStep(branches), step("last")]
+    ).arun("x")
     assert list(context.items()) == [
         ("input", "x"), ("left_output", "left"), ("right_output", "right"), ("shared", "r2"), ("last_output", "last"),
     ]  # fmt: skip
@@ -390,7 +448,10 @@ def test_a_map_runs_its_steps_for_each_item(items: Any, notes: Notes) -> None:
     ]
     flow = Workflow(
         "flow",
-        [MapStep("items", "item", steps, max_concurrency=1), notes.agent("last")],
+        [
+            MapStep("items", "item", steps, max_concurrency=1),
+            notes.agent("last"),
+        ],
     )
     context = flow.run({"input": "x", "items": items})
     assert notes.of("first") == ["a", "b"]
@@ -403,7 +464,11 @@ def test_the_items_of_a_map_are_any_json(notes: Notes) -> None:
     """Items are shown as JSON text, no items give an empty array, and an item without output gives null."""
     flow = Workflow(
         "flow",
-        [MapStep("items", "item", [AgentStep(notes.agent("a"), input="{item}")])],
+        [
+            MapStep(
+                "items", "item", [AgentStep(notes.agent("a"), input="{item}")]
+            )
+        ],
     )
     flow.run({"input": "x", "items": [{"n": 1}, 2]})
     assert notes.of("a") == ['{"n": 1}', "2"]
@@ -415,15 +480,27 @@ def test_the_items_of_a_map_are_any_json(notes: Notes) -> None:
         [],
     )
     flow = Workflow("flow", [MapStep("items", "item", [only_b])])
-    assert flow.run({"input": "x", "items": ["a", "b"]})["c_output"] == '[null, "c1"]'
+    assert (
+        flow.run({"input": "x", "items": ["a", "b"]})["c_output"]
+        == '[null, "c1"]'
+    )
 
 
 @pytest.mark.parametrize(
     "items",
-    [5, '{"a": 1}', ["x"] * 1001, '["x", "y', '["x"]\n["y"]', '["x",\n' * 10_000],
+    [
+        5,
+        '{"a": 1}',
+        ["x"] * 1001,
+        '["x", "y',
+        '["x"]\n["y"]',
+        '["x",\n' * 10_000,
+    ],
     ids=["number", "object", "too many", "cut off", "two lists", "large"],
 )
-def test_a_map_needs_a_list_of_at_most_1000_items(items: Any, notes: Notes) -> None:
+def test_a_map_needs_a_list_of_at_most_1000_items(
+    items: Any, notes: Notes
+) -> None:
     """A map over anything else, or over a name that the context lacks, is a ContextError."""
     flow = Workflow("flow", [MapStep("items", "item", [notes.agent("a")])])
     with pytest.raises(ContextError, match="'items'"):
@@ -434,11 +511,15 @@ def test_a_map_needs_a_list_of_at_most_1000_items(items: Any, notes: Notes) -> N
     assert notes.asked == []
 
 
-def test_an_error_shows_the_text_that_has_no_certain_items(notes: Notes) -> None:
+def test_an_error_shows_the_text_that_has_no_certain_items(
+    notes: Notes,
+) -> None:
     """The message has the beginning of what the model wrote, without its thoughts."""
     flow = Workflow("flow", [MapStep("items", "item", [notes.agent("a")])])
     with pytest.raises(ContextError) as caught:
-        flow.run({"input": "x", "items": '<think>Hm.</think>\nSure: ["one", "two'})
+        flow.run(
+            {"input": "x", "items": '<think>Hm.</think>\nSure: ["one", "two'}
+        )
     assert 'Sure: ["one", "two' in caught.value.message
     assert "Hm" not in caught.value.message
     assert caught.value.resume_path == [0]
@@ -459,10 +540,15 @@ async def test_a_map_works_on_max_concurrency_items_at_once() -> None:
         return "done"
 
     step = MapStep(
-        "items", "item", [Agent("a", "", FunctionModel(answer))], max_concurrency=3
+        "items",
+        "item",
+        [Agent("a", "", FunctionModel(answer))],
+        max_concurrency=3,
     )
     async with asyncio.timeout(60):
-        await Workflow("flow", [step]).arun({"input": "x", "items": list(range(9))})
+        await Workflow("flow", [step]).arun(
+            {"input": "x", "items": list(range(9))}
+        )
     assert most == 3
 
 
@@ -484,25 +570,35 @@ def test_a_nested_workflow_shares_the_context(notes: Notes) -> None:
 def test_a_nested_workflow_keeps_its_limits(notes: Notes) -> None:
     """The limits of a workflow given to a WorkflowStep hold for its part of the run, in each pass anew."""
     inner = Workflow(
-        "inner", [notes.agent("a"), notes.agent("b")], limits=RunLimits(model_calls=1)
+        "inner",
+        [notes.agent("a"), notes.agent("b")],
+        limits=RunLimits(model_calls=1),
     )
     flow = Workflow(
-        "flow", [notes.agent("before"), WorkflowStep(inner), notes.agent("after")]
+        "flow",
+        [notes.agent("before"), WorkflowStep(inner), notes.agent("after")],
     )
     with pytest.raises(LimitExceededError) as caught:
         flow.run("x")
-    assert (caught.value.limit, caught.value.component, caught.value.resume_path) == (
+    assert (
+        caught.value.limit,
+        caught.value.component,
+        caught.value.resume_path,
+    ) == (
         "model_calls",
         "b",
         [1, 1],
     )
     assert (
-        flow.run(caught.value.context, resume_path=[1, 1])["after_output"] == "after1"
+        flow.run(caught.value.context, resume_path=[1, 1])["after_output"]
+        == "after1"
     )
-    enough = Workflow("inner", [notes.agent("c")], limits=RunLimits(model_calls=1))
-    Workflow("flow", [LoopStep([WorkflowStep(enough)], NEVER, max_iterations=3)]).run(
-        "x"
+    enough = Workflow(
+        "inner", [notes.agent("c")], limits=RunLimits(model_calls=1)
     )
+    Workflow(
+        "flow", [LoopStep([WorkflowStep(enough)], NEVER, max_iterations=3)]
+    ).run("x")
     assert len(notes.of("c")) == 3
 
 
@@ -511,16 +607,27 @@ def test_a_nested_workflow_keeps_its_event_manager_and_verbose(
 ) -> None:
     """They get the events of its part of the run, and each event once if the outer workflow has them too."""
     inner = Workflow(
-        "inner", [notes.agent("b")], event_manager=recorder.manager, verbose=True
+        "inner",
+        [notes.agent("b")],
+        event_manager=recorder.manager,
+        verbose=True,
     )
-    Workflow("flow", [notes.agent("a"), WorkflowStep(inner), notes.agent("c")]).run("x")
-    assert [event.component for event in recorder.of("run_started")] == ["inner", "b"]
+    Workflow(
+        "flow", [notes.agent("a"), WorkflowStep(inner), notes.agent("c")]
+    ).run("x")
+    assert [event.component for event in recorder.of("run_started")] == [
+        "inner",
+        "b",
+    ]
     printed = capsys.readouterr().out
     assert "[b] thinking" in printed
     assert "[a]" not in printed
     recorder.events.clear()
     Workflow(
-        "flow", [WorkflowStep(inner)], event_manager=recorder.manager, verbose=True
+        "flow",
+        [WorkflowStep(inner)],
+        event_manager=recorder.manager,
+        verbose=True,
     ).run("x")
     assert [event.component for event in recorder.of("run_started")] == [
         "flow",
@@ -535,7 +642,11 @@ def test_a_workflow_as_an_agent_has_its_own_context(notes: Notes) -> None:
     inner = Workflow("inner", [notes.agent("b"), notes.agent("c")])
     flow = Workflow(
         "flow",
-        [notes.agent("a"), AgentStep(inner, input="{a_output}"), notes.agent("d")],
+        [
+            notes.agent("a"),
+            AgentStep(inner, input="{a_output}"),
+            notes.agent("d"),
+        ],
     )
     assert flow.run("x") == {
         "input": "x",
@@ -549,7 +660,9 @@ def test_a_workflow_as_an_agent_has_its_own_context(notes: Notes) -> None:
 
 def test_every_step_is_in_the_trace(notes: Notes) -> None:
     """Each step starts and finishes in the trace with its name, type and path."""
-    flow = Workflow.from_blueprint(EVERY_STEP, {"writer": notes.agent("writer")})
+    flow = Workflow.from_blueprint(
+        EVERY_STEP, {"writer": notes.agent("writer")}
+    )
     result = flow.run("x", trace=True)
     started = {
         (event.step, event.step_type, event.path)
@@ -572,8 +685,14 @@ def test_steps_may_name_agents_and_conditions(notes: Notes) -> None:
     """Agents and conditions may be given by name, apart from the steps."""
     flow = Workflow(
         "flow",
-        [AgentStep("writer"), ConditionStep("done", [AgentStep("editor", "edit")])],
-        agents={"writer": notes.agent("someone"), "editor": notes.agent("other")},
+        [
+            AgentStep("writer"),
+            ConditionStep("done", [AgentStep("editor", "edit")]),
+        ],
+        agents={
+            "writer": notes.agent("someone"),
+            "editor": notes.agent("other"),
+        },
         conditions={"done": lambda context: True},
     )
     assert flow.run("x") == {
@@ -624,7 +743,8 @@ def test_an_event_manager_given_to_from_blueprint_gets_all_events(
 ) -> None:
     """The events of all steps, nested ones included, reach the event manager (spec §4.4)."""
     flow = Workflow(
-        "flow", [notes.agent("a"), WorkflowStep(Workflow("inner", [notes.agent("b")]))]
+        "flow",
+        [notes.agent("a"), WorkflowStep(Workflow("inner", [notes.agent("b")]))],
     )
     Workflow.from_blueprint(
         flow.to_blueprint(), flow.members(), event_manager=recorder.manager

@@ -42,7 +42,10 @@ _DETAILS = [
         "index": 1,
     },
 ]
-_THINKING = {"type": "thinking", "thinking": [{"type": "text", "text": "Look it up."}]}
+_THINKING = {
+    "type": "thinking",
+    "thinking": [{"type": "text", "text": "Look it up."}],
+}
 
 STYLES = {
     "Moonshot": Style(
@@ -114,7 +117,9 @@ class ThinkingProvider:
     def answer(self, body: Json) -> tuple[int, Any]:
         """Status and body (JSON data, or the events of a stream) for a request."""
         given = [
-            message for message in body["messages"] if message["role"] == "assistant"
+            message
+            for message in body["messages"]
+            if message["role"] == "assistant"
         ]
         expected = self._known(given)
         if given != expected:
@@ -132,9 +137,9 @@ class ThinkingProvider:
             )
         message = self._message(len(self.books), asks=made < self.calls)
         self.books.append(message)
-        return 200, self._chunks(message) if body.get("stream") else self._completion(
-            message
-        )
+        return 200, self._chunks(message) if body.get(
+            "stream"
+        ) else self._completion(message)
 
     def _known(self, given: list[Json]) -> list[Json]:
         """The messages in the books that a request should have: as many as it has, found by their texts or ids."""
@@ -158,7 +163,10 @@ class ThinkingProvider:
                 {"type": "text", "text": f"Answer {number}."},
             ]
         if asks:
-            function = {"name": "look", "arguments": json.dumps({"word": f"w{number}"})}
+            function = {
+                "name": "look",
+                "arguments": json.dumps({"word": f"w{number}"}),
+            }
             call = {
                 "id": f"call-{number}",
                 "type": "function",
@@ -171,10 +179,16 @@ class ThinkingProvider:
     @staticmethod
     def _completion(message: Json) -> Json:
         reason = "tool_calls" if message.get("tool_calls") else "stop"
-        usage = {"prompt_tokens": 20, "completion_tokens": 4, "total_tokens": 24}
+        usage = {
+            "prompt_tokens": 20,
+            "completion_tokens": 4,
+            "total_tokens": 24,
+        }
         return {
             "id": "c",
-            "choices": [{"index": 0, "message": message, "finish_reason": reason}],
+            "choices": [
+                {"index": 0, "message": message, "finish_reason": reason}
+            ],
             "usage": usage,
         }
 
@@ -190,30 +204,45 @@ class ThinkingProvider:
             deltas.append(
                 {
                     "tool_calls": [
-                        {**call, "index": 0, "function": {**function, "arguments": ""}}
+                        {
+                            **call,
+                            "index": 0,
+                            "function": {**function, "arguments": ""},
+                        }
                     ]
                 }
             )
             deltas.append(
                 {
                     "tool_calls": [
-                        {"index": 0, "function": {"arguments": function["arguments"]}}
+                        {
+                            "index": 0,
+                            "function": {"arguments": function["arguments"]},
+                        }
                     ]
                 }
             )
         end = {
             "index": 0,
             "delta": {},
-            "finish_reason": "tool_calls" if message.get("tool_calls") else "stop",
+            "finish_reason": "tool_calls"
+            if message.get("tool_calls")
+            else "stop",
         }
         chunks = [
             {
                 "id": "c",
-                "choices": [{"index": 0, "delta": delta, "finish_reason": None}],
+                "choices": [
+                    {"index": 0, "delta": delta, "finish_reason": None}
+                ],
             }
             for delta in deltas
         ]
-        usage = {"prompt_tokens": 20, "completion_tokens": 4, "total_tokens": 24}
+        usage = {
+            "prompt_tokens": 20,
+            "completion_tokens": 4,
+            "total_tokens": 24,
+        }
         return [
             *chunks,
             {"id": "c", "choices": [end]},

@@ -61,7 +61,9 @@ class Upstream:
     connections: int = 0
     asked: asyncio.Event = field(default_factory=asyncio.Event)
     """Set by each request."""
-    _open: dict[asyncio.Task[None], asyncio.StreamWriter] = field(default_factory=dict)
+    _open: dict[asyncio.Task[None], asyncio.StreamWriter] = field(
+        default_factory=dict
+    )
 
     @property
     def url(self) -> str:
@@ -116,7 +118,9 @@ class Upstream:
         self.headers.append({":line": line, **headers})
         self.requests.append(json.loads(body) if body else None)
         self.asked.set()
-        for part in self.scripts.pop(0) if len(self.scripts) > 1 else self.scripts[0]:
+        for part in (
+            self.scripts.pop(0) if len(self.scripts) > 1 else self.scripts[0]
+        ):
             match part:
                 case bytes():
                     writer.write(part)
@@ -146,7 +150,9 @@ async def upstream(
 ) -> AsyncGenerator[Upstream]:
     """Serve until the context ends."""
     serving = serving or Upstream("https" if tls else "http")
-    server = await asyncio.start_server(serving.connect, "127.0.0.1", 0, ssl=tls)
+    server = await asyncio.start_server(
+        serving.connect, "127.0.0.1", 0, ssl=tls
+    )
     serving.port = server.sockets[0].getsockname()[1]
     try:
         yield serving
@@ -199,7 +205,8 @@ def _self_signed(
         .not_valid_after(end)
         .add_extension(x509.SubjectAlternativeName([host]), critical=False)
         .add_extension(
-            x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False
+            x509.SubjectKeyIdentifier.from_public_key(public_key),
+            critical=False,
         )
         .add_extension(
             x509.AuthorityKeyIdentifier.from_issuer_public_key(public_key),
@@ -227,7 +234,9 @@ def reply(
         f"Content-Type: {content_type}",
         f"Content-Length: {len(data)}",
     ]
-    lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+    lines += [
+        f"{name.replace('_', '-')}: {value}" for name, value in headers.items()
+    ]
     return "\r\n".join([*lines, "", ""]).encode() + data
 
 
@@ -273,18 +282,23 @@ def delta(reason: str | None = None, **part: Any) -> dict[str, Any]:
 
 def call(**piece: Any) -> dict[str, Any]:
     """A piece of a tool call: `index`, `id`, `name`, `arguments`."""
-    function = {key: piece.pop(key) for key in ("name", "arguments") if key in piece}
+    function = {
+        key: piece.pop(key) for key in ("name", "arguments") if key in piece
+    }
     return {**piece, "function": function}
 
 
 def sse(*events: object, done: bool = True, end: str = "\n") -> bytes:
     """The bytes of a stream of chunks."""
     texts = [
-        event if isinstance(event, str) else json.dumps(event, ensure_ascii=False)
+        event
+        if isinstance(event, str)
+        else json.dumps(event, ensure_ascii=False)
         for event in events
     ]
     return "".join(
-        f"data: {text}{end}{end}" for text in [*texts, *(["[DONE]"] if done else [])]
+        f"data: {text}{end}{end}"
+        for text in [*texts, *(["[DONE]"] if done else [])]
     ).encode()
 
 

@@ -56,7 +56,9 @@ class Query:
                 return self._series[node.name]
             case promql.MatrixSelector():
                 return self._labels_of(node.vector_selector)
-            case promql.ParenExpr() | promql.UnaryExpr() | promql.SubqueryExpr():
+            case (
+                promql.ParenExpr() | promql.UnaryExpr() | promql.SubqueryExpr()
+            ):
                 return self._labels_of(node.expr)
             case promql.AggregateExpr():
                 return self._grouped(node)
@@ -67,7 +69,9 @@ class Query:
             case promql.NumberLiteral() | promql.StringLiteral():
                 return None
             case _:
-                raise AssertionError(f"unsupported expression: {type(node).__name__}")
+                raise AssertionError(
+                    f"unsupported expression: {type(node).__name__}"
+                )
 
     def _grouped(self, node: promql.AggregateExpr) -> Labels:
         inner = self._labels_of(node.expr)
@@ -79,12 +83,16 @@ class Query:
             f"unknown labels in by/without: {set(named - inner)}: {node}"
         )
         return (
-            named if node.modifier.type == promql.AggModifierType.By else inner - named
+            named
+            if node.modifier.type == promql.AggModifierType.By
+            else inner - named
         )
 
     def _called(self, node: promql.Call) -> Labels | None:
         (inner,) = {
-            labels for labels in map(self._labels_of, node.args) if labels is not None
+            labels
+            for labels in map(self._labels_of, node.args)
+            if labels is not None
         }
         if node.func.name == "histogram_quantile":
             assert "le" in inner, f"histogram_quantile needs buckets: {node}"
@@ -106,7 +114,9 @@ class Query:
         on = node.modifier.matching if node.modifier else None
         if on is not None:
             assert str(node.op) == "and", f"unsupported matching: {node}"
-            assert set(on.labels) <= left & right, f"unknown labels in on: {node}"
+            assert set(on.labels) <= left & right, (
+                f"unknown labels in on: {node}"
+            )
             return left
         assert left == right, (
             f"operands with different labels: {set(left ^ right)}: {node}"
@@ -121,7 +131,9 @@ def recorded() -> dict[str, Labels]:
         for rule in RULES
         if "record" in rule
     }
-    return {name: labels for name, labels in found.items() if labels is not None}
+    return {
+        name: labels for name, labels in found.items() if labels is not None
+    }
 
 
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
@@ -129,7 +141,10 @@ def test_a_panel_queries_exported_metrics(target: dict[str, Any]) -> None:
     """Each query uses exported metrics and labels; its legend uses labels of the results."""
     query = Query(target["expr"], EXPORTED)
     assert query.labels is not None
-    assert set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])) <= query.labels
+    assert (
+        set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
+        <= query.labels
+    )
 
 
 def test_grafana_knows_every_key_of_the_dashboard() -> None:
@@ -140,7 +155,9 @@ def test_grafana_knows_every_key_of_the_dashboard() -> None:
     )
     # Grafana writes `definition` for its user interface; its types leave it out.
     assert [
-        place for place in unknown(DASHBOARD, known) if "/definition: " not in place
+        place
+        for place in unknown(DASHBOARD, known)
+        if "/definition: " not in place
     ] == []
 
 
@@ -151,7 +168,9 @@ def unknown(written: Any, known: Any, place: str = "") -> list[str]:
             return [
                 entry
                 for key in written
-                for entry in unknown(written[key], known.get(key), f"{place}/{key}")
+                for entry in unknown(
+                    written[key], known.get(key), f"{place}/{key}"
+                )
             ]
         case list(), list() if len(written) == len(known):
             return [
@@ -184,7 +203,9 @@ def test_dashboard_variables_filter_every_panel() -> None:
                 r"label_values\((.*), (\w+)\)", variable["definition"]
             )
             assert definition
-            assert definition[2] in (Query(definition[1], EXPORTED).labels or ())
+            assert definition[2] in (
+                Query(definition[1], EXPORTED).labels or ()
+            )
             assert variable["query"]["query"] == variable["definition"]
             names.add(variable["name"])
     for title, target in TARGETS.items():
@@ -194,7 +215,9 @@ def test_dashboard_variables_filter_every_panel() -> None:
             for name in names
             if all(name in EXPORTED[metric] for metric in metrics)
         }
-        assert filtered == set(re.findall(r'=~"\$(\w+)"', target["expr"])), title
+        assert filtered == set(re.findall(r'=~"\$(\w+)"', target["expr"])), (
+            title
+        )
 
 
 @pytest.mark.parametrize(

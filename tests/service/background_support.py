@@ -16,7 +16,11 @@ from podwright_service.background.tables import runs
 ECHO = Agent("helper", "Help.", EchoModel())
 FLOW = Workflow(
     "flow",
-    steps=[ECHO, ApprovalStep("Publish {helper_output}?"), AgentStep(ECHO, "last")],
+    steps=[
+        ECHO,
+        ApprovalStep("Publish {helper_output}?"),
+        AgentStep(ECHO, "last"),
+    ],
 )
 """A workflow that waits for approval between its two calls."""
 ENDED = ("succeeded", "failed", "cancelled", "interrupted")
@@ -27,7 +31,9 @@ METRICS_INTERVAL = "podwright_service.background.worker.METRICS_INTERVAL"
 POLL_INTERVAL = "podwright_service.background.worker.POLL_INTERVAL"
 RENEWAL_INTERVAL = "podwright_service.background.worker.RENEWAL_INTERVAL"
 RETRY_INTERVAL = "podwright_service.background.worker.RETRY_INTERVAL"
-TRANSACTION_TIMEOUT = "podwright_service.background.database.TRANSACTION_TIMEOUT"
+TRANSACTION_TIMEOUT = (
+    "podwright_service.background.database.TRANSACTION_TIMEOUT"
+)
 """The constants that tests change."""
 
 
@@ -63,6 +69,8 @@ def change_run(database: str, url: str, **columns: Any) -> None:
     engine = create_engine(synchronous_url(database))
     with engine.begin() as connection:
         connection.execute(
-            update(runs).where(runs.c.id == url.rpartition("/")[2]).values(**columns)
+            update(runs)
+            .where(runs.c.id == url.rpartition("/")[2])
+            .values(**columns)
         )
     engine.dispose()

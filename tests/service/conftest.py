@@ -55,12 +55,16 @@ def _served(component: Component, **settings: Any) -> Iterator[httpx.Client]:
     )
     server = uvicorn.Server(config)
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread = threading.Thread(
+            target=server.run, kwargs={"sockets": [listening]}
+        )
         thread.start()
         port = listening.getsockname()[1]
         until(lambda: server.started)
         with httpx.Client(
-            verify=NO_AUTHORITIES, base_url=f"http://127.0.0.1:{port}", timeout=60
+            verify=NO_AUTHORITIES,
+            base_url=f"http://127.0.0.1:{port}",
+            timeout=60,
         ) as client:
             # FastAPI builds its routes now, as pytest's filters of warnings are not thread-safe
             client.get("/health")
@@ -94,7 +98,9 @@ def example() -> Iterator[Example]:
             if name not in clients:
                 component = podwright.load(NEWSROOM / name)
                 clients[name] = stack.enter_context(
-                    _served(component, model="offline/echo", title=f"The {name}")
+                    _served(
+                        component, model="offline/echo", title=f"The {name}"
+                    )
                 )
             return clients[name]
 
@@ -117,9 +123,13 @@ def _commands() -> Iterator[Command]:
         cwd: Path | None = None,
         **variables: str,
     ) -> Process:
-        variables = environment(COLUMNS="200", PYTHONUNBUFFERED="1", **variables)
+        variables = environment(
+            COLUMNS="200", PYTHONUNBUFFERED="1", **variables
+        )
         if code is None:
-            processes.append(ForkedCommand(arguments, cwd or Path.cwd(), variables))
+            processes.append(
+                ForkedCommand(arguments, cwd or Path.cwd(), variables)
+            )
         else:
             program = [sys.executable, "-c", code, *arguments]
             options = {
@@ -130,7 +140,11 @@ def _commands() -> Iterator[Command]:
             }
             processes.append(
                 subprocess.Popen(
-                    program, cwd=cwd, env=variables, pipesize=PIPE_SIZE, **options
+                    program,
+                    cwd=cwd,
+                    env=variables,
+                    pipesize=PIPE_SIZE,
+                    **options,
                 )
             )
         return processes[-1]
@@ -215,6 +229,8 @@ def shell(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Shell:
     def run(
         *arguments: str, stdin: str = "", **variables: str
     ) -> subprocess.CompletedProcess[str]:
-        return complete(arguments, tmp_path, environment(**variables), streams, stdin)
+        return complete(
+            arguments, tmp_path, environment(**variables), streams, stdin
+        )
 
     return run

@@ -32,7 +32,9 @@ def counted() -> Metrics:
         components=[Part("looker", "agent")],
         routes={"/run"},
     )
-    admission: Any = SimpleNamespace(waiting=0, rejected={"full": 1}, on_change=None)
+    admission: Any = SimpleNamespace(
+        waiting=0, rejected={"full": 1}, on_change=None
+    )
     metrics.track(admission)
     metrics.observe_request("POST", "/run", 200, 0.1)
     metrics.count_attempt("succeeded")
@@ -43,12 +45,18 @@ def counted() -> Metrics:
     own: dict[str, Any] = {"component": "looker", "kind": "agent"}
     events: list[Event] = [
         RunStarted(**own),
-        ModelCallFinished(model="a/b", response=answer, first_token_ms=1.0, **own),
+        ModelCallFinished(
+            model="a/b", response=answer, first_token_ms=1.0, **own
+        ),
         ModelCallFinished(
             model="a/b", response=ModelResponse("x", usage=unpriced), **own
         ),
-        ModelCallRetried(model="a/b", error={"code": "model_unavailable"}, **own),
-        ModelCallFailed(model="a/b", error={"code": "model_unavailable"}, **own),
+        ModelCallRetried(
+            model="a/b", error={"code": "model_unavailable"}, **own
+        ),
+        ModelCallFailed(
+            model="a/b", error={"code": "model_unavailable"}, **own
+        ),
         ToolCallFinished(tool="look", **own),
         LoopExhausted(**own),
         RunFailed(error={"code": "limit_exceeded", "limit": "tokens"}, **own),

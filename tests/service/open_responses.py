@@ -28,14 +28,20 @@ def one_of(*values: str) -> Schema:
 
 
 def data(**required: Schema) -> Schema:
-    return {"type": "object", "properties": required, "required": list(required)}
+    return {
+        "type": "object",
+        "properties": required,
+        "required": list(required),
+    }
 
 
 def array(items: Schema) -> Schema:
     return {"type": "array", "items": items}
 
 
-PART = data(type=one_of("output_text"), text=TEXT, annotations=array({"not": {}}))
+PART = data(
+    type=one_of("output_text"), text=TEXT, annotations=array({"not": {}})
+)
 SUMMARY_PART = data(type=one_of("summary_text"), text=TEXT)
 MESSAGE = data(
     type=one_of("message"),
@@ -117,8 +123,14 @@ EVENTS = {
     "response.content_part.done": {**PLACE, "part": PART},
     "response.output_text.delta": {**PLACE, "delta": TEXT},
     "response.output_text.done": {**PLACE, "text": TEXT},
-    "response.reasoning_summary_part.added": {**SUMMARY_PLACE, "part": SUMMARY_PART},
-    "response.reasoning_summary_part.done": {**SUMMARY_PLACE, "part": SUMMARY_PART},
+    "response.reasoning_summary_part.added": {
+        **SUMMARY_PLACE,
+        "part": SUMMARY_PART,
+    },
+    "response.reasoning_summary_part.done": {
+        **SUMMARY_PLACE,
+        "part": SUMMARY_PART,
+    },
     "response.reasoning_summary_text.delta": {**SUMMARY_PLACE, "delta": TEXT},
     "response.reasoning_summary_text.done": {**SUMMARY_PLACE, "text": TEXT},
 }
@@ -134,7 +146,9 @@ def check_events(events: list[Any]) -> None:
     """Check that streamed events are as the specification says, in order, and numbered without a gap."""
     for number, event in enumerate(events):
         schema = data(
-            type=one_of(event["type"]), sequence_number=WHOLE, **EVENTS[event["type"]]
+            type=one_of(event["type"]),
+            sequence_number=WHOLE,
+            **EVENTS[event["type"]],
         )
         Draft202012Validator(schema).validate(event)
         assert event["sequence_number"] == number

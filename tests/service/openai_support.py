@@ -31,7 +31,9 @@ class City(BaseModel):
 
 
 def texts(request: ModelRequest) -> list[str]:
-    return [message.text for message in request.messages if message.role == "user"]
+    return [
+        message.text for message in request.messages if message.role == "user"
+    ]
 
 
 class Clerk:
@@ -48,16 +50,22 @@ class Clerk:
                 '{"name": "Bern", "country": "Switzerland"}', usage=USED
             )
         if request.settings.get("max_tokens", 100) < 20:
-            return ModelResponse("The answer", usage=USED, finish_reason="length")
+            return ModelResponse(
+                "The answer", usage=USED, finish_reason="length"
+            )
         if question == "search" and request.messages[-1].role == "user":
             return ModelResponse(
-                "Let me look.", (ToolCall.of("search", query="moon"),), usage=USED
+                "Let me look.",
+                (ToolCall.of("search", query="moon"),),
+                usage=USED,
             )
         if question == "fail":
             raise ModelUnavailableError("The provider is down.")
         if question == "wait":
             raise ModelRateLimitError("Too many requests.")
-        return ModelResponse(f"You said: {', '.join(texts(request))}", usage=USED)
+        return ModelResponse(
+            f"You said: {', '.join(texts(request))}", usage=USED
+        )
 
 
 def helper(clerk: Clerk) -> Agent:
@@ -81,7 +89,9 @@ class Thinker(FunctionModel):
         self, request: ModelRequest, on_token: Any, on_reasoning: Any
     ) -> ModelResponse:
         on_reasoning("I should ")
-        on_reasoning("look." if request.messages[-1].role == "user" else "answer.")
+        on_reasoning(
+            "look." if request.messages[-1].role == "user" else "answer."
+        )
         return await self.complete(request, on_token)
 
     def _answer(self, request: ModelRequest) -> ModelResponse:
@@ -90,7 +100,9 @@ class Thinker(FunctionModel):
             return ModelResponse('{"a": 1}', reasoning="I should look.")
         if request.messages[-1].text == "quiet":
             return ModelResponse(
-                "", (ToolCall.of("search", query="moon"),), reasoning="I should look."
+                "",
+                (ToolCall.of("search", query="moon"),),
+                reasoning="I should look.",
             )
         if request.messages[-1].text == "search":
             return ModelResponse(

@@ -63,7 +63,9 @@ def check_end(process: Process, code: int = 0) -> str:
     return output
 
 
-def check_problem(response: httpx.Response, status: int, code: str) -> dict[str, Any]:
+def check_problem(
+    response: httpx.Response, status: int, code: str
+) -> dict[str, Any]:
     """Check that a response is a problem with a status and a code, and return it."""
     assert response.status_code == status, response.text
     assert response.headers["content-type"] == "application/problem+json"
@@ -112,16 +114,23 @@ class FaultyAgent(Agent):
 
 
 def connect(
-    client: httpx.Client, path: str, body: bytes, *headers: str, receive_buffer: int = 0
+    client: httpx.Client,
+    path: str,
+    body: bytes,
+    *headers: str,
+    receive_buffer: int = 0,
 ) -> socket.socket:
     """A raw connection on which a POST request with a JSON body was sent."""
     connection = socket.socket()
     if receive_buffer:
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        connection.setsockopt(
+            socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer
+        )
     connection.settimeout(60)
     connection.connect((client.base_url.host, client.base_url.port or 80))
     is_framed = any(
-        header.startswith(("content-length", "transfer-encoding")) for header in headers
+        header.startswith(("content-length", "transfer-encoding"))
+        for header in headers
     )
     length = [] if is_framed else [f"content-length: {len(body)}"]
     lines = ["host: x", "content-type: application/json", *length, *headers]
@@ -141,5 +150,9 @@ def sse_events(lines: Iterator[str]) -> Iterator[tuple[str, str, Any]]:
             name, _, value = line.partition(": ")
             fields[name] = value
         elif fields:
-            yield fields.get("id", ""), fields["event"], json.loads(fields["data"])
+            yield (
+                fields.get("id", ""),
+                fields["event"],
+                json.loads(fields["data"]),
+            )
             fields = {}

@@ -47,10 +47,17 @@ def test_a_service_at_capacity_rejects(serve: Serve) -> None:
     with ThreadPoolExecutor(5) as pool:
         runs: list[Future[httpx.Response]] = []
         for number in range(5):
-            runs.append(pool.submit(post_when_there_is_room, client, str(number)))
+            runs.append(
+                pool.submit(post_when_there_is_room, client, str(number))
+            )
             until(lambda: len(gate.inputs) == min(len(runs), 2))
         until(lambda: full(client))
-        for path in ("/run", "/run/stream", "/run-blueprint", "/validate-blueprint"):
+        for path in (
+            "/run",
+            "/run/stream",
+            "/run-blueprint",
+            "/validate-blueprint",
+        ):
             check_overloaded(client.post(path, json={"input": "more"}))
         for path in ("/ready", "/health", "/info"):
             assert client.get(path).status_code == 200
@@ -66,15 +73,21 @@ def test_a_rejection_does_not_wait_for_the_body(serve: Serve) -> None:
     client = serve(gate.agent(), max_runs=1, max_waiting=0)
     with connect(client, "/run", BODY):
         until(gate.called.is_set)
-        with connect(client, "/run", b"", "content-length: 1000000") as rejected:
+        with connect(
+            client, "/run", b"", "content-length: 1000000"
+        ) as rejected:
             assert rejected.recv(65536).startswith(b"HTTP/1.1 503 ")
 
 
 def test_authentication_comes_before_admission(serve: Serve) -> None:
     """A request without an API key is a 401 even at capacity."""
     gate = Gate()
-    client = serve(gate.agent(), max_runs=1, max_waiting=0, api_keys="0123456789abcdef")
-    with connect(client, "/run", BODY, "authorization: Bearer 0123456789abcdef"):
+    client = serve(
+        gate.agent(), max_runs=1, max_waiting=0, api_keys="0123456789abcdef"
+    )
+    with connect(
+        client, "/run", BODY, "authorization: Bearer 0123456789abcdef"
+    ):
         until(gate.called.is_set)
         assert client.post("/run", json={}).status_code == 401
 
@@ -103,7 +116,10 @@ def test_a_waiting_client_that_disconnects_makes_room(serve: Serve) -> None:
         second = pool.submit(post_when_there_is_room, client, "second")
         until(lambda: full(client))
         gate.opened.set()
-        assert [first.result().status_code, second.result().status_code] == [200, 200]
+        assert [first.result().status_code, second.result().status_code] == [
+            200,
+            200,
+        ]
     assert gate.inputs == ["first", "second"]
 
 

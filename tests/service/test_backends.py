@@ -13,11 +13,20 @@ from typing import Any
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import (
+    InMemorySpanExporter,
+)
 from tests.helpers import until
 from tests.service.support import Serve
 
-from podwright import Agent, AgentStep, FunctionModel, ParallelStep, Usage, Workflow
+from podwright import (
+    Agent,
+    AgentStep,
+    FunctionModel,
+    ParallelStep,
+    Usage,
+    Workflow,
+)
 from podwright.testing import ModelRequest, ModelResponse, ToolCall
 from podwright_service.observability import exporters, span_content
 
@@ -34,7 +43,9 @@ def look() -> str:
 def model(request: ModelRequest) -> ModelResponse:
     if request.tools and request.messages[-1].role == "user":
         return ModelResponse(
-            tool_calls=(ToolCall.of("look"),), usage=USED, finish_reason="tool_calls"
+            tool_calls=(ToolCall.of("look"),),
+            usage=USED,
+            finish_reason="tool_calls",
         )
     return ModelResponse("The answer.", usage=USED, model="function-2026-01-01")
 
@@ -47,7 +58,9 @@ def trace(
     exporter = InMemorySpanExporter()
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    monkeypatch.setattr(exporters, "create_tracer_provider", lambda *_: provider)
+    monkeypatch.setattr(
+        exporters, "create_tracer_provider", lambda *_: provider
+    )
     monkeypatch.setenv(
         "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "SPAN_ONLY"
     )
@@ -65,7 +78,9 @@ def trace(
     body = {"input": "The question?", "user": "u1", "session": "s1"}
     assert client.post("/run", json=body).status_code == 200
     until(
-        lambda: any(span.name == "POST /run" for span in exporter.get_finished_spans())
+        lambda: any(
+            span.name == "POST /run" for span in exporter.get_finished_spans()
+        )
     )
     yield list(exporter.get_finished_spans())
     provider.shutdown()
@@ -79,17 +94,25 @@ def langfuse_usage(attributes: dict[str, Any]) -> dict[str, float]:
     """What Langfuse takes for counts of tokens: every number below `gen_ai.usage.` and `llm.token_count.`."""
     prefixes = ("gen_ai.usage.", "llm.token_count.")
     counts = {
-        key: value for key, value in attributes.items() if key.startswith(prefixes)
+        key: value
+        for key, value in attributes.items()
+        if key.startswith(prefixes)
     }
     counts.pop("gen_ai.usage.cost", None)
     return {
-        key: float(value) for key, value in counts.items() if not isinstance(value, str)
+        key: float(value)
+        for key, value in counts.items()
+        if not isinstance(value, str)
     }
 
 
 def test_langfuse_counts_each_token_once(trace: list[ReadableSpan]) -> None:
     """It adds up the spans of a trace: four calls are in it, and nothing but tokens among their counts."""
-    usages = [usage for span in trace if (usage := langfuse_usage(attributes_of(span)))]
+    usages = [
+        usage
+        for span in trace
+        if (usage := langfuse_usage(attributes_of(span)))
+    ]
     assert len(usages) == 4
     assert sum(usage["gen_ai.usage.input_tokens"] for usage in usages) == 4000
     assert sum(usage["gen_ai.usage.output_tokens"] for usage in usages) == 400
@@ -102,7 +125,11 @@ def test_langfuse_counts_each_token_once(trace: list[ReadableSpan]) -> None:
             "cache_creation.input_tokens",
             "reasoning.output_tokens",
         )
-        assert [usage[f"gen_ai.usage.{part}"] for part in parts] == [400, 300, 20]
+        assert [usage[f"gen_ai.usage.{part}"] for part in parts] == [
+            400,
+            300,
+            20,
+        ]
 
 
 def test_langfuse_has_the_cost(trace: list[ReadableSpan]) -> None:
@@ -113,13 +140,16 @@ def test_langfuse_has_the_cost(trace: list[ReadableSpan]) -> None:
 
 def test_lists_of_traces_are_not_blank(trace: list[ReadableSpan]) -> None:
     """Both show input and output of the root span, and for whom it was; Phoenix only spans of a kind that it knows."""
-    (root,) = [attributes_of(span) for span in trace if span.name == "POST /run"]
+    (root,) = [
+        attributes_of(span) for span in trace if span.name == "POST /run"
+    ]
     assert root["input.value"] == "The question?"
     assert json.loads(root["output.value"])["one_output"] == "The answer."
     assert (root["user.id"], root["session.id"]) == ("u1", "s1")
     assert root["openinference.span.kind"] == "CHAIN"
     kinds = {
-        span.name: attributes_of(span).get("openinference.span.kind") for span in trace
+        span.name: attributes_of(span).get("openinference.span.kind")
+        for span in trace
     }
     assert (kinds["invoke_workflow flow"], kinds["invoke_agent one"]) == (
         "CHAIN",
@@ -132,7 +162,12 @@ def test_phoenix_reads_the_messages(trace: list[ReadableSpan]) -> None:
     for span in trace:
         for name in ("gen_ai.input.messages", "gen_ai.output.messages"):
             for message in json.loads(attributes_of(span).get(name, "[]")):
-                assert message["role"] in ("system", "user", "assistant", "tool")
+                assert message["role"] in (
+                    "system",
+                    "user",
+                    "assistant",
+                    "tool",
+                )
                 assert {part["type"] for part in message["parts"]} <= {
                     "text",
                     "tool_call",
@@ -142,14 +177,18 @@ def test_phoenix_reads_the_messages(trace: list[ReadableSpan]) -> None:
 
 def test_both_models_are_on_the_span(trace: list[ReadableSpan]) -> None:
     """The one that was asked, and the one that answered."""
-    chats = [attributes_of(span) for span in trace if span.name == "chat function"]
+    chats = [
+        attributes_of(span) for span in trace if span.name == "chat function"
+    ]
     models = {
         (chat["gen_ai.request.model"], chat.get("gen_ai.response.model"))
         for chat in chats
     }
     assert ("function", "function-2026-01-01") in models
     assert {chat["gen_ai.usage.cost.source"] for chat in chats} == {"local"}
-    assert {chat["podwright.model_call.price_list"] for chat in chats} == {"override"}
+    assert {chat["podwright.model_call.price_list"] for chat in chats} == {
+        "override"
+    }
 
 
 MESSAGES = [
@@ -164,7 +203,12 @@ MESSAGES = [
 @pytest.mark.parametrize("limit", [2000, 700, 300, 180, 90, 20, 2])
 @pytest.mark.parametrize(
     "data",
-    [MESSAGES, MESSAGES[:1], {"place": "y" * 999, "tags": ["z" * 99] * 9}, "w" * 999],
+    [
+        MESSAGES,
+        MESSAGES[:1],
+        {"place": "y" * 999, "tags": ["z" * 99] * 9},
+        "w" * 999,
+    ],
 )
 def test_content_is_cut_inside_its_texts(
     data: Any, limit: int, monkeypatch: pytest.MonkeyPatch

@@ -21,7 +21,14 @@ from tests.service.support import (
     sse_events,
 )
 
-from podwright import Agent, AgentStep, EchoModel, FunctionModel, LoopStep, Workflow
+from podwright import (
+    Agent,
+    AgentStep,
+    EchoModel,
+    FunctionModel,
+    LoopStep,
+    Workflow,
+)
 from podwright.testing import ModelRequest, ToolCall
 from podwright_service.testing import ComponentProcess, ProblemError
 
@@ -60,7 +67,9 @@ def test_a_run(serve: Serve, sqlite_database: str) -> None:
     assert {data["run_id"] for _, _, data in seen[:-1]} == {run["id"]}
 
 
-def test_a_wrong_request_is_refused_at_once(serve: Serve, sqlite_database: str) -> None:
+def test_a_wrong_request_is_refused_at_once(
+    serve: Serve, sqlite_database: str
+) -> None:
     """It stores no run; an unknown run is a 404."""
     client = serve(FLOW, runs_database=sqlite_database)
     check_problem(client.post("/runs", json={}), 422, "request_invalid")
@@ -70,7 +79,9 @@ def test_a_wrong_request_is_refused_at_once(serve: Serve, sqlite_database: str) 
         "resume_path_invalid",
     )
     check_problem(
-        client.post("/runs", json={"input": "x"}, headers={"podwright-budget": "?"}),
+        client.post(
+            "/runs", json={"input": "x"}, headers={"podwright-budget": "?"}
+        ),
         400,
         "header_invalid",
     )
@@ -82,7 +93,9 @@ def test_a_wrong_request_is_refused_at_once(serve: Serve, sqlite_database: str) 
         ("POST", "/resume"),
     ):
         check_problem(
-            client.request(method, f"/runs/{'0' * 32}{path}"), 404, "run_not_found"
+            client.request(method, f"/runs/{'0' * 32}{path}"),
+            404,
+            "run_not_found",
         )
     check_problem(client.post("/runs/x/approve", json={}), 404, "run_not_found")
     url = begin(client)
@@ -90,12 +103,16 @@ def test_a_wrong_request_is_refused_at_once(serve: Serve, sqlite_database: str) 
         refused = client.get(f"{url}/events", headers={"last-event-id": number})
         problem = check_problem(refused, 422, "request_invalid")
         assert f"Header 'last-event-id' is '{number}'" in problem["detail"]
-    wrong_method = check_problem(client.delete("/runs"), 405, "method_not_allowed")
+    wrong_method = check_problem(
+        client.delete("/runs"), 405, "method_not_allowed"
+    )
     assert (
         wrong_method["suggestion"]
         == f"Use {client.delete('/runs').headers['allow']} here."
     )
-    wrong_path = check_problem(client.post(f"{url}/aprove", json={}), 404, "not_found")
+    wrong_path = check_problem(
+        client.post(f"{url}/aprove", json={}), 404, "not_found"
+    )
     assert wrong_path["suggestion"] == "Did you mean '/runs/{run_id}/approve'?"
 
 
@@ -107,15 +124,17 @@ def test_without_a_database_there_are_no_routes(serve: Serve) -> None:
     assert "PODWRIGHT_RUNS_DATABASE" in problem["suggestion"]
 
 
-def test_limits_are_those_of_the_request(serve: Serve, sqlite_database: str) -> None:
+def test_limits_are_those_of_the_request(
+    serve: Serve, sqlite_database: str
+) -> None:
     """`Podwright-Budget` of `POST /runs` holds for the run, also in several lines, and in all attempts."""
     client = serve(FLOW, runs_database=sqlite_database)
     one_line = [("podwright-budget", "model_calls=1")]
     two_lines = [("podwright-budget", "tokens=1000"), *one_line]
     for headers in (one_line, two_lines):
-        url = client.post("/runs", json={"input": "x"}, headers=headers).headers[
-            "location"
-        ]
+        url = client.post(
+            "/runs", json={"input": "x"}, headers=headers
+        ).headers["location"]
         wait(client, url, "waiting_for_approval")
         client.post(f"{url}/approve", json={})
         run = wait(client, url)
@@ -142,9 +161,13 @@ def test_an_approval(serve: Serve, sqlite_database: str) -> None:
     with_context = client.post(
         f"{url}/approve", json={"context": {"helper_output": "!"}}
     )
-    assert pointers(check_problem(with_context, 422, "request_invalid")) == ["/context"]
+    assert pointers(check_problem(with_context, 422, "request_invalid")) == [
+        "/context"
+    ]
     check_problem(
-        client.post(f"{url}/approve", json={"attempt": 7}), 409, "run_state_conflict"
+        client.post(f"{url}/approve", json={"attempt": 7}),
+        409,
+        "run_state_conflict",
     )
     approved = client.post(
         f"{url}/approve", json={"comment": "Good.", "attempt": run["attempt"]}
@@ -174,7 +197,10 @@ def test_a_rejection(serve: Serve, sqlite_database: str) -> None:
     url = begin(client)
     wait(client, url, "waiting_for_approval")
     run = client.post(f"{url}/reject", json={"comment": "Too dull."}).json()
-    assert (run["status"], run["problem"]["code"]) == ("cancelled", "approval_rejected")
+    assert (run["status"], run["problem"]["code"]) == (
+        "cancelled",
+        "approval_rejected",
+    )
     assert "Too dull." in run["problem"]["detail"]
     check_problem(client.post(f"{url}/resume"), 409, "run_state_conflict")
 
@@ -186,7 +212,9 @@ def test_a_decision_whose_answer_was_lost(
     serve: Serve, sqlite_database: str, action: str, other: str
 ) -> None:
     """The same decision of the same key is the same answer; another one, or that of another key, is a conflict."""
-    client = serve(FLOW, runs_database=sqlite_database, api_keys=("a" * 20, "b" * 20))
+    client = serve(
+        FLOW, runs_database=sqlite_database, api_keys=("a" * 20, "b" * 20)
+    )
     client.headers["authorization"] = f"Bearer {'a' * 20}"
     url = begin(client)
     attempt = wait(client, url, "waiting_for_approval")["attempt"]
@@ -203,7 +231,9 @@ def test_a_decision_whose_answer_was_lost(
         == ended["status"]
     )
     check_problem(
-        client.post(f"{url}/{action}", json={"comment": "?"}), 409, "run_state_conflict"
+        client.post(f"{url}/{action}", json={"comment": "?"}),
+        409,
+        "run_state_conflict",
     )
     check_problem(
         client.post(f"{url}/{other}", json=decision), 409, "run_state_conflict"
@@ -240,7 +270,9 @@ def test_the_examples_of_the_document_work(
         assert wait(client, url)["status"] == status
 
 
-def test_approval_has_a_scope_of_its_own(serve: Serve, sqlite_database: str) -> None:
+def test_approval_has_a_scope_of_its_own(
+    serve: Serve, sqlite_database: str
+) -> None:
     """A key that may run may not approve; one that may approve reads what it decides about, and nothing else."""
     keys = ("run:" + "r" * 20, "approve:" + "a" * 20)
     client = serve(FLOW, runs_database=sqlite_database, api_keys=keys)
@@ -253,20 +285,29 @@ def test_approval_has_a_scope_of_its_own(serve: Serve, sqlite_database: str) -> 
         wait(client, each, "waiting_for_approval")
     client.post(f"{ended}/cancel")
     for path in ("approve", "reject"):
-        check_problem(client.post(f"{url}/{path}", json={}), 403, "scope_missing")
+        check_problem(
+            client.post(f"{url}/{path}", json={}), 403, "scope_missing"
+        )
     whole = client.get(url).json()
     shown = client.get(url, headers=approver).json()
     assert shown == {
         name: whole[name]
-        for name in ("id", "component", "status", "attempt", "created_at", "approval")
+        for name in (
+            "id",
+            "component",
+            "status",
+            "attempt",
+            "created_at",
+            "approval",
+        )
     }
     assert client.get("/runs", headers=approver).json() == {
         "runs": [shown],
         "next": None,
     }
-    assert client.get("/runs?status=waiting_for_approval", headers=approver).json()[
-        "runs"
-    ] == [shown]
+    assert client.get(
+        "/runs?status=waiting_for_approval", headers=approver
+    ).json()["runs"] == [shown]
     for path in (
         f"{url}/events",
         ended,
@@ -298,14 +339,18 @@ def test_a_reader_that_connects_again_misses_nothing(
     def answer(request: ModelRequest) -> Any:
         turn = sum(message.role == "tool" for message in request.messages)
         return (
-            ToolCall.of("look", f"c{turn}", place=f"p{turn}") if turn < 30 else "done"
+            ToolCall.of("look", f"c{turn}", place=f"p{turn}")
+            if turn < 30
+            else "done"
         )
 
     def look(place: str) -> str:
         """Look."""
         return f"nothing in {place}"
 
-    agent = Agent("looker", "Look.", FunctionModel(answer), tools=[look], max_loops=40)
+    agent = Agent(
+        "looker", "Look.", FunctionModel(answer), tools=[look], max_loops=40
+    )
     clients = [serve(agent, runs_database=sqlite_database) for _ in range(2)]
     url = begin(clients[0])
     seen: list[int] = []
@@ -315,7 +360,9 @@ def test_a_reader_that_connects_again_misses_nothing(
         with clients[connections % 2].stream(
             "GET", f"{url}/events", headers=last
         ) as stream:
-            for number, (_, name, data) in enumerate(sse_events(stream.iter_lines())):
+            for number, (_, name, data) in enumerate(
+                sse_events(stream.iter_lines())
+            ):
                 seen.append(-1 if name == "result" else data["seq"])
                 if number == 1:
                     break
@@ -353,14 +400,18 @@ def test_a_reader_that_leaves_is_not_an_error(
     gate.opened.set()
     assert wait(client, url)["status"] == "succeeded"
     assert [
-        record.getMessage() for record in caplog.records if record.levelname == "ERROR"
+        record.getMessage()
+        for record in caplog.records
+        if record.levelname == "ERROR"
     ] == []
 
 
 # --- Clients ------------------------------------------------------------------------------------------------------
 
 
-def test_the_command_line(serve: Serve, shell: Shell, sqlite_database: str) -> None:
+def test_the_command_line(
+    serve: Serve, shell: Shell, sqlite_database: str
+) -> None:
     """`podwright runs` starts, lists, shows, follows, approves, rejects, cancels and resumes."""
     client = serve(FLOW, runs_database=sqlite_database, api_keys=("k" * 20,))
     client.headers["authorization"] = f"Bearer {'k' * 20}"
@@ -377,13 +428,17 @@ def test_the_command_line(serve: Serve, shell: Shell, sqlite_database: str) -> N
     for run_id in (first, second, third):
         wait(client, f"/runs/{run_id}", "waiting_for_approval")
     assert (
-        json.loads(runs("show", first))["approval"]["message"] == "Publish Echo: hello?"
+        json.loads(runs("show", first))["approval"]["message"]
+        == "Publish Echo: hello?"
     )
     listed = runs("list", "--status", "waiting_for_approval").splitlines()
     assert [line.split()[0] for line in listed] == [third, second, first]
     later = shell("runs", "approve", first, "--attempt", "2", *access)
     assert (later.returncode, "in attempt 1" in later.stderr) == (1, True)
-    assert runs("approve", first, "--comment", "Good.", "--attempt", "1") == "queued"
+    assert (
+        runs("approve", first, "--comment", "Good.", "--attempt", "1")
+        == "queued"
+    )
     assert runs("reject", second) == "cancelled"
     assert runs("cancel", third) == "cancelled"
     followed = shell("runs", "follow", first, *access)
@@ -397,7 +452,10 @@ def test_the_command_line(serve: Serve, shell: Shell, sqlite_database: str) -> N
     rejected = shell("runs", "follow", second, *access)
     assert (rejected.returncode, "rejected" in rejected.stderr) == (1, True)
     refused = shell("runs", "resume", second, *access)
-    assert (refused.returncode, "failed or was interrupted" in refused.stderr) == (
+    assert (
+        refused.returncode,
+        "failed or was interrupted" in refused.stderr,
+    ) == (
         1,
         True,
     )
@@ -405,7 +463,10 @@ def test_the_command_line(serve: Serve, shell: Shell, sqlite_database: str) -> N
     wrong_key = shell(
         "runs", "list", "--url", str(client.base_url), "--api-key", "wrong"
     )
-    assert (wrong_key.returncode, "Unknown API key" in wrong_key.stderr) == (1, True)
+    assert (wrong_key.returncode, "Unknown API key" in wrong_key.stderr) == (
+        1,
+        True,
+    )
     away = shell("runs", "list", "--url", "http://127.0.0.1:1")
     assert (away.returncode, "cannot be reached" in away.stderr) == (1, True)
 
@@ -445,11 +506,17 @@ def test_following_goes_on_when_the_connection_is_lost(
     service.send_signal(signal.SIGTERM)
     (tmp_path / "opened").touch()
     assert service.wait(60) == 0
-    address(command(*arguments, url.rpartition(":")[2], cwd=tmp_path, **variables))
+    address(
+        command(*arguments, url.rpartition(":")[2], cwd=tmp_path, **variables)
+    )
     output, _ = follower.communicate(timeout=60)
     assert follower.returncode == 0
-    assert [output.count(f"[a{number}] final answer") for number in range(6)] == [1] * 6
-    assert json.loads(output[output.index("\n{") :])["a5_output"].startswith("Echo")
+    assert [
+        output.count(f"[a{number}] final answer") for number in range(6)
+    ] == [1] * 6
+    assert json.loads(output[output.index("\n{") :])["a5_output"].startswith(
+        "Echo"
+    )
     assert plain_http.get(f"{url}/runs/{run_id}").json()["attempt"] == 2
 
 
@@ -464,19 +531,30 @@ helper = Agent("helper", "Help.", "offline/echo")
 def test_the_testing_kit(tmp_path: Path, sqlite_database: str) -> None:
     """`component.runs` of the testing kit has the same operations."""
     (tmp_path / "component.py").write_text(ECHO_COMPONENT)
-    env = {"PODWRIGHT_RUNS_DATABASE": sqlite_database, "PYTHONPATH": str(tmp_path)}
+    env = {
+        "PODWRIGHT_RUNS_DATABASE": sqlite_database,
+        "PYTHONPATH": str(tmp_path),
+    }
     with ComponentProcess("component:helper", env=env) as component:
         run = component.runs.start("x", headers={"idempotency-key": "k"})
-        assert component.runs.start("x", headers={"idempotency-key": "k"}).id == run.id
+        assert (
+            component.runs.start("x", headers={"idempotency-key": "k"}).id
+            == run.id
+        )
         assert component.runs.wait(run.id).result == {"output": "Echo: x"}
-        assert [found.id for found in component.runs.list("succeeded")] == [run.id]
+        assert [found.id for found in component.runs.list("succeeded")] == [
+            run.id
+        ]
         seen = list(component.runs.events(run.id))
         assert [event.type for event in seen] == [
             "run_started",
             "model_call_finished",
             "run_finished",
         ]
-        assert [event.seq for event in component.runs.events(run.id, 0)] == [1, 2]
+        assert [event.seq for event in component.runs.events(run.id, 0)] == [
+            1,
+            2,
+        ]
         for action in (
             component.runs.cancel,
             component.runs.resume,

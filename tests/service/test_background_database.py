@@ -43,7 +43,14 @@ from tests.service.background_support import (
     synchronous_url,
     wait,
 )
-from tests.service.support import Address, Command, Gate, Serve, Shell, check_problem
+from tests.service.support import (
+    Address,
+    Command,
+    Gate,
+    Serve,
+    Shell,
+    check_problem,
+)
 
 from podwright import Agent, ApprovalStep, FunctionModel, Workflow
 from podwright.testing import ModelRequest
@@ -65,7 +72,9 @@ def database(request: pytest.FixtureRequest) -> str:
 
 
 @contextlib.asynccontextmanager
-async def opened_stores(database: str, count: int) -> AsyncGenerator[list[RunStore]]:
+async def opened_stores(
+    database: str, count: int
+) -> AsyncGenerator[list[RunStore]]:
     """Stores of several processes on one database."""
     url = database_url(database)
     migrate(url)
@@ -102,7 +111,10 @@ def test_migrating_by_command(
 ) -> None:
     """Without its tables a service says what to do; `podwright runs migrate` creates them, and may be repeated."""
     url = postgresql.database()
-    variables = {"PODWRIGHT_RUNS_DATABASE": url, "PODWRIGHT_MODEL": "offline/echo"}
+    variables = {
+        "PODWRIGHT_RUNS_DATABASE": url,
+        "PODWRIGHT_MODEL": "offline/echo",
+    }
     process = command(
         "serve",
         str(NEWSROOM / "writer"),
@@ -112,14 +124,19 @@ def test_migrating_by_command(
         "0",
         **variables,
     )
-    with httpx.Client(verify=NO_AUTHORITIES, base_url=address(process)) as client:
+    with httpx.Client(
+        verify=NO_AUTHORITIES, base_url=address(process)
+    ) as client:
         problem = check_problem(
             client.post("/runs", json={"input": "x"}), 503, "runs_unavailable"
         )
         assert "podwright runs migrate" in problem["suggestion"]
         for _ in range(2):
             done = shell("runs", "migrate", PODWRIGHT_RUNS_DATABASE=url)
-            assert (done.returncode, done.stdout) == (0, "The tables are up to date.\n")
+            assert (done.returncode, done.stdout) == (
+                0,
+                "The tables are up to date.\n",
+            )
         assert wait(client, begin(client))["status"] == "succeeded"
 
 
@@ -128,7 +145,9 @@ def test_migrating_without_a_database(shell: Shell) -> None:
     assert shell("runs", "migrate").returncode == 1
     assert (
         "PODWRIGHT_RUNS_DATABASE"
-        in shell("runs", "migrate", PODWRIGHT_RUNS_DATABASE="mysql://x/y").stderr
+        in shell(
+            "runs", "migrate", PODWRIGHT_RUNS_DATABASE="mysql://x/y"
+        ).stderr
     )
     away = shell(
         "runs",
@@ -157,8 +176,14 @@ def test_characters_that_databases_refuse(serve: Serve, database: str) -> None:
         {"role": "user", "content": "Hi \x00"},
         {"role": "assistant", "content": "Hello"},
     ]
-    image = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
-    body = {"input": [{"type": "text", "text": "Look"}, image], "messages": earlier}
+    image = {
+        "type": "image_url",
+        "image_url": {"url": "https://example.com/a.png"},
+    }
+    body = {
+        "input": [{"type": "text", "text": "Look"}, image],
+        "messages": earlier,
+    }
     run = wait(client, client.post("/runs", json=body).headers["location"])
     assert run["status"] == "succeeded", run["problem"]
     assert run["result"]["output"].startswith("odd \x00 ")
@@ -226,9 +251,19 @@ def test_pages_of_runs(serve: Serve, database: str) -> None:
     )
     assert count("status=failed") == count("component=x") == 0
     infinite = f"cursor=inf-{'0' * 32}"
-    for wrong in ("cursor=x", "cursor=nan-x", infinite, "status=gone", "limit=0"):
-        problem = check_problem(client.get(f"/runs?{wrong}"), 422, "request_invalid")
-        assert f"uery parameter '{wrong.partition('=')[0]}'" in problem["detail"]
+    for wrong in (
+        "cursor=x",
+        "cursor=nan-x",
+        infinite,
+        "status=gone",
+        "limit=0",
+    ):
+        problem = check_problem(
+            client.get(f"/runs?{wrong}"), 422, "request_invalid"
+        )
+        assert (
+            f"uery parameter '{wrong.partition('=')[0]}'" in problem["detail"]
+        )
 
 
 def test_ended_runs_are_deleted(serve: Serve, database: str) -> None:
@@ -264,7 +299,9 @@ async def test_a_new_process_does_not_take_runs_over_at_once(
         monkeypatch.setattr(LEASE_SECONDS, -1.0)
         (claimed,) = await second.claim_orphans("second", "c", "d", 9, ())
         assert (claimed["attempt"], claimed["worker"]) == (2, "second")
-        late = AttemptUpdate("r", 1, [(0, {"type": "late"})], {"status": "succeeded"})
+        late = AttemptUpdate(
+            "r", 1, [(0, {"type": "late"})], {"status": "succeeded"}
+        )
         assert await first.write([late]) == {"r"}
         assert await first.events("r") == []
 
@@ -284,7 +321,8 @@ async def test_cancelling_a_run_that_moves(postgresql_database: str) -> None:
     )
     async with opened_stores(postgresql_database, 1) as (store,):
         await store.add(
-            {"id": "r", "component": "c", "digest": "d", "request": {}}, "worker"
+            {"id": "r", "component": "c", "digest": "d", "request": {}},
+            "worker",
         )
         async with engine.connect() as observer, engine.begin() as mover:
             await mover.execute(update(runs).values(status="queued"))
@@ -441,7 +479,9 @@ async def test_a_cancelled_transaction(
     assert set(added.values()) == {2}
     assert number in added
     assert [
-        connection for connection in sqlite_connections if not connection.is_closed
+        connection
+        for connection in sqlite_connections
+        if not connection.is_closed
     ] == []
     gc.collect()  # has those of PostgreSQL warn that were lost
 
@@ -468,7 +508,9 @@ async def test_closing_waits_for_transactions(
     await closing
     await querying
     assert [
-        connection for connection in sqlite_connections if not connection.is_closed
+        connection
+        for connection in sqlite_connections
+        if not connection.is_closed
     ] == []
     gc.collect()
 
@@ -479,7 +521,9 @@ async def test_a_transaction_that_takes_too_long(
     """A transaction that waits for a lock fails in time, and the next one succeeds."""
     engine = create_engine(synchronous_url(database))
     async with opened_stores(database, 1) as (store,):
-        await store.add({"id": "r", "component": "c", "digest": "d", "request": {}})
+        await store.add(
+            {"id": "r", "component": "c", "digest": "d", "request": {}}
+        )
         with monkeypatch.context() as patch:
             patch.setattr(TRANSACTION_TIMEOUT, 0.2)
             hurried = RunStore(database_url(database))
@@ -497,7 +541,9 @@ async def test_a_transaction_that_takes_too_long(
 # --- Health -------------------------------------------------------------------------------------------------------
 
 
-def test_metrics(serve: Serve, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metrics(
+    serve: Serve, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Background runs are counted as runs, and by their status."""
     monkeypatch.setattr(METRICS_INTERVAL, 0.1)
     client = serve(FLOW, runs_database=database)
@@ -511,7 +557,9 @@ def test_metrics(serve: Serve, database: str, monkeypatch: pytest.MonkeyPatch) -
         in text
     )
     assert (
-        Metrics(text).get("podwright_runs_total", component="flow", status="paused")
+        Metrics(text).get(
+            "podwright_runs_total", component="flow", status="paused"
+        )
         == 1
     )
     assert f"podwright_background_database_up{{{labels}}} 1.0" in text
@@ -524,7 +572,9 @@ def test_metrics_without_the_database(
     monkeypatch.setattr(METRICS_INTERVAL, 0.1)
     gate = Gate()
     labels = 'component="helper",kind="agent"'
-    client = serve(gate.agent(), runs_database=sqlite_database, background_runs=1)
+    client = serve(
+        gate.agent(), runs_database=sqlite_database, background_runs=1
+    )
     begin(client)
     begin(client)
 
@@ -583,11 +633,14 @@ def test_work_that_fails_is_repeated_at_intervals(
 
     monkeypatch.setattr(RunStore, "claim", fail)
     gate = Gate()
-    client = serve(gate.agent(), runs_database=sqlite_database, background_runs=1)
+    client = serve(
+        gate.agent(), runs_database=sqlite_database, background_runs=1
+    )
     until(lambda: len(tries) >= 3)
     assert tries[2] - tries[0] >= 0.4
     begin(client)
-    waiting = begin(client)  # there is no room for it, so that it must be looked for
+    # there is no room for it, so that it must be looked for
+    waiting = begin(client)
     works.set()
     gate.opened.set()
     assert wait(client, waiting)["status"] == "succeeded"
@@ -599,7 +652,9 @@ def test_processes_that_start_at_once(sqlite_database: str) -> None:
     context = multiprocessing.get_context("fork")
     for _ in range(3):
         Path(str(url.database)).unlink(missing_ok=True)
-        processes = [context.Process(target=migrate, args=(url,)) for _ in range(4)]
+        processes = [
+            context.Process(target=migrate, args=(url,)) for _ in range(4)
+        ]
         for process in processes:
             process.start()
         for process in processes:

@@ -109,7 +109,9 @@ class Provider:
         while not self.answers.is_set():  # noqa: ASYNC110 - it is set from another thread
             await asyncio.sleep(0.01)
         await asyncio.sleep(LATENCY * random.uniform(0.5, 1.5))
-        response = web.json_response(completion(call.id, messages, body.get("tools")))
+        response = web.json_response(
+            completion(call.id, messages, body.get("tools"))
+        )
         call.ended = time.time()
         return response
 
@@ -134,7 +136,9 @@ def completion(
         }
         message = {
             "role": "assistant",
-            "tool_calls": [{"id": "c1", "type": "function", "function": function}],
+            "tool_calls": [
+                {"id": "c1", "type": "function", "function": function}
+            ],
         }
     usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
     choice = {
@@ -228,14 +232,18 @@ class Fleet:
     def workers(self) -> list[int]:
         """The processes that perform runs."""
         return [
-            worker for process in self.processes for worker in self.workers_of(process)
+            worker
+            for process in self.processes
+            for worker in self.workers_of(process)
         ]
 
     def workers_of(self, process: Process) -> list[int]:
         """The worker processes of a service."""
         return [
             int(child)
-            for child in Path(f"/proc/{process.pid}/task/{process.pid}/children")
+            for child in Path(
+                f"/proc/{process.pid}/task/{process.pid}/children"
+            )
             .read_text()
             .split()
         ]
@@ -323,7 +331,9 @@ class Fleet:
         }
         journaled: dict[str, str] = {}
         for number, run_id in enumerate(ids):
-            journaled |= dict.fromkeys(self._check_run(number, ended[run_id]), run_id)
+            journaled |= dict.fromkeys(
+                self._check_run(number, ended[run_id]), run_id
+            )
         repeated = self._check_calls(journaled, ended)
         assert repeated <= IN_PROGRESS * ends
         counts = Counter(self.book.read_text().splitlines())
@@ -333,7 +343,9 @@ class Fleet:
             f"{len(ids)} runs, {ends} kills, {self.stops} stops, {repeated} model calls cut off,",
             end=" ",
         )
-        print(f"{moved} runs moved, {counts.total() - len(counts)} tool calls repeated")
+        print(
+            f"{moved} runs moved, {counts.total() - len(counts)} tool calls repeated"
+        )
         return moved
 
     def _check_run(self, number: int, run: dict[str, Any]) -> list[str]:
@@ -420,7 +432,11 @@ def fleet(
             return process
 
         fleet = Fleet(
-            start, [free_port() for _ in range(services)], provider, book, client
+            start,
+            [free_port() for _ in range(services)],
+            provider,
+            book,
+            client,
         )
         fleet.processes = [start(port) for port in fleet.ports]
         return fleet
@@ -451,7 +467,8 @@ class Kills:
             id="postgresql",
         ),
         pytest.param(
-            Kills("sqlite", services=1, runs=20, between=40, lease=3), id="sqlite"
+            Kills("sqlite", services=1, runs=20, between=40, lease=3),
+            id="sqlite",
         ),
         pytest.param(
             Kills("postgresql", services=2, runs=5000, between=400, lease=15),
@@ -476,7 +493,9 @@ def test_nothing_is_lost_when_processes_are_killed(
         ends.append(found.kill_service)
     ids: list[str] = []
     begin = threading.Thread(
-        target=lambda: ids.extend(found.begin(number) for number in range(form.runs))
+        target=lambda: ids.extend(
+            found.begin(number) for number in range(form.runs)
+        )
     )
     begin.start()
     suspended = found.suspend_worker(form.lease * 1.7)
@@ -506,7 +525,9 @@ class Outage:
     [
         pytest.param(Outage(seconds=3, runs=20, lease=2), id="short"),
         pytest.param(
-            Outage(seconds=20, runs=120, lease=15), id="long", marks=pytest.mark.proof
+            Outage(seconds=20, runs=120, lease=15),
+            id="long",
+            marks=pytest.mark.proof,
         ),
     ],
 )
@@ -521,7 +542,9 @@ def test_nothing_is_lost_when_the_database_is_away(
         ids = [found.begin(number) for number in range(form.runs // 2)]
         server.stop("immediate")
         server.start()
-        ids += [found.begin(number) for number in range(form.runs // 2, form.runs)]
+        ids += [
+            found.begin(number) for number in range(form.runs // 2, form.runs)
+        ]
         server.stop()
         away = time.monotonic()
         url = f"http://127.0.0.1:{found.ports[0]}"
@@ -529,7 +552,8 @@ def test_nothing_is_lost_when_the_database_is_away(
         check_problem(refused, 503, "runs_unavailable")
         assert int(refused.headers["retry-after"]) > 0
         assert (
-            plain_http.post(f"{url}/run", json={"input": "beside"}).status_code == 200
+            plain_http.post(f"{url}/run", json={"input": "beside"}).status_code
+            == 200
         )
         assert plain_http.get(f"{url}/ready").status_code == 200
         time.sleep(max(0.0, away + form.seconds - time.monotonic()))

@@ -52,7 +52,9 @@ def hold_end(
 
     async def write_end_later(store: RunStore, updates: Any) -> Any:
         written = list(updates)
-        if any(update.values.get("status") == "succeeded" for update in written):
+        if any(
+            update.values.get("status") == "succeeded" for update in written
+        ):
             ending.set()
             await asyncio.to_thread(until, released.is_set)
         return await write(store, written)
@@ -76,12 +78,17 @@ def test_a_failed_run_is_resumed(serve: Serve, sqlite_database: str) -> None:
 
     model = FunctionModel(fail_once)
     flow = Workflow(
-        "flow", steps=[Agent("first", "Do.", model), Agent("second", "Do.", model)]
+        "flow",
+        steps=[Agent("first", "Do.", model), Agent("second", "Do.", model)],
     )
     client = serve(flow, runs_database=sqlite_database)
     url = begin(client)
     run = wait(client, url)
-    assert (run["status"], run["problem"]["code"], run["problem"]["component"]) == (
+    assert (
+        run["status"],
+        run["problem"]["code"],
+        run["problem"]["component"],
+    ) == (
         "failed",
         "model_failed",
         "second",
@@ -132,7 +139,8 @@ def test_a_tool_that_went_on_after_a_failure(
         [Agent("failing", "Fail.", FunctionModel(fail))],
     ]
     client = serve(
-        Workflow("flow", steps=[ParallelStep(branches)]), runs_database=sqlite_database
+        Workflow("flow", steps=[ParallelStep(branches)]),
+        runs_database=sqlite_database,
     )
     url = begin(client)
     assert wait(client, url)["status"] == "failed"
@@ -140,7 +148,10 @@ def test_a_tool_that_went_on_after_a_failure(
     works.set()
     client.post(f"{url}/resume")
     run = wait(client, url)
-    assert (run["status"], run["problem"]["code"]) == ("interrupted", "run_interrupted")
+    assert (run["status"], run["problem"]["code"]) == (
+        "interrupted",
+        "run_interrupted",
+    )
     assert "'charge' of 'payer'" in run["problem"]["detail"]
     assert calls == ["5"]
     client.post(f"{url}/resume")
@@ -148,14 +159,17 @@ def test_a_tool_that_went_on_after_a_failure(
     assert calls == ["5", "5"]
 
 
-def test_a_model_that_cancels_itself(serve: Serve, sqlite_database: str) -> None:
+def test_a_model_that_cancels_itself(
+    serve: Serve, sqlite_database: str
+) -> None:
     """The run fails, as with any unexpected error: it would end each attempt in this way."""
 
     async def cancel(request: ModelRequest) -> str:
         raise asyncio.CancelledError
 
     client = serve(
-        Agent("helper", "Help.", FunctionModel(cancel)), runs_database=sqlite_database
+        Agent("helper", "Help.", FunctionModel(cancel)),
+        runs_database=sqlite_database,
     )
     run = wait(client, begin(client))
     assert (run["status"], run["attempt"], run["problem"]["code"]) == (
@@ -196,7 +210,10 @@ flow = Workflow("flow", steps=[first, ApprovalStep("Sure?"), last])
 def test_the_spans_of_attempts(tmp_path: Path, sqlite_database: str) -> None:
     """All attempts are in the trace of the request; each links to the one before, and has only its own calls."""
     (tmp_path / "component.py").write_text(APPROVED_COMPONENT)
-    env = {"PODWRIGHT_RUNS_DATABASE": sqlite_database, "PYTHONPATH": str(tmp_path)}
+    env = {
+        "PODWRIGHT_RUNS_DATABASE": sqlite_database,
+        "PYTHONPATH": str(tmp_path),
+    }
     with (
         SpanCollector() as spans,
         ComponentProcess("component:flow", env=env, spans=spans) as component,
@@ -206,16 +223,24 @@ def test_the_spans_of_attempts(tmp_path: Path, sqlite_database: str) -> None:
         component.runs.approve(run.id)
         component.runs.wait(run.id, "succeeded")
         component.stop()
-        attempts = [span for span in spans.spans if span.name == "invoke_workflow flow"]
-        request = next(span for span in spans.spans if span.name == "POST /runs")
+        attempts = [
+            span for span in spans.spans if span.name == "invoke_workflow flow"
+        ]
+        request = next(
+            span for span in spans.spans if span.name == "POST /runs"
+        )
         assert [span.parent for span in attempts] == [request.id, request.id]
         assert [[link for _, link in span.links] for span in attempts] == [
             [],
             [attempts[0].id],
         ]
-        assert {span.attributes["podwright.run.id"] for span in attempts} == {run.id}
+        assert {span.attributes["podwright.run.id"] for span in attempts} == {
+            run.id
+        }
         assert sum(span.name.startswith("chat") for span in spans.spans) == 2
-        assert sum(span.name.startswith("step first") for span in spans.spans) == 1
+        assert (
+            sum(span.name.startswith("step first") for span in spans.spans) == 1
+        )
 
 
 # --- Approvals ----------------------------------------------------------------------------------------------------
@@ -246,12 +271,16 @@ def ask_inside(request: ModelRequest) -> Any:
         pytest.param(
             Workflow(
                 "outer",
-                steps=[AgentStep(Pipeline("line", steps=[ECHO, INSIDE]), "line")],
+                steps=[
+                    AgentStep(Pipeline("line", steps=[ECHO, INSIDE]), "line")
+                ],
             ),
             id="pipeline in a workflow",
         ),
         pytest.param(
-            Agent("caller", "Call.", FunctionModel(ask_inside), tools=[run_inside]),
+            Agent(
+                "caller", "Call.", FunctionModel(ask_inside), tools=[run_inside]
+            ),
             id="tool",
         ),
     ],
@@ -268,7 +297,10 @@ def test_an_approval_inside_other_components(
     for each in (url, other):
         wait(client, each, "waiting_for_approval")
     assert client.post(f"{url}/approve", json={}).status_code == 202
-    assert wait(client, url, *ENDED, "waiting_for_approval")["status"] == "succeeded"
+    assert (
+        wait(client, url, *ENDED, "waiting_for_approval")["status"]
+        == "succeeded"
+    )
     assert client.post(f"{other}/cancel").json()["status"] == "cancelled"
 
 
@@ -288,7 +320,10 @@ def test_cancelling(
     other.post(f"{url}/cancel")
     until(gate.cancelled.is_set)
     run = wait(other, url)
-    assert (run["status"], run["problem"]["code"]) == ("cancelled", "run_cancelled")
+    assert (run["status"], run["problem"]["code"]) == (
+        "cancelled",
+        "run_cancelled",
+    )
     check_problem(other.post(f"{url}/cancel"), 409, "run_state_conflict")
 
 
@@ -304,7 +339,10 @@ def test_a_cancel_that_came_too_late(
     assert client.post(f"{url}/cancel").status_code == 202
     cancelled.set()
     run = wait(client, url)
-    assert (run["status"], run["result"]) == ("succeeded", {"output": "Echo: x"})
+    assert (run["status"], run["result"]) == (
+        "succeeded",
+        {"output": "Echo: x"},
+    )
     assert "too late" in run["notice"]
 
 
@@ -319,7 +357,9 @@ def test_a_cancelled_run_keeps_the_usage_of_the_attempts_before(
         await asyncio.Event().wait()
 
     gate = Gate()
-    client = serve(gate.agent(), runs_database=sqlite_database, background_runs=1)
+    client = serve(
+        gate.agent(), runs_database=sqlite_database, background_runs=1
+    )
     begin(client)
     until(gate.called.is_set)
     url = begin(client)
@@ -363,7 +403,9 @@ def test_no_more_runs_than_allowed(
     monkeypatch.setattr(BackgroundWorker, "add", note_add)
     monkeypatch.setattr(RunStore, "claim", claim_slowly)
     gate = Gate()
-    client = serve(gate.agent(), runs_database=sqlite_database, background_runs=1)
+    client = serve(
+        gate.agent(), runs_database=sqlite_database, background_runs=1
+    )
     until(looking.is_set)
     urls = [begin(client, str(number)) for number in range(3)]
     assert [client.get(url).json()["status"] for url in urls] == [
@@ -407,7 +449,11 @@ def test_a_run_waits_for_its_blueprint(
         in run["notice"]
     )
     gate.opened.set()
-    assert wait(other, url)["status"] == wait(other, blocking)["status"] == "succeeded"
+    assert (
+        wait(other, url)["status"]
+        == wait(other, blocking)["status"]
+        == "succeeded"
+    )
 
 
 def test_a_process_does_not_take_its_own_runs_over(
@@ -451,9 +497,13 @@ def test_runs_of_dead_processes_come_before_those_that_wait(
     monkeypatch.setattr(LEASE_SECONDS, -1.0)
     monkeypatch.setattr(POLL_INTERVAL, 0.01)
     gate = Gate()
-    client = serve(gate.agent(), runs_database=sqlite_database, background_runs=1)
+    client = serve(
+        gate.agent(), runs_database=sqlite_database, background_runs=1
+    )
     urls = [begin(client, str(number)) for number in range(4)]
-    change_run(sqlite_database, urls[3], status="running", attempt=1, worker="dead")
+    change_run(
+        sqlite_database, urls[3], status="running", attempt=1, worker="dead"
+    )
     gate.opened.set()
     for url in urls:
         assert wait(client, url)["status"] == "succeeded"
@@ -474,7 +524,9 @@ def test_a_run_that_ends_its_processes_waits_for_a_person(
     until(lambda: len(gate.inputs) == 2)
     monkeypatch.setattr(LEASE_SECONDS, -1.0)
     monkeypatch.setattr(MAX_TAKEOVERS, 2)
-    others = [serve(gate.agent(), runs_database=sqlite_database) for _ in range(2)]
+    others = [
+        serve(gate.agent(), runs_database=sqlite_database) for _ in range(2)
+    ]
     for each in (url, other):
         run = wait(client, each, "interrupted")
         assert run["problem"]["code"] == "run_interrupted"
@@ -532,7 +584,9 @@ def test_a_shutdown_while_a_run_is_taken_up(
     reading = threading.Event()
     cuts: list[Attempt] = []
 
-    async def read_while_draining(store: RunStore, run_id: str, *arguments: Any) -> Any:
+    async def read_while_draining(
+        store: RunStore, run_id: str, *arguments: Any
+    ) -> Any:
         reading.set()
         await asyncio.to_thread(until, draining.is_set)
         return await read(store, run_id, *arguments)
@@ -559,7 +613,9 @@ def test_a_shutdown_while_a_run_is_taken_up(
     [(False, ValueError), (True, asyncio.CancelledError)],
     ids=["raised", "caught"],
 )
-@pytest.mark.parametrize("is_at_once", [False, True], ids=["later", "in the same turn"])
+@pytest.mark.parametrize(
+    "is_at_once", [False, True], ids=["later", "in the same turn"]
+)
 async def test_a_failure_ends_the_run_although_another_call_waits(
     is_caught: bool, error: type[BaseException], is_at_once: bool
 ) -> None:

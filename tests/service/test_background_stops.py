@@ -121,7 +121,9 @@ async def charge(amount: int) -> str:
 
 async def ask(question: str) -> str:
     """Ask another agent."""
-    return await effect("ask " + await Agent("expert", "Know.", MODEL).arun(question))
+    return await effect(
+        "ask " + await Agent("expert", "Know.", MODEL).arun(question)
+    )
 
 
 async def again(context: Any) -> bool:
@@ -142,7 +144,10 @@ CALLS: dict[str, list[ToolCall]] = {
         ToolCall.of("look", "1", place="here"),
         ToolCall.of("look", "2", place="there"),
     ],
-    "pay": [ToolCall.of("pay", "1", amount="much"), ToolCall.of("pay", "2", amount=3)],
+    "pay": [
+        ToolCall.of("pay", "1", amount="much"),
+        ToolCall.of("pay", "2", amount=3),
+    ],
     "charge": [ToolCall.of("charge", "1", amount=7)],
     "ask": [
         ToolCall.of("ask", "1", question="why"),
@@ -165,7 +170,10 @@ async def respond(request: ModelRequest) -> ModelResponse:
     if request.component == "again":
         text = f"again {last.text.count('again')} {text}"
     if request.output is not None:
-        steps = [{"skill": "looker", "task": "one"}, {"skill": "payer", "task": "two"}]
+        steps = [
+            {"skill": "looker", "task": "one"},
+            {"skill": "payer", "task": "two"},
+        ]
         text = json.dumps({"steps": steps})
     elif last.role != "tool" and names:
         await effect(text)
@@ -205,7 +213,9 @@ def components(served: Served) -> Iterator[dict[str, Component]]:
         with served(front) as far:
             yield {
                 component.name: component
-                for component in _components(str(near.base_url), str(far.base_url))
+                for component in _components(
+                    str(near.base_url), str(far.base_url)
+                )
             }
 
 
@@ -218,7 +228,9 @@ def _components(cashier_url: str, front_url: str) -> list[Component]:
             [looker, payer, AgentStep(asker, "ask"), last],
             event_manager=manager,
         ),
-        Workflow("remote", [AgentStep(remote, "pay"), last], event_manager=manager),
+        Workflow(
+            "remote", [AgentStep(remote, "pay"), last], event_manager=manager
+        ),
         Workflow(
             "nested remote",
             [AgentStep(Remote("front", front_url), "shop"), last],
@@ -248,7 +260,9 @@ def _components(cashier_url: str, front_url: str) -> list[Component]:
                     "is_long", then=[last], else_=[AgentStep(writer, "short")]
                 ),
                 LoopStep(
-                    [Agent("again", "Repeat.", MODEL)], until="again", max_iterations=4
+                    [Agent("again", "Repeat.", MODEL)],
+                    until="again",
+                    max_iterations=4,
                 ),
                 MapStep(
                     "items",
@@ -259,13 +273,16 @@ def _components(cashier_url: str, front_url: str) -> list[Component]:
                 ApprovalStep("Go on?"),
                 WorkflowStep(
                     Workflow(
-                        "inner", [AgentStep(writer, "in"), ApprovalStep("Sure?"), last]
+                        "inner",
+                        [AgentStep(writer, "in"), ApprovalStep("Sure?"), last],
                     )
                 ),
             ],
             event_manager=manager,
         ),
-        Workflow("at the end", [AgentStep(payer, "pay")], event_manager=manager),
+        Workflow(
+            "at the end", [AgentStep(payer, "pay")], event_manager=manager
+        ),
     ]
 
 
@@ -316,7 +333,10 @@ class Process:
         self.observability = Observability(
             self.component, settings, policy, models, remotes
         )
-        self.observability.subscribers = (self._before, *self.observability.subscribers)
+        self.observability.subscribers = (
+            self._before,
+            *self.observability.subscribers,
+        )
         url = database_url(self.database)
         self.worker = BackgroundWorker(
             url, self.component, settings, self.observability
@@ -429,7 +449,9 @@ class Story:
 class Teller:
     """Performs runs until their end, with persons who approve, and who resume what was interrupted."""
 
-    def __init__(self, component: Component, database: str, store: RunStore) -> None:
+    def __init__(
+        self, component: Component, database: str, store: RunStore
+    ) -> None:
         self._component = component
         self._database = database
         self._store = store
@@ -450,7 +472,9 @@ class Teller:
         async with first.running():
             for _ in range(count):
                 ids.append(os.urandom(16).hex())
-                await self._store.add(self._new_run(ids[-1], first.worker.digest))
+                await self._store.add(
+                    self._new_run(ids[-1], first.worker.digest)
+                )
             first.worker.wake()
             await self._until_ended(ids, first)
         recorded = Counter[str]()
@@ -463,14 +487,23 @@ class Teller:
                 await self._until_ended(ids, processes[1])
         runs = [run for run_id in ids if (run := await self._store.get(run_id))]
         events = [
-            [data for _, data in await self._store.events(run_id)] for run_id in ids
+            [data for _, data in await self._store.events(run_id)]
+            for run_id in ids
         ]
-        return Story(processes, runs, events, recorded, books.of(None), self._resumed)
+        return Story(
+            processes, runs, events, recorded, books.of(None), self._resumed
+        )
 
     def _new_run(self, run_id: str, digest: str) -> dict[str, Any]:
         inputs = {"inputs": {"input": "go", "items": '["one", "two", "three"]'}}
-        body = inputs if isinstance(self._component, Workflow) else {"input": "go"}
-        run = {"id": run_id, "component": self._component.name, "digest": digest}
+        body = (
+            inputs if isinstance(self._component, Workflow) else {"input": "go"}
+        )
+        run = {
+            "id": run_id,
+            "component": self._component.name,
+            "digest": digest,
+        }
         return {
             **run,
             "request": {"body": body, "headers": {}},
@@ -512,7 +545,9 @@ def _effects(events: Any) -> Iterator[str]:
     for _, data in events:
         if data["type"] == "model_call_finished":
             yield data["response"]["text"]
-        elif data["type"] == "tool_call_finished" and data["kind"] != "conductor":
+        elif (
+            data["type"] == "tool_call_finished" and data["kind"] != "conductor"
+        ):
             # whose tools are runs
             yield data["output"]
 
@@ -525,8 +560,20 @@ def ends(events: list[dict[str, Any]]) -> Counter[tuple[Any, ...]]:
             "plan_made",
             "condition_checked",
         )
-        if is_end and data["remote"] is None and data.get("outcome", "ok") == "ok":
-            names = ("type", "component", "call", "tool", "step", "condition", "result")
+        if (
+            is_end
+            and data["remote"] is None
+            and data.get("outcome", "ok") == "ok"
+        ):
+            names = (
+                "type",
+                "component",
+                "call",
+                "tool",
+                "step",
+                "condition",
+                "result",
+            )
             found[*(data.get(name) for name in names), tuple(data["path"])] += 1
     return found
 
@@ -539,27 +586,36 @@ def check(story: Story, reference: Story, stop: Stop) -> None:
     wanted = Counter(
         {
             name: runs * count
-            for name, count in REFERENCE_EFFECTS[story.runs[0]["component"]].items()
+            for name, count in REFERENCE_EFFECTS[
+                story.runs[0]["component"]
+            ].items()
         }
     )
     local = Counter(
-        {name: count for name, count in story.recorded.items() if name in wanted}
+        {
+            name: count
+            for name, count in story.recorded.items()
+            if name in wanted
+        }
     )
     assert not (made_later + local) - wanted, "what was recorded is made again"
     if stop != "kill":
         assert first + made_later == wanted, "an effect is lost, or made twice"
     if stop == "graceful":
         expected = Counter(
-            {name: runs * count for name, count in reference.remote_effects.items()}
+            {
+                name: runs * count
+                for name, count in reference.remote_effects.items()
+            }
         )
         assert story.remote_effects == expected, (
             "an effect of a remote is lost, or made twice"
         )
         assert story.resumed == 0
     charged = story.remote_effects["charge 7"]
-    assert charged <= runs * reference.remote_effects["charge 7"] + story.resumed, (
-        "charged twice, and nobody was asked"
-    )
+    assert (
+        charged <= runs * reference.remote_effects["charge 7"] + story.resumed
+    ), "charged twice, and nobody was asked"
     for run, events in zip(story.runs, story.events, strict=True):
         check_run(run, events, reference, stop)
     if stop != "kill":
@@ -582,7 +638,9 @@ def check_run(
     assert events[-1]["run_id"] == run["id"]
     assert ends(events) == ends(reference.events[0])
     last_of = {
-        data["run_id"]: data["type"] for data in events if data["remote"] is None
+        data["run_id"]: data["type"]
+        for data in events
+        if data["remote"] is None
     }
     assert set(last_of.values()) == {"run_finished"}
     answers = [
@@ -592,7 +650,9 @@ def check_run(
     ]
     usage = run["usage"]
     assert usage["model_calls"] == len(answers)
-    assert usage["input_tokens"] == sum(each["input_tokens"] for each in answers)
+    assert usage["input_tokens"] == sum(
+        each["input_tokens"] for each in answers
+    )
     assert usage["cost"] == 0.25 * len(answers)
     if stop == "graceful":
         assert usage == known["usage"]
@@ -601,12 +661,17 @@ def check_run(
 def check_counters(story: Story) -> None:
     """The metrics of all processes count each attempt, each call and its cost once."""
     local = [
-        data for events in story.events for data in events if data["remote"] is None
+        data
+        for events in story.events
+        for data in events
+        if data["remote"] is None
     ]
     kinds = Counter(data["type"] for data in local)
 
     def counted(name: str, **labels: str) -> float:
-        return sum(process.counted(name, **labels) for process in story.processes)
+        return sum(
+            process.counted(name, **labels) for process in story.processes
+        )
 
     assert counted("podwright_background_attempts_total") == sum(
         run["attempt"] for run in story.runs
@@ -619,7 +684,10 @@ def check_counters(story: Story) -> None:
         counted("podwright_tool_calls_total", status="ok")
         == kinds["tool_call_finished"]
     )
-    assert counted("podwright_cost_usd_total") == 0.25 * kinds["model_call_finished"]
+    assert (
+        counted("podwright_cost_usd_total")
+        == 0.25 * kinds["model_call_finished"]
+    )
 
 
 @dataclass(frozen=True)
@@ -650,7 +718,9 @@ FORMS = [
         Form("sqlite", is_long=True), id="long-sqlite", marks=pytest.mark.proof
     ),
     pytest.param(
-        Form("postgresql", is_long=True), id="long-postgresql", marks=pytest.mark.proof
+        Form("postgresql", is_long=True),
+        id="long-postgresql",
+        marks=pytest.mark.proof,
     ),
 ]
 
@@ -671,7 +741,9 @@ async def store(database: str) -> AsyncGenerator[RunStore]:
     await store.close()
 
 
-async def tell_reference(component: Component, database: str, store: RunStore) -> Story:
+async def tell_reference(
+    component: Component, database: str, store: RunStore
+) -> Story:
     """The story of one run that is not stopped."""
     story = await Teller(component, database, store).tell(1)
     (process,) = story.processes
@@ -723,7 +795,9 @@ async def _try_all(
     reference = await tell_reference(component, database, store)
     teller = Teller(component, database, store)
     tried = 0
-    for number, moment in form.places(stop, runs, runs * reference.processes[0].seen):
+    for number, moment in form.places(
+        stop, runs, runs * reference.processes[0].seen
+    ):
         story = await teller.tell(runs, stop, moment, number)
         try:
             check(story, reference, stop)

@@ -35,10 +35,14 @@ INVALID_JSON = {
     "route", ["/run", "/run/stream", "/run-blueprint", "/validate-blueprint"]
 )
 @pytest.mark.parametrize("body", INVALID_JSON.values(), ids=INVALID_JSON)
-def test_invalid_json_is_rejected(example: Example, route: str, body: bytes) -> None:
+def test_invalid_json_is_rejected(
+    example: Example, route: str, body: bytes
+) -> None:
     """A body that is not valid JSON is a 400, on every route."""
     check_problem(
-        example("writer").post(route, content=body, headers=JSON), 400, "json_invalid"
+        example("writer").post(route, content=body, headers=JSON),
+        400,
+        "json_invalid",
     )
 
 
@@ -49,7 +53,9 @@ def test_deep_json_is_not_a_server_error(
 ) -> None:
     """Deeply nested JSON is either run or rejected."""
     body = b'{"inputs": {"input": ' + b"[" * levels + b"]" * levels + b"}}"
-    assert example(name).post("/run", content=body, headers=JSON).status_code in (
+    assert example(name).post(
+        "/run", content=body, headers=JSON
+    ).status_code in (
         200,
         422,
     )
@@ -67,10 +73,19 @@ RUN_SHAPES: dict[str, tuple[Any, str]] = {
     "no inputs": ({"inputs": {}}, "/inputs"),
     "an unknown key": ({"input": "a", "stream": True}, "/stream"),
     "a key with a slash": ({"input": "a", "a/b~c": True}, "/a~1b~0c"),
-    "steps for an agent": ({"inputs": {"a": 1}, "start_step": 0}, "/start_step"),
+    "steps for an agent": (
+        {"inputs": {"a": 1}, "start_step": 0},
+        "/start_step",
+    ),
     "a negative step": ({"inputs": {"a": 1}, "start_step": -1}, "/start_step"),
-    "a path of strings": ({"inputs": {"a": 1}, "resume_path": ["0"]}, "/resume_path/0"),
-    "a long path": ({"inputs": {"a": 1}, "resume_path": [0] * 65}, "/resume_path"),
+    "a path of strings": (
+        {"inputs": {"a": 1}, "resume_path": ["0"]},
+        "/resume_path/0",
+    ),
+    "a long path": (
+        {"inputs": {"a": 1}, "resume_path": [0] * 65},
+        "/resume_path",
+    ),
 }
 
 
@@ -111,14 +126,19 @@ def test_a_wrong_shape_is_rejected(
     example: Example, route: str, body: Any, pointer: str
 ) -> None:
     """A body of the wrong shape is a 422 with the JSON pointer."""
-    response = example("writer").post(route, content=json.dumps(body), headers=JSON)
+    response = example("writer").post(
+        route, content=json.dumps(body), headers=JSON
+    )
     assert pointer in pointers(check_problem(response, 422, "request_invalid"))
 
 
 def test_misspelt_names_get_a_suggestion(example: Example) -> None:
     """The problem of a misspelt key, kind or route suggests the correct name."""
     client = example("writer")
-    assert "'input'" in client.post("/run", json={"inptu": "x"}).json()["suggestion"]
+    assert (
+        "'input'"
+        in client.post("/run", json={"inptu": "x"}).json()["suggestion"]
+    )
     body = {"type": "agnet", "blueprint": {}, "input": "a"}
     assert "'agent'" in client.post("/run-blueprint", json=body).text
     assert (
@@ -128,9 +148,13 @@ def test_misspelt_names_get_a_suggestion(example: Example) -> None:
 
 
 @pytest.mark.parametrize("body", [{"start_step": 9}, {"resume_path": [9, 9]}])
-def test_an_unknown_step_is_rejected(example: Example, body: dict[str, Any]) -> None:
+def test_an_unknown_step_is_rejected(
+    example: Example, body: dict[str, Any]
+) -> None:
     """A workflow's start step and resume path must be those of a step."""
-    response = example("newsroom").post("/run", json={"inputs": {"input": "a"}, **body})
+    response = example("newsroom").post(
+        "/run", json={"inputs": {"input": "a"}, **body}
+    )
     check_problem(response, 422, "resume_path_invalid")
 
 
@@ -160,7 +184,9 @@ MEDIA_TYPES = {
 }
 
 
-@pytest.mark.parametrize(("headers", "status"), MEDIA_TYPES.values(), ids=MEDIA_TYPES)
+@pytest.mark.parametrize(
+    ("headers", "status"), MEDIA_TYPES.values(), ids=MEDIA_TYPES
+)
 def test_the_headers_must_declare_json(
     example: Example, headers: list[tuple[str, str]], status: int
 ) -> None:
@@ -186,7 +212,9 @@ def test_a_large_body_is_rejected(example: Example) -> None:
         client.post("/run", content=pieces, headers=JSON), 413, "body_too_large"
     )
     check_problem(
-        client.request("PUT", "/run", content=body, headers=JSON), 413, "body_too_large"
+        client.request("PUT", "/run", content=body, headers=JSON),
+        413,
+        "body_too_large",
     )
     assert client.post("/run", json={"input": "a"}).status_code == 200
 
@@ -217,7 +245,10 @@ def test_a_compressed_body_is_rejected(example: Example) -> None:
 
 
 HEAD = b"POST /run HTTP/1.1\r\nhost: localhost\r\n"
-CHUNKED = HEAD + b"content-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
+CHUNKED = (
+    HEAD
+    + b"content-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
+)
 ENDLESS = {
     "headers": (HEAD, b"x: y\r\n" * 10_000),
     "one header": (HEAD + b"x: ", b"y" * 60_000),
@@ -235,7 +266,9 @@ def test_endless_headers_are_rejected(example: Example, name: str) -> None:
     """Without a key, a request of ever more headers is refused after 64 KiB of them, and its connection closed."""
     url = example("writer").base_url
     begin, more = ENDLESS[name]
-    with socket.create_connection((url.host, url.port or 80), timeout=60) as connection:
+    with socket.create_connection(
+        (url.host, url.port or 80), timeout=60
+    ) as connection:
         connection.sendall(begin)
         sent = 0
         with contextlib.suppress(OSError):
@@ -248,7 +281,9 @@ def test_endless_headers_are_rejected(example: Example, name: str) -> None:
         with contextlib.suppress(OSError):
             answer = connection.recv(4096)
     assert answer[:12] in (b"", b"HTTP/1.1 431", b"HTTP/1.1 400")
-    assert example("writer").post("/run", json={"input": "a"}).status_code == 200
+    assert (
+        example("writer").post("/run", json={"input": "a"}).status_code == 200
+    )
 
 
 def test_large_headers_are_rejected(example: Example) -> None:
@@ -263,7 +298,10 @@ def test_large_headers_are_rejected(example: Example) -> None:
     refused = client.post(
         "/run", json={"input": "a"}, headers={"x-large": "y" * 70_000}
     )
-    assert (refused.status_code, refused.json()["code"]) == (431, "headers_too_large")
+    assert (refused.status_code, refused.json()["code"]) == (
+        431,
+        "headers_too_large",
+    )
     assert client.post("/run", json={"input": "a"}).status_code == 200
 
 
@@ -277,7 +315,9 @@ def test_another_method_is_rejected(example: Example) -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        b'{"input": "x"' + b"".join(b',"input%d": 1' % n for n in range(49_000)) + b"}",
+        b'{"input": "x"'
+        + b"".join(b',"input%d": 1' % n for n in range(49_000))
+        + b"}",
         b'{"blueprint": {'
         + b",".join(b'"key%d": 1' % n for n in range(9_000))
         + b'}, "type": "agent", "input": "x"}',
@@ -285,7 +325,11 @@ def test_another_method_is_rejected(example: Example) -> None:
         + b"".join(b',"key%d": 1' % n for n in range(9_000))
         + b'}}, "type": "agent", "input": "x"}',
     ],
-    ids=["unknown keys", "unknown keys of a blueprint", "unknown keys of its config"],
+    ids=[
+        "unknown keys",
+        "unknown keys of a blueprint",
+        "unknown keys of its config",
+    ],
 )
 def test_a_body_with_many_mistakes_has_a_short_answer(
     example: Example, body: bytes
@@ -293,7 +337,10 @@ def test_a_body_with_many_mistakes_has_a_short_answer(
     """The problem of a megabyte of small or invalid values is a few kilobytes long."""
     for route in ("/run", "/run-blueprint", "/validate-blueprint"):
         response = example("writer").post(route, content=body, headers=JSON)
-        assert (response.status_code, len(response.content) < 16_000) == (422, True)
+        assert (response.status_code, len(response.content) < 16_000) == (
+            422,
+            True,
+        )
 
 
 def test_every_code_of_the_service_is_documented() -> None:

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import (
+    InMemorySpanExporter,
+)
 from tests.library.model_clients import NO_LIMITS, SOON
 from tests.library.provider_shapes import COUNTS, Counts
 from tests.library.upstream import (
@@ -49,7 +51,8 @@ async def provider(
     monkeypatch.setenv("PODWRIGHT_PRICES", str(prices))
     monkeypatch.setattr(Model, "timeouts", NO_LIMITS)
     monkeypatch.setattr(Model, "retries", SOON)
-    monkeypatch.setattr(registry, "_resolved", {})  # each test has another address
+    # each test has another address
+    monkeypatch.setattr(registry, "_resolved", {})
     async with upstream() as serving:
         monkeypatch.setenv("HOSTED_VLLM_API_BASE", serving.url)
         yield serving
@@ -74,16 +77,28 @@ async def ledgers(*, streaming: bool) -> tuple[Usage, Scrape, dict[str, Any]]:
         usage = result.usage
     except PodwrightError as error:
         usage = error.usage or Usage()
-    (span,) = [span for span in exporter.get_finished_spans() if span.name == "chat m"]
-    return usage, Scrape(metrics.render("")[0].decode()), dict(span.attributes or {})
+    (span,) = [
+        span for span in exporter.get_finished_spans() if span.name == "chat m"
+    ]
+    return (
+        usage,
+        Scrape(metrics.render("")[0].decode()),
+        dict(span.attributes or {}),
+    )
 
 
 def check(usage: Usage, scrape: Scrape, span: dict[str, Any]) -> None:
     """All three ledgers say the same, and the cost is known only if all counts are."""
-    assert scrape.get("podwright_tokens_total", type="input") == usage.input_tokens
-    assert scrape.get("podwright_tokens_total", type="output") == usage.output_tokens
     assert (
-        scrape.get("podwright_tokens_total", type="reasoning") == usage.reasoning_tokens
+        scrape.get("podwright_tokens_total", type="input") == usage.input_tokens
+    )
+    assert (
+        scrape.get("podwright_tokens_total", type="output")
+        == usage.output_tokens
+    )
+    assert (
+        scrape.get("podwright_tokens_total", type="reasoning")
+        == usage.reasoning_tokens
     )
     assert (
         scrape.get("podwright_tokens_total", type="cached_input")
@@ -92,20 +107,31 @@ def check(usage: Usage, scrape: Scrape, span: dict[str, Any]) -> None:
     assert span["gen_ai.usage.input_tokens"] == usage.input_tokens
     assert span["gen_ai.usage.output_tokens"] == usage.output_tokens
     assert (
-        scrape.get("podwright_unpriced_model_calls_total") == usage.unpriced_model_calls
+        scrape.get("podwright_unpriced_model_calls_total")
+        == usage.unpriced_model_calls
     )
     assert span.get("gen_ai.usage.cost") == usage.cost
     if usage.cost is not None:
-        priced = usage.input_tokens * INPUT_PRICE + usage.output_tokens * OUTPUT_PRICE
+        priced = (
+            usage.input_tokens * INPUT_PRICE
+            + usage.output_tokens * OUTPUT_PRICE
+        )
         assert usage.cost == pytest.approx(priced / 1e6)
-        assert scrape.get("podwright_cost_usd_total") == pytest.approx(usage.cost)
+        assert scrape.get("podwright_cost_usd_total") == pytest.approx(
+            usage.cost
+        )
 
 
 def stream_of(shape: Counts) -> Script:
     *first, last = shape.chunks
     chunks = [{**delta(content=""), **part} for part in first]
     return streamed(
-        sse(delta(content="Hi."), *chunks, delta("stop"), {"choices": [], **last})
+        sse(
+            delta(content="Hi."),
+            *chunks,
+            delta("stop"),
+            {"choices": [], **last},
+        )
     )
 
 
@@ -136,7 +162,10 @@ ANSWER = streamed(
     sse(delta(content="Hi."), delta("stop"), {"choices": [], "usage": USED})
 )
 FAILED = streamed(
-    sse({"choices": [], "usage": USED}, {"error": {"message": "Down.", "code": 503}})
+    sse(
+        {"choices": [], "usage": USED},
+        {"error": {"message": "Down.", "code": 503}},
+    )
 )
 
 
@@ -156,6 +185,9 @@ async def test_attempts_that_failed_are_in_the_ledgers(
     """What the provider counted for an answer that was cut off, or failed, is in all three ledgers as well."""
     provider.answers(*scripts)
     usage, scrape, span = await ledgers(streaming=True)
-    assert (usage.input_tokens, usage.output_tokens) == (20 * answers, 4 * answers)
+    assert (usage.input_tokens, usage.output_tokens) == (
+        20 * answers,
+        4 * answers,
+    )
     assert usage.cost is not None
     check(usage, scrape, span)

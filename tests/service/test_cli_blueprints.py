@@ -27,7 +27,9 @@ TOOL = {
 
 def write(path: Path, blueprint: object) -> str:
     path.parent.mkdir(exist_ok=True)
-    path.write_text(blueprint if isinstance(blueprint, str) else json.dumps(blueprint))
+    path.write_text(
+        blueprint if isinstance(blueprint, str) else json.dumps(blueprint)
+    )
     return str(path)
 
 
@@ -68,14 +70,16 @@ def test_valid_blueprints(shell: Shell, newsroom: Path) -> None:
     done = shell("validate", *paths, PODWRIGHT_MODEL="offline/echo")
     assert (done.returncode, done.stderr) == (0, "")
     kinds = ("workflow", "conductor", "pipeline", "agent")
-    lines = [line for line in done.stdout.splitlines() if ": client " not in line]
+    lines = [
+        line for line in done.stdout.splitlines() if ": client " not in line
+    ]
     for path, line, kind in zip(paths, lines, kinds, strict=True):
         assert line.startswith(f"{path}: valid {kind} '")
         assert "sha256:" in line
     assert (
-        json.loads(shell("validate", "--json", paths[0], OPENAI_API_KEY="k").stdout)[0][
-            "kind"
-        ]
+        json.loads(
+            shell("validate", "--json", paths[0], OPENAI_API_KEY="k").stdout
+        )[0]["kind"]
         == "workflow"
     )
 
@@ -86,7 +90,10 @@ def test_every_problem_of_every_blueprint(shell: Shell, tmp_path: Path) -> None:
     until = {
         "name": "all",
         "args": {
-            "conditions": [{"name": "equals", "args": {"value": "a"}}, {"name": "ours"}]
+            "conditions": [
+                {"name": "equals", "args": {"value": "a"}},
+                {"name": "ours"},
+            ]
         },
     }
     step = {"type": "agent_step", "agent": "unknown", "name": "s"}
@@ -102,7 +109,8 @@ def test_every_problem_of_every_blueprint(shell: Shell, tmp_path: Path) -> None:
         write(tmp_path / "broken.json", "{"),
         "bare",
         write(
-            tmp_path / "flow.json", {"type": "Workflow", "name": "f", "steps": [loop]}
+            tmp_path / "flow.json",
+            {"type": "Workflow", "name": "f", "steps": [loop]},
         ),
         "nowhere.json",
         str(tmp_path),
@@ -130,7 +138,9 @@ def test_every_problem_of_every_blueprint(shell: Shell, tmp_path: Path) -> None:
     )
 
 
-def test_unknown_keys_of_config_are_warnings(shell: Shell, tmp_path: Path) -> None:
+def test_unknown_keys_of_config_are_warnings(
+    shell: Shell, tmp_path: Path
+) -> None:
     """A key of `config` that is not used is a warning, in the text and in the JSON, and the exit code is 0."""
     path = write(
         tmp_path / "a.json",
@@ -143,7 +153,9 @@ def test_unknown_keys_of_config_are_warnings(shell: Shell, tmp_path: Path) -> No
     done = shell("validate", path)
     assert (
         done.returncode,
-        done.stdout.splitlines()[0].startswith(f"{path}:/config/top_k: warning: "),
+        done.stdout.splitlines()[0].startswith(
+            f"{path}:/config/top_k: warning: "
+        ),
     ) == (0, True)
     (report,) = json.loads(shell("validate", "--json", path).stdout)
     assert (
@@ -166,7 +178,12 @@ def test_names_that_nothing_fills(shell: Shell, tmp_path: Path) -> None:
     (tmp_path / "agents" / "writer").mkdir(parents=True)
     write(tmp_path / "agents" / "writer" / "blueprint.json", agent)
     steps = [
-        {"type": "agent_step", "agent": "writer", "name": name, "input": "{topic}"}
+        {
+            "type": "agent_step",
+            "agent": "writer",
+            "name": name,
+            "input": "{topic}",
+        }
         for name in ("a", "b")
     ]
     write(
@@ -185,7 +202,10 @@ def test_names_that_nothing_fills(shell: Shell, tmp_path: Path) -> None:
         {"type": "Workflow", "name": "flow", "steps": steps},
     )
     done = shell("validate", ".")
-    assert (done.returncode, done.stdout.splitlines()[0].partition(": ")[0]) == (
+    assert (
+        done.returncode,
+        done.stdout.splitlines()[0].partition(": ")[0],
+    ) == (
         1,
         ".:/steps/1/input",
     )
@@ -215,7 +235,11 @@ UNUSABLE: list[tuple[str, dict[str, str], str]] = [
         {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "localhost:80"},
         "base URL",
     ),
-    ("openai/m", {"PODWRIGHT_MODEL_BASE_URL": "//host"}, "PODWRIGHT_MODEL_BASE_URL"),
+    (
+        "openai/m",
+        {"PODWRIGHT_MODEL_BASE_URL": "//host"},
+        "PODWRIGHT_MODEL_BASE_URL",
+    ),
     ("opneai/m", {}, "'opneai/m'"),
     ("offline/echo", {"PODWRIGHT_MODEL": "gpt-4o"}, "<provider>/gpt-4o"),
 ]
@@ -223,7 +247,11 @@ UNUSABLE: list[tuple[str, dict[str, str], str]] = [
 
 @pytest.mark.parametrize(("model", "variables", "text"), UNUSABLE)
 def test_models_that_cannot_be_called(
-    shell: Shell, tmp_path: Path, model: str, variables: dict[str, str], text: str
+    shell: Shell,
+    tmp_path: Path,
+    model: str,
+    variables: dict[str, str],
+    text: str,
 ) -> None:
     """`validate` of a file or a folder tells why each run would fail, and so does `settings --check`."""
     path = write(
@@ -271,7 +299,9 @@ def test_models_that_can_be_called(shell: Shell, tmp_path: Path) -> None:
         ("PODWRIGHT_COMPONENT", "nowhere"),
     ],
 )
-def test_settings_that_do_not_serve(shell: Shell, name: str, value: str) -> None:
+def test_settings_that_do_not_serve(
+    shell: Shell, name: str, value: str
+) -> None:
     """`settings --check` tells what `settings` alone does not check."""
     done = shell("settings", "--check", **{name: value})
     assert (
@@ -289,7 +319,9 @@ def test_settings_that_do_not_serve(shell: Shell, name: str, value: str) -> None
 def test_differences(shell: Shell, tmp_path: Path) -> None:
     """Each change is a line that says whether it is breaking; `--exit-code` makes that an exit code."""
     old = write(tmp_path / "old.json", AGENT)
-    text = write(tmp_path / "text.json", {**AGENT, "instructions": "Write well."})
+    text = write(
+        tmp_path / "text.json", {**AGENT, "instructions": "Write well."}
+    )
     tool = write(tmp_path / "tool.json", {**AGENT, "tools": [TOOL]})
     done = shell("diff", old, text, "--exit-code")
     assert (done.returncode, done.stdout) == (
@@ -297,12 +329,18 @@ def test_differences(shell: Shell, tmp_path: Path) -> None:
         "compatible: /instructions changed: 'Write.' -> 'Write well.'\n",
     )
     done = shell("diff", old, tool, "--exit-code")
-    assert (done.returncode, done.stdout.startswith("breaking: /tools/t added: ")) == (
+    assert (
+        done.returncode,
+        done.stdout.startswith("breaking: /tools/t added: "),
+    ) == (
         1,
         True,
     )
     done = shell("diff", old, tool, "--json")
-    assert (done.returncode, json.loads(done.stdout)[0]["breaking"]) == (0, True)
+    assert (done.returncode, json.loads(done.stdout)[0]["breaking"]) == (
+        0,
+        True,
+    )
     broken = write(tmp_path / "broken.json", "{")
     done = shell("diff", old, broken)
     assert (done.returncode, done.stdout) == (1, "")
@@ -315,7 +353,9 @@ def test_schemas(shell: Shell) -> None:
         json.loads(shell("schema", "Agent").stdout)
         == podwright.blueprints.json_schema()["agent"]
     )
-    assert json.loads(shell("schema").stdout) == podwright.blueprints.json_schema()
+    assert (
+        json.loads(shell("schema").stdout) == podwright.blueprints.json_schema()
+    )
     done = shell("schema", "agnet")
     assert (done.returncode, "'agent'" in done.stderr) == (1, True)
 
@@ -329,12 +369,21 @@ def test_a_new_component_works(shell: Shell, tmp_path: Path) -> None:
     files = ["README.md", "blueprint.json", "test_my_sums.py", "tools.py"]
     assert sorted(file.name for file in folder.iterdir()) == files
     readme = (folder / "README.md").read_text()
-    assert not any(placeholder in readme for placeholder in ("NAME", "MODEL", "TEST"))
+    assert not any(
+        placeholder in readme for placeholder in ("NAME", "MODEL", "TEST")
+    )
     assert shell("validate", str(folder)).returncode == 0
     run = shell("run", str(folder), "2 + 3?")
     assert (run.returncode, run.stdout.startswith("Echo: 2 + 3?")) == (0, True)
     assert "add_numbers" in run.stderr
-    options = ["-q", "-p", "no:cacheprovider", "-k", "not container", str(folder)]
+    options = [
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-k",
+        "not container",
+        str(folder),
+    ]
     command = [sys.executable, "-m", "pytest", *options]
     tests = subprocess.run(
         command, capture_output=True, text=True, cwd=tmp_path, env=environment()
@@ -363,7 +412,11 @@ def test_folders_that_cannot_be_created(
     """An invalid name is an error, and nothing is written."""
     (tmp_path / "file").write_text("")
     done = shell("new", name)
-    assert (done.returncode, done.stdout, "Traceback" in done.stderr) == (1, "", False)
+    assert (done.returncode, done.stdout, "Traceback" in done.stderr) == (
+        1,
+        "",
+        False,
+    )
     assert [file.name for file in tmp_path.iterdir()] == ["file"]
 
 
@@ -378,14 +431,19 @@ def test_the_settings(shell: Shell, tmp_path: Path) -> None:
     }
     done = shell("settings", "--port", "9000", **variables)
     assert (done.returncode, done.stderr) == (0, "")
-    lines = {line.split()[0]: line.split()[1:] for line in done.stdout.splitlines()}
+    lines = {
+        line.split()[0]: line.split()[1:] for line in done.stdout.splitlines()
+    }
     assert lines["PODWRIGHT_PORT"][:3] == ["9000", "option", "--port"]
     assert set(LIBRARY) <= set(lines)
 
     listed = shell("settings", "--port", "9000", "--json", **variables)
     rows = {row["variable"]: row for row in json.loads(listed.stdout)}
     assert list(rows) == list(lines)[1:]  # without the heading
-    assert (rows["PODWRIGHT_PORT"]["value"], rows["PODWRIGHT_HOST"]["source"]) == (
+    assert (
+        rows["PODWRIGHT_PORT"]["value"],
+        rows["PODWRIGHT_HOST"]["source"],
+    ) == (
         9000,
         "default",
     )
@@ -409,12 +467,16 @@ def test_a_model_without_a_price(shell: Shell, newsroom: Path) -> None:
     done = shell("validate", path, **local)
     assert done.returncode == 0
     assert (
-        f"{path}:/: warning: The price of 'hosted_vllm/ours' is unknown" in done.stdout
+        f"{path}:/: warning: The price of 'hosted_vllm/ours' is unknown"
+        in done.stdout
     )
     assert (
         "price"
         not in shell(
-            "validate", path, PODWRIGHT_MODEL="openai/gpt-4o", OPENAI_API_KEY="k"
+            "validate",
+            path,
+            PODWRIGHT_MODEL="openai/gpt-4o",
+            OPENAI_API_KEY="k",
         ).stdout
     )
 

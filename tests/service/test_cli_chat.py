@@ -94,7 +94,9 @@ class Terminal:
     def shows(self, pattern: str) -> str:
         """What is new on the screen up to the end of a match; empty if nothing matches."""
         if select.select([self.file], [], [], 0.1)[0]:
-            self.output += os.read(self.file, 65536).decode().replace("\r\n", "\n")
+            self.output += (
+                os.read(self.file, 65536).decode().replace("\r\n", "\n")
+            )
         match = re.search(pattern, self.output[self._seen :])
         if match is None:
             return ""
@@ -113,7 +115,9 @@ class Terminal:
 
 
 @contextlib.contextmanager
-def on_terminal(folder: Path, *arguments: str, **variables: str) -> Iterator[Terminal]:
+def on_terminal(
+    folder: Path, *arguments: str, **variables: str
+) -> Iterator[Terminal]:
     terminal = Terminal(folder, *arguments, **variables)
     try:
         yield terminal
@@ -140,7 +144,8 @@ def test_a_conversation(folder: Path, shell: Shell) -> None:
         terminal.type("half a line")
         terminal.until("half a line")
         until(
-            lambda: terminal.type(INTERRUPT) or terminal.shows("/quit"), pause=0.5
+            lambda: terminal.type(INTERRUPT) or terminal.shows("/quit"),
+            pause=0.5,
         )  # Python may miss one in between
         terminal.until("> $")
         assert "3 questions: first, second, third\n" in terminal.turn("third")
@@ -168,14 +173,21 @@ def test_a_conversation(folder: Path, shell: Shell) -> None:
         terminal.type(END)
         assert terminal.process.wait(timeout=60) == 0
 
-    saved = ExecutionResult.from_dict(json.loads((folder / "trace.json").read_text()))
+    saved = ExecutionResult.from_dict(
+        json.loads((folder / "trace.json").read_text())
+    )
     asked = [
-        message["content"] for message in saved.messages if message["role"] == "user"
+        message["content"]
+        for message in saved.messages
+        if message["role"] == "user"
     ]
     assert asked == ["first", "second", "third", "add", "price"]
     assert saved.messages[-1] == {"role": "assistant", "content": "dear"}
     replayed = shell("replay", "trace.json")
-    assert (replayed.returncode, "started: price" in replayed.stdout) == (0, True)
+    assert (replayed.returncode, "started: price" in replayed.stdout) == (
+        0,
+        True,
+    )
 
 
 def test_the_url_of_a_service(folder: Path, serve: Serve) -> None:
@@ -210,10 +222,13 @@ def test_the_url_of_a_service(folder: Path, serve: Serve) -> None:
 
 def test_keys_of_services(folder: Path, shell: Shell, serve: Serve) -> None:
     """`--api-key` is a key or a file; without it every turn is an error, and the chat goes on."""
-    url = str(serve(Agent("echo", "Echo.", "offline/echo"), api_keys=KEY).base_url)
+    url = str(
+        serve(Agent("echo", "Echo.", "offline/echo"), api_keys=KEY).base_url
+    )
     (folder / "key").write_text(f"{KEY}\n")
     assert (
-        shell("chat", url, "--api-key", "@key", stdin="one\n").stdout == "Echo: one\n"
+        shell("chat", url, "--api-key", "@key", stdin="one\n").stdout
+        == "Echo: one\n"
     )
     refused = shell("chat", url, stdin="one\ntwo\n")
     assert (
@@ -246,10 +261,14 @@ def test_a_conductor(folder: Path, shell: Shell) -> None:
     assert "plan: 1. helper: Say it." in done.stderr
 
 
-def test_what_keeps_no_conversation(folder: Path, shell: Shell, serve: Serve) -> None:
+def test_what_keeps_no_conversation(
+    folder: Path, shell: Shell, serve: Serve
+) -> None:
     """A workflow is refused, here and in a service, and so are options that have no effect."""
     url = str(
-        serve(Workflow("flow", [Agent("echo", "Echo.", "offline/echo")])).base_url
+        serve(
+            Workflow("flow", [Agent("echo", "Echo.", "offline/echo")])
+        ).base_url
     )
     for arguments in (
         ["made:flow"],
@@ -258,7 +277,11 @@ def test_what_keeps_no_conversation(folder: Path, shell: Shell, serve: Serve) ->
         ["made:agent", "--api-key", KEY],
     ):
         done = shell("chat", *arguments, stdin="one\n")
-        assert (done.returncode, done.stdout, "input_invalid" in done.stderr) == (
+        assert (
+            done.returncode,
+            done.stdout,
+            "input_invalid" in done.stderr,
+        ) == (
             1,
             "",
             True,

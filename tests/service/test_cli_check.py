@@ -63,14 +63,21 @@ def test_the_address_of_this_machine(
 def test_no_response(shell: Shell, url: str) -> None:
     """No service, or an invalid address, is exit code 1 and one line."""
     done = shell("check", url)
-    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (1, "", 1)
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (
+        1,
+        "",
+        1,
+    )
 
 
 def test_a_service_that_hangs(shell: Shell) -> None:
     """The check ends with the time-out."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         done = shell(
-            "check", f"127.0.0.1:{listening.getsockname()[1]}", "--timeout", "0.2"
+            "check",
+            f"127.0.0.1:{listening.getsockname()[1]}",
+            "--timeout",
+            "0.2",
         )
     assert (done.returncode, "0.2 s" in done.stderr) == (1, True), done
 
@@ -81,7 +88,9 @@ def imported_by(*arguments: str) -> set[str]:
         "try:\n    main()\nexcept SystemExit:\n    pass\n"
         "print('imported:', *sys.modules)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True
+    )
     return set(done.stdout.rpartition("imported:")[2].split())
 
 

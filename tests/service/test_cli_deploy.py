@@ -60,7 +60,10 @@ def test_render_onto_a_release(
 ) -> None:
     """With `--onto`, a folder replaces its component's blueprint; all other values are kept."""
     folder = changed_copy(
-        newsroom / "writer", tmp_path / "writer", "general newspaper", "local newspaper"
+        newsroom / "writer",
+        tmp_path / "writer",
+        "general newspaper",
+        "local newspaper",
     )
     done = shell("deploy", "render", folder, "--onto", "-", stdin=running)
     assert done.returncode == 0, done.stderr
@@ -74,7 +77,8 @@ def test_render_onto_a_release(
     assert after["defaults"] == before["defaults"]
     others = ("researcher", "reviewer", "newsroom")
     assert all(
-        after["components"][name] == before["components"][name] for name in others
+        after["components"][name] == before["components"][name]
+        for name in others
     )
 
 
@@ -88,10 +92,14 @@ def test_render_fails(shell: Shell, newsroom: Path, tmp_path: Path) -> None:
     assert shell("deploy", "render").returncode == 2
 
 
-def test_render_several_releases(shell: Shell, newsroom: Path, tmp_path: Path) -> None:
+def test_render_several_releases(
+    shell: Shell, newsroom: Path, tmp_path: Path
+) -> None:
     """With `--split`, each release has a file, which is named after it."""
     folders = [str(newsroom / name) for name in NAMES]
-    done = shell("deploy", "render", *folders, "--output", "fleet.yaml", "--split", "3")
+    done = shell(
+        "deploy", "render", *folders, "--output", "fleet.yaml", "--split", "3"
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert (
         done.stdout
@@ -151,11 +159,16 @@ def test_the_difference_of_a_folder(
     assert line.startswith("newsroom: compatible: /steps/")
     (tmp_path / "running.yaml").write_text(running)
     breaking = changed_copy(
-        newsroom / "researcher", tmp_path / "researcher", '"integer"', '"string"'
+        newsroom / "researcher",
+        tmp_path / "researcher",
+        '"integer"',
+        '"string"',
     )
     done = shell("deploy", "diff", "running.yaml", breaking, "--exit-code")
     assert (done.returncode, done.stderr) == (1, "")
-    assert done.stdout.startswith("researcher: breaking: /tools/search_archive/")
+    assert done.stdout.startswith(
+        "researcher: breaking: /tools/search_archive/"
+    )
     [change] = json.loads(
         shell("deploy", "diff", "running.yaml", breaking, "--json").stdout
     )
@@ -177,7 +190,9 @@ def test_a_file_of_values(shell: Shell, running: str, tmp_path: Path) -> None:
         "resources": {"limits": {"cpu": 2}},
     }
     (tmp_path / "new.json").write_text(json.dumps(values))
-    done = shell("deploy", "diff", "-", "new.json", "--exit-code", stdin=running)
+    done = shell(
+        "deploy", "diff", "-", "new.json", "--exit-code", stdin=running
+    )
     assert done.returncode == 1
     assert done.stdout.splitlines() == [
         "the fleet: value: defaults.model changed",

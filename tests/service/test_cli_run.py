@@ -13,7 +13,13 @@ from pathlib import Path
 import pytest
 from tests.forked import run_forked
 from tests.helpers import environment
-from tests.service.support import AGENT, Command, Shell, check_end, wait_for_line
+from tests.service.support import (
+    AGENT,
+    Command,
+    Shell,
+    check_end,
+    wait_for_line,
+)
 
 from podwright import ExecutionResult
 from podwright.testing import assert_events
@@ -41,7 +47,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_only_the_output_is_on_standard_output(shell: Shell, folder: Path) -> None:
+def test_only_the_output_is_on_standard_output(
+    shell: Shell, folder: Path
+) -> None:
     """The output is on standard output, the steps are on standard error without colours, unless `--quiet`."""
     done = shell("run", "made:first", "the moon")
     assert (done.returncode, done.stdout) == (0, "Echo: the moon\n")
@@ -56,7 +64,9 @@ def test_the_input_from_a_pipe(
 ) -> None:
     """Without INPUT, or with `-`, the input is standard input."""
     assert (
-        shell("run", "made:first", *arguments, "-q", stdin="from a pipe\n").stdout
+        shell(
+            "run", "made:first", *arguments, "-q", stdin="from a pipe\n"
+        ).stdout
         == "Echo: from a pipe\n"
     )
 
@@ -76,33 +86,56 @@ def test_named_inputs(shell: Shell, folder: Path) -> None:
     )
     assert context["last_output"] == "Echo: a"
     (folder / "inputs.json").write_text('{"style": "dry"}')
-    done = shell("run", "made:first", "the moon", "--inputs", "@inputs.json", "-q")
-    assert (done.returncode, "the moon" in done.stdout) == (0, True), done.stderr
+    done = shell(
+        "run", "made:first", "the moon", "--inputs", "@inputs.json", "-q"
+    )
+    assert (done.returncode, "the moon" in done.stdout) == (0, True), (
+        done.stderr
+    )
 
 
 def test_a_trace_is_written_and_replayed(shell: Shell, folder: Path) -> None:
     """`--trace` writes what `replay` prints and the library reads."""
     assert (
-        shell("run", "made:first", "the moon", "--trace", "t.json", "-q").returncode
+        shell(
+            "run", "made:first", "the moon", "--trace", "t.json", "-q"
+        ).returncode
         == 0
     )
     trace = (folder / "t.json").read_text()
     result = ExecutionResult.from_dict(json.loads(trace))
     assert result.value == "Echo: the moon"
     assert_events(result, "run_started", "model_call_finished", "run_finished")
-    for arguments, text in ((["t.json", "--delay", "0.01"], ""), (["-"], trace)):
+    for arguments, text in (
+        (["t.json", "--delay", "0.01"], ""),
+        (["-"], trace),
+    ):
         done = shell("replay", *arguments, stdin=text)
         assert (done.returncode, done.stderr) == (0, "")
         assert "the moon" in done.stdout.splitlines()[0]
-    assert "Invalid delay inf" in shell("replay", "t.json", "--delay", "inf").stderr
+    assert (
+        "Invalid delay inf"
+        in shell("replay", "t.json", "--delay", "inf").stderr
+    )
 
 
 def test_a_failed_run(shell: Shell, folder: Path) -> None:
     """A failed run has exit code 1, a trace with the failure, and the context to resume it."""
     done = shell(
-        "run", "made:failing", "x", "--trace", "t.json", "--context", "c.json", "-q"
+        "run",
+        "made:failing",
+        "x",
+        "--trace",
+        "t.json",
+        "--context",
+        "c.json",
+        "-q",
     )
-    assert (done.returncode, done.stdout, "Traceback" in done.stderr) == (1, "", False)
+    assert (done.returncode, done.stdout, "Traceback" in done.stderr) == (
+        1,
+        "",
+        False,
+    )
     assert "ZeroDivisionError" in done.stderr
     assert_events(
         ExecutionResult.from_dict(json.loads((folder / "t.json").read_text())),
@@ -110,25 +143,43 @@ def test_a_failed_run(shell: Shell, folder: Path) -> None:
         "run_failed",
     )
     assert (
-        "podwright run made:failing --inputs @c.json --resume-path 1\n" in done.stderr
+        "podwright run made:failing --inputs @c.json --resume-path 1\n"
+        in done.stderr
     )
-    assert json.loads((folder / "c.json").read_text())["first_output"] == "Echo: x"
+    assert (
+        json.loads((folder / "c.json").read_text())["first_output"] == "Echo: x"
+    )
 
 
-def test_a_run_that_does_not_stop_writes_no_context(shell: Shell, folder: Path) -> None:
+def test_a_run_that_does_not_stop_writes_no_context(
+    shell: Shell, folder: Path
+) -> None:
     """A complete run does not write the file of `--context`."""
     done = shell(
-        "run", "made:gated", "x", "--resume-path", "2", "--context", "c.json", "-q"
+        "run",
+        "made:gated",
+        "x",
+        "--resume-path",
+        "2",
+        "--context",
+        "c.json",
+        "-q",
     )
     assert done.returncode == 0, done.stderr
     assert not (folder / "c.json").exists()
 
 
-def test_a_workflow_that_waits_for_approval_resumes(shell: Shell, folder: Path) -> None:
+def test_a_workflow_that_waits_for_approval_resumes(
+    shell: Shell, folder: Path
+) -> None:
     """A pause has exit code 3; the printed command resumes after the approval."""
-    done = shell("run", "made:gated", "the moon", "--context", "state of it.json", "-q")
+    done = shell(
+        "run", "made:gated", "the moon", "--context", "state of it.json", "-q"
+    )
     assert (done.returncode, done.stdout) == (3, "")
-    [line] = [line for line in done.stderr.splitlines() if ": podwright run" in line]
+    [line] = [
+        line for line in done.stderr.splitlines() if ": podwright run" in line
+    ]
     resumed = shell(*shlex.split(line.partition(": podwright ")[2]))
     assert resumed.returncode == 0, resumed.stderr
     assert json.loads(resumed.stdout)["last_output"].endswith(
@@ -142,11 +193,15 @@ def test_a_signal_cancels_the_run(
     command: Command, folder: Path, number: signal.Signals
 ) -> None:
     """An interrupted run has exit code 130 and can resume."""
-    process = command("run", "made:waiting", "x", "--context", "c.json", cwd=folder)
+    process = command(
+        "run", "made:waiting", "x", "--context", "c.json", cwd=folder
+    )
     wait_for_line(process, "called")
     process.send_signal(number)
     assert "--resume-path 1" in check_end(process, 130)
-    assert json.loads((folder / "c.json").read_text())["first_output"] == "Echo: x"
+    assert (
+        json.loads((folder / "c.json").read_text())["first_output"] == "Echo: x"
+    )
 
 
 @pytest.mark.parametrize(
@@ -177,20 +232,34 @@ def test_the_limits_of_the_settings(shell: Shell, folder: Path) -> None:
         (["run", "made:frist", "x"], "configuration_invalid"),
         (["run", "made:first", "--inputs", "{"], "input_invalid"),
         (["run", "made:first", "--inputs", '{"input": NaN}'], "input_invalid"),
-        (["run", "made:first", "--inputs", "@nowhere.json"], "configuration_invalid"),
-        (["run", "made:first", "x", "--inputs", '{"input": "y"}'], "input_invalid"),
+        (
+            ["run", "made:first", "--inputs", "@nowhere.json"],
+            "configuration_invalid",
+        ),
+        (
+            ["run", "made:first", "x", "--inputs", '{"input": "y"}'],
+            "input_invalid",
+        ),
         (["run", "made:first", "x", "--resume-path", "1"], "input_invalid"),
-        (["run", "made:gated", "x", "--resume-path", "9"], "resume_path_invalid"),
+        (
+            ["run", "made:gated", "x", "--resume-path", "9"],
+            "resume_path_invalid",
+        ),
         (
             ["run", "made:first", "x", "--trace", "no/where.json"],
             "configuration_invalid",
         ),
-        (["run", "made:first", "x", "--model", "offline/ecco"], "model_unknown"),
+        (
+            ["run", "made:first", "x", "--model", "offline/ecco"],
+            "model_unknown",
+        ),
         (["replay", "made.py"], "trace_invalid"),
         (["replay", "nowhere.json"], "configuration_invalid"),
     ],
 )
-def test_mistakes(shell: Shell, folder: Path, arguments: list[str], code: str) -> None:
+def test_mistakes(
+    shell: Shell, folder: Path, arguments: list[str], code: str
+) -> None:
     """A mistake is one error with its code on standard error, and exit code 1."""
     done = shell(*arguments)
     assert (done.returncode, done.stdout) == (1, ""), done
@@ -216,7 +285,11 @@ def on_terminal(folder: Path, *arguments: str, **variables: str) -> str:
         ThreadPoolExecutor() as pool,
     ):
         done = pool.submit(
-            run_forked, arguments, folder, environment(**variables), (name, name, name)
+            run_forked,
+            arguments,
+            folder,
+            environment(**variables),
+            (name, name, name),
         )
         done.add_done_callback(lambda _: os.close(terminal))
         try:
@@ -244,7 +317,11 @@ def test_control_characters_are_replaced_on_a_terminal(
     tmp_path: Path, arguments: list[str], variables: dict[str, str]
 ) -> None:
     """Text of models, blueprints, settings and arguments cannot control the terminal."""
-    changed = {**AGENT, "name": f"a{CONTROL_CODES}", "instructions": CONTROL_CODES}
+    changed = {
+        **AGENT,
+        "name": f"a{CONTROL_CODES}",
+        "instructions": CONTROL_CODES,
+    }
     for name, blueprint in (
         ("a", AGENT),
         ("changed", changed),

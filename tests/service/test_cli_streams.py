@@ -76,13 +76,20 @@ def forked(command: str, folder: Path, *files: str | None) -> tuple[int, str]:
 def test_closed_streams(folder: Path, command: str) -> None:
     """With a closed input the exit code is the usual one, and 1 if the output cannot be written either."""
     output_file = str(folder / "output")
-    assert forked(command, folder, None, output_file, None)[0] == COMMANDS[command]
+    assert (
+        forked(command, folder, None, output_file, None)[0] == COMMANDS[command]
+    )
     code, output = forked(
-        command.replace("new made", "new other"), folder, None, None, output_file
+        command.replace("new made", "new other"),
+        folder,
+        None,
+        None,
+        output_file,
     )
-    assert (code, "Cannot write the output" in output) == (1, COMMANDS[command] == 0), (
-        output
-    )
+    assert (code, "Cannot write the output" in output) == (
+        1,
+        COMMANDS[command] == 0,
+    ), output
 
 
 @pytest.mark.parametrize(
@@ -122,7 +129,9 @@ def test_every_command_is_tested() -> None:
         info.name or getattr(info.callback, "__name__", "")
         for info in app.registered_commands
     ]
-    names += [f"deploy {info.name}" for info in deploy_commands.registered_commands]
+    names += [
+        f"deploy {info.name}" for info in deploy_commands.registered_commands
+    ]
     assert [
         name
         for name in names
@@ -141,9 +150,9 @@ def test_a_service_that_cannot_log(
         code=f"import os; os.execlp('sh', 'sh', '-c', {script!r})", cwd=folder
     )
     until(lambda: check(address, 2.0) == 0, pause=0.1)
-    assert plain_http.post(f"http://{address}/run", json={"input": "x"}).json() == {
-        "output": "Echo: x"
-    }
+    assert plain_http.post(
+        f"http://{address}/run", json={"input": "x"}
+    ).json() == {"output": "Echo: x"}
     process.send_signal(signal.SIGTERM)
     assert "Traceback" not in process.communicate(timeout=60)[0]
 

@@ -23,7 +23,14 @@ from tests.library.upstream import (
 )
 from tests.service.support import Gate, Serve
 
-from podwright import Agent, AgentStep, ApprovalStep, RunLimits, Workflow, errors
+from podwright import (
+    Agent,
+    AgentStep,
+    ApprovalStep,
+    RunLimits,
+    Workflow,
+    errors,
+)
 from podwright.errors import ConfigurationError
 from podwright.events import RunFinished, Token
 from podwright.models.retries import Retries
@@ -55,18 +62,30 @@ def test_a_run(serve: Serve) -> None:
     assert traced.usage.model_calls == 1
     assert traced.usage.total_tokens == result.usage.total_tokens > 0
     assert [event.type for event in traced.events][-1] == "run_finished"
-    assert [message["role"] for message in traced.messages] == ["user", "assistant"]
+    assert [message["role"] for message in traced.messages] == [
+        "user",
+        "assistant",
+    ]
 
 
 def test_named_inputs_and_options(serve: Serve) -> None:
     """A mapping is sent as named inputs, a list as content; limits, user and session are those of the run."""
-    flow = connected(serve(Workflow("flow", [AgentStep(ECHO, input="{topic}!")])))
+    flow = connected(
+        serve(Workflow("flow", [AgentStep(ECHO, input="{topic}!")]))
+    )
     assert flow.run({"topic": "tides"}).value["echo_output"] == "Echo: tides!"
     client = connected(serve(ECHO))
-    assert client.run([{"type": "text", "text": "hello"}]).value == "Echo: hello"
+    assert (
+        client.run([{"type": "text", "text": "hello"}]).value == "Echo: hello"
+    )
     with pytest.raises(ProblemError) as refused:
-        client.run("hello", limits=RunLimits(tokens=1), user="ada", session="s1")
-    assert (refused.value.code, refused.value.limit) == ("limit_exceeded", "tokens")
+        client.run(
+            "hello", limits=RunLimits(tokens=1), user="ada", session="s1"
+        )
+    assert (refused.value.code, refused.value.limit) == (
+        "limit_exceeded",
+        "tokens",
+    )
 
 
 def test_a_workflow_that_stopped_goes_on(serve: Serve) -> None:
@@ -89,7 +108,9 @@ def test_what_is_wrong_with_a_request(serve: Serve) -> None:
         client.request("POST", "/run", {"input": "x", "inptu": "y"})
     error = refused.value
     assert (error.status, error.code) == (422, "request_invalid")
-    assert error.details() == [f"/inptu: {error.problem['errors'][0]['detail']}"]
+    assert error.details() == [
+        f"/inptu: {error.problem['errors'][0]['detail']}"
+    ]
     assert "Did you mean 'input'?" in str(error)
     assert error.to_dict()["status"] == 422
 
@@ -114,7 +135,9 @@ def test_the_service_describes_itself(serve: Serve) -> None:
     assert info.models["effective"] == ["offline/echo"]
 
 
-def test_it_works_where_a_loop_runs_and_from_several_threads(serve: Serve) -> None:
+def test_it_works_where_a_loop_runs_and_from_several_threads(
+    serve: Serve,
+) -> None:
     """The synchronous client blocks no loop of its own thread, as in a notebook, and threads share it."""
     client = connected(serve(ECHO))
 
@@ -271,7 +294,9 @@ def test_background_runs(serve: Serve, sqlite_database: str) -> None:
     events = list(runs.events(run.id))
     assert events[-1].type == "run_finished"
     known = events[1].seq
-    assert [e.seq for e in runs.events(run.id, known)] == [e.seq for e in events[2:]]
+    assert [e.seq for e in runs.events(run.id, known)] == [
+        e.seq for e in events[2:]
+    ]
     with pytest.raises(ProblemError) as late:
         runs.cancel(run.id)
     assert late.value.code == "run_state_conflict"
@@ -309,7 +334,9 @@ def test_runs_that_end_otherwise(serve: Serve, sqlite_database: str) -> None:
     assert unknown.value.code == "run_not_found"
 
 
-def test_a_key_that_may_only_approve(serve: Serve, sqlite_database: str) -> None:
+def test_a_key_that_may_only_approve(
+    serve: Serve, sqlite_database: str
+) -> None:
     """It reads the runs that wait, without their usage."""
     keys = "run:" + "r" * 32, "approve:" + "a" * 32
     served = serve(FLOW, runs_database=sqlite_database, api_keys=",".join(keys))
@@ -338,7 +365,11 @@ WHOLE = streamed(
     sse("run_finished", FINISHED),
     sse("result", {"output": "Done."}),
 )
-PROBLEM = {"status": 503, "code": "at_capacity", "detail": "The service is full."}
+PROBLEM = {
+    "status": 503,
+    "code": "at_capacity",
+    "detail": "The service is full.",
+}
 BUSY = reply(PROBLEM, 503, "application/problem+json", Retry_After="0")
 IN_PROGRESS = reply(
     PROBLEM | {"status": 409, "code": "idempotency_in_progress"},
@@ -414,7 +445,9 @@ def client(server: Upstream) -> AsyncClient:
             "invalid event",
             id="invalid event",
         ),
-        pytest.param(["reset"], errors.RemoteConnectionError, "not answer", id="reset"),
+        pytest.param(
+            ["reset"], errors.RemoteConnectionError, "not answer", id="reset"
+        ),
     ],
 )
 async def test_a_stream_that_is_not_whole_is_an_error(
@@ -444,7 +477,9 @@ async def test_a_run_is_asked_for_again_with_the_same_key(
     assert len(set(keys)) == 1
 
 
-async def test_a_key_of_the_callers_own(server: Upstream, client: AsyncClient) -> None:
+async def test_a_key_of_the_callers_own(
+    server: Upstream, client: AsyncClient
+) -> None:
     """It is sent as it is, so that the caller may repeat the run later."""
     server.answers([reply({"output": "Done."})])
     assert (await client.run("x", idempotency_key="order-7")).value == "Done."
@@ -471,7 +506,9 @@ async def test_a_lost_stream_of_a_background_run_is_opened_again(
         streamed(BEGUN),
         [STREAM, chunk(b": ping\n\n"), "close"],
         [BUSY],
-        streamed(sse("run_finished", FINISHED), sse("result", {"output": "Done."})),
+        streamed(
+            sse("run_finished", FINISHED), sse("result", {"output": "Done."})
+        ),
     )
     events = [event.type async for event in client.runs.events("r")]
     assert events == ["run_started", "run_finished"]
@@ -479,10 +516,15 @@ async def test_a_lost_stream_of_a_background_run_is_opened_again(
     assert asked == [None, "-1", "0", "0", "0"]
 
 
-async def test_a_wait_outlives_a_restart(server: Upstream, client: AsyncClient) -> None:
+async def test_a_wait_outlives_a_restart(
+    server: Upstream, client: AsyncClient
+) -> None:
     """A service that cannot answer for a moment does not end a wait; one that never answered does."""
     server.answers(
-        [reply(RUN)], *[[BUSY]] * 4, ["reset"], [reply(RUN | {"status": "succeeded"})]
+        [reply(RUN)],
+        *[[BUSY]] * 4,
+        ["reset"],
+        [reply(RUN | {"status": "succeeded"})],
     )
     assert (await client.runs.wait("r")).status == "succeeded"
     server.answers([BUSY])
@@ -490,7 +532,9 @@ async def test_a_wait_outlives_a_restart(server: Upstream, client: AsyncClient) 
         await client.runs.wait("r")
 
 
-async def test_a_wait_ends_in_time(server: Upstream, client: AsyncClient) -> None:
+async def test_a_wait_ends_in_time(
+    server: Upstream, client: AsyncClient
+) -> None:
     """Also if the service does not answer, or asks for patience."""
     server.answers([reply(RUN)], ["hang"])
     with pytest.raises(TimeoutError, match=r"'running' after 0\.5 s"):
@@ -524,7 +568,8 @@ async def test_known_events_are_not_yielded_again(
 
 
 @pytest.mark.parametrize(
-    "body", [None, [], 5, "x", {}, {"runs": 5}, {"runs": [5]}, {"runs": [{"id": 1}]}]
+    "body",
+    [None, [], 5, "x", {}, {"runs": 5}, {"runs": [5]}, {"runs": [{"id": 1}]}],
 )
 async def test_a_response_of_another_shape(
     server: Upstream, client: AsyncClient, body: Any
@@ -563,7 +608,9 @@ async def test_the_key_goes_to_the_service_only(
     key = "key-of-a-caller-0000"
     server.answers([reply(PROBLEM | {"detail": f"Unknown key {key}."}, 401)])
     with pytest.raises(ProblemError, match=r"Unknown key \*\*\*") as refused:
-        await AsyncClient(f"http://127.0.0.1:{server.port}", api_key=key).run("x")
+        await AsyncClient(f"http://127.0.0.1:{server.port}", api_key=key).run(
+            "x"
+        )
     assert key not in json.dumps(refused.value.problem)
 
 
@@ -584,7 +631,11 @@ async def test_what_cannot_be_sent(client: AsyncClient, given: Any) -> None:
 
 def test_an_error_passes_between_processes() -> None:
     """It is pickled with all that it says."""
-    problem = PROBLEM | {"run_id": "r", "limit": "tokens", "context": {"a": "b"}}
+    problem = PROBLEM | {
+        "run_id": "r",
+        "limit": "tokens",
+        "context": {"a": "b"},
+    }
     error = pickle.loads(pickle.dumps(ProblemError(problem)))  # noqa: S301 - our own
     assert (error.status, error.run_id, error.limit) == (503, "r", "tokens")
     assert (error.context, error.problem) == ({"a": "b"}, problem)

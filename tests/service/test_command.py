@@ -18,7 +18,11 @@ from podwright_service.app import create_app
 from podwright_service.remotes import remotes_of
 from podwright_service.settings import read_settings
 
-AGENT = {"name": "a", "instructions": "Do.", "config": {"model": "offline/echo"}}
+AGENT = {
+    "name": "a",
+    "instructions": "Do.",
+    "config": {"model": "offline/echo"},
+}
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
@@ -26,16 +30,28 @@ def test_a_folder_is_served_until_a_signal(
     command: Command, address: Address, newsroom: Path, workers: str
 ) -> None:
     """`podwright serve` serves a folder with the model of the environment, and ends on SIGTERM with exit code 0."""
-    arguments = ("serve", str(newsroom / "newsroom"), "--port", "0", "--title", "News")
+    arguments = (
+        "serve",
+        str(newsroom / "newsroom"),
+        "--port",
+        "0",
+        "--title",
+        "News",
+    )
     # with Python's own start and exit
     code = "from podwright_service.cli import main; main()"
     process = command(
-        *arguments, code=code, PODWRIGHT_MODEL="offline/echo", PODWRIGHT_WORKERS=workers
+        *arguments,
+        code=code,
+        PODWRIGHT_MODEL="offline/echo",
+        PODWRIGHT_WORKERS=workers,
     )
     url = address(process)
     assert plain_http.get(f"{url}/info").json()["title"] == "News"
     assert (
-        plain_http.post(f"{url}/run", json={"input": "the moon"}).json()["input"]
+        plain_http.post(f"{url}/run", json={"input": "the moon"}).json()[
+            "input"
+        ]
         == "the moon"
     )
     process.send_signal(signal.SIGTERM)
@@ -90,7 +106,9 @@ TOOL = {
     },
 }
 
-WRONG: dict[str, tuple[Callable[[Path], list[str]], dict[str, str], list[str]]] = {
+WRONG: dict[
+    str, tuple[Callable[[Path], list[str]], dict[str, str], list[str]]
+] = {
     "nothing": (lambda at: [], {}, ["PODWRIGHT_COMPONENT"]),
     "a missing file": (lambda at: [str(at / "a.json")], {}, ["a.json"]),
     "a misspelt folder": (
@@ -100,7 +118,9 @@ WRONG: dict[str, tuple[Callable[[Path], list[str]], dict[str, str], list[str]]] 
     ),
     "an empty folder": (lambda at: [str(at)], {}, []),
     "invalid tools": (
-        lambda at: [folder(at / "a", {**AGENT, "tools": [TOOL]}, tools="def t(:")],
+        lambda at: [
+            folder(at / "a", {**AGENT, "tools": [TOOL]}, tools="def t(:")
+        ],
         {},
         ["tools.py", "SyntaxError"],
     ),
@@ -109,7 +129,11 @@ WRONG: dict[str, tuple[Callable[[Path], list[str]], dict[str, str], list[str]]] 
         {},
         ["/tools/0", "'t'"],
     ),
-    "invalid JSON": (lambda at: [folder(at / "a", "{")], {}, ["blueprint.json'"]),
+    "invalid JSON": (
+        lambda at: [folder(at / "a", "{")],
+        {},
+        ["blueprint.json'"],
+    ),
     "an invalid blueprint": (
         lambda at: [folder(at / "a", {"name": "a", "instruction": 1})],
         {},
@@ -126,7 +150,11 @@ WRONG: dict[str, tuple[Callable[[Path], list[str]], dict[str, str], list[str]]] 
         {},
         ["'made'", "'agent'", "'agents'"],
     ),
-    "not a component": (lambda at: ["json:loads"], {}, ["json:loads", "function"]),
+    "not a component": (
+        lambda at: ["json:loads"],
+        {},
+        ["json:loads", "function"],
+    ),
     "an unknown model": (
         lambda at: [folder(at / "a", AGENT)],
         {"PODWRIGHT_MODEL": "offline/ecco"},
@@ -145,12 +173,16 @@ WRONG: dict[str, tuple[Callable[[Path], list[str]], dict[str, str], list[str]]] 
         ["'made'", "SystemExit: 3"],
     ),
     "an invalid price": (
-        lambda at: [folder(at / "a", {**AGENT, "config": {"model": "openai/gpt-4o"}})],
+        lambda at: [
+            folder(at / "a", {**AGENT, "config": {"model": "openai/gpt-4o"}})
+        ],
         {"PODWRIGHT_PRICES": __file__, "OPENAI_API_KEY": "x"},
         ["PODWRIGHT_PRICES", "test_command.py"],
     ),
     "an invalid base URL": (
-        lambda at: [folder(at / "a", {**AGENT, "config": {"model": "openai/gpt-4o"}})],
+        lambda at: [
+            folder(at / "a", {**AGENT, "config": {"model": "openai/gpt-4o"}})
+        ],
         {"OPENAI_BASE_URL": "localhost:80", "OPENAI_API_KEY": "x"},
         ["base URL", "openai/gpt-4o"],
     ),
@@ -167,7 +199,9 @@ WRONG: dict[str, tuple[Callable[[Path], list[str]], dict[str, str], list[str]]] 
 }
 
 
-@pytest.mark.parametrize(("arguments", "variables", "texts"), WRONG.values(), ids=WRONG)
+@pytest.mark.parametrize(
+    ("arguments", "variables", "texts"), WRONG.values(), ids=WRONG
+)
 def test_errors_at_the_start(
     command: Command,
     tmp_path: Path,
@@ -189,7 +223,9 @@ def test_what_models_lack_is_logged(
     """The service of models without an API key, or without a price, starts with a warning for each of them."""
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     models = ("openai/m", "groq/m", "openai/m", "offline/echo")
-    line = Pipeline("p", [Agent(f"a{n}", "Do.", name) for n, name in enumerate(models)])
+    line = Pipeline(
+        "p", [Agent(f"a{n}", "Do.", name) for n, name in enumerate(models)]
+    )
     create_app(read_settings(), line)
     expected = [
         f"{what} '{name}'"
@@ -198,7 +234,8 @@ def test_what_models_lack_is_logged(
     ]
     logged = [record.getMessage() for record in caplog.records]
     assert [
-        text.startswith(begin) for text, begin in zip(logged, expected, strict=True)
+        text.startswith(begin)
+        for text, begin in zip(logged, expected, strict=True)
     ] == [True] * 4
     create_app(read_settings(model="offline/echo"), line)
     assert len(caplog.records) == 4
@@ -216,7 +253,8 @@ INVALID_FILES: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize(
-    "variable", ["PODWRIGHT_AGENTS_FILE", "PODWRIGHT_API_KEYS_FILE", "PODWRIGHT_PRICES"]
+    "variable",
+    ["PODWRIGHT_AGENTS_FILE", "PODWRIGHT_API_KEYS_FILE", "PODWRIGHT_PRICES"],
 )
 @pytest.mark.parametrize("make", INVALID_FILES.values(), ids=INVALID_FILES)
 def test_invalid_files_of_settings(
@@ -234,6 +272,9 @@ def test_invalid_files_of_settings(
             settings,
             Pipeline(
                 "p",
-                [Agent("a", "Do.", "openai/gpt-4o"), *remotes_of(settings).values()],
+                [
+                    Agent("a", "Do.", "openai/gpt-4o"),
+                    *remotes_of(settings).values(),
+                ],
             ),
         )

@@ -32,8 +32,18 @@ def test_a_fleet_of_folders() -> None:
         for name in ("writer", "newsroom", "researcher", "reviewer", "press")
     ]
     components = chart_values.render(folders)["components"]
-    assert list(components) == ["newsroom", "press", "researcher", "reviewer", "writer"]
-    assert components["newsroom"]["agents"] == ["researcher", "reviewer", "writer"]
+    assert list(components) == [
+        "newsroom",
+        "press",
+        "researcher",
+        "reviewer",
+        "writer",
+    ]
+    assert components["newsroom"]["agents"] == [
+        "researcher",
+        "reviewer",
+        "writer",
+    ]
     assert components["press"]["agents"] == ["researcher", "writer"]
     assert "agents" not in components["writer"]
     assert components["researcher"]["files"] == {
@@ -82,7 +92,9 @@ def test_files_that_are_left_out(tmp_path: Path) -> None:
     (path / "env").mkdir()
     for name in ("env/pyvenv.cfg", "env/notes.txt", "requirements.lock"):
         (path / name).write_text("")
-    assert list(chart_values.render([path])["components"]["writer"]["files"]) == [
+    assert list(
+        chart_values.render([path])["components"]["writer"]["files"]
+    ) == [
         "blueprint.py",
         "tools.py",
     ]
@@ -124,12 +136,19 @@ def test_changes_between_values() -> None:
     new = copy.deepcopy(running)
     del new["components"]["old"]
     new["components"]["fresh"] = {}
-    new["components"]["writer"]["blueprint"]["inline"]["instructions"] = "Write more."
+    new["components"]["writer"]["blueprint"]["inline"]["instructions"] = (
+        "Write more."
+    )
     new["components"]["writer"]["replicas"] = 3
     function = {"name": "extra", "parameters": {"type": "object"}}
-    tool = {"name": "extra", "schema": {"type": "function", "function": function}}
+    tool = {
+        "name": "extra",
+        "schema": {"type": "function", "function": function},
+    }
     new["components"]["researcher"]["blueprint"]["inline"]["tools"].append(tool)
-    changes = {change.component: change for change in chart_values.diff(running, new)}
+    changes = {
+        change.component: change for change in chart_values.diff(running, new)
+    }
     assert {
         name: (change.what, change.breaking) for name, change in changes.items()
     } == {
@@ -164,7 +183,9 @@ def test_blueprints_as_text_are_compared_as_data() -> None:
     )
     assert change.values == ["blueprint"]
     assert chart_values.diff({}, {}) == []
-    with pytest.raises(ConfigurationError, match=r"components\.x\.blueprint\.inline"):
+    with pytest.raises(
+        ConfigurationError, match=r"components\.x\.blueprint\.inline"
+    ):
         chart_values.diff(
             {"components": {"x": {"blueprint": {"inline": "- no\n"}}}}, as_data
         )

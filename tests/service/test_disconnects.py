@@ -31,7 +31,9 @@ class Provider:
     """A model provider that starts a response and never completes it; it records when each connection ends."""
 
     url: str = ""
-    called: dict[str, asyncio.Event] = field(default_factory=dict[str, asyncio.Event])
+    called: dict[str, asyncio.Event] = field(
+        default_factory=dict[str, asyncio.Event]
+    )
     closed: dict[str, asyncio.Future[float]] = field(
         default_factory=dict[str, "asyncio.Future[float]"]
     )
@@ -64,7 +66,9 @@ async def serve_provider() -> AsyncGenerator[Provider]:
         server.close()
 
 
-async def disconnect(url: httpx.URL, path: str, name: str, provider: Provider) -> float:
+async def disconnect(
+    url: httpx.URL, path: str, name: str, provider: Provider
+) -> float:
     """Send a request, disconnect during its model call, and return the seconds until the provider is disconnected."""
     provider.called[name] = asyncio.Event()
     provider.closed[name] = asyncio.get_running_loop().create_future()
@@ -91,7 +95,9 @@ async def disconnect_often(
             return await disconnect(url, path, str(number), provider)
 
     return sorted(
-        await asyncio.gather(*(disconnect_once(number) for number in range(count)))
+        await asyncio.gather(
+            *(disconnect_once(number) for number in range(count))
+        )
     )
 
 
@@ -102,7 +108,13 @@ async def test_a_disconnect_closes_the_upstream_connection(
     """Each disconnect of a client closes the connection to the provider."""
     async with serve_provider() as provider:
         client = serve(
-            Agent("helper", "Help.", "openai/m", api_key="k", base_url=provider.url)
+            Agent(
+                "helper",
+                "Help.",
+                "openai/m",
+                api_key="k",
+                base_url=provider.url,
+            )
         )
         await disconnect_often(client.base_url, path, provider, 20)
 
@@ -119,7 +131,14 @@ async def test_disconnects_close_upstream_connections_in_time(
             "from podwright import Agent\n"
             f"helper = Agent('helper', 'Help.', 'openai/m', api_key='k', base_url={provider.url!r})\n"
         )
-        arguments = ("serve", "component:helper", "--host", "127.0.0.1", "--port", "0")
+        arguments = (
+            "serve",
+            "component:helper",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            "0",
+        )
         process = command(*arguments, cwd=tmp_path, PODWRIGHT_WORKERS=workers)
         url = httpx.URL(await asyncio.to_thread(address, process))
         discard_output(process)

@@ -25,7 +25,9 @@ def test_a_person_runs_the_component(serve: Serve, page: Page) -> None:
     expect(page).to_have_title("<guide>")
     expect(page.get_by_role("button", name="Authorize")).to_have_count(0)
     run = operation(page, "runs-run_run_post")
-    run.locator("textarea.body-param__text").fill('{"input": "typed by a person"}')
+    run.locator("textarea.body-param__text").fill(
+        '{"input": "typed by a person"}'
+    )
     run.get_by_role("button", name="Execute").click()
     answer = run.locator(".live-responses-table .response-col_description").last
     expect(answer).to_contain_text("Echo: typed by a person")

@@ -14,7 +14,12 @@ from typing import Any
 import httpx
 import pytest
 from tests.helpers import NO_AUTHORITIES, plain_http
-from tests.service.support import Address, Command, check_problem, discard_output
+from tests.service.support import (
+    Address,
+    Command,
+    check_problem,
+    discard_output,
+)
 
 import podwright
 from podwright.usage import Usage
@@ -32,7 +37,10 @@ RUNS = 100
 CLIENT = 3
 SERVER = 2
 """Kinds of spans, as OTLP numbers them."""
-MEMBERS = [{"type": "Agent", "name": "writer"}, {"type": "Agent", "name": "editor"}]
+MEMBERS = [
+    {"type": "Agent", "name": "writer"},
+    {"type": "Agent", "name": "editor"},
+]
 CALLERS: dict[str, dict[str, Any]] = {
     "flow": {
         "type": "Workflow",
@@ -42,7 +50,13 @@ CALLERS: dict[str, dict[str, Any]] = {
                 "type": "parallel_step",
                 "name": "both",
                 "branches": [
-                    [{"type": "agent_step", "agent": "writer", "name": "write"}],
+                    [
+                        {
+                            "type": "agent_step",
+                            "agent": "writer",
+                            "name": "write",
+                        }
+                    ],
                     [{"type": "agent_step", "agent": "editor", "name": "edit"}],
                 ],
             },
@@ -143,7 +157,9 @@ class Fleet:
         """The spans of some traces, once they are whole: each has one root, and both ends of every remote run."""
 
         def chosen() -> list[Span]:
-            return [span for span in list(self.spans.spans) if span.trace in wanted]
+            return [
+                span for span in list(self.spans.spans) if span.trace in wanted
+            ]
 
         def are_whole(_: object) -> bool:
             spans = chosen()
@@ -156,7 +172,11 @@ class Fleet:
             }
             served = {span.parent for span in spans if span.kind == SERVER}
             parents = {span.parent for span in spans if span.parent}
-            return len(roots) == len(wanted) and parents <= ids and called <= served
+            return (
+                len(roots) == len(wanted)
+                and parents <= ids
+                and called <= served
+            )
 
         self.spans.wait(are_whole, 60)
         return chosen()
@@ -164,7 +184,9 @@ class Fleet:
 
 @pytest.fixture(scope="module")
 def fleet(
-    lasting_command: Command, address: Address, tmp_path_factory: pytest.TempPathFactory
+    lasting_command: Command,
+    address: Address,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Fleet]:
     vendor = Vendor()
     with SpanCollector() as spans, ModelStub(vendor.answer) as stub:
@@ -194,14 +216,22 @@ def test_a_resumed_run_is_linked(fleet: Fleet) -> None:
     )
     problem = paused.json()
     assert problem["code"] == "approval_required", problem
-    rest = {**body, "inputs": problem["context"], "resume_path": problem["resume_path"]}
+    rest = {
+        **body,
+        "inputs": problem["context"],
+        "resume_path": problem["resume_path"],
+    }
     headers = {"Podwright-Resumes": paused.headers["traceresponse"]}
-    resumed = plain_http.post(f"{url}/run-blueprint", json=rest, headers=headers)
+    resumed = plain_http.post(
+        f"{url}/run-blueprint", json=rest, headers=headers
+    )
     assert resumed.status_code == 200, resumed.text
     _, first, request, _ = paused.headers["traceresponse"].split("-")
     _, second, _, _ = resumed.headers["traceresponse"].split("-")
     spans = fleet.traces(first, second)
-    links = {span.name: (span.trace, span.links) for span in spans if span.links}
+    links = {
+        span.name: (span.trace, span.links) for span in spans if span.links
+    }
     assert links == {"invoke_workflow pausing": (second, [(first, request)])}
     served = {
         (span.trace, span.resource["service.name"])
@@ -233,14 +263,18 @@ def test_limits_hold_under_load(fleet: Fleet, kind: str, workers: str) -> None:
 
             async def run(number: int) -> httpx.Response:
                 tokens, calls = limits(number)
-                budget = {"Podwright-Budget": f"tokens={tokens}, model_calls={calls}"}
+                budget = {
+                    "Podwright-Budget": f"tokens={tokens}, model_calls={calls}"
+                }
                 return await client.post(
                     "/run?trace=true",
                     json={"input": f"run-{name(number)}"},
                     headers=budget,
                 )
 
-            return await asyncio.gather(*(run(number) for number in range(RUNS)))
+            return await asyncio.gather(
+                *(run(number) for number in range(RUNS))
+            )
 
     responses = asyncio.run(run_all())
     for number, response in enumerate(responses):

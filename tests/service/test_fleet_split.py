@@ -24,7 +24,10 @@ def fleet(**components: Any) -> dict[str, Any]:
 
 
 def names(releases: dict[str, dict[str, Any]]) -> dict[str, list[str]]:
-    return {release: list(values["components"]) for release, values in releases.items()}
+    return {
+        release: list(values["components"])
+        for release, values in releases.items()
+    }
 
 
 def test_components_that_use_each_other_stay_together() -> None:
@@ -44,7 +47,10 @@ def test_components_that_use_each_other_stay_together() -> None:
         objects,
         None,
     ]
-    assert names(releases) == {"big-1": ["a", "c", "w", "x"], "big-2": ["b", "y", "z"]}
+    assert names(releases) == {
+        "big-1": ["a", "c", "w", "x"],
+        "big-2": ["b", "y", "z"],
+    }
     for release in releases.values():
         assert release["defaults"] == values["defaults"]
         assert all(
@@ -60,10 +66,15 @@ def test_more_components_than_a_release_may_have(size: int) -> None:
     agent = {"service": {"port": 80}}
     policy = {"networkPolicy": {"enabled": True, "from": []}}
     values = fleet(
-        a=["b", {"name": "sea", "component": "c"}, outside], b=agent, c=policy, d=["b"]
+        a=["b", {"name": "sea", "component": "c"}, outside],
+        b=agent,
+        c=policy,
+        d=["b"],
     )
     releases = split(values, "big", size)
-    assert sorted(name for each in names(releases).values() for name in each) == [
+    assert sorted(
+        name for each in names(releases).values() for name in each
+    ) == [
         "a",
         "b",
         "c",
@@ -71,7 +82,9 @@ def test_more_components_than_a_release_may_have(size: int) -> None:
     ]
     assert max(map(len, names(releases).values())) == size
     release_of = {
-        name: release for release, each in names(releases).items() for name in each
+        name: release
+        for release, each in names(releases).items()
+        for name in each
     }
     components = {
         name: own
@@ -80,7 +93,12 @@ def test_more_components_than_a_release_may_have(size: int) -> None:
     }
     b, c, far = components["a"]["agents"]
     assert far == outside
-    separate = {"name": "b", "component": "b", "release": release_of["b"], "port": 80}
+    separate = {
+        "name": "b",
+        "component": "b",
+        "release": release_of["b"],
+        "port": 80,
+    }
     assert b == ("b" if release_of["a"] == release_of["b"] else separate)
     together = release_of["a"] == release_of["c"]
     assert c == {
@@ -100,6 +118,9 @@ def test_more_components_than_a_release_may_have(size: int) -> None:
             for caller in callers if release_of[caller] != release_of[agent]
         ]  # fmt: skip
         if peers:
-            assert components[agent]["networkPolicy"]["from"] == [*shared, *peers]
+            assert components[agent]["networkPolicy"]["from"] == [
+                *shared,
+                *peers,
+            ]
     again = split(releases["big-1"], "small", size)
     assert again == {"small-1": releases["big-1"]}

@@ -45,7 +45,11 @@ CASES: dict[str, tuple[dict[str, Any], str, str, str]] = {
     ("settings", "path", "allowed", "refused"), CASES.values(), ids=CASES
 )
 def test_hosts(
-    serve: Serve, settings: dict[str, Any], path: str, allowed: str, refused: str
+    serve: Serve,
+    settings: dict[str, Any],
+    path: str,
+    allowed: str,
+    refused: str,
 ) -> None:
     """Requests for allowed hosts are served, those for others are a 400."""
     client = serve(ECHO, **settings)
@@ -80,7 +84,9 @@ def test_exactly_one_host(serve: Serve) -> None:
 def test_pages_of_an_allowed_origin(serve: Serve) -> None:
     """A preflight request needs no key, and a page may read the headers of responses, and problems."""
     client = serve(
-        FaultyAgent("a", "Do.", "offline/echo"), api_keys=KEY, cors_origins=ORIGIN
+        FaultyAgent("a", "Do.", "offline/echo"),
+        api_keys=KEY,
+        cors_origins=ORIGIN,
     )
     names = "authorization, content-type, idempotency-key, podwright-budget, podwright-hops, traceparent"
     asked = {
@@ -124,7 +130,10 @@ def test_a_page_cannot_cancel_a_run(serve: Serve, sqlite_database: str) -> None:
     url = f"/runs/{'0' * 32}"
     own = f"http://{client.base_url.netloc.decode()}"
     for headers, status in (
-        ({"origin": "https://evil.example", "sec-fetch-site": "cross-site"}, 403),
+        (
+            {"origin": "https://evil.example", "sec-fetch-site": "cross-site"},
+            403,
+        ),
         ({"origin": "null"}, 403),
         ({"origin": "http://127.0.0.1:1", "sec-fetch-site": "same-site"}, 403),
         ({"sec-fetch-site": "cross-site"}, 403),
@@ -136,11 +145,15 @@ def test_a_page_cannot_cancel_a_run(serve: Serve, sqlite_database: str) -> None:
         for action in ("cancel", "resume"):
             response = client.post(f"{url}/{action}", headers=headers)
             check_problem(
-                response, status, {403: "origin_refused", 404: "run_not_found"}[status]
+                response,
+                status,
+                {403: "origin_refused", 404: "run_not_found"}[status],
             )
     assert (
         client.post(
-            f"{url}/approve", content="{}", headers={"content-type": "text/plain"}
+            f"{url}/approve",
+            content="{}",
+            headers={"content-type": "text/plain"},
         ).status_code
         == 415
     )

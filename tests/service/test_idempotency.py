@@ -11,7 +11,14 @@ import pytest
 from tests.helpers import until
 from tests.service.support import INLINE, Gate, Serve, check_problem, connect
 
-from podwright import Agent, ApprovalStep, FunctionModel, ScriptedModel, Workflow, tool
+from podwright import (
+    Agent,
+    ApprovalStep,
+    FunctionModel,
+    ScriptedModel,
+    Workflow,
+    tool,
+)
 from podwright.errors import ModelError, ModelRateLimitError
 from podwright.models.retries import Retries
 from podwright.testing import ModelRequest, ToolCall
@@ -58,15 +65,24 @@ def test_a_response_is_replayed(serve: Serve, path: str) -> None:
     first = post(client, "k-1", path)
     second = post(client, '"k-1"', path)
     other = post(client, "k-2", path)
-    assert {response.status_code for response in (first, second, other)} == {200}
+    assert {response.status_code for response in (first, second, other)} == {
+        200
+    }
     assert second.content == first.content
     assert "idempotency-replayed" not in first.headers
     assert second.headers["idempotency-replayed"] == "true"
-    changing = {"date", "idempotency-replayed", "content-length", "transfer-encoding"}
+    changing = {
+        "date",
+        "idempotency-replayed",
+        "content-length",
+        "transfer-encoding",
+    }
     assert {k: v for k, v in first.headers.items() if k not in changing} == {
         k: v for k, v in second.headers.items() if k not in changing
     }
-    assert other.headers["podwright-run-id"] != first.headers["podwright-run-id"]
+    assert (
+        other.headers["podwright-run-id"] != first.headers["podwright-run-id"]
+    )
 
 
 @pytest.mark.parametrize("path", ["/run", "/run/stream"])
@@ -76,7 +92,11 @@ def test_a_pause_is_replayed(serve: Serve, path: str) -> None:
     client = serve(
         Workflow(
             "flow",
-            [first, ApprovalStep("Go on?"), Agent("two", "Help.", "offline/echo")],
+            [
+                first,
+                ApprovalStep("Go on?"),
+                Agent("two", "Help.", "offline/echo"),
+            ],
         )
     )
     assert post(client, path=path).content == post(client, path=path).content
@@ -85,7 +105,9 @@ def test_a_pause_is_replayed(serve: Serve, path: str) -> None:
 @pytest.mark.parametrize("path", ["/run", "/run/stream"])
 def test_a_server_error_is_not_replayed(serve: Serve, path: str) -> None:
     """After a server error, the same request runs again and may recover."""
-    model = ScriptedModel(ModelError("down"), ModelRateLimitError("Slow down."), "up")
+    model = ScriptedModel(
+        ModelError("down"), ModelRateLimitError("Slow down."), "up"
+    )
     model.retries = Retries(tries=1)
     client = serve(Agent("helper", "Help.", model))
     for answer in ("model_failed", "model_rate_limited", "up"):
@@ -102,7 +124,9 @@ def test_another_request_with_the_key_is_rejected(serve: Serve) -> None:
         ("/run?trace=true", None),
         ("/run/stream", None),
     ):
-        check_problem(post(client, path=path, body=body), 422, "idempotency_key_reused")
+        check_problem(
+            post(client, path=path, body=body), 422, "idempotency_key_reused"
+        )
     assert len(runs) == 1
 
 
@@ -151,11 +175,19 @@ def paying(*, idempotent: bool) -> tuple[Agent, Gate, list[str]]:
             else ToolCall.of("pay", "c1", amount="5")
         )
 
-    return Agent("payer", "Pay.", FunctionModel(answer), tools=[pay]), gate, book
+    return (
+        Agent("payer", "Pay.", FunctionModel(answer), tools=[pay]),
+        gate,
+        book,
+    )
 
 
-@pytest.mark.parametrize("path", ["/run", "/run/stream", "/v1/chat/completions"])
-def test_a_run_that_had_called_a_tool_is_not_repeated(serve: Serve, path: str) -> None:
+@pytest.mark.parametrize(
+    "path", ["/run", "/run/stream", "/v1/chat/completions"]
+)
+def test_a_run_that_had_called_a_tool_is_not_repeated(
+    serve: Serve, path: str
+) -> None:
     """If the client left during the run, nobody knows what the tool did: the same request says so until told twice."""
     agent, gate, book = paying(idempotent=False)
     client = serve(agent)
@@ -175,7 +207,10 @@ def test_a_run_that_had_called_a_tool_is_not_repeated(serve: Serve, path: str) -
     until(gate.cancelled.is_set)
     gate.opened.set()
     until(
-        lambda: "idempotency_in_progress" not in post(client, path=path, body=body).text
+        lambda: (
+            "idempotency_in_progress"
+            not in post(client, path=path, body=body).text
+        )
     )
     refused = post(client, path=path, body=body)
     assert refused.status_code == 409
@@ -188,7 +223,9 @@ def test_a_run_that_had_called_a_tool_is_not_repeated(serve: Serve, path: str) -
     assert "done" in post(client, path=path, body=body).text
 
 
-def test_a_run_that_had_called_an_idempotent_tool_is_repeated(serve: Serve) -> None:
+def test_a_run_that_had_called_an_idempotent_tool_is_repeated(
+    serve: Serve,
+) -> None:
     """Its calls may be repeated."""
     agent, gate, book = paying(idempotent=True)
     client = serve(agent)
@@ -206,7 +243,9 @@ def test_a_request_that_only_asks_for_the_stored_response(serve: Serve) -> None:
     client = serve(component)
     asked = {"Podwright-Unfinished-Calls": "interrupt"}
     check_problem(
-        post(client, **{"Podwright-Unfinished-Calls": "maybe"}), 400, "header_invalid"
+        post(client, **{"Podwright-Unfinished-Calls": "maybe"}),
+        400,
+        "header_invalid",
     )
     check_problem(post(client, **asked), 409, "run_interrupted")
     assert runs == []
@@ -237,7 +276,10 @@ def test_a_stream_whose_client_left_at_its_end_is_stored(serve: Serve) -> None:
         )
         until(lambda: 'status="ok"} 1.0' in client.get("/metrics").text)
     until(
-        lambda: "idempotency_in_progress" not in post(client, path="/run/stream").text
+        lambda: (
+            "idempotency_in_progress"
+            not in post(client, path="/run/stream").text
+        )
     )
     stored = post(client, path="/run/stream")
     assert stored.headers["idempotency-replayed"] == "true"
@@ -282,7 +324,8 @@ def test_callers_do_not_share_keys(serve: Serve) -> None:
     component, _ = counting()
     client = serve(component)
     first, second = (
-        post(client, Authorization=f"Bearer {name}").text for name in ("one", "two")
+        post(client, Authorization=f"Bearer {name}").text
+        for name in ("one", "two")
     )
     assert (first, second) == ('{"output":"run 1"}', '{"output":"run 2"}')
 

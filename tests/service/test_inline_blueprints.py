@@ -57,10 +57,14 @@ def model() -> Counted:
 
 
 @pytest.fixture(scope="module")
-def client(served: Callable[..., Any], model: Counted) -> Iterator[httpx.Client]:
+def client(
+    served: Callable[..., Any], model: Counted
+) -> Iterator[httpx.Client]:
     helper = Agent("helper", "Help.", model, tools=[look_up])
     with served(
-        Workflow("flow", [helper], conditions={"is_late": lambda context: False})
+        Workflow(
+            "flow", [helper], conditions={"is_late": lambda context: False}
+        )
     ) as client:
         yield client
 
@@ -104,7 +108,12 @@ def step(**changes: Any) -> dict[str, Any]:
 
 
 def condition(**ref: Any) -> dict[str, Any]:
-    return {"type": "condition_step", "name": "c", "condition": ref, "then": [step()]}
+    return {
+        "type": "condition_step",
+        "name": "c",
+        "condition": ref,
+        "then": [step()],
+    }
 
 
 def nested(depth: int) -> dict[str, Any]:
@@ -148,7 +157,10 @@ HOSTILE: dict[str, tuple[dict[str, Any], list[str]]] = {
     # what names code, or reaches out
     "a module": (agent(module="os"), ["/module"]),
     "a class": (agent(**{"class": "subprocess.Popen"}), ["/class"]),
-    "a type-reviving marker": (agent(**{"py/object": "os.system"}), ["/py~1object"]),
+    "a type-reviving marker": (
+        agent(**{"py/object": "os.system"}),
+        ["/py~1object"],
+    ),
     "a tool's code": (
         agent(tools=[{**tool("look_up"), "code": "import os"}]),
         ["/tools/0/code"],
@@ -159,7 +171,11 @@ HOSTILE: dict[str, tuple[dict[str, Any], list[str]]] = {
         ["/tools/1"],
     ),
     "a remote schema": (
-        agent(tools=[tool("look_up", properties={"word": {"$ref": "http://evil/x"}})]),
+        agent(
+            tools=[
+                tool("look_up", properties={"word": {"$ref": "http://evil/x"}})
+            ]
+        ),
         ["/tools/0/schema/function"],
     ),
     "a long sample": (
@@ -167,7 +183,9 @@ HOSTILE: dict[str, tuple[dict[str, Any], list[str]]] = {
             tools=[
                 tool(
                     "look_up",
-                    properties={"word": {"type": "string", "minLength": 3_000_000_000}},
+                    properties={
+                        "word": {"type": "string", "minLength": 3_000_000_000}
+                    },
                 )
             ]
         ),
@@ -175,7 +193,12 @@ HOSTILE: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "nothing to choose from": (
         agent(
-            tools=[tool("look_up", properties={"word": {"type": "string", "enum": []}})]
+            tools=[
+                tool(
+                    "look_up",
+                    properties={"word": {"type": "string", "enum": []}},
+                )
+            ]
         ),
         ["/tools/0/schema/function"],
     ),
@@ -183,16 +206,31 @@ HOSTILE: dict[str, tuple[dict[str, Any], list[str]]] = {
         agent(tools=[tool("look_up", description=[[]])]),
         ["/tools/0/schema/function"],
     ),
-    "a number of 5000 digits for a version": (agent(version="1" * 5000), ["/version"]),
+    "a number of 5000 digits for a version": (
+        agent(version="1" * 5000),
+        ["/version"],
+    ),
     "a list for a type": (
         team({"type": [], "name": "a", "x": 1}),
         ["/skills/0", "/skills/0/type", "/skills/0/x"],
     ),
     "base_url": (agent(base_url="http://evil"), ["/base_url"]),
-    "base_url in config": (config(base_url="http://evil"), ["/config/base_url"]),
-    "api_base in config": (config(api_base="http://evil"), ["/config/api_base"]),
-    "api_key in config": (config(api_key="os.environ/KEY"), ["/config/api_key"]),
-    "headers in config": (config(extra_headers={"a": "b"}), ["/config/extra_headers"]),
+    "base_url in config": (
+        config(base_url="http://evil"),
+        ["/config/base_url"],
+    ),
+    "api_base in config": (
+        config(api_base="http://evil"),
+        ["/config/api_base"],
+    ),
+    "api_key in config": (
+        config(api_key="os.environ/KEY"),
+        ["/config/api_key"],
+    ),
+    "headers in config": (
+        config(extra_headers={"a": "b"}),
+        ["/config/extra_headers"],
+    ),
     "extra_body in config": (
         config(extra_body={"api_base": "x"}),
         ["/config/extra_body"],
@@ -205,7 +243,10 @@ HOSTILE: dict[str, tuple[dict[str, Any], list[str]]] = {
         team({**MEMBER, "config": {"model": MODEL, "base_url": "http://evil"}}),
         ["/skills/0/config/base_url"],
     ),
-    "base_url in a step": (flow(step(base_url="http://evil")), ["/steps/0/base_url"]),
+    "base_url in a step": (
+        flow(step(base_url="http://evil")),
+        ["/steps/0/base_url"],
+    ),
     "base_url in a nested workflow": (
         flow(
             {
@@ -225,11 +266,18 @@ HOSTILE: dict[str, tuple[dict[str, Any], list[str]]] = {
         ["/config/fallback/1"],
     ),
     "a fallback model of a skill": (
-        team({**MEMBER, "config": {"model": MODEL, "fallback": ["openai/gpt-4o"]}}),
+        team(
+            {
+                **MEMBER,
+                "config": {"model": MODEL, "fallback": ["openai/gpt-4o"]},
+            }
+        ),
         ["/skills/0/config/fallback/0"],
     ),
     "a model of a skill": (
-        team(MEMBER, {**MEMBER, "name": "b", "config": {"model": "offline/echo"}}),
+        team(
+            MEMBER, {**MEMBER, "name": "b", "config": {"model": "offline/echo"}}
+        ),
         ["/skills/1/config/model"],
     ),
     "a model of a pipeline": (
@@ -241,7 +289,10 @@ HOSTILE: dict[str, tuple[dict[str, Any], list[str]]] = {
         ["/steps/0/config/model"],
     ),
     "an agent": (flow(step(agent="root")), ["/steps/0/agent"]),
-    "a condition": (flow(condition(name="__import__")), ["/steps/0/condition/name"]),
+    "a condition": (
+        flow(condition(name="__import__")),
+        ["/steps/0/condition/name"],
+    ),
     "an expression": (
         flow(condition(name="eval", args={"expression": "1"})),
         ["/steps/0/condition/name"],
@@ -258,14 +309,22 @@ HOSTILE: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "65 steps": (flow(*[step(name=f"s{n}") for n in range(65)]), ["/steps"]),
     "65 tools": (agent(tools=[tool(f"t{n}") for n in range(65)]), ["/tools"]),
-    "65 skills": (team(*[{**MEMBER, "name": f"a{n}"} for n in range(65)]), ["/skills"]),
-    "65 steps, nested": (flow({**nested(2), "steps": [step()] * 64}), ["/steps"]),
+    "65 skills": (
+        team(*[{**MEMBER, "name": f"a{n}"} for n in range(65)]),
+        ["/skills"],
+    ),
+    "65 steps, nested": (
+        flow({**nested(2), "steps": [step()] * 64}),
+        ["/steps"],
+    ),
     "5 levels of steps": (
         flow(nested(5)),
         ["/steps/0/steps/0/steps/0/steps/0/steps/0"],
     ),
     "9 branches": (
-        flow({"type": "parallel_step", "name": "p", "branches": [[step()]] * 9}),
+        flow(
+            {"type": "parallel_step", "name": "p", "branches": [[step()]] * 9}
+        ),
         ["/steps/0/branches"],
     ),
     "11 iterations": (
@@ -338,10 +397,12 @@ def test_a_hostile_blueprint_is_refused(
     problem = check_problem(
         client.post("/run-blueprint", json=body), 422, "blueprint_invalid"
     )
-    assert {f"/blueprint{pointer}" for pointer in places} <= set(pointers(problem)), (
-        problem
-    )
-    report = client.post("/validate-blueprint", json={"blueprint": blueprint}).json()
+    assert {f"/blueprint{pointer}" for pointer in places} <= set(
+        pointers(problem)
+    ), problem
+    report = client.post(
+        "/validate-blueprint", json={"blueprint": blueprint}
+    ).json()
     assert (report["valid"], report["errors"]) == (False, problem["errors"])
 
     outer = {
@@ -450,7 +511,8 @@ def test_blueprints_name_each_other_in_any_order_but_not_in_a_circle(
         "/validate-blueprint", json={"blueprint": blueprint, "agents": agents}
     ).json()["errors"]
     assert [
-        reason in error["detail"] for error, reason in zip(errors, reasons, strict=True)
+        reason in error["detail"]
+        for error, reason in zip(errors, reasons, strict=True)
     ] == [True] * len(reasons)
 
 
@@ -464,10 +526,17 @@ def test_the_operator_sets_the_lists(serve: Serve) -> None:
         "offline/echo",
         "offline/other",
     ]
-    body = {"type": "agent", "blueprint": config(model="offline/echo"), "input": "x"}
-    assert client.post("/run-blueprint", json=body).json() == {"output": "Echo: x"}
+    body = {
+        "type": "agent",
+        "blueprint": config(model="offline/echo"),
+        "input": "x",
+    }
+    assert client.post("/run-blueprint", json=body).json() == {
+        "output": "Echo: x"
+    }
     found = client.post(
-        "/validate-blueprint", json={"blueprint": agent(tools=[tool("look_up")])}
+        "/validate-blueprint",
+        json={"blueprint": agent(tools=[tool("look_up")])},
     ).json()["errors"]
     assert {error["pointer"] for error in found} == {
         "/blueprint/config/model",
@@ -497,7 +566,9 @@ def test_unknown_keys_of_config_are_warnings(serve: Serve) -> None:
         "blueprint": flow(step(agent="free")),
         "agents": {"free": free},
     }
-    assert client.post("/run-blueprint", json={**body, "input": "x"}).json() == {
+    assert client.post(
+        "/run-blueprint", json={**body, "input": "x"}
+    ).json() == {
         "input": "x",
         "free_output": "Echo: x",
     }
@@ -508,7 +579,9 @@ def test_unknown_keys_of_config_are_warnings(serve: Serve) -> None:
         "/agents/free/config/x",
     ]
     agents = {
-        f"a{n}": config(model="offline/echo", **{f"note{key}": 1 for key in range(80)})
+        f"a{n}": config(
+            model="offline/echo", **{f"note{key}": 1 for key in range(80)}
+        )
         for n in range(64)
     }
     report = client.post(
@@ -526,7 +599,10 @@ def test_names_that_nothing_fills(serve: Serve) -> None:
     )
     body = {"type": "workflow", "blueprint": misspelt, "agents": {"w": writer}}
     report = client.post("/validate-blueprint", json=body).json()
-    assert (report["valid"], pointers(report)) == (False, ["/blueprint/steps/1/input"])
+    assert (report["valid"], pointers(report)) == (
+        False,
+        ["/blueprint/steps/1/input"],
+    )
     body["blueprint"] = flow(step(agent="w", input="{topic} {{w_ouptut}}"))
     report = client.post("/validate-blueprint", json=body).json()
     assert (report["valid"], report["errors"]) == (True, [])
@@ -545,7 +621,9 @@ def test_the_operators_model_replaces_others(serve: Serve) -> None:
         "blueprint": config(model="offline/scripted"),
         "input": "x",
     }
-    assert client.post("/run-blueprint", json=body).json() == {"output": "Echo: x"}
+    assert client.post("/run-blueprint", json=body).json() == {
+        "output": "Echo: x"
+    }
 
 
 def doubling(levels: int) -> dict[str, Any]:
@@ -590,9 +668,9 @@ def test_many_mistakes_are_found_quickly(
     """What is made to take long to check is refused before the client gives up."""
     assert len(json.dumps(blueprint, separators=(",", ":"))) <= 256 * 1024
     assert (
-        client.post("/validate-blueprint", json={"blueprint": blueprint}).json()[
-            "valid"
-        ]
+        client.post(
+            "/validate-blueprint", json={"blueprint": blueprint}
+        ).json()["valid"]
         is False
     )
 
@@ -609,7 +687,9 @@ MANY_AGENTS: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize(("agents", "pointer"), MANY_AGENTS.values(), ids=MANY_AGENTS)
+@pytest.mark.parametrize(
+    ("agents", "pointer"), MANY_AGENTS.values(), ids=MANY_AGENTS
+)
 def test_sizes_include_the_agents(
     client: httpx.Client, model: Counted, agents: dict[str, Any], pointer: str
 ) -> None:
@@ -623,7 +703,8 @@ def test_sizes_include_the_agents(
     response = client.post("/run-blueprint", json=body)
     assert response.status_code == 422, response.text
     assert any(
-        error["pointer"].startswith(pointer) for error in response.json()["errors"]
+        error["pointer"].startswith(pointer)
+        for error in response.json()["errors"]
     ), response.text
     assert model.calls == 0
 
@@ -644,17 +725,25 @@ def all_places(value: Any) -> list[tuple[Any, Any]]:
         if isinstance(value, list)
         else []
     )
-    return [place for key in keys for place in [(value, key), *all_places(value[key])]]
+    return [
+        place
+        for key in keys
+        for place in [(value, key), *all_places(value[key])]
+    ]
 
 
 @hypothesis_settings(max_examples=150, deadline=None, derandomize=True)
-@given(st.integers(0, 4), st.lists(st.tuples(_PLACES, _JUNK), min_size=1, max_size=3))
+@given(
+    st.integers(0, 4),
+    st.lists(st.tuples(_PLACES, _JUNK), min_size=1, max_size=3),
+)
 def test_a_mangled_blueprint_is_no_server_error(
     client: httpx.Client, number: int, changes: list[tuple[int, Any]]
 ) -> None:
     """Whatever stands in the place of any part of a blueprint, the answer is a 200 with what was found."""
     deep = flow(
-        nested(3), condition(name="not", args={"condition": {"name": "is_late"}})
+        nested(3),
+        condition(name="not", args={"condition": {"name": "is_late"}}),
     )
     whole = [
         agent(tools=[tool("look_up")]),
@@ -674,7 +763,10 @@ def test_a_mangled_blueprint_is_no_server_error(
 
 def test_large_comparisons_do_not_outlast_the_time_limit(serve: Serve) -> None:
     """Conditions over large values give way to the time limit of the run and to other requests."""
-    comparison = {"name": "contains", "args": {"value": "{big}", "text": "{big}b"}}
+    comparison = {
+        "name": "contains",
+        "args": {"value": "{big}", "text": "{big}b"},
+    }
     condition = {"name": "any", "args": {"conditions": [comparison] * 1000}}
     pause = {"type": "approval_step", "name": "p", "message": "?"}
     step = {
@@ -689,7 +781,9 @@ def test_large_comparisons_do_not_outlast_the_time_limit(serve: Serve) -> None:
         "inputs": {"big": "a" * 40_000},
     }
     client = serve(Agent("helper", "Help.", "offline/echo"), run_wall_time=0.02)
-    check_problem(client.post("/run-blueprint", json=body), 504, "limit_exceeded")
+    check_problem(
+        client.post("/run-blueprint", json=body), 504, "limit_exceeded"
+    )
 
 
 def test_a_run_fills_templates_within_a_limit(serve: Serve) -> None:

@@ -101,7 +101,9 @@ def test_each_route_needs_a_key_for_its_scope(
         if scope in scopes:
             assert request(bearer(key)).status_code == 200
         else:
-            check_denied(request(bearer(key)), 403, "scope_missing", f'scope="{scope}"')
+            check_denied(
+                request(bearer(key)), 403, "scope_missing", f'scope="{scope}"'
+            )
 
 
 SENT: dict[str, tuple[list[tuple[str, Any]], int]] = {
@@ -110,7 +112,10 @@ SENT: dict[str, tuple[list[tuple[str, Any]], int]] = {
     "another scheme": ([("authorization", f"Basic {ALL}")], 401),
     "nothing": ([("authorization", "Bearer")], 401),
     "two": (
-        [("authorization", f"Bearer {ALL}"), ("authorization", f"Bearer {ALL}")],
+        [
+            ("authorization", f"Bearer {ALL}"),
+            ("authorization", f"Bearer {ALL}"),
+        ],
         401,
     ),
     "another header": ([("x-api-key", ALL)], 401),
@@ -123,7 +128,9 @@ def test_a_key_is_one_bearer_token(
     serve: Serve, headers: list[tuple[str, Any]], status: int
 ) -> None:
     """A key is accepted as one bearer token in one header only."""
-    response = serve(echo(), api_keys=KEYS).get("/info", headers=httpx.Headers(headers))
+    response = serve(echo(), api_keys=KEYS).get(
+        "/info", headers=httpx.Headers(headers)
+    )
     assert response.status_code == status
     if status == 401:
         check_denied(response, 401, "key_required", "")
@@ -135,7 +142,14 @@ def test_probes_and_the_api_page_need_no_key(serve: Serve) -> None:
     for path in ("/health", "/ready", "/docs", "/docs/static/swagger-ui.css"):
         assert client.get(path).status_code == 200
     assert client.head("/health").status_code == 200
-    for path in ("/nowhere", "/health/", "//health", "/run/", "/redoc", "/%64ocs2"):
+    for path in (
+        "/nowhere",
+        "/health/",
+        "//health",
+        "/run/",
+        "/redoc",
+        "/%64ocs2",
+    ):
         assert client.get(path).status_code == 401, path
     assert client.get("/nowhere", headers=bearer(RUN)).status_code == 404
 
@@ -154,7 +168,9 @@ def test_a_host_header_does_not_change_the_path(serve: Serve) -> None:
     for host in ("x/health?", "x/docs#", "[", ""):
         assert client.get("/info", headers={"host": host}).status_code == 401
         assert (
-            client.get("/info", headers={"host": host, **bearer(ALL)}).status_code
+            client.get(
+                "/info", headers={"host": host, **bearer(ALL)}
+            ).status_code
             == 200
         )
 
@@ -179,7 +195,12 @@ def test_keys_are_rotated_without_a_restart(
     def status(key: str) -> int:
         return client.get("/info", headers=bearer(key)).status_code
 
-    assert [status(key) for key in (first, ALL, RUN, second)] == [200, 200, 403, 401]
+    assert [status(key) for key in (first, ALL, RUN, second)] == [
+        200,
+        200,
+        403,
+        401,
+    ]
     replace(path, f"{first}\n{second}\n")
     until(lambda: status(second) == 200)
     assert status(first) == 200
@@ -240,7 +261,10 @@ INVALID: dict[str, tuple[Callable[[Path], dict[str, str]], str]] = {
         "Entry 1 of PODWRIGHT_API_KEYS",
     ),
     "only commas": (lambda at: {"api_keys": " , ,"}, "at least one key"),
-    "a missing file": (lambda at: {"api_keys_file": str(at / "nowhere")}, "nowhere"),
+    "a missing file": (
+        lambda at: {"api_keys_file": str(at / "nowhere")},
+        "nowhere",
+    ),
     "a pipe": (lambda at: {"api_keys_file": fifo(at / "pipe")}, "pipe"),
     "an empty file": (
         lambda at: {"api_keys_file": write(at / "keys", b"# none\n")},
@@ -251,7 +275,9 @@ INVALID: dict[str, tuple[Callable[[Path], dict[str, str]], str]] = {
         "not UTF-8",
     ),
     "a line": (
-        lambda at: {"api_keys_file": write(at / "keys", f"{ALL}\n\nx y\n".encode())},
+        lambda at: {
+            "api_keys_file": write(at / "keys", f"{ALL}\n\nx y\n".encode())
+        },
         "Line 3 of",
     ),
 }
@@ -284,7 +310,8 @@ def test_the_openapi_document_has_the_scopes(serve: Serve) -> None:
                 assert "security" not in operation
                 assert not {"401", "403"} & set(operation["responses"])
     assert (
-        "securitySchemes" not in serve(echo()).get("/openapi.json").json()["components"]
+        "securitySchemes"
+        not in serve(echo()).get("/openapi.json").json()["components"]
     )
     assert (
         "401"
@@ -308,7 +335,9 @@ def test_keys_are_never_shown(
     )
     invalid = "invalid-0123456789abcdef"
     responses = ""
-    with httpx.Client(verify=NO_AUTHORITIES, base_url=address(process)) as client:
+    with httpx.Client(
+        verify=NO_AUTHORITIES, base_url=address(process)
+    ) as client:
         for key in (ALL, RUN, READ, invalid):
             for path, (method, body, _) in ROUTES.items():
                 responses += client.request(

@@ -26,7 +26,9 @@ from aiohttp import (
 )
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import (
+    InMemorySpanExporter,
+)
 from tests.helpers import plain_http, until
 from tests.service.support import Address, Command, Process, discard_output
 
@@ -81,7 +83,11 @@ class UnreliableModel(FunctionModel):
         if number % 13 == 0:
             self.hanging.set()
             await asyncio.Event().wait()
-        if request.tools and request.messages[-1].role == "user" and number % 3 == 0:
+        if (
+            request.tools
+            and request.messages[-1].role == "user"
+            and number % 3 == 0
+        ):
             name = request.tools[0]["function"]["name"]
             arguments = {"place": "x"} if name == "look" else {"task": "look"}
             return ModelResponse(
@@ -92,7 +98,11 @@ class UnreliableModel(FunctionModel):
         return ModelResponse(
             "done",
             usage=Usage(
-                number, 2, number // 3, cost=cost, cache_write_tokens=number // 2
+                number,
+                2,
+                number // 3,
+                cost=cost,
+                cache_write_tokens=number // 2,
             ),
         )
 
@@ -135,7 +145,8 @@ async def test_usage_metrics_and_spans_agree() -> None:
         Pipeline("line", steps=[looker, other]),
         Conductor("boss", "Lead.", model=model, skills=[looker, other]),
         Workflow(
-            "forked", steps=[ParallelStep(branches, "both"), AgentStep(other, "last")]
+            "forked",
+            steps=[ParallelStep(branches, "both"), AgentStep(other, "last")],
         ),
     ]
     exporter = InMemorySpanExporter()
@@ -157,13 +168,17 @@ async def test_usage_metrics_and_spans_agree() -> None:
                 metrics.subscriber(inline=number % 2 == 1),
                 RunSpans(provider.get_tracer("test")),
             )
-            limits = podwright.RunLimits(model_calls=1) if number % 10 == 9 else None
+            limits = (
+                podwright.RunLimits(model_calls=1) if number % 10 == 9 else None
+            )
             status, usage = await usage_of_run(
                 component, model, subscribers=subscribers, limits=limits
             )
             statuses[status], total = statuses[status] + 1, total + usage
 
-    assert min(statuses[status] for status in ("ok", "failed", "cancelled")) > 10
+    assert (
+        min(statuses[status] for status in ("ok", "failed", "cancelled")) > 10
+    )
     scrape = Scrape(metrics.render("")[0].decode())
     chats = [
         dict(span.attributes or {})
@@ -187,7 +202,10 @@ async def test_usage_metrics_and_spans_agree() -> None:
             == tokens
             > 0
         )
-    assert scrape.get("podwright_model_calls_total", status="ok") == total.model_calls
+    assert (
+        scrape.get("podwright_model_calls_total", status="ok")
+        == total.model_calls
+    )
     assert scrape.get("podwright_model_calls_total") == len(chats)
     assert (
         scrape.get("podwright_unpriced_model_calls_total")
@@ -195,11 +213,14 @@ async def test_usage_metrics_and_spans_agree() -> None:
         > 0
     )
     assert {
-        status: scrape.get("podwright_runs_total", status=status) for status in statuses
+        status: scrape.get("podwright_runs_total", status=status)
+        for status in statuses
     } == statuses
     assert scrape.get("podwright_runs_in_progress") == 0
     costs: list[Any] = [chat.get("gen_ai.usage.cost", 0) for chat in chats]
-    assert sum(costs) == pytest.approx(scrape.get("podwright_cost_usd_total"), abs=1e-9)
+    assert sum(costs) == pytest.approx(
+        scrape.get("podwright_cost_usd_total"), abs=1e-9
+    )
 
 
 # --- In several processes -----------------------------------------------------------------------------------------
@@ -255,7 +276,9 @@ class Provider:
         if tag.endswith("fail") and len(self.calls[tag]) == 1:
             return web.json_response({"error": {"message": "No."}}, status=400)
         await self._wait(tag)
-        dice = random.Random(zlib.crc32(f"{tag}{len(self.calls[tag])}".encode()))
+        dice = random.Random(
+            zlib.crc32(f"{tag}{len(self.calls[tag])}".encode())
+        )
         tokens = dice.randrange(10, 200), dice.randrange(1, 50)
         self.calls[tag].append(tokens)
         return web.json_response(completion(body, tag, tokens))
@@ -276,7 +299,10 @@ def completion(
     body: dict[str, Any], tag: str, tokens: tuple[int, int]
 ) -> dict[str, Any]:
     """A chat completion: the first call of each tool that is offered, then text."""
-    message: dict[str, Any] = {"role": "assistant", "content": f"Response to {tag}."}
+    message: dict[str, Any] = {
+        "role": "assistant",
+        "content": f"Response to {tag}.",
+    }
     finish_reason = "stop"
     if body.get("tools") and not any(
         message["role"] == "tool" for message in body["messages"]
@@ -300,7 +326,12 @@ def completion(
         "total_tokens": sum(tokens),
     }
     choice = {"index": 0, "message": message, "finish_reason": finish_reason}
-    return {"id": "1", "model": "gpt-4o-mini", "choices": [choice], "usage": usage}
+    return {
+        "id": "1",
+        "model": "gpt-4o-mini",
+        "choices": [choice],
+        "usage": usage,
+    }
 
 
 @pytest.fixture
@@ -312,7 +343,9 @@ def provider() -> Iterator[Provider]:
         provider.gate.set()
         app = web.Application()
         app.router.add_post("/v1/chat/completions", provider.respond)
-        runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=1)
+        runner = web.AppRunner(
+            app, handler_cancellation=True, shutdown_timeout=1
+        )
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         provider.url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
@@ -342,7 +375,12 @@ def agent(name: str) -> dict[str, Any]:
 
 
 def step(name: str) -> dict[str, Any]:
-    return {"type": "agent_step", "agent": name, "name": name, "input": "{input}"}
+    return {
+        "type": "agent_step",
+        "agent": name,
+        "name": name,
+        "input": "{input}",
+    }
 
 
 INLINE: dict[str, dict[str, Any]] = {
@@ -378,7 +416,10 @@ SERVED: list[tuple[str, Callable[[str], dict[str, Any]]]] = [
     ("/v1/chat/completions", chat),
     ("/v1/chat/completions", lambda tag: {**chat(tag), **STREAMED}),
     ("/v1/responses", lambda tag: {"model": "flow", "input": tag}),
-    ("/v1/responses", lambda tag: {"model": "flow", "input": tag, "stream": True}),
+    (
+        "/v1/responses",
+        lambda tag: {"model": "flow", "input": tag, "stream": True},
+    ),
 ]
 """Routes that run the served component, and the bodies of their requests."""
 
@@ -412,7 +453,9 @@ def planned_runs(count: int) -> list[PlannedRun]:
             runs.append(PlannedRun(tag, path, body(tag)))
         else:
             runs.append(
-                PlannedRun(tag, "/run-blueprint", {**INLINE[kind], "input": tag})
+                PlannedRun(
+                    tag, "/run-blueprint", {**INLINE[kind], "input": tag}
+                )
             )
     return runs
 
@@ -431,7 +474,9 @@ class Responses:
         """Runs whose connection broke although the client waited."""
         return [run for run in self.unanswered if not run.leaves]
 
-    async def request(self, session: ClientSession, url: str, run: PlannedRun) -> None:
+    async def request(
+        self, session: ClientSession, url: str, run: PlannedRun
+    ) -> None:
         """Send one run and add its usage."""
         timeout = ClientTimeout(total=0.3 if run.leaves else 60)
         try:
@@ -445,7 +490,9 @@ class Responses:
             self.unanswered.append(run)
             return
         used = [usage_in_header(header)] if header is not None else []
-        used += [usage_in_content(content)] if run.path.startswith("/v1/") else []
+        used += (
+            [usage_in_content(content)] if run.path.startswith("/v1/") else []
+        )
         assert used[0] == used[-1]
         self.tokens = [self.tokens[0] + used[0][0], self.tokens[1] + used[0][1]]
         self.cost += used[0][2]
@@ -471,18 +518,33 @@ def usage_in_content(content: bytes) -> tuple[int, int, float]:
     data = json.loads(last)
     usage = (data.get("error") or data.get("response") or data)["usage"]
     names = (
-        ("prompt", "completion") if "prompt_tokens" in usage else ("input", "output")
+        ("prompt", "completion")
+        if "prompt_tokens" in usage
+        else ("input", "output")
     )
-    return usage[f"{names[0]}_tokens"], usage[f"{names[1]}_tokens"], usage["cost"]
+    return (
+        usage[f"{names[0]}_tokens"],
+        usage[f"{names[1]}_tokens"],
+        usage["cost"],
+    )
 
 
 class Ledger:
     """A workflow in four workers, a remote agent, their provider and their collector."""
 
     def __init__(
-        self, flow: Process, urls: list[str], provider: Provider, spans: SpanCollector
+        self,
+        flow: Process,
+        urls: list[str],
+        provider: Provider,
+        spans: SpanCollector,
     ) -> None:
-        self.flow, self.urls, self.provider, self.spans = flow, urls, provider, spans
+        self.flow, self.urls, self.provider, self.spans = (
+            flow,
+            urls,
+            provider,
+            spans,
+        )
 
     def traced_tokens(self) -> list[int]:
         """Input and output tokens of all model call spans that have arrived."""
@@ -498,20 +560,27 @@ class Ledger:
 
     def counted(self) -> tuple[list[int], float]:
         """Input and output tokens and USD in the metrics of both services."""
-        scrapes = [Scrape(plain_http.get(f"{url}/metrics").text) for url in self.urls]
+        scrapes = [
+            Scrape(plain_http.get(f"{url}/metrics").text) for url in self.urls
+        ]
         tokens = [
             int(
                 sum(
-                    scrape.get("podwright_tokens_total", type=way) for scrape in scrapes
+                    scrape.get("podwright_tokens_total", type=way)
+                    for scrape in scrapes
                 )
             )
             for way in WAYS
         ]
-        return tokens, sum(scrape.get("podwright_cost_usd_total") for scrape in scrapes)
+        return tokens, sum(
+            scrape.get("podwright_cost_usd_total") for scrape in scrapes
+        )
 
     def uncounted_calls(self) -> float:
         """Model calls of which the provider gave no count."""
-        scrapes = [Scrape(plain_http.get(f"{url}/metrics").text) for url in self.urls]
+        scrapes = [
+            Scrape(plain_http.get(f"{url}/metrics").text) for url in self.urls
+        ]
         name = "podwright_unpriced_model_calls_total"
         return sum(scrape.get(name, reason="count") for scrape in scrapes)
 
@@ -530,10 +599,14 @@ class Ledger:
 
             await asyncio.gather(*(send(run) for run in runs[:middle]))
             # Tokens in flight, or spans not exported yet, would be lost with the worker.
-            await eventually(lambda: self.traced_tokens()[1] == self.provider.tokens[1])
+            await eventually(
+                lambda: self.traced_tokens()[1] == self.provider.tokens[1]
+            )
             self.provider.call(self.provider.gate.clear)
             rest = [asyncio.create_task(send(run)) for run in runs[middle:]]
-            await eventually(lambda: self.provider.waiting.total() == CONCURRENT_RUNS)
+            await eventually(
+                lambda: self.provider.waiting.total() == CONCURRENT_RUNS
+            )
             await self._kill_worker(responses)
             self.provider.call(self.provider.gate.set)
             await asyncio.gather(*rest)
@@ -560,7 +633,9 @@ async def eventually(condition: Callable[[], object]) -> None:
 def busiest_child(pid: int) -> int:
     """The child process with the most open files: it has active runs."""
     children = (
-        Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
+        Path(f"/proc/{pid}/task/{pid}/children")
+        .read_text(encoding="ascii")
+        .split()
     )
     return max(
         map(int, children),
@@ -612,7 +687,9 @@ def ledger(
 
 
 def price(tokens: list[int]) -> float:
-    cost = pricing.lookup(MODEL, Usage(input_tokens=tokens[0], output_tokens=tokens[1]))
+    cost = pricing.lookup(
+        MODEL, Usage(input_tokens=tokens[0], output_tokens=tokens[1])
+    )
     assert cost
     return cost.amount
 
@@ -630,7 +707,9 @@ async def test_responses_metrics_and_spans_agree_over_several_processes(
     """With failures, retries, lost clients, a remote agent, and one of four workers killed, no token differs."""
     responses = await ledger.run(count)
     tokens = ledger.provider.tokens
-    unanswered = ledger.provider.tokens_of(run.tag for run in responses.unanswered)
+    unanswered = ledger.provider.tokens_of(
+        run.tag for run in responses.unanswered
+    )
     assert set(responses.statuses) == {200, 502}
     assert responses.statuses[502] > count // 50
     assert 0 < len(responses.lost) <= CONCURRENT_RUNS

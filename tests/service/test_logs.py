@@ -55,7 +55,9 @@ def lines_of(
     return serve
 
 
-def test_a_run_is_one_line_of_fields(lines_of: Callable[..., list[str]]) -> None:
+def test_a_run_is_one_line_of_fields(
+    lines_of: Callable[..., list[str]],
+) -> None:
     """By default every line is JSON; the line of a run has status and usage, and neither input nor output."""
     lines: list[dict[str, Any]] = [json.loads(line) for line in lines_of()]
     (run,) = [line for line in lines if line["event"] == "run"]
@@ -75,7 +77,9 @@ def test_a_run_is_one_line_of_fields(lines_of: Callable[..., list[str]]) -> None
     assert not [line for line in lines if line["event"] == "request"]
 
 
-def test_lines_inside_a_span_name_it(lines_of: Callable[..., list[str]]) -> None:
+def test_lines_inside_a_span_name_it(
+    lines_of: Callable[..., list[str]],
+) -> None:
     """With tracing, the lines of runs and requests have the ids of the trace and the span."""
     variables = {
         "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9",
@@ -85,7 +89,10 @@ def test_lines_inside_a_span_name_it(lines_of: Callable[..., list[str]]) -> None
     (run,) = [line for line in lines if line["event"] == "run"]
     (request,) = [line for line in lines if line.get("path") == "/run"]
     assert run["trace_id"] == request["trace_id"] == TRACEPARENT.split("-")[1]
-    assert len({run["span_id"], request["span_id"], TRACEPARENT.split("-")[2]}) == 3
+    assert (
+        len({run["span_id"], request["span_id"], TRACEPARENT.split("-")[2]})
+        == 3
+    )
     assert SECRET not in json.dumps(lines)
 
 
@@ -95,7 +102,9 @@ def test_requests_and_content_are_logged_on_request(
     """`log_level=debug` adds a line for each request, `log_content` the input and the output of a run."""
     lines = [
         json.loads(line)
-        for line in lines_of(PODWRIGHT_LOG_LEVEL="debug", PODWRIGHT_LOG_CONTENT="true")
+        for line in lines_of(
+            PODWRIGHT_LOG_LEVEL="debug", PODWRIGHT_LOG_CONTENT="true"
+        )
     ]
     requests = [
         (line["method"], line["path"], line["status"])
@@ -103,12 +112,12 @@ def test_requests_and_content_are_logged_on_request(
         if line["event"] == "request"
     ]
     assert requests == [("POST", "/run", 200), ("GET", "/health", 200)]
-    assert [line["input"] for line in lines if line["event"] == "run started"] == [
-        SECRET
-    ]
-    assert [SECRET in line["value"] for line in lines if line["event"] == "run"] == [
-        True
-    ]
+    assert [
+        line["input"] for line in lines if line["event"] == "run started"
+    ] == [SECRET]
+    assert [
+        SECRET in line["value"] for line in lines if line["event"] == "run"
+    ] == [True]
 
 
 def test_an_image_is_not_logged(
@@ -126,7 +135,9 @@ def test_an_image_is_not_logged(
     assert "A" * 100 not in output
 
 
-def test_the_collectors_key_is_not_logged(lines_of: Callable[..., list[str]]) -> None:
+def test_the_collectors_key_is_not_logged(
+    lines_of: Callable[..., list[str]],
+) -> None:
     """A malformed variable with headers, which the SDK would log, is not in a log line."""
     malformed = f"authorization: Bearer {SECRET}"
     variables = {
@@ -175,7 +186,8 @@ def test_a_failing_tool_leaves_a_traceback_in_the_log_only(
     ]
     process.send_signal(signal.SIGTERM)
     lines = [
-        json.loads(line) for line in process.communicate(timeout=60)[0].splitlines()
+        json.loads(line)
+        for line in process.communicate(timeout=60)[0].splitlines()
     ]
     failures = [line for line in lines if line["event"] == "tool failed"]
     runs = [line for line in lines if line["event"] == "run"]
@@ -183,7 +195,8 @@ def test_a_failing_tool_leaves_a_traceback_in_the_log_only(
         assert failure["tool"] == "look"
         assert f"LookupError: {SECRET}" in failure["exception"]
         assert {
-            name: failure[name] for name in ("run_id", "trace_id", "level", "component")
+            name: failure[name]
+            for name in ("run_id", "trace_id", "level", "component")
         }.items() <= run.items()
 
 
@@ -209,7 +222,10 @@ except ZeroDivisionError:
 def output_of_libraries(log_format: str) -> str:
     script = LIBRARIES.format(format=log_format)
     process = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, timeout=60, check=True
+        [sys.executable, "-c", script],
+        capture_output=True,
+        timeout=60,
+        check=True,
     )
     assert process.stderr == b""
     return process.stdout.decode()
@@ -217,7 +233,9 @@ def output_of_libraries(log_format: str) -> str:
 
 def test_all_loggers_share_one_format() -> None:
     """The standard library's loggers, structlog, the servers and warnings are written as JSON, one line each."""
-    lines = [json.loads(line) for line in output_of_libraries("json").splitlines()]
+    lines = [
+        json.loads(line) for line in output_of_libraries("json").splitlines()
+    ]
     assert [line["level"] for line in lines] == [
         "warning",
         "info",
@@ -226,7 +244,11 @@ def test_all_loggers_share_one_format() -> None:
         "warning",
         "error",
     ]
-    assert [line["event"] for line in lines[1:4]] == ["of a tool", "started", "booting"]
+    assert [line["event"] for line in lines[1:4]] == [
+        "of a tool",
+        "started",
+        "booting",
+    ]
     assert "careful" in lines[4]["event"]
     assert "ZeroDivisionError" in lines[5]["exception"]
     assert "color_message" not in lines[2]

@@ -56,24 +56,37 @@ def test_a_run_its_calls_and_its_request_are_counted(serve: Serve) -> None:
     metrics = scrape(client)
     assert metrics.get("podwright_runs_total", **LOOKER, status="ok") == 1
     assert metrics.get("podwright_runs_in_progress", **LOOKER) == 0
-    assert metrics.get("podwright_tokens_total", **LOOKER, type="input") == input_tokens
     assert (
-        metrics.get("podwright_tokens_total", **LOOKER, type="output") == output_tokens
+        metrics.get("podwright_tokens_total", **LOOKER, type="input")
+        == input_tokens
     )
-    assert metrics.get("podwright_model_calls_total", **LOOKER, status="ok") == 2
     assert (
-        metrics.get("podwright_tool_calls_total", **LOOKER, tool="look", status="ok")
+        metrics.get("podwright_tokens_total", **LOOKER, type="output")
+        == output_tokens
+    )
+    assert (
+        metrics.get("podwright_model_calls_total", **LOOKER, status="ok") == 2
+    )
+    assert (
+        metrics.get(
+            "podwright_tool_calls_total", **LOOKER, tool="look", status="ok"
+        )
         == 1
     )
     assert (
         metrics.get(
-            "podwright_http_requests_total", method="POST", route="/run", status="200"
+            "podwright_http_requests_total",
+            method="POST",
+            route="/run",
+            status="200",
         )
         == 1
     )
     assert metrics.get("podwright_run_duration_seconds_count", **LOOKER) == 1
     assert (
-        metrics.get("podwright_component_info", **LOOKER, version=podwright.__version__)
+        metrics.get(
+            "podwright_component_info", **LOOKER, version=podwright.__version__
+        )
         == 1
     )
 
@@ -85,7 +98,9 @@ def test_the_documented_metrics_are_the_exported_ones() -> None:
         for line in DOCS.read_text().splitlines()
         if line.startswith("| `podwright_")
     ]
-    documented = {row[1].strip(" `"): set(re.findall(r"\w+", row[2])) for row in rows}
+    documented = {
+        row[1].strip(" `"): set(re.findall(r"\w+", row[2])) for row in rows
+    }
     series = {
         re.sub("_(bucket|count|sum)$", "", name): labels
         for name, labels in exported().items()
@@ -109,18 +124,30 @@ def test_names_from_outside_are_not_labels(serve: Serve) -> None:
         "config": {"model": "offline/echo", "max_loops": 1},
     }
     inline = serve(Agent("open", "Help.", model="offline/echo"))
-    body = {"type": "agent", "input": "x", "blueprint": {**blueprint, "tools": []}}
+    body = {
+        "type": "agent",
+        "input": "x",
+        "blueprint": {**blueprint, "tools": []},
+    }
     assert inline.post("/run-blueprint", json=body).status_code == 200
     metrics = scrape(client)
-    assert metrics.get("podwright_tool_calls_total", tool=UNKNOWN, status="failed") == 1
+    assert (
+        metrics.get("podwright_tool_calls_total", tool=UNKNOWN, status="failed")
+        == 1
+    )
     assert metrics.get("podwright_http_requests_total", route=UNKNOWN) == 1
     assert metrics.get("podwright_http_requests_total", method=UNKNOWN) == 1
     assert (
-        scrape(inline).get("podwright_runs_total", component=INLINE, kind="agent") == 1
+        scrape(inline).get(
+            "podwright_runs_total", component=INLINE, kind="agent"
+        )
+        == 1
     )
     assert scrape(inline).get("podwright_tokens_total", component=INLINE) > 0
     for text in (client.get("/metrics").text, inline.get("/metrics").text):
-        assert not [name for name in ("canary", "invented", "PROPFIND") if name in text]
+        assert not [
+            name for name in ("canary", "invented", "PROPFIND") if name in text
+        ]
 
 
 def test_a_budget_stop_names_the_limit(serve: Serve) -> None:
@@ -143,7 +170,9 @@ def test_a_model_that_another_one_stands_in_for_is_counted() -> None:
     count = metrics.subscriber()
     count(
         events.ModelCallFellBack(
-            component="guide", model="openai/a", error={"code": "model_unavailable"}
+            component="guide",
+            model="openai/a",
+            error={"code": "model_unavailable"},
         )
     )
     response = ModelResponse("Hi.", usage=Usage(20, 4, cost=0.5))
@@ -152,19 +181,34 @@ def test_a_model_that_another_one_stands_in_for_is_counted() -> None:
     ).as_failed_call("openai/a")
     count(
         events.ModelCallFinished(
-            component="guide", model="groq/b", response=response, failed_usage=failed
+            component="guide",
+            model="groq/b",
+            response=response,
+            failed_usage=failed,
         )
     )
     shown = Metrics(metrics.render("")[0].decode())
     assert (
-        shown.get("podwright_model_calls_total", model="openai/a", status="fell_back")
+        shown.get(
+            "podwright_model_calls_total", model="openai/a", status="fell_back"
+        )
         == 1
     )
-    assert shown.get("podwright_model_calls_total", model="groq/b", status="ok") == 1
+    assert (
+        shown.get("podwright_model_calls_total", model="groq/b", status="ok")
+        == 1
+    )
     assert shown.get("podwright_model_calls_total") == 2
-    assert shown.get("podwright_tokens_total", model="openai/a", type="input") == 14
-    assert shown.get("podwright_tokens_total", model="groq/b", type="input") == 20
-    assert shown.get("podwright_unpriced_model_calls_total", model="openai/a") == 2
+    assert (
+        shown.get("podwright_tokens_total", model="openai/a", type="input")
+        == 14
+    )
+    assert (
+        shown.get("podwright_tokens_total", model="groq/b", type="input") == 20
+    )
+    assert (
+        shown.get("podwright_unpriced_model_calls_total", model="openai/a") == 2
+    )
     assert shown.get("podwright_cost_usd_total", model="groq/b") == 0.5
 
 
@@ -184,7 +228,9 @@ def test_exhausted_loops_are_counted(serve: Serve) -> None:
         assert client.post("/run", json={"input": "x"}).status_code == status
         assert (
             scrape(client).get(
-                "podwright_loops_exhausted_total", component="flow", kind="workflow"
+                "podwright_loops_exhausted_total",
+                component="flow",
+                kind="workflow",
             )
             == 1
         )
@@ -203,10 +249,15 @@ def test_admission_is_counted(serve: Serve) -> None:
         assert client.post("/run", json={"input": "z"}).status_code == 503
         metrics = scrape(client)
         gate.opened.set()
-        until(lambda: scrape(client).get("podwright_runs_total", status="ok") == 2)
+        until(
+            lambda: scrape(client).get("podwright_runs_total", status="ok") == 2
+        )
     assert metrics.get("podwright_runs_in_progress", component="helper") == 1
     assert metrics.get("podwright_runs_rejected_total", reason="full") == 1
-    assert metrics.get("podwright_http_requests_total", route="/run", status="503") == 1
+    assert (
+        metrics.get("podwright_http_requests_total", route="/run", status="503")
+        == 1
+    )
     assert scrape(client).get("podwright_runs_waiting") == 0
 
 
@@ -230,10 +281,17 @@ def test_series_begin_with_0(serve: Serve) -> None:
         return ""
 
     guide = Agent(
-        "guide", "Help.", "offline/echo", tools=[look], fallback=["openai/gpt-4o"]
+        "guide",
+        "Help.",
+        "offline/echo",
+        tools=[look],
+        fallback=["openai/gpt-4o"],
     )
     client = serve(
-        Workflow("flow", [guide, Agent("other", "Help.", "anthropic/claude-haiku-4-5")])
+        Workflow(
+            "flow",
+            [guide, Agent("other", "Help.", "anthropic/claude-haiku-4-5")],
+        )
     )
     text = client.get("/metrics").text
     metrics = Metrics(text)
@@ -261,7 +319,10 @@ def test_series_begin_with_0(serve: Serve) -> None:
             "cache_write",
             "reasoning",
         ):
-            assert f'podwright_tokens_total{{{own},type="{token_type}"}} 0.0\n' in text
+            assert (
+                f'podwright_tokens_total{{{own},type="{token_type}"}} 0.0\n'
+                in text
+            )
         for status in ("ok", "failed", "cancelled", "fell_back"):
             provider = model.partition("/")[0]
             assert (
@@ -281,7 +342,8 @@ def test_when_series_began(serve: Serve) -> None:
     client = serve(Agent("guide", "Help.", "offline/echo"))
     plain = client.get("/metrics").text
     open_metrics = client.get(
-        "/metrics", headers={"accept": "application/openmetrics-text;version=1.0.0"}
+        "/metrics",
+        headers={"accept": "application/openmetrics-text;version=1.0.0"},
     ).text
     assert "_created" not in plain
     own = 'caller="",component="guide",kind="agent",model="offline/echo",root="guide"'
@@ -291,16 +353,29 @@ def test_when_series_began(serve: Serve) -> None:
 def test_failures_are_counted_by_their_code() -> None:
     """Retries, failed calls and failed runs have the code of the error; one that is not known is bounded."""
     metrics = Exported(
-        "guide", "agent", components=[Part("guide", "agent")], models={"openai/a"}
+        "guide",
+        "agent",
+        components=[Part("guide", "agent")],
+        models={"openai/a"},
     )
     count = metrics.subscriber()
     failed = {"code": "model_unavailable"}
     count(events.RunStarted(component="guide"))
-    count(events.ModelCallRetried(component="guide", model="openai/a", error=failed))
-    count(events.ModelCallFailed(component="guide", model="openai/a", error=failed))
+    count(
+        events.ModelCallRetried(
+            component="guide", model="openai/a", error=failed
+        )
+    )
+    count(
+        events.ModelCallFailed(
+            component="guide", model="openai/a", error=failed
+        )
+    )
     count(
         events.RunFailed(
-            component="guide", error={"code": "made up"}, usage=Usage(30, 4, cost=0.5)
+            component="guide",
+            error={"code": "made up"},
+            usage=Usage(30, 4, cost=0.5),
         )
     )
     shown = Metrics(metrics.render("")[0].decode())
@@ -333,7 +408,10 @@ def test_failures_are_counted_by_their_code() -> None:
 def test_the_time_per_output_token() -> None:
     """It is that of the tokens after the first one, of streamed calls only."""
     metrics = Exported(
-        "guide", "agent", components=[Part("guide", "agent")], models={"openai/a"}
+        "guide",
+        "agent",
+        components=[Part("guide", "agent")],
+        models={"openai/a"},
     )
     count = metrics.subscriber()
     response = ModelResponse("Hi.", usage=Usage(20, 5, cost=0.5))
@@ -348,29 +426,37 @@ def test_the_time_per_output_token() -> None:
         count(finished)
     shown = Metrics(metrics.render("")[0].decode())
     assert shown.get("podwright_time_per_output_token_seconds_count") == 1
-    assert shown.get("podwright_time_per_output_token_seconds_sum") == pytest.approx(
-        0.2
-    )
+    assert shown.get(
+        "podwright_time_per_output_token_seconds_sum"
+    ) == pytest.approx(0.2)
 
 
 def test_a_stream_that_fails_is_a_failure(serve: Serve) -> None:
     """It answers 200 when its run begins, and has the status of the failure in the metrics of requests."""
-    client = serve(Agent("helper", "Help.", ScriptedModel(ModelError("down"), "done")))
+    client = serve(
+        Agent("helper", "Help.", ScriptedModel(ModelError("down"), "done"))
+    )
     for path in ("/run/stream", "/run/stream"):
         assert client.post(path, json={"input": "x"}).status_code == 200
     until(
         lambda: (
-            scrape(client).get("podwright_http_requests_total", route="/run/stream")
+            scrape(client).get(
+                "podwright_http_requests_total", route="/run/stream"
+            )
             == 2
         )
     )
     metrics = scrape(client)
     assert (
-        metrics.get("podwright_http_requests_total", route="/run/stream", status="502")
+        metrics.get(
+            "podwright_http_requests_total", route="/run/stream", status="502"
+        )
         == 1
     )
     assert (
-        metrics.get("podwright_http_requests_total", route="/run/stream", status="200")
+        metrics.get(
+            "podwright_http_requests_total", route="/run/stream", status="200"
+        )
         == 1
     )
 
@@ -410,7 +496,9 @@ def test_a_cost_limit_needs_prices(
     serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A component whose calls would all be refused does not start, unless the operator wants it to."""
-    unpriced = Agent("a", "Do.", "hosted_vllm/ours", base_url="http://127.0.0.1:9/v1")
+    unpriced = Agent(
+        "a", "Do.", "hosted_vllm/ours", base_url="http://127.0.0.1:9/v1"
+    )
     with pytest.raises(ConfigurationError, match="hosted_vllm/ours"):
         serve(unpriced, run_cost=1.0)
     limited = Agent(
@@ -455,43 +543,71 @@ def test_prices_of_other_models_are_warned_of(
 def test_finish_reasons_and_answering_models() -> None:
     """Why answers ended, and the cost of the models that answered under another name; both are bounded."""
     metrics = Exported(
-        "guide", "agent", components=[Part("guide", "agent")], models={"openai/a"}
+        "guide",
+        "agent",
+        components=[Part("guide", "agent")],
+        models={"openai/a"},
     )
     count = metrics.subscriber()
     for number in range(120):
         response = ModelResponse(
-            "x", usage=Usage(cost=0.5), model=f"a-{number}", finish_reason="length"
+            "x",
+            usage=Usage(cost=0.5),
+            model=f"a-{number}",
+            finish_reason="length",
         )
         count(
             events.ModelCallFinished(
                 component="guide", model="openai/a", response=response
             )
         )
-    same = ModelResponse("x", usage=Usage(cost=0.5), model="a", finish_reason="made up")
-    count(events.ModelCallFinished(component="guide", model="openai/a", response=same))
+    same = ModelResponse(
+        "x", usage=Usage(cost=0.5), model="a", finish_reason="made up"
+    )
+    count(
+        events.ModelCallFinished(
+            component="guide", model="openai/a", response=same
+        )
+    )
     shown = Metrics(metrics.render("")[0].decode())
     assert (
-        shown.get("podwright_model_call_finish_reasons_total", reason="length") == 120
+        shown.get("podwright_model_call_finish_reasons_total", reason="length")
+        == 120
     )
-    assert shown.get("podwright_model_call_finish_reasons_total", reason=UNKNOWN) == 1
-    assert shown.get("podwright_answered_cost_usd_total", response_model="a-99") == 0.5
     assert (
-        shown.get("podwright_answered_cost_usd_total", response_model="(other)") == 10
+        shown.get("podwright_model_call_finish_reasons_total", reason=UNKNOWN)
+        == 1
     )
-    assert shown.get("podwright_answered_cost_usd_total", response_model="a") == 0
+    assert (
+        shown.get("podwright_answered_cost_usd_total", response_model="a-99")
+        == 0.5
+    )
+    assert (
+        shown.get("podwright_answered_cost_usd_total", response_model="(other)")
+        == 10
+    )
+    assert (
+        shown.get("podwright_answered_cost_usd_total", response_model="a") == 0
+    )
 
 
 def test_why_a_cost_is_not_known() -> None:
     """The price, the count, or a part of the price: each has its own series."""
     metrics = Exported(
-        "guide", "agent", components=[Part("guide", "agent")], models={"openai/a"}
+        "guide",
+        "agent",
+        components=[Part("guide", "agent")],
+        models={"openai/a"},
     )
     count = metrics.subscriber()
     parts = [
         Usage(cost=None),
         Usage(cost=None, unpriced_model_calls=1, uncounted_model_calls=1),
         Usage(
-            cost=None, known_cost=0.25, unpriced_model_calls=1, incomplete_model_calls=1
+            cost=None,
+            known_cost=0.25,
+            unpriced_model_calls=1,
+            incomplete_model_calls=1,
         ),
     ]
     for usage in parts:
@@ -506,8 +622,15 @@ def test_why_a_cost_is_not_known() -> None:
         (usage.as_failed_call("openai/a") for usage in parts[1:]),
         start=parts[1].as_failed_call("openai/a"),
     )
-    count(events.ModelCallFailed(component="guide", model="openai/a", usage=failed))
+    count(
+        events.ModelCallFailed(
+            component="guide", model="openai/a", usage=failed
+        )
+    )
     shown = Metrics(metrics.render("")[0].decode())
     for reason, calls in (("price", 1), ("count", 3), ("incomplete", 2)):
-        assert shown.get("podwright_unpriced_model_calls_total", reason=reason) == calls
+        assert (
+            shown.get("podwright_unpriced_model_calls_total", reason=reason)
+            == calls
+        )
     assert shown.get("podwright_cost_usd_total") == 0.5

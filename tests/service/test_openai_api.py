@@ -24,7 +24,14 @@ from tests.service.openai_support import (
 )
 from tests.service.support import Serve
 
-from podwright import Agent, AgentStep, Conductor, FunctionModel, Pipeline, Workflow
+from podwright import (
+    Agent,
+    AgentStep,
+    Conductor,
+    FunctionModel,
+    Pipeline,
+    Workflow,
+)
 from podwright_service.testing import Metrics
 
 
@@ -56,14 +63,20 @@ def counted(service: httpx.Client) -> Metrics:
 def test_a_conversation(client: openai.OpenAI, clerk: Clerk) -> None:
     """Earlier turns reach the model; the system message stays the blueprint's, and a client's follows as a user's."""
     assert [model.id for model in client.models.list()] == ["helper"]
-    messages: list[Any] = [{"role": "developer", "content": "Be brief."}, user("Hello")]
+    messages: list[Any] = [
+        {"role": "developer", "content": "Be brief."},
+        user("Hello"),
+    ]
     first = client.chat.completions.create(
         model="helper", messages=messages, metadata={"language": "German"}
     )
     assert first.choices[0].message.content == "You said: Be brief., Hello"
     messages += [first.choices[0].message, user("And then?")]
     second = client.chat.completions.create(model="helper", messages=messages)
-    assert second.choices[0].message.content == "You said: Be brief., Hello, And then?"
+    assert (
+        second.choices[0].message.content
+        == "You said: Be brief., Hello, And then?"
+    )
     assert [request.messages[0].text for request in clerk.requests] == [
         "Help in German.",
         "Help in {language}.",
@@ -77,7 +90,10 @@ def test_a_conversation(client: openai.OpenAI, clerk: Clerk) -> None:
     ]
 
 
-PROTOCOLS = {"chat/completions": {"messages": [user("x")]}, "responses": {"input": "x"}}
+PROTOCOLS = {
+    "chat/completions": {"messages": [user("x")]},
+    "responses": {"input": "x"},
+}
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -91,7 +107,12 @@ def test_an_answer_has_its_usage(
         if streamed and protocol == "chat/completions"
         else {}
     )
-    body = {"model": "helper", "stream": streamed, **PROTOCOLS[protocol], **options}
+    body = {
+        "model": "helper",
+        "stream": streamed,
+        **PROTOCOLS[protocol],
+        **options,
+    }
     response = service.post(
         f"/v1/{protocol}", json=body, headers={"authorization": f"Bearer {KEY}"}
     )
@@ -104,9 +125,13 @@ def test_an_answer_has_its_usage(
     )
     assert usage[f"{sent}_tokens"] == USED.input_tokens
     assert usage[f"{produced}_tokens"] == USED.output_tokens
-    assert usage[f"{sent}_tokens_details"]["cached_tokens"] == USED.cached_input_tokens
     assert (
-        usage[f"{produced}_tokens_details"]["reasoning_tokens"] == USED.reasoning_tokens
+        usage[f"{sent}_tokens_details"]["cached_tokens"]
+        == USED.cached_input_tokens
+    )
+    assert (
+        usage[f"{produced}_tokens_details"]["reasoning_tokens"]
+        == USED.reasoning_tokens
     )
     assert usage["cost"] == USED.cost
 
@@ -116,7 +141,9 @@ def test_streams(client: openai.OpenAI, service: httpx.Client) -> None:
     with client.chat.completions.stream(
         model="helper", messages=[user("search")]
     ) as stream:
-        pieces = [event.delta for event in stream if event.type == "content.delta"]
+        pieces = [
+            event.delta for event in stream if event.type == "content.delta"
+        ]
         content = stream.get_final_completion().choices[0].message.content
     assert "".join(pieces) == content == "Let me look.\n\nYou said: search"
     assert len(pieces) > 4
@@ -126,7 +153,11 @@ def test_streams(client: openai.OpenAI, service: httpx.Client) -> None:
             for event in events
             if event.type == "response.output_text.delta"
         ]
-        assert "".join(deltas) == content == events.get_final_response().output_text
+        assert (
+            "".join(deltas)
+            == content
+            == events.get_final_response().output_text
+        )
     response = service.post(
         "/v1/chat/completions",
         json={"model": "helper", "messages": [user("x")], "stream": True},
@@ -157,19 +188,25 @@ def test_structured_output(client: openai.OpenAI, serve: Serve) -> None:
     ) as stream:
         assert stream.get_final_completion().choices[0].message.parsed == bern
     answer = client.chat.completions.create(
-        model="helper", messages=[user("?")], response_format={"type": "json_object"}
+        model="helper",
+        messages=[user("?")],
+        response_format={"type": "json_object"},
     )
-    assert json.loads(answer.choices[0].message.content or "") == bern.model_dump()
-    choice = serve(Agent("choice", "", FunctionModel(lambda _: '{"answer": "yes"}')))
+    assert (
+        json.loads(answer.choices[0].message.content or "") == bern.model_dump()
+    )
+    choice = serve(
+        Agent("choice", "", FunctionModel(lambda _: '{"answer": "yes"}'))
+    )
     form = {
         "type": "json_schema",
         "json_schema": {"name": "answer", "schema": {"enum": ["yes", "no"]}},
     }
     body = {"model": "choice", "messages": [user("?")], "response_format": form}
     assert (
-        choice.post("/v1/chat/completions", json=body).json()["choices"][0]["message"][
-            "content"
-        ]
+        choice.post("/v1/chat/completions", json=body).json()["choices"][0][
+            "message"
+        ]["content"]
         == '"yes"'
     )
 
@@ -192,21 +229,35 @@ def test_settings_of_the_client(
         "stop": ["."],
         "max_tokens": 15,
     }
-    assert (answer.choices[0].finish_reason, answer.choices[0].message.content) == (
+    assert (
+        answer.choices[0].finish_reason,
+        answer.choices[0].message.content,
+    ) == (
         "length",
         "The answer",
     )
     cut = client.responses.create(
-        model="helper", input="x", max_output_tokens=16, reasoning={"effort": "low"}
+        model="helper",
+        input="x",
+        max_output_tokens=16,
+        reasoning={"effort": "low"},
     )
     assert (cut.status, cut.output_text) == ("incomplete", "The answer")
-    assert clerk.requests[-1].settings == {"max_tokens": 16, "reasoning_effort": "low"}
-    careful = Agent("careful", "", FunctionModel(clerk), max_tokens=50, temperature=0.1)
+    assert clerk.requests[-1].settings == {
+        "max_tokens": 16,
+        "reasoning_effort": "low",
+    }
+    careful = Agent(
+        "careful", "", FunctionModel(clerk), max_tokens=50, temperature=0.1
+    )
     with sdk(serve(careful)) as other:
         other.chat.completions.create(
             model="careful", messages=[user("x")], max_tokens=90, temperature=1
         )
-        assert clerk.requests[-1].settings == {"max_tokens": 50, "temperature": 1}
+        assert clerk.requests[-1].settings == {
+            "max_tokens": 50,
+            "temperature": 1,
+        }
         other.chat.completions.create(
             model="careful",
             messages=[user("x")],
@@ -254,8 +305,17 @@ def test_instructions_of_the_client(clerk: Clerk, serve: Serve) -> None:
             "role": "developer",
             "content": [{"type": "input_text", "text": "Be kind."}],
         }
-        items: list[Any] = [user("a"), answer, user("b"), answer, late, user("c")]
-        client.responses.create(model="helper", instructions="Be brief.", input=items)
+        items: list[Any] = [
+            user("a"),
+            answer,
+            user("b"),
+            answer,
+            late,
+            user("c"),
+        ]
+        client.responses.create(
+            model="helper", instructions="Be brief.", input=items
+        )
     for request in clerk.requests:
         assert [message.text for message in request.messages] == [
             "Help.",
@@ -281,7 +341,10 @@ def test_errors_are_those_of_the_client_library(
         client.with_options(max_retries=2).chat.completions.create(
             model="helper", messages=[user("fail")]
         )
-    assert (caught.value.status_code, caught.value.code) == (502, "model_unavailable")
+    assert (caught.value.status_code, caught.value.code) == (
+        502,
+        "model_unavailable",
+    )
     assert caught.value.response.headers["podwright-run-id"]
     assert counted(service).get("podwright_runs_total", status="failed") == 1
     with pytest.raises(openai.InternalServerError) as limited:
@@ -293,7 +356,9 @@ def test_errors_are_those_of_the_client_library(
     with pytest.raises(openai.APIError, match="provider is down") as late:
         list(chat.create(model="helper", messages=[user("fail")], stream=True))
     assert late.value.code == "model_unavailable"
-    events = list(client.responses.create(model="helper", input="fail", stream=True))
+    events = list(
+        client.responses.create(model="helper", input="fail", stream=True)
+    )
     assert events[-1].type == "response.failed"
     assert events[-1].response.error is not None
     assert events[-1].response.error.code == "model_unavailable"
@@ -306,7 +371,9 @@ def test_errors_are_those_of_the_client_library(
     assert "WebSocket" in response.json()["error"]["message"]
 
 
-def test_the_published_schema(client: openai.OpenAI, service: httpx.Client) -> None:
+def test_the_published_schema(
+    client: openai.OpenAI, service: httpx.Client
+) -> None:
     """Each response and each streamed event of Responses is as the Open Responses specification says."""
     headers = {"authorization": f"Bearer {KEY}"}
     schema = {
@@ -361,8 +428,18 @@ def test_items_of_a_conversation(client: openai.OpenAI, clerk: Clerk) -> None:
     image = "data:image/png;base64,AAAA"
     items: list[Any] = [
         user("search"),
-        {"type": "function_call", "call_id": "c1", "name": "search", "arguments": "{}"},
-        {"type": "function_call", "call_id": "c2", "name": "search", "arguments": "{}"},
+        {
+            "type": "function_call",
+            "call_id": "c1",
+            "name": "search",
+            "arguments": "{}",
+        },
+        {
+            "type": "function_call",
+            "call_id": "c2",
+            "name": "search",
+            "arguments": "{}",
+        },
         {"type": "function_call_output", "call_id": "c1", "output": "one"},
         {
             "type": "function_call_output",
@@ -371,7 +448,9 @@ def test_items_of_a_conversation(client: openai.OpenAI, clerk: Clerk) -> None:
         },
         {
             "role": "assistant",
-            "content": [{"type": "output_text", "text": "Both.", "annotations": []}],
+            "content": [
+                {"type": "output_text", "text": "Both.", "annotations": []}
+            ],
         },
         {
             "role": "user",
@@ -416,7 +495,11 @@ def test_other_kinds(serve: Serve, clerk: Clerk) -> None:
     """A workflow answers with its last output and takes named inputs; a conductor answers without its plan."""
     writer = Agent("writer", "Write about {topic}.", FunctionModel(clerk))
     flow = Workflow(
-        "flow", [AgentStep(writer, "first"), AgentStep(writer, "second", input="again")]
+        "flow",
+        [
+            AgentStep(writer, "first"),
+            AgentStep(writer, "second", input="again"),
+        ],
     )
     with sdk(serve(flow)) as client:
         answer = client.chat.completions.create(
@@ -432,14 +515,20 @@ def test_other_kinds(serve: Serve, clerk: Clerk) -> None:
         with pytest.raises(openai.BadRequestError, match="one message"):
             client.chat.completions.create(
                 model="flow",
-                messages=[user("a"), {"role": "assistant", "content": "b"}, user("c")],
+                messages=[
+                    user("a"),
+                    {"role": "assistant", "content": "b"},
+                    user("c"),
+                ],
             )
         with pytest.raises(openai.BadRequestError, match="temperature"):
             client.chat.completions.create(
                 model="flow", messages=[user("a")], temperature=1
             )
         with pytest.raises(openai.BadRequestError, match="'instructions'"):
-            client.responses.create(model="flow", input="a", instructions="Be brief.")
+            client.responses.create(
+                model="flow", input="a", instructions="Be brief."
+            )
         with pytest.raises(openai.BadRequestError, match=r"'text\.format'"):
             client.responses.parse(model="flow", input="a", text_format=City)
     line = Pipeline("line", [writer, writer])
@@ -448,7 +537,9 @@ def test_other_kinds(serve: Serve, clerk: Clerk) -> None:
             client.responses.create(model="line", input="go").output_text
             == "You said: You said: go"
         )
-    service = serve(Conductor("lead", "Lead.", "offline/echo", [writer], planning=True))
+    service = serve(
+        Conductor("lead", "Lead.", "offline/echo", [writer], planning=True)
+    )
     body = {"model": "lead", "messages": [user("go")], "stream": True}
     chunks = events_of(service.post("/v1/chat/completions", json=body))
     text = "".join(

@@ -31,7 +31,9 @@ SAID = ("Let me look.\n\nYou said: search", "You said: search, And now?")
 
 
 @pytest.mark.parametrize("protocol", ["chat", "responses"])
-def test_openais_client(service: httpx.Client, clerk: Clerk, protocol: str) -> None:
+def test_openais_client(
+    service: httpx.Client, clerk: Clerk, protocol: str
+) -> None:
     """OpenAI's client holds two turns, the first with a tool of the component, streamed and whole."""
     with openai.OpenAI(
         base_url=f"{service.base_url}/v1", api_key=KEY, max_retries=0
@@ -161,7 +163,9 @@ def test_the_agents_sdk(service: httpx.Client, protocol: str) -> None:
                 else agents.OpenAIResponsesModel
             )
             agent = agents.Agent(
-                name="outer", instructions="Be brief.", model=kind("helper", client)
+                name="outer",
+                instructions="Be brief.",
+                model=kind("helper", client),
             )
             outer = agents.Agent(name="outer", model=agent.model)
             config = agents.RunConfig(tracing_disabled=True)
@@ -171,7 +175,9 @@ def test_the_agents_sdk(service: httpx.Client, protocol: str) -> None:
             second = await agents.Runner.run(agent, again, run_config=config)
             assert second.final_output == "You said: Be brief., Hello, And?"
             assert second.context_wrapper.usage.input_tokens == 100
-            streamed = agents.Runner.run_streamed(agent, "Hello", run_config=config)
+            streamed = agents.Runner.run_streamed(
+                agent, "Hello", run_config=config
+            )
             deltas = [
                 event.data.delta
                 async for event in streamed.stream_events()
@@ -179,11 +185,15 @@ def test_the_agents_sdk(service: httpx.Client, protocol: str) -> None:
                 and event.data.type == "response.output_text.delta"
             ]
             assert (
-                "".join(deltas) == streamed.final_output == "You said: Be brief., Hello"
+                "".join(deltas)
+                == streamed.final_output
+                == "You said: Be brief., Hello"
             )
             items: list[Any] = [user("search")]
             for said in SAID:
-                turn = agents.Runner.run_streamed(outer, items, run_config=config)
+                turn = agents.Runner.run_streamed(
+                    outer, items, run_config=config
+                )
                 _ = [event async for event in turn.stream_events()]
                 assert turn.final_output == said
                 items = [*turn.to_input_list(), user("And now?")]
@@ -198,7 +208,11 @@ def test_a_service_is_a_model_of_another(
 ) -> None:
     """`openai/NAME` with the base URL of a service works as the model of an agent, cached tokens and writes counted."""
     agent = Agent(
-        "outer", "Ask.", "openai/helper", api_key=KEY, base_url=f"{service.base_url}/v1"
+        "outer",
+        "Ask.",
+        "openai/helper",
+        api_key=KEY,
+        base_url=f"{service.base_url}/v1",
     )
     result = agent.run("Hello", trace=True)
     assert result.value == "You said: Ask., Hello"
@@ -215,6 +229,10 @@ def test_a_service_is_a_model_of_another(
         4,
     )
     assert (
-        "".join(event.text for event in agent.stream("Hello") if event.type == "token")
+        "".join(
+            event.text
+            for event in agent.stream("Hello")
+            if event.type == "token"
+        )
         == result.value
     )

@@ -33,7 +33,9 @@ def answer(request: ModelRequest) -> str:
 @pytest.fixture
 def node(tmp_path: Path) -> Run:
     """Runs a program beside the clients, with the URL of a service and an API key, and returns what it prints."""
-    (tmp_path / "node_modules").symlink_to(Path(tool("node-client")) / "node_modules")
+    (tmp_path / "node_modules").symlink_to(
+        Path(tool("node-client")) / "node_modules"
+    )
 
     def run(name: str, service: httpx.Client) -> Any:
         program = str(shutil.copy(PROGRAMS / name, tmp_path))
@@ -54,9 +56,13 @@ def test_the_client_for_node(serve: Serve, node: Run) -> None:
     """Chat, its stream, Responses, their stream, structured output, usage and errors."""
     got = node(
         "client.mjs",
-        serve(Agent("helper", "", FunctionModel(answer)), api_keys=[f"run:{KEY}"]),
+        serve(
+            Agent("helper", "", FunctionModel(answer)), api_keys=[f"run:{KEY}"]
+        ),
     )
-    assert got["chat"] == got["streamed"] == got["response"] == "You said: Hello"
+    assert (
+        got["chat"] == got["streamed"] == got["response"] == "You said: Hello"
+    )
     assert got["tokens"] == got["streamedTokens"] == got["responseTokens"] > 0
     assert (got["events"][0], got["events"][-1]) == (
         "response.created",
@@ -70,7 +76,9 @@ def test_two_turns_of_each_client(serve: Serve, node: Run) -> None:
     """Each client sends its own answers back, thoughts included, after a turn with a tool of the component."""
     thinker = Thinker()
     agent = Agent("helper", "Help.", thinker, tools=[search])
-    got = node("turns.mjs", serve(agent, api_keys=[f"run:{KEY}"], show_reasoning=True))
+    got = node(
+        "turns.mjs", serve(agent, api_keys=[f"run:{KEY}"], show_reasoning=True)
+    )
     status, message = got.pop("stored")
     assert status == 400
     assert "store: false" in message
@@ -83,7 +91,8 @@ def test_two_turns_of_each_client(serve: Serve, node: Run) -> None:
         assert first["tokens"] > second["tokens"] > 0
         if not name.startswith("ai, chat"):  # which knows no thoughts
             assert (
-                "".join(first["reasoning"].split()) == "Ishouldlook.Ishouldanswer."
+                "".join(first["reasoning"].split())
+                == "Ishouldlook.Ishouldanswer."
             ), name
     returned = [
         message.provider_fields
@@ -91,5 +100,8 @@ def test_two_turns_of_each_client(serve: Serve, node: Run) -> None:
         for message in request.messages
     ]
     assert (
-        returned.count({"reasoning_content": "I should look.\n\nI should answer."}) >= 3
+        returned.count(
+            {"reasoning_content": "I should look.\n\nI should answer."}
+        )
+        >= 3
     )

@@ -28,7 +28,9 @@ def thinker() -> Thinker:
 
 @pytest.fixture
 def service(serve: Serve, thinker: Thinker) -> httpx.Client:
-    return serve(Agent("helper", "Help.", thinker, tools=[search]), show_reasoning=True)
+    return serve(
+        Agent("helper", "Help.", thinker, tools=[search]), show_reasoning=True
+    )
 
 
 THOUGHTS = "I should look.\n\nI should answer."
@@ -36,17 +38,25 @@ THOUGHTS = "I should look.\n\nI should answer."
 
 def test_thoughts_in_chat_completions(service: httpx.Client) -> None:
     """The thoughts of all calls are beside the answer, whole and streamed; the answer is the same without them."""
-    message = post(service, "chat", {"messages": [user("search")]}).json()["choices"][
-        0
-    ]["message"]
-    assert (message["reasoning_content"], message["content"]) == (THOUGHTS, "Found.")
+    message = post(service, "chat", {"messages": [user("search")]}).json()[
+        "choices"
+    ][0]["message"]
+    assert (message["reasoning_content"], message["content"]) == (
+        THOUGHTS,
+        "Found.",
+    )
     deltas = [
         chunk["choices"][0]["delta"]
         for chunk in events_of(
-            post(service, "chat", {"messages": [user("search")], "stream": True})
+            post(
+                service, "chat", {"messages": [user("search")], "stream": True}
+            )
         )
     ]
-    assert "".join(delta.get("reasoning_content", "") for delta in deltas) == THOUGHTS
+    assert (
+        "".join(delta.get("reasoning_content", "") for delta in deltas)
+        == THOUGHTS
+    )
     assert (
         "".join(delta.get("content", "") for delta in deltas)
         == "Let me look.\n\nFound."
@@ -60,7 +70,10 @@ def test_thoughts_in_chat_completions(service: httpx.Client) -> None:
 
 @pytest.mark.parametrize(
     ("question", "kinds"),
-    [("quiet", ["reasoning", "message"]), ("search", ["reasoning", "message"] * 2)],
+    [
+        ("quiet", ["reasoning", "message"]),
+        ("search", ["reasoning", "message"] * 2),
+    ],
 )
 def test_thoughts_in_responses(
     service: httpx.Client, question: str, kinds: list[str]
@@ -68,12 +81,17 @@ def test_thoughts_in_responses(
     """Thoughts are an item before the message that they led to, with a part for each call of the model."""
     whole = post(service, "responses", {"input": question}).json()
     open_responses.check_response(whole)
-    assert [item["type"] for item in whole["output"]] == ["reasoning", "message"]
+    assert [item["type"] for item in whole["output"]] == [
+        "reasoning",
+        "message",
+    ]
     assert [part["text"] for part in whole["output"][0]["summary"]] == [
         "I should look.",
         "I should answer.",
     ]
-    events = events_of(post(service, "responses", {"input": question, "stream": True}))
+    events = events_of(
+        post(service, "responses", {"input": question, "stream": True})
+    )
     open_responses.check_events(events)
     output = events[-1]["response"]["output"]
     assert [item["type"] for item in output] == kinds
@@ -95,7 +113,9 @@ def test_thoughts_in_responses(
         client.responses.stream(model="helper", input=question) as stream,
     ):
         text = stream.get_final_response().output_text
-    assert text == ("Found." if question == "quiet" else "Let me look.\n\nFound.")
+    assert text == (
+        "Found." if question == "quiet" else "Let me look.\n\nFound."
+    )
 
 
 def test_thoughts_are_not_shown_unasked(serve: Serve, thinker: Thinker) -> None:
@@ -107,7 +127,8 @@ def test_thoughts_are_not_shown_unasked(serve: Serve, thinker: Thinker) -> None:
             assert response.status_code == 200
             assert "I should" not in response.text
     flow = serve(
-        Workflow("flow", [AgentStep(Agent("writer", "", thinker))]), show_reasoning=True
+        Workflow("flow", [AgentStep(Agent("writer", "", thinker))]),
+        show_reasoning=True,
     )
     assert "I should" not in post(flow, "chat", {"model": "flow"}).text
     member = Agent("member", "", thinker)
@@ -115,7 +136,10 @@ def test_thoughts_are_not_shown_unasked(serve: Serve, thinker: Thinker) -> None:
         Conductor("lead", "Lead.", "offline/echo", [member], planning=True),
         show_reasoning=True,
     )
-    assert "I should" not in post(lead, "chat", {"model": "lead", "stream": True}).text
+    assert (
+        "I should"
+        not in post(lead, "chat", {"model": "lead", "stream": True}).text
+    )
 
 
 def test_a_structured_answer_has_its_thoughts(service: httpx.Client) -> None:
@@ -216,7 +240,9 @@ def test_reasoning_items_come_back(
         "store": False,
     }
     response = post(service, "responses", {**asked, "stream": streamed})
-    answer = events_of(response)[-1]["response"] if streamed else response.json()
+    answer = (
+        events_of(response)[-1]["response"] if streamed else response.json()
+    )
     items = [user("a"), *answer["output"], user("b")]
     assert post(service, "responses", {"input": items}).status_code == 200
     message = thinker.requests[-1].messages[2]
@@ -238,7 +264,10 @@ def test_reasoning_items_come_back(
         assert post(service, "responses", {"input": changed}).status_code == 200
         assert thinker.requests[-1].messages[2].provider_fields == {}
     assert (
-        post(service, "responses", {"input": [reasoning, user("b")]}).status_code == 200
+        post(
+            service, "responses", {"input": [reasoning, user("b")]}
+        ).status_code
+        == 200
     )
     assert [message.role for message in thinker.requests[-1].messages] == [
         "system",

@@ -22,7 +22,10 @@ def service(served: Served) -> Iterator[httpx.Client]:
 def json_schema(schema: dict[str, Any]) -> dict[str, Any]:
     return {
         "type": "json_schema",
-        "json_schema": {"name": "answer", "schema": {"type": "object", **schema}},
+        "json_schema": {
+            "name": "answer",
+            "schema": {"type": "object", **schema},
+        },
     }
 
 
@@ -98,7 +101,9 @@ REFUSED: dict[str, tuple[str, dict[str, Any], int, str, str | None]] = {
 
 
 @pytest.mark.parametrize(
-    ("protocol", "change", "status", "code", "parameter"), REFUSED.values(), ids=REFUSED
+    ("protocol", "change", "status", "code", "parameter"),
+    REFUSED.values(),
+    ids=REFUSED,
 )
 def test_what_cannot_be_done_is_refused_by_name(
     service: httpx.Client,

@@ -30,7 +30,8 @@ class Recorder:
     def said(self) -> list[tuple[str, str]]:
         """Role and text of each message of the last request, without the system message."""
         return [
-            (message.role, message.text) for message in self.requests[-1].messages[1:]
+            (message.role, message.text)
+            for message in self.requests[-1].messages[1:]
         ]
 
 
@@ -195,7 +196,11 @@ def test_null_is_unset(
     service: httpx.Client, recorder: Recorder, protocol: str
 ) -> None:
     """Null for every parameter that OpenAI's client knows, and for others, is the same as leaving them out."""
-    sent = {"model", "messages", "input"} if protocol == "chat" else {"model", "input"}
+    sent = (
+        {"model", "messages", "input"}
+        if protocol == "chat"
+        else {"model", "input"}
+    )
     nulls = dict.fromkeys(
         [
             name
@@ -227,13 +232,22 @@ def test_a_number_may_be_written_with_a_fraction(
 ) -> None:
     """512.0 is 512, and -1 is no limit; settings reach the model as the whole numbers that providers want."""
     assert (
-        post(service, "chat", {"max_tokens": 512.0, "seed": 42.0, "n": 1.0}).status_code
+        post(
+            service, "chat", {"max_tokens": 512.0, "seed": 42.0, "n": 1.0}
+        ).status_code
         == 200
     )
-    assert str(recorder.requests[-1].settings) == "{'seed': 42, 'max_tokens': 512}"
-    assert post(service, "chat", {"max_tokens": -1, "stop": ""}).status_code == 200
+    assert (
+        str(recorder.requests[-1].settings) == "{'seed': 42, 'max_tokens': 512}"
+    )
+    assert (
+        post(service, "chat", {"max_tokens": -1, "stop": ""}).status_code == 200
+    )
     assert recorder.requests[-1].settings == {}
-    assert post(service, "responses", {"max_output_tokens": 64.0}).status_code == 200
+    assert (
+        post(service, "responses", {"max_output_tokens": 64.0}).status_code
+        == 200
+    )
     assert recorder.requests[-1].settings == {"max_tokens": 64}
 
 
@@ -254,7 +268,12 @@ NO_EFFECT: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "stream options": (
         "chat",
-        {"stream_options": {"include_usage": None, "continuous_usage_stats": True}},
+        {
+            "stream_options": {
+                "include_usage": None,
+                "continuous_usage_stats": True,
+            }
+        },
     ),
     "metadata": (
         "chat",
@@ -268,7 +287,10 @@ NO_EFFECT: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
     "user as a number": ("chat", {"user": 17}),
-    "user as an object": ("responses", {"user": {"id": "u1"}, "safety_identifier": 4}),
+    "user as an object": (
+        "responses",
+        {"user": {"id": "u1"}, "safety_identifier": 4},
+    ),
     "service tier": ("responses", {"service_tier": "flex"}),
     "truncation": (
         "responses",
@@ -295,9 +317,14 @@ NO_EFFECT: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize(("protocol", "change"), NO_EFFECT.values(), ids=NO_EFFECT)
+@pytest.mark.parametrize(
+    ("protocol", "change"), NO_EFFECT.values(), ids=NO_EFFECT
+)
 def test_what_has_no_effect(
-    service: httpx.Client, recorder: Recorder, protocol: str, change: dict[str, Any]
+    service: httpx.Client,
+    recorder: Recorder,
+    protocol: str,
+    change: dict[str, Any],
 ) -> None:
     """A parameter that changes nothing here is taken, and the response says what was done."""
     response = post(service, protocol, change)
@@ -340,17 +367,26 @@ def test_an_empty_answer_is_left_out(
     conversation = [user("a"), {"role": "assistant", **message}, user("b")]
     assert post(service, "chat", {"messages": conversation}).status_code == 200
     assert recorder.said() == [("user", "a"), ("user", "b")]
-    assert post(service, "chat", {"messages": conversation[:2]}).status_code == 200
+    assert (
+        post(service, "chat", {"messages": conversation[:2]}).status_code == 200
+    )
     assert recorder.said() == [("user", "a")]
     if message.keys() <= {"content"} and message.get("content") != [
         {"type": "text", "text": ""}
     ]:
-        assert post(service, "responses", {"input": conversation}).status_code == 200
+        assert (
+            post(service, "responses", {"input": conversation}).status_code
+            == 200
+        )
         assert recorder.said() == [("user", "a"), ("user", "b")]
 
 
 PIXEL = "iVBORw0KGgo="
-CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+CALL = {
+    "id": "c1",
+    "type": "function",
+    "function": {"name": "f", "arguments": "{}"},
+}
 HISTORIES: dict[str, tuple[str, list[dict[str, Any]], list[tuple[str, str]]]] = {
     "greeting": ("chat", [{"role": "assistant", "content": "Hi."}, user("x")], [("assistant", "Hi."), ("user", "x")]),
     "instructions without text": ("chat", [{"role": "system", "content": None}, {"role": "developer"}, user("x")],
@@ -387,7 +423,9 @@ def test_messages_as_clients_write_them(
 ) -> None:
     """Nulls, keys of the client and the types of the other protocol leave a message as it is meant."""
     response = post(
-        service, protocol, {"messages" if protocol == "chat" else "input": messages}
+        service,
+        protocol,
+        {"messages" if protocol == "chat" else "input": messages},
     )
     assert response.status_code == 200, response.text
     assert recorder.said() == said
@@ -407,7 +445,9 @@ def test_arguments_of_a_call(service: httpx.Client, recorder: Recorder) -> None:
             {"role": "tool", "tool_call_id": "c"},
         ]
         assert (
-            post(service, "chat", {"messages": [*messages, user("y")]}).status_code
+            post(
+                service, "chat", {"messages": [*messages, user("y")]}
+            ).status_code
             == 200
         )
         assert recorder.requests[-1].messages[2].tool_calls[0].arguments == text
@@ -449,11 +489,17 @@ IMAGES: dict[str, tuple[str, Any, dict[str, str]]] = {
         {"url": "https://x/y", "detail": "original"},
         {"url": "https://x/y", "detail": "high"},
     ),
-    "Responses": ("responses", "https://x/y", {"url": "https://x/y", "detail": "auto"}),
+    "Responses": (
+        "responses",
+        "https://x/y",
+        {"url": "https://x/y", "detail": "auto"},
+    ),
 }
 
 
-@pytest.mark.parametrize(("protocol", "image", "wanted"), IMAGES.values(), ids=IMAGES)
+@pytest.mark.parametrize(
+    ("protocol", "image", "wanted"), IMAGES.values(), ids=IMAGES
+)
 def test_images_as_clients_write_them(
     service: httpx.Client,
     recorder: Recorder,
@@ -477,7 +523,10 @@ def test_images_as_clients_write_them(
         }
         change = {
             "input": [
-                {"role": "user", "content": [{"type": "input_text", "text": "x"}, part]}
+                {
+                    "role": "user",
+                    "content": [{"type": "input_text", "text": "x"}, part],
+                }
             ]
         }
     response = post(service, protocol, change)
@@ -486,7 +535,9 @@ def test_images_as_clients_write_them(
     assert part == {"type": "image_url", "image_url": wanted}
 
 
-def test_a_workflow_takes_what_clients_send(serve: Serve, recorder: Recorder) -> None:
+def test_a_workflow_takes_what_clients_send(
+    serve: Serve, recorder: Recorder
+) -> None:
     """Defaults and empty turns are no settings and no conversation; a named input may be a number."""
     writer = Agent("writer", "Write {count} lines.", FunctionModel(recorder))
     service = serve(Workflow("flow", [AgentStep(writer)]))
@@ -504,9 +555,9 @@ def test_a_workflow_takes_what_clients_send(serve: Serve, recorder: Recorder) ->
     response = post(service, "chat", change)
     assert response.status_code == 200, response.text
     assert recorder.requests[-1].messages[0].text == "Write 3 lines."
-    error = post(service, "chat", {**change, "parallel_tool_calls": False}).json()[
-        "error"
-    ]
+    error = post(
+        service, "chat", {**change, "parallel_tool_calls": False}
+    ).json()["error"]
     assert error["param"] == "parallel_tool_calls"
 
 
@@ -523,7 +574,11 @@ def test_a_model_by_its_id(serve: Serve, name: str) -> None:
         max_retries=0,
     ) as client:
         model = client.models.retrieve(name)
-        assert (model.id, model.object, model.owned_by) == (name, "model", "podwright")
+        assert (model.id, model.object, model.owned_by) == (
+            name,
+            "model",
+            "podwright",
+        )
         for other in ("other", "team/guide", "https://example.com/x"):
             with pytest.raises(openai.NotFoundError) as caught:
                 client.models.retrieve(other)
@@ -534,7 +589,8 @@ def test_a_model_by_its_id(serve: Serve, name: str) -> None:
     assert listed["data"] == [model.model_dump(exclude_none=True)]
     assert service.get("/v1/models/", headers=headers).json() == listed
     assert (
-        service.get(f"/v1/models/{name}/", headers=headers).json() == listed["data"][0]
+        service.get(f"/v1/models/{name}/", headers=headers).json()
+        == listed["data"][0]
     )
     for path in ("/v1/models", f"/v1/models/{name}"):
         assert service.head(path, headers=headers).status_code == 200

@@ -17,10 +17,14 @@ ROUTES = {
 }  # fmt: skip
 
 ECHO = Agent("echo", "Repeat.", EchoModel())
-each_kind = pytest.mark.parametrize("name", ["researcher", "newsroom", "desk", "press"])
+each_kind = pytest.mark.parametrize(
+    "name", ["researcher", "newsroom", "desk", "press"]
+)
 
 
-def operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+def operations(
+    document: dict[str, Any],
+) -> Iterator[tuple[str, str, dict[str, Any]]]:
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
             yield path, method, operation
@@ -32,14 +36,19 @@ def filled(path: str, operation: dict[str, Any]) -> str:
         each for each in operation.get("parameters", ()) if each["in"] == "path"
     ]
     return path.format_map(
-        {parameter["name"]: parameter["schema"]["const"] for parameter in parameters}
+        {
+            parameter["name"]: parameter["schema"]["const"]
+            for parameter in parameters
+        }
     )
 
 
-def validate(document: dict[str, Any], schema: dict[str, Any], value: Any) -> None:
-    Draft202012Validator({**schema, "components": document["components"]}).validate(
-        value
-    )
+def validate(
+    document: dict[str, Any], schema: dict[str, Any], value: Any
+) -> None:
+    Draft202012Validator(
+        {**schema, "components": document["components"]}
+    ).validate(value)
 
 
 @each_kind
@@ -80,7 +89,9 @@ def test_the_example_requests_work(example: Example, name: str) -> None:
             media_type = response.headers["content-type"].partition(";")[0]
             assert media_type in media_types
             if media_type == "application/json":
-                validate(document, media_types[media_type]["schema"], response.json())
+                validate(
+                    document, media_types[media_type]["schema"], response.json()
+                )
             sent += 1
     assert sent == 20
 
@@ -120,5 +131,6 @@ def test_the_examples_fit_the_component(
             response = client.post(path, json=shown["value"])
             assert response.status_code == 200, (path, response.text)
             assert not any(
-                mark in response.text for mark in ("event: problem", '"valid":false')
+                mark in response.text
+                for mark in ("event: problem", '"valid":false')
             )

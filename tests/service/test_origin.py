@@ -10,7 +10,9 @@ import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import (
+    InMemorySpanExporter,
+)
 from tests.helpers import until
 from tests.service.support import Serve
 
@@ -44,7 +46,9 @@ def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
     exporter = InMemorySpanExporter()
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    monkeypatch.setattr(exporters, "create_tracer_provider", lambda *_: provider)
+    monkeypatch.setattr(
+        exporters, "create_tracer_provider", lambda *_: provider
+    )
     yield exporter
     provider.shutdown()
 
@@ -71,14 +75,21 @@ def test_a_workflow_over_containers_has_one_root(serve: Serve) -> None:
     assert flow.post("/run", json={"input": "x"}).status_code == 200
     metrics = scrape(remote)
     assert (
-        metrics.get("podwright_cost_usd_total", root="flow", component="writer") == 0.5
-    )
-    assert (
-        metrics.get("podwright_cost_usd_total", root="writer", component="writer")
+        metrics.get("podwright_cost_usd_total", root="flow", component="writer")
         == 0.5
     )
-    assert metrics.get("podwright_tokens_total", root="flow", type="input") == 10
-    assert scrape(flow).get("podwright_run_cost_usd_sum", component="flow") == 0.5
+    assert (
+        metrics.get(
+            "podwright_cost_usd_total", root="writer", component="writer"
+        )
+        == 0.5
+    )
+    assert (
+        metrics.get("podwright_tokens_total", root="flow", type="input") == 10
+    )
+    assert (
+        scrape(flow).get("podwright_run_cost_usd_sum", component="flow") == 0.5
+    )
 
 
 @pytest.mark.parametrize("name", ["outer", "News room: Köln"])
@@ -87,7 +98,9 @@ def test_a_root_is_handed_on(serve: Serve, name: str) -> None:
     last = serve(writer())
     middle = serve(Workflow("middle", [Remote("writer", str(last.base_url))]))
     outer = serve(
-        Workflow(name, [Remote("middle", str(middle.base_url), kind="workflow")])
+        Workflow(
+            name, [Remote("middle", str(middle.base_url), kind="workflow")]
+        )
     )
     assert outer.post("/run", json={"input": "x"}).status_code == 200
     assert scrape(last).get("podwright_cost_usd_total", root=name) == 0.5
@@ -104,7 +117,9 @@ def test_inline_blueprints_share_a_root(serve: Serve) -> None:
     body = {"type": "workflow", "blueprint": blueprint, "input": "x"}
     response = host.post("/run-blueprint", json=body)
     assert response.status_code == 200, response.text
-    assert scrape(remote).get("podwright_cost_usd_total", root="(inline)") == 0.5
+    assert (
+        scrape(remote).get("podwright_cost_usd_total", root="(inline)") == 0.5
+    )
 
 
 @pytest.mark.parametrize("root", ["x" * 200, "a%09b", "%00"])
@@ -126,7 +141,9 @@ def test_roots_are_bounded(serve: Serve) -> None:
     for number in range(60):
         assert (
             client.post(
-                "/run", json={"input": "x"}, headers={"podwright-root": f"r{number}"}
+                "/run",
+                json={"input": "x"},
+                headers={"podwright-root": f"r{number}"},
             ).status_code
             == 200
         )
@@ -147,7 +164,10 @@ def test_callers_of_a_list_are_labels(serve: Serve) -> None:
     other = {"authorization": "Bearer fedcba9876543210"}
     for headers in (HEADERS, HEADERS, other):
         assert (
-            client.post("/run", json={"input": "x"}, headers=headers).status_code == 200
+            client.post(
+                "/run", json={"input": "x"}, headers=headers
+            ).status_code
+            == 200
         )
     metrics = scrape(client)
     assert metrics.get("podwright_cost_usd_total", caller="shop") == 1.0
@@ -164,7 +184,9 @@ def test_a_misspelt_caller_is_told(
         record.message
         for record in caplog.records
         if "METRIC_CALLERS" in record.message
-    ] == ["PODWRIGHT_METRIC_CALLERS names 'shpo', and no API key has this name."]
+    ] == [
+        "PODWRIGHT_METRIC_CALLERS names 'shpo', and no API key has this name."
+    ]
 
 
 BODIES = [
@@ -176,7 +198,9 @@ BODIES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("path", "body"), BODIES, ids=[path for path, _ in BODIES])
+@pytest.mark.parametrize(
+    ("path", "body"), BODIES, ids=[path for path, _ in BODIES]
+)
 def test_for_whom_a_run_is(
     serve: Serve, spans: InMemorySpanExporter, path: str, body: Any
 ) -> None:
@@ -200,7 +224,11 @@ def test_trusted_baggage(serve: Serve, spans: InMemorySpanExporter) -> None:
         == 200
     )
     attributes = named(spans, "invoke_agent writer")
-    assert (attributes["user.id"], attributes["session.id"], attributes["tenant"]) == (
+    assert (
+        attributes["user.id"],
+        attributes["session.id"],
+        attributes["tenant"],
+    ) == (
         "u1",
         "s2",
         "t 1",
@@ -262,7 +290,9 @@ def test_background_runs_keep_it(
     serve: Serve, sqlite_database: str, spans: InMemorySpanExporter
 ) -> None:
     """The record of a run has caller, user and session, and so has its span."""
-    client = serve(writer(), runs_database=sqlite_database, api_keys=f"shop@{KEY}")
+    client = serve(
+        writer(), runs_database=sqlite_database, api_keys=f"shop@{KEY}"
+    )
     body = {"input": "x", "user": "u1", "session": "s1"}
     run = client.post("/runs", json=body, headers=HEADERS).json()
     assert (run["caller"], run["user"], run["session"]) == ("shop", "u1", "s1")
@@ -273,11 +303,17 @@ def test_background_runs_keep_it(
         )
     )
     (listed,) = client.get("/runs", headers=HEADERS).json()["runs"]
-    assert (listed["caller"], listed["user"], listed["session"]) == ("shop", "u1", "s1")
+    assert (listed["caller"], listed["user"], listed["session"]) == (
+        "shop",
+        "u1",
+        "s1",
+    )
     assert named(spans, "invoke_agent writer")["user.id"] == "u1"
 
 
-def test_a_line_of_the_log(serve: Serve, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_line_of_the_log(
+    serve: Serve, capfd: pytest.CaptureFixture[str]
+) -> None:
     """The line of a run says from whom and for whom it is, and what is known of an unknown cost."""
 
     def unpriced(request: ModelRequest) -> ModelResponse:
@@ -316,7 +352,9 @@ def test_a_line_of_the_log(serve: Serve, capfd: pytest.CaptureFixture[str]) -> N
     assert "session" not in line
 
 
-@pytest.mark.parametrize("entry", [f"a b@{KEY}", f"@{KEY}", f"shop@run+walk:{KEY}"])
+@pytest.mark.parametrize(
+    "entry", [f"a b@{KEY}", f"@{KEY}", f"shop@run+walk:{KEY}"]
+)
 def test_an_invalid_name_of_a_key(serve: Serve, entry: str) -> None:
     """It is an error that does not repeat the entry."""
     with pytest.raises(ConfigurationError) as caught:

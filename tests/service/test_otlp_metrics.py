@@ -34,13 +34,16 @@ class Collector:
                 for metric in scope.metrics:
                     data = getattr(metric, metric.WhichOneof("data"))
                     self.points[metric.name] = [
-                        (texts(point.attributes), point) for point in data.data_points
+                        (texts(point.attributes), point)
+                        for point in data.data_points
                     ]
 
     def sum(self, name: str, **labels: str) -> float:
         """The sum over the series of a counter or a histogram that have these labels."""
         found = [
-            point for own, point in self.points[name] if labels.items() <= own.items()
+            point
+            for own, point in self.points[name]
+            if labels.items() <= own.items()
         ]
         return sum(
             point.sum
@@ -51,7 +54,9 @@ class Collector:
 
 
 def texts(attributes: Any) -> dict[str, str]:
-    return {attribute.key: attribute.value.string_value for attribute in attributes}
+    return {
+        attribute.key: attribute.value.string_value for attribute in attributes
+    }
 
 
 @pytest.fixture
@@ -90,7 +95,9 @@ def model(request: ModelRequest) -> ModelResponse:
     usage = Usage(10, 5, cost=0.5)
     if request.tools and request.messages[-1].role == "user":
         return ModelResponse(
-            tool_calls=(ToolCall.of("look"),), usage=usage, finish_reason="tool_calls"
+            tool_calls=(ToolCall.of("look"),),
+            usage=usage,
+            finish_reason="tool_calls",
         )
     return ModelResponse("done", usage=usage)
 
@@ -103,18 +110,25 @@ def test_own_metrics_and_those_of_the_conventions(
     with served(Workflow("flow", [guide])) as client:
         assert client.post("/run", json={"input": "x"}).status_code == 200
         assert client.post("/run", json={"input": "fail"}).status_code == 502
-    assert collector.sum("podwright.cost.usd", root="flow", component="guide") == 1.0
+    assert (
+        collector.sum("podwright.cost.usd", root="flow", component="guide")
+        == 1.0
+    )
     assert collector.sum("podwright.tokens", type="input") == 20
     assert collector.sum("podwright.runs", status="ok") == 1
     assert collector.sum("podwright.runs", status="cancelled") == 0
     assert collector.sum("podwright.runs.in.progress", component="flow") == 0
     assert collector.sum("podwright.run.cost.usd") == 1.0
     assert (
-        collector.sum("gen_ai.client.token.usage", **{"gen_ai.token.type": "input"})
+        collector.sum(
+            "gen_ai.client.token.usage", **{"gen_ai.token.type": "input"}
+        )
         == 20
     )
     assert (
-        collector.sum("gen_ai.client.token.usage", **{"gen_ai.token.type": "output"})
+        collector.sum(
+            "gen_ai.client.token.usage", **{"gen_ai.token.type": "output"}
+        )
         == 10
     )
     assert collector.sum("gen_ai.invoke_agent.inference_calls") == 2
@@ -124,7 +138,9 @@ def test_own_metrics_and_those_of_the_conventions(
         "gen_ai.provider.name": "offline",
         "gen_ai.request.model": "function",
     }
-    durations = [own for own, _ in collector.points["gen_ai.client.operation.duration"]]
+    durations = [
+        own for own, _ in collector.points["gen_ai.client.operation.duration"]
+    ]
     assert labels in durations
     assert {**labels, "error.type": "model_failed"} in durations
     assert {
@@ -154,7 +170,9 @@ def test_by_default_metrics_are_only_scraped(
     assert exporter_names("METRICS") == []
 
 
-def test_an_unknown_exporter(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_exporter(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A misspelt exporter stops the start, and is not ignored."""
     monkeypatch.setenv("OTEL_METRICS_EXPORTER", "oltp")
     with pytest.raises(ConfigurationError, match="OTEL_METRICS_EXPORTER"):

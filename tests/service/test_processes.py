@@ -13,7 +13,13 @@ from pathlib import Path
 import httpx
 import pytest
 from tests.helpers import NO_AUTHORITIES, plain_http, until
-from tests.service.support import Address, Command, Process, check_end, wait_for_line
+from tests.service.support import (
+    Address,
+    Command,
+    Process,
+    check_end,
+    wait_for_line,
+)
 
 from podwright_service.testing import Metrics, ModelStub
 
@@ -44,7 +50,9 @@ def start(command: Command, tmp_path: Path) -> Command:
     """Starts a component of the module; a run of the agent waits for the file that its input names."""
     (tmp_path / "made.py").write_text(COMPONENT)
 
-    def start(component: str = "agent", *options: str, **variables: str) -> Process:
+    def start(
+        component: str = "agent", *options: str, **variables: str
+    ) -> Process:
         arguments = (
             "serve",
             f"made:{component}",
@@ -82,7 +90,9 @@ def begun(process: Process, address: Address, workers: str) -> str:
 
 def draining(url: str) -> bool:
     """Whether all of several new connections reach a process that drains."""
-    return all(plain_http.get(f"{url}/ready").status_code == 503 for _ in range(20))
+    return all(
+        plain_http.get(f"{url}/ready").status_code == 503 for _ in range(20)
+    )
 
 
 def metric(url: str, name: str, **labels: str) -> float:
@@ -107,7 +117,10 @@ def test_a_signal_drains(
         process.send_signal(signal.SIGTERM)
         until(lambda: draining(url))
         response = run(url)
-        assert (response.status_code, response.headers["connection"]) == (200, "close")
+        assert (response.status_code, response.headers["connection"]) == (
+            200,
+            "close",
+        )
         assert kept.get("/health").headers["connection"] == "close"
         for pid in children(process) or [process.pid]:
             os.kill(pid, signal.SIGTERM)
@@ -131,17 +144,24 @@ def test_a_run_beyond_the_shutdown_timeout(
     start: Command, address: Address, workers: str, path: str
 ) -> None:
     """A run that exceeds the shutdown time-out is cancelled, with a problem that says where its workflow resumes."""
-    process = start("flow", PODWRIGHT_SHUTDOWN_TIMEOUT="1", PODWRIGHT_WORKERS=workers)
+    process = start(
+        "flow", PODWRIGHT_SHUTDOWN_TIMEOUT="1", PODWRIGHT_WORKERS=workers
+    )
     url = begun(process, address, workers)
     with ThreadPoolExecutor() as pool:
-        active = pool.submit(plain_http.post, f"{url}{path}", json={"input": "x"})
+        active = pool.submit(
+            plain_http.post, f"{url}{path}", json={"input": "x"}
+        )
         wait_for_line(process, "called")
         process.send_signal(signal.SIGTERM)
         response = active.result()
     problem = json.loads(response.text.rpartition("data: ")[2])
     assert (problem["status"], problem["code"]) == (503, "run_cancelled")
     assert problem["run_id"] == response.headers["podwright-run-id"]
-    assert (problem["context"]["first_output"], problem["resume_path"]) == ("one", [1])
+    assert (problem["context"]["first_output"], problem["resume_path"]) == (
+        "one",
+        [1],
+    )
     check_end(process)
 
 
@@ -170,18 +190,29 @@ def test_a_dead_worker_is_replaced(start: Command, address: Address) -> None:
     with ThreadPoolExecutor(8) as pool:
         active = [pool.submit(run, url, "never") for _ in range(8)]
         until(
-            lambda: metric(url, "runs_in_progress") + metric(url, "runs_waiting") == 8
+            lambda: (
+                metric(url, "runs_in_progress") + metric(url, "runs_waiting")
+                == 8
+            )
         )
         dead = children(process)
         for pid in dead:
             os.kill(pid, signal.SIGKILL)
         assert all(
-            isinstance(request.exception(), httpx.HTTPError) for request in active
+            isinstance(request.exception(), httpx.HTTPError)
+            for request in active
         )
     until(
-        lambda: not set(dead) & set(children(process)) and len(children(process)) == 2
+        lambda: (
+            not set(dead) & set(children(process))
+            and len(children(process)) == 2
+        )
     )
-    until(lambda: metric(url, "runs_in_progress") + metric(url, "runs_waiting") == 0)
+    until(
+        lambda: (
+            metric(url, "runs_in_progress") + metric(url, "runs_waiting") == 0
+        )
+    )
     assert metric(url, "runs_total", status="ok") == 1
     assert int(run(url).json()["output"]) in children(process)
     process.send_signal(signal.SIGTERM)
@@ -229,7 +260,11 @@ def test_the_folder_of_metrics_is_emptied(
     until(lambda: metric(url, "runs_total") == 1)
     (tmp_path / "file").touch()
     assert "file" in check_end(
-        start(PODWRIGHT_WORKERS="2", PROMETHEUS_MULTIPROC_DIR=str(tmp_path / "file")), 1
+        start(
+            PODWRIGHT_WORKERS="2",
+            PROMETHEUS_MULTIPROC_DIR=str(tmp_path / "file"),
+        ),
+        1,
     )
 
 
@@ -248,7 +283,9 @@ def test_the_litellm_client_works_in_workers(
             assert run(url, "x").json() == {"output": "a word"}
 
 
-def test_a_service_runs_in_any_thread(command: Command, address: Address) -> None:
+def test_a_service_runs_in_any_thread(
+    command: Command, address: Address
+) -> None:
     """`Service.run` works outside of the main thread."""
     code = (
         "import threading\nfrom podwright import Agent\nfrom podwright_service import Service\n"

@@ -50,7 +50,9 @@ class Server:
         new.replace(self._targets)
 
     def query(self, query: str) -> list[tuple[dict[str, str], float]]:
-        response = plain_http.get(f"{self.url}/api/v1/query", params={"query": query})
+        response = plain_http.get(
+            f"{self.url}/api/v1/query", params={"query": query}
+        )
         response.raise_for_status()
         return [
             (result["metric"], float(result["value"][1]))
@@ -76,7 +78,10 @@ def prometheus(tmp_path: Path) -> Iterator[Server]:
     job: dict[str, Any] = {
         "job_name": "pods",
         "file_sd_configs": [
-            {"files": [str(tmp_path / "targets.json")], "refresh_interval": "1s"}
+            {
+                "files": [str(tmp_path / "targets.json")],
+                "refresh_interval": "1s",
+            }
         ],
     }
     times = {"scrape_interval": "1s", "scrape_timeout": "1s"}
@@ -163,7 +168,9 @@ def test_pods_that_live_for_seconds(
         last = prometheus.value(f"sum(max_over_time({metric}[10m]))")
         assert last == booked, "the last scrapes have all of it"
     by_root = 'sum by (root, caller) (increase(podwright_cost_usd_total{component="guide"}[10m]))'
-    assert [labels for labels, _ in prometheus.query(by_root)] == [{"root": "guide"}]
+    assert [labels for labels, _ in prometheus.query(by_root)] == [
+        {"root": "guide"}
+    ]
 
 
 def test_panels_after_a_rollout(
@@ -178,7 +185,10 @@ def test_panels_after_a_rollout(
     prometheus.scrape(url, other)
     until(
         lambda: (
-            len(prometheus.query("sum by (instance) (podwright_cost_usd_total)")) == 2
+            len(
+                prometheus.query("sum by (instance) (podwright_cost_usd_total)")
+            )
+            == 2
         )
     )
     first.send_signal(signal.SIGTERM)
@@ -199,9 +209,16 @@ def test_panels_after_a_rollout(
             or "runs_limit" in target["expr"]
         ):
             continue
-        variables = {"namespace": ".*", "job": ".*", "component": ".*", "root": ".*"}
+        variables = {
+            "namespace": ".*",
+            "job": ".*",
+            "component": ".*",
+            "root": ".*",
+        }
         query = (
-            target["expr"].replace("$__range", "5m").replace("$__rate_interval", "5m")
+            target["expr"]
+            .replace("$__range", "5m")
+            .replace("$__rate_interval", "5m")
         )
         for name, value in variables.items():
             query = query.replace(f"${name}", value)

@@ -35,7 +35,9 @@ class Form:
 
 FORMS = [
     pytest.param(Form(restarts=1, between=100), id="short"),
-    pytest.param(Form(restarts=20, between=200), id="long", marks=pytest.mark.proof),
+    pytest.param(
+        Form(restarts=20, between=200), id="long", marks=pytest.mark.proof
+    ),
 ]
 
 
@@ -43,7 +45,9 @@ FORMS = [
 def vendor(request: pytest.FixtureRequest) -> Iterator[tuple[Vendor, str]]:
     """A provider and its URL; the parameter is its latency in seconds, by default such that runs are in all parts."""
     made = Vendor()
-    with ModelStub(made.answer, latency=getattr(request, "param", 0.03)) as stub:
+    with ModelStub(
+        made.answer, latency=getattr(request, "param", 0.03)
+    ) as stub:
         yield made, f"{stub.url}/v1"
 
 
@@ -90,11 +94,15 @@ class Callee:
         self._address(self._process)
         discard_output(self._process)
 
-    def restart(self, number: signal.Signals, ready: Callable[[], object]) -> None:
+    def restart(
+        self, number: signal.Signals, ready: Callable[[], object]
+    ) -> None:
         """Wait until it is ready, end it by a signal, and start it again where it was."""
         ready()
         self._process.send_signal(number)
-        assert self._process.wait(60) == (0 if number == signal.SIGTERM else -number)
+        assert self._process.wait(60) == (
+            0 if number == signal.SIGTERM else -number
+        )
         self._start()
 
 
@@ -185,10 +193,18 @@ def test_a_crash_fails_only_the_runs_in_progress(
         before = len(vendor[0].calls)
         until(lambda: len(vendor[0].calls) > before, pause=0.01)
 
-    outcomes = asyncio.run(restarted(callee, signal.SIGKILL, form, wait_for_a_run))
-    failed = {run: error for run, error in outcomes.items() if error is not None}
-    print(f"\ncrashes: {form.restarts}, runs: {len(outcomes)}, failed: {len(failed)}")
+    outcomes = asyncio.run(
+        restarted(callee, signal.SIGKILL, form, wait_for_a_run)
+    )
+    failed = {
+        run: error for run, error in outcomes.items() if error is not None
+    }
+    print(
+        f"\ncrashes: {form.restarts}, runs: {len(outcomes)}, failed: {len(failed)}"
+    )
     assert failed
     assert len(failed) <= CALLERS * form.restarts
-    assert {type(error) for error in failed.values()} == {errors.RemoteConnectionError}
+    assert {type(error) for error in failed.values()} == {
+        errors.RemoteConnectionError
+    }
     assert all(vendor[0].calls[run] for run in outcomes if run not in failed)

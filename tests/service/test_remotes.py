@@ -39,7 +39,10 @@ LINE: dict[str, Any] = {
     "version": blueprints.VERSION,
     "type": "Pipeline",
     "name": "line",
-    "steps": [{"type": "Agent", "name": "writer"}, {"type": "Agent", "name": "editor"}],
+    "steps": [
+        {"type": "Agent", "name": "writer"},
+        {"type": "Agent", "name": "editor"},
+    ],
 }
 
 
@@ -118,7 +121,9 @@ def test_containers_that_call_each_other_end(serve: Serve) -> None:
         port = reserved.getsockname()[1]
     relay = Forward(port)
     with relay:
-        one = serve(Workflow("one", [Remote("two", f"http://127.0.0.1:{port}")]))
+        one = serve(
+            Workflow("one", [Remote("two", f"http://127.0.0.1:{port}")])
+        )
         two = serve(Workflow("two", [Remote("one", url(one))]))
         relay.target = two.base_url.port or 0
         response = one.post("/run", json={"input": "x"})
@@ -163,7 +168,9 @@ class Forward:
 def test_a_remote_workflow_that_pauses(serve: Serve) -> None:
     """A pause in another container is an error that says how to go on there, and that is how one goes on."""
     answer = FunctionModel(lambda _: "news")
-    inner = Workflow("inner", [Agent("one", "Do.", answer), ApprovalStep("Publish?")])
+    inner = Workflow(
+        "inner", [Agent("one", "Do.", answer), ApprovalStep("Publish?")]
+    )
     far = serve(inner)
     problem = (
         serve(Workflow("outer", [Remote("inner", url(far))]))
@@ -177,7 +184,10 @@ def test_a_remote_workflow_that_pauses(serve: Serve) -> None:
         "inputs": caught.value.paused_context,
         "resume_path": caught.value.paused_path,
     }
-    assert far.post("/run", json=body).json() == {"input": "x", "one_output": "news"}
+    assert far.post("/run", json=body).json() == {
+        "input": "x",
+        "one_output": "news",
+    }
 
 
 def test_what_a_caller_grants() -> None:
@@ -185,11 +195,19 @@ def test_what_a_caller_grants() -> None:
     settings = Settings(
         run_tokens=1000, run_model_calls=10, run_wall_time=60, max_hops=3
     )
-    header = 'wall_time=12.5, tokens=5000;a=1 ,\tmodel_calls=3, cost="0.5", later=(x'
+    header = (
+        'wall_time=12.5, tokens=5000;a=1 ,\tmodel_calls=3, cost="0.5", later=(x'
+    )
     with pytest.raises(RequestError):
         granted_limits(Headers({"podwright-budget": header}), settings)
-    sent = {"podwright-budget": header.replace("(x", '"x, y=2"'), "podwright-hops": "7"}
-    assert granted_limits(Headers(sent), settings) == (RunLimits(12.5, 3, 1000, 0.5), 3)
+    sent = {
+        "podwright-budget": header.replace("(x", '"x, y=2"'),
+        "podwright-hops": "7",
+    }
+    assert granted_limits(Headers(sent), settings) == (
+        RunLimits(12.5, 3, 1000, 0.5),
+        3,
+    )
     assert granted_limits(Headers(), settings) == (settings.run_limits, 3)
     assert granted_limits(Headers({"podwright-hops": "1"}), settings)[1] == 1
 
@@ -201,9 +219,14 @@ def test_a_malformed_budget_is_refused(
 ) -> None:
     """A budget that cannot be read is no budget: the request is refused before a run begins."""
     response = example("writer").post(
-        path, json={"input": "x"}, headers={b"Podwright-Budget": header.encode()}
+        path,
+        json={"input": "x"},
+        headers={b"Podwright-Budget": header.encode()},
     )
-    assert (response.status_code, response.json()["code"]) == (400, "header_invalid")
+    assert (response.status_code, response.json()["code"]) == (
+        400,
+        "header_invalid",
+    )
     assert "podwright-run-id" not in response.headers
 
 
@@ -211,12 +234,25 @@ def test_a_second_line_of_a_budget_counts(
     example: Callable[[str], httpx.Client],
 ) -> None:
     """Lines of one header are read together; two numbers of hops are none."""
-    twice = [("Podwright-Budget", "tokens=5000"), ("Podwright-Budget", "model_calls=0")]
-    response = example("writer").post("/run", json={"input": "x"}, headers=twice)
-    assert (response.status_code, response.json()["limit"]) == (422, "model_calls")
+    twice = [
+        ("Podwright-Budget", "tokens=5000"),
+        ("Podwright-Budget", "model_calls=0"),
+    ]
+    response = example("writer").post(
+        "/run", json={"input": "x"}, headers=twice
+    )
+    assert (response.status_code, response.json()["limit"]) == (
+        422,
+        "model_calls",
+    )
     twice = [("Podwright-Hops", "1"), ("Podwright-Hops", "9")]
-    response = example("writer").post("/run", json={"input": "x"}, headers=twice)
-    assert (response.status_code, response.json()["code"]) == (400, "header_invalid")
+    response = example("writer").post(
+        "/run", json={"input": "x"}, headers=twice
+    )
+    assert (response.status_code, response.json()["code"]) == (
+        400,
+        "header_invalid",
+    )
 
 
 WRONG: dict[str, tuple[dict[str, str], str]] = {

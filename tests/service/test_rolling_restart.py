@@ -113,7 +113,9 @@ class Balancer:
     def _watch(self) -> None:
         while not self._done.wait(0.1):
             ready = {
-                replica.url for replica in list(self.replicas) if _ready(replica.url)
+                replica.url
+                for replica in list(self.replicas)
+                if _ready(replica.url)
             }
             if ready and ready != self.known:
                 self._done.wait(PROPAGATION)
@@ -126,7 +128,9 @@ class Balancer:
             f"server {url.removeprefix('http://')} max_fails=0;"
             for url in ready or self.known
         )
-        text = NGINX.format(folder=self._folder, servers=servers, port=self.port)
+        text = NGINX.format(
+            folder=self._folder, servers=servers, port=self.port
+        )
         (self._folder / "nginx.conf").write_text(text)
 
 
@@ -147,7 +151,9 @@ class Load:
         self._due = 0
         self._url = f"http://127.0.0.1:{port}/run"
         self._done = threading.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._send()))
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(self._send())
+        )
         self._thread.start()
 
     def wait_for_restart(self) -> None:
@@ -172,7 +178,9 @@ class Load:
             self.sent += 1
             await asyncio.sleep(self._form.pause)
             try:
-                async with session.post(self._url, json={"input": "x"}) as response:
+                async with session.post(
+                    self._url, json={"input": "x"}
+                ) as response:
                     text = await response.text()
                     if response.status != 200:
                         self.failed.append(f"{response.status} {text[:200]}")
@@ -224,7 +232,11 @@ def restarted(
             for number in range(form.restarts):
                 replicas[number % 2].stop()
                 replicas[number % 2] = start(**variables)
-                until(lambda: {replica.url for replica in replicas} == balancer.known)
+                until(
+                    lambda: (
+                        {replica.url for replica in replicas} == balancer.known
+                    )
+                )
                 load.wait_for_restart()
             load.stop()
             return load
@@ -262,7 +274,9 @@ def test_a_rolling_restart_loses_no_request(
         pytest.param(LONG, id="long", marks=pytest.mark.proof),
     ],
 )
-def test_without_the_delay_requests_are_lost(restarted: Restarted, form: Form) -> None:
+def test_without_the_delay_requests_are_lost(
+    restarted: Restarted, form: Form
+) -> None:
     """Without a drain delay, requests fail until the load balancer reacts, so the test above can fail."""
     load = restarted(form, PODWRIGHT_DRAIN_DELAY="0")
     print(

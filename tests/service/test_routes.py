@@ -30,7 +30,9 @@ each_example = pytest.mark.parametrize("name", KINDS)
 
 def check(name: str, body: Any) -> None:
     """Check the body of a response of `/run`."""
-    assert sorted(body) == (OUTPUTS if KINDS[name] == "workflow" else ["output"])
+    assert sorted(body) == (
+        OUTPUTS if KINDS[name] == "workflow" else ["output"]
+    )
     assert all(isinstance(value, str) and value for value in body.values())
 
 
@@ -48,7 +50,9 @@ def test_probes(example: Example) -> None:
     assert client.get("/health").json() == {"status": "ok"}
     assert client.get("/ready").json() == {"status": "ready"}
     heads = [client.head(path) for path in ("/health", "/ready")]
-    assert [(head.status_code, head.content) for head in heads] == [(200, b"")] * 2
+    assert [(head.status_code, head.content) for head in heads] == [
+        (200, b"")
+    ] * 2
 
 
 @each_example
@@ -91,7 +95,10 @@ def test_info_describes_the_component(
 @each_example
 @pytest.mark.parametrize(
     "body",
-    [{"input": "the moon"}, {"inputs": {"query": "the moon", "language": "German"}}],
+    [
+        {"input": "the moon"},
+        {"inputs": {"query": "the moon", "language": "German"}},
+    ],
     ids=["text", "names"],
 )
 def test_a_run(example: Example, name: str, body: dict[str, Any]) -> None:
@@ -112,7 +119,10 @@ def test_a_trace_is_returned_on_request(example: Example, name: str) -> None:
     response = example(name).post("/run?trace=true", json={"input": "the moon"})
     result = ExecutionResult.from_dict(response.json())
     assert_events(result, "run_started", "model_call_finished", "run_finished")
-    check(name, result.value if KINDS[name] == "workflow" else {"output": result.value})
+    check(
+        name,
+        result.value if KINDS[name] == "workflow" else {"output": result.value},
+    )
     assert result.events[0].run_id == response.headers["podwright-run-id"]
     assert (
         f"input_tokens={result.usage.input_tokens},"
@@ -131,7 +141,10 @@ def test_a_service_runs_its_own_blueprint(example: Example, name: str) -> None:
     }
     response = client.post("/run-blueprint", json=body)
     assert response.status_code == 200, response.text
-    assert response.json() == client.post("/run", json={"input": "the moon"}).json()
+    assert (
+        response.json()
+        == client.post("/run", json={"input": "the moon"}).json()
+    )
     check_headers(response.headers)
 
 

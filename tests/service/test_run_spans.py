@@ -10,7 +10,9 @@ import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import (
+    InMemorySpanExporter,
+)
 from opentelemetry.sdk.trace.sampling import Decision, Sampler, SamplingResult
 from opentelemetry.semconv._incubating.attributes.gen_ai_attributes import (
     GEN_AI_USAGE_CACHE_CREATION_INPUT_TOKENS,
@@ -60,7 +62,9 @@ class Recorder:
         try:
             await execute(
                 component,
-                component.task(text, messages=messages) if messages else Task(text),
+                component.task(text, messages=messages)
+                if messages
+                else Task(text),
                 subscribers=[subscriber],
             )
         except PodwrightError:
@@ -126,7 +130,9 @@ def echo(name: str) -> Agent:
 
 async def test_an_agent_with_a_tool(recorder: Recorder) -> None:
     """Model calls and tool calls are children of the run, with the attributes of the GenAI conventions."""
-    await recorder.run(looker(), servers={"offline/scripted": ("models.test", 443)})
+    await recorder.run(
+        looker(), servers={"offline/scripted": ("models.test", 443)}
+    )
     run = recorder.named("invoke_agent looker")
     tool = recorder.named("execute_tool look")
     chats = [span for span in recorder.spans if span.name == "chat scripted"]
@@ -134,9 +140,9 @@ async def test_an_agent_with_a_tool(recorder: Recorder) -> None:
     assert [span.parent.span_id for span in (*chats, tool) if span.parent] == [
         run.context.span_id
     ] * 3
-    assert [span.kind for span in (run, tool, *chats)] == [SpanKind.INTERNAL] * 2 + [
-        SpanKind.CLIENT
-    ] * 2
+    assert [span.kind for span in (run, tool, *chats)] == [
+        SpanKind.INTERNAL
+    ] * 2 + [SpanKind.CLIENT] * 2
     chat = attributes(chats[0])
     assert chat["gen_ai.operation.name"] == "chat"
     assert (chat["gen_ai.provider.name"], chat["gen_ai.request.model"]) == (
@@ -153,23 +159,30 @@ async def test_an_agent_with_a_tool(recorder: Recorder) -> None:
         result["podwright.run.tool_calls"],
     ) == (2, 1)
     for way in ("input", "output"):
-        used = sum(attributes(span)[f"gen_ai.usage.{way}_tokens"] for span in chats)
+        used = sum(
+            attributes(span)[f"gen_ai.usage.{way}_tokens"] for span in chats
+        )
         assert result[f"podwright.run.{way}_tokens"] == used
     assert not [name for name in result if name.startswith("gen_ai.usage.")], (
         "backends would count them twice"
     )
 
 
-async def test_parallel_branches_have_their_own_parents(recorder: Recorder) -> None:
+async def test_parallel_branches_have_their_own_parents(
+    recorder: Recorder,
+) -> None:
     """Each branch's run is a child of its own step, and its model call of that run."""
     branches = [[AgentStep(echo("left"), "l")], [AgentStep(echo("right"), "r")]]
-    await recorder.run(Workflow("forked", steps=[ParallelStep(branches, "both")]))
+    await recorder.run(
+        Workflow("forked", steps=[ParallelStep(branches, "both")])
+    )
     assert recorder.parent("invoke_agent left") == "step l"
     assert recorder.parent("invoke_agent right") == "step r"
     assert recorder.parent("step l") == recorder.parent("step r") == "step both"
     assert recorder.parent("step both") == "invoke_workflow forked"
     runs = [
-        recorder.named(f"invoke_agent {name}").context for name in ("left", "right")
+        recorder.named(f"invoke_agent {name}").context
+        for name in ("left", "right")
     ]
     parents = {
         span.parent.span_id
@@ -199,7 +212,9 @@ async def test_a_plan_is_a_span_with_its_model_call(recorder: Recorder) -> None:
     plan = json.dumps({"steps": [{"skill": "left", "task": "go"}]})
     model = scripted(plan, ToolCall.of("left", task="go"), "done")
     await recorder.run(
-        Conductor("boss", "Lead.", model=model, skills=[echo("left")], planning=True)
+        Conductor(
+            "boss", "Lead.", model=model, skills=[echo("left")], planning=True
+        )
     )
     planning = recorder.named("plan boss")
     assert planning.context
@@ -221,8 +236,12 @@ async def test_one_span_covers_a_model_call_with_its_retries(
         Agent("retrying", "Try.", scripted(ModelUnavailableError("down"), "up"))
     )
     span = recorder.named("chat scripted")
-    assert [event.name for event in span.events] == ["podwright.model_call.retry"]
-    assert dict(span.events[0].attributes or {})["podwright.model_call.tries"] == 1
+    assert [event.name for event in span.events] == [
+        "podwright.model_call.retry"
+    ]
+    assert (
+        dict(span.events[0].attributes or {})["podwright.model_call.tries"] == 1
+    )
     assert span.status.status_code is StatusCode.UNSET
 
 
@@ -233,7 +252,9 @@ async def test_content_is_off_by_default(recorder: Recorder) -> None:
         Agent("failing", "Fail.", scripted(ModelError(SECRET))), text=SECRET
     )
     assert len(recorder.spans) == 6
-    assert not [span.name for span in recorder.spans if SECRET in span.to_json()]
+    assert not [
+        span.name for span in recorder.spans if SECRET in span.to_json()
+    ]
 
 
 async def test_content_is_captured_on_request(recorder: Recorder) -> None:
@@ -243,7 +264,9 @@ async def test_content_is_captured_on_request(recorder: Recorder) -> None:
         Workflow("flow", [echo("last")]), text="the moon", capture_content=True
     )
     first, second = (
-        attributes(span) for span in recorder.spans if span.name == "chat scripted"
+        attributes(span)
+        for span in recorder.spans
+        if span.name == "chat scripted"
     )
     assert "the moon" in first["gen_ai.input.messages"]
     assert json.loads(second["gen_ai.output.messages"]) == [
@@ -263,7 +286,10 @@ async def test_content_is_captured_on_request(recorder: Recorder) -> None:
     assert tool["gen_ai.tool.call.result"] == f"nothing in {SECRET}"
     run = attributes(recorder.named("invoke_agent looker"))
     flow = attributes(recorder.named("invoke_workflow flow"))
-    message = {"role": "user", "parts": [{"type": "text", "content": "the moon"}]}
+    message = {
+        "role": "user",
+        "parts": [{"type": "text", "content": "the moon"}],
+    }
     assert (
         json.loads(run["gen_ai.input.messages"])
         == json.loads(flow["gen_ai.input.messages"])
@@ -276,7 +302,9 @@ async def test_content_is_captured_on_request(recorder: Recorder) -> None:
     assert context == {"input": "the moon", "last_output": "Echo: the moon"}
 
 
-async def test_captured_images_are_addresses_or_types(recorder: Recorder) -> None:
+async def test_captured_images_are_addresses_or_types(
+    recorder: Recorder,
+) -> None:
     """Of an image, a span has the URL, or the type of its data but not the data; wrong parts are captured as text."""
     pixel = "iVBORw0KGgo="
     images = [{"type": "image_url", "image_url": {"url": f"data:image/png;base64,{pixel}", "detail": "low"}},
@@ -295,7 +323,11 @@ async def test_captured_images_are_addresses_or_types(recorder: Recorder) -> Non
                 "mime_type": "image/png",
                 "content": "",
             },
-            {"type": "uri", "modality": "image", "uri": "https://example.org/a.png"},
+            {
+                "type": "uri",
+                "modality": "image",
+                "uri": "https://example.org/a.png",
+            },
         ],
     }
     run = attributes(recorder.named("invoke_agent guide"))
@@ -310,18 +342,27 @@ async def test_captured_images_are_addresses_or_types(recorder: Recorder) -> Non
     )
     assert (
         "video"
-        in attributes(recorder.named("invoke_agent other"))["gen_ai.input.messages"]
+        in attributes(recorder.named("invoke_agent other"))[
+            "gen_ai.input.messages"
+        ]
     )
 
 
 async def test_a_cut_history_ends_no_span(recorder: Recorder) -> None:
     """A run whose earlier turns are cut has the same spans as any other, and its messages are those that were sent."""
     agent = Agent("guide", "Help.", "offline/echo", max_history=1)
-    history = [{"role": "user", "content": text} for text in ("one", "two", "three")]
+    history = [
+        {"role": "user", "content": text} for text in ("one", "two", "three")
+    ]
     await recorder.run(agent, text="go", messages=history, capture_content=True)
-    assert [span.name for span in recorder.spans] == ["chat echo", "invoke_agent guide"]
+    assert [span.name for span in recorder.spans] == [
+        "chat echo",
+        "invoke_agent guide",
+    ]
     assert recorder.parent("chat echo") == "invoke_agent guide"
-    sent = json.loads(attributes(recorder.named("chat echo"))["gen_ai.input.messages"])
+    sent = json.loads(
+        attributes(recorder.named("chat echo"))["gen_ai.input.messages"]
+    )
     assert [message["parts"][0]["content"] for message in sent] == [
         "Help.",
         "three",
@@ -329,7 +370,9 @@ async def test_a_cut_history_ends_no_span(recorder: Recorder) -> None:
     ]
 
 
-async def test_cached_tokens_are_on_the_span_of_the_call(recorder: Recorder) -> None:
+async def test_cached_tokens_are_on_the_span_of_the_call(
+    recorder: Recorder,
+) -> None:
     """Tokens read from the provider's cache, and those written to it, have attributes of the conventions."""
     usage = Usage(100, 10, 30, 0, cost=None, cache_write_tokens=40)
     await recorder.run(
@@ -340,18 +383,24 @@ async def test_cached_tokens_are_on_the_span_of_the_call(recorder: Recorder) -> 
     assert chat[GEN_AI_USAGE_CACHE_CREATION_INPUT_TOKENS] == 40
 
 
-async def test_a_failure_marks_each_span_that_it_ends(recorder: Recorder) -> None:
+async def test_a_failure_marks_each_span_that_it_ends(
+    recorder: Recorder,
+) -> None:
     """The model call, the runs and the step have the error's code and an error status."""
     failing = Agent("failing", "Fail.", scripted(ModelError("no")))
     await recorder.run(Workflow("flow", steps=[AgentStep(failing, "first")]))
-    codes = {span.name: attributes(span)["error.type"] for span in recorder.spans}
+    codes = {
+        span.name: attributes(span)["error.type"] for span in recorder.spans
+    }
     assert codes == {
         "chat scripted": "model_failed",
         "invoke_agent failing": "model_failed",
         "step first": "step_failed",
         "invoke_workflow flow": "model_failed",
     }
-    assert {span.status.status_code for span in recorder.spans} == {StatusCode.ERROR}
+    assert {span.status.status_code for span in recorder.spans} == {
+        StatusCode.ERROR
+    }
 
 
 async def test_the_exception_of_a_tool_is_on_its_span_and_on_that_of_the_run(
@@ -365,7 +414,10 @@ async def test_the_exception_of_a_tool_is_on_its_span_and_on_that_of_the_run(
 
     await recorder.run(
         Agent(
-            "a", "Look.", scripted(ToolCall.of("broken", place="moon")), tools=[broken]
+            "a",
+            "Look.",
+            scripted(ToolCall.of("broken", place="moon")),
+            tools=[broken],
         )
     )
     await recorder.run(Agent("b", "Look.", scripted(ModelError("no"))))
@@ -406,20 +458,29 @@ async def test_a_cancelled_run_ends_its_spans(recorder: Recorder) -> None:
 
 async def test_a_paused_run_is_no_error(recorder: Recorder) -> None:
     """A workflow that waits for approval ends its span with the status `paused`."""
-    await recorder.run(Workflow("halting", steps=[ApprovalStep("Go on?", "ok")]))
+    await recorder.run(
+        Workflow("halting", steps=[ApprovalStep("Go on?", "ok")])
+    )
     run = recorder.named("invoke_workflow halting")
     assert attributes(run)["podwright.run.status"] == "paused"
     assert run.status.status_code is StatusCode.UNSET
-    assert attributes(recorder.named("step ok"))["podwright.step.outcome"] == "paused"
+    assert (
+        attributes(recorder.named("step ok"))["podwright.step.outcome"]
+        == "paused"
+    )
 
 
-async def test_an_exhausted_loop_is_seen_in_its_span(recorder: Recorder) -> None:
+async def test_an_exhausted_loop_is_seen_in_its_span(
+    recorder: Recorder,
+) -> None:
     """The step of a loop that ends by its maximum has the outcome `exhausted`, and is an error only if it fails."""
     never = {"name": "is_empty", "args": {"value": "x"}}
     agent = Agent("again", "Repeat.", "offline/echo")
     loops = [
         LoopStep([agent], never, max_iterations=2, name="goes on"),
-        LoopStep([agent], never, max_iterations=2, name="fails", on_exhausted="fail"),
+        LoopStep(
+            [agent], never, max_iterations=2, name="fails", on_exhausted="fail"
+        ),
     ]
     await recorder.run(Workflow("flow", loops))
     assert (
@@ -428,7 +489,8 @@ async def test_an_exhausted_loop_is_seen_in_its_span(recorder: Recorder) -> None
     )
     assert recorder.named("step goes on").status.status_code is StatusCode.UNSET
     assert (
-        attributes(recorder.named("step fails"))["podwright.step.outcome"] == "failed"
+        attributes(recorder.named("step fails"))["podwright.step.outcome"]
+        == "failed"
     )
     assert (
         attributes(recorder.named("invoke_workflow flow"))["error.type"]
@@ -443,7 +505,9 @@ async def test_unknown_costs_are_not_0(recorder: Recorder) -> None:
         def cost(self, usage: Usage) -> float | None:
             return None
 
-    unpriced = Unpriced(lambda _: ModelResponse("done", usage=Usage(10, 5, cost=None)))
+    unpriced = Unpriced(
+        lambda _: ModelResponse("done", usage=Usage(10, 5, cost=None))
+    )
     await recorder.run(Agent("agent", "Go.", unpriced))
     chat = attributes(recorder.named("chat function"))
     assert {key: chat[key] for key in chat if "cost" in key} == {
@@ -464,7 +528,14 @@ class RecordingSampler(Sampler):
         self.attributes: dict[str, dict[str, Any]] = {}
 
     def should_sample(
-        self, parent_context, trace_id, name, kind=None, attributes=None, *_, **__
+        self,
+        parent_context,
+        trace_id,
+        name,
+        kind=None,
+        attributes=None,
+        *_,
+        **__,
     ) -> SamplingResult:
         self.attributes[name] = dict(attributes or {})
         return SamplingResult(Decision.DROP)
@@ -477,8 +548,14 @@ async def test_a_sampler_gets_the_attributes(recorder: Recorder) -> None:
     """Operation, names and model are set when a span is created; dropped spans are not exported."""
     sampler = RecordingSampler()
     await recorder.run(looker(), sampler=sampler)
-    assert sampler.attributes["invoke_agent looker"]["gen_ai.agent.name"] == "looker"
-    assert sampler.attributes["chat scripted"]["gen_ai.request.model"] == "scripted"
+    assert (
+        sampler.attributes["invoke_agent looker"]["gen_ai.agent.name"]
+        == "looker"
+    )
+    assert (
+        sampler.attributes["chat scripted"]["gen_ai.request.model"]
+        == "scripted"
+    )
     assert sampler.attributes["execute_tool look"]["gen_ai.tool.name"] == "look"
     operations = {
         attributes["gen_ai.operation.name"]

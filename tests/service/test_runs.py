@@ -66,7 +66,9 @@ def check(response: httpx.Response, status: int, code: str) -> dict[str, Any]:
 
 
 CALL = ToolCall.of("broken")
-FAILURES: dict[str, tuple[Callable[[], Component], dict[str, Any], int, str]] = {
+FAILURES: dict[
+    str, tuple[Callable[[], Component], dict[str, Any], int, str]
+] = {
     "a model error": (
         lambda: agent(ModelError("The provider is down.")),
         {},
@@ -79,9 +81,16 @@ FAILURES: dict[str, tuple[Callable[[], Component], dict[str, Any], int, str]] = 
         502,
         "model_failed",
     ),
-    "a tool's exception": (lambda: agent(CALL, tools=[broken]), {}, 502, "tool_failed"),
+    "a tool's exception": (
+        lambda: agent(CALL, tools=[broken]),
+        {},
+        502,
+        "tool_failed",
+    ),
     "wrong arguments": (
-        lambda: agent(ToolCall.of("broken", a=1), tools=[broken], max_tool_retries=0),
+        lambda: agent(
+            ToolCall.of("broken", a=1), tools=[broken], max_tool_retries=0
+        ),
         {},
         502,
         "tool_arguments_invalid",
@@ -93,7 +102,9 @@ FAILURES: dict[str, tuple[Callable[[], Component], dict[str, Any], int, str]] = 
         "loop_limit_reached",
     ),
     "a condition's exception": (
-        lambda: Workflow("flow", [ConditionStep(never, [AgentStep(agent("a"))])]),
+        lambda: Workflow(
+            "flow", [ConditionStep(never, [AgentStep(agent("a"))])]
+        ),
         {},
         502,
         "condition_failed",
@@ -157,7 +168,11 @@ def test_a_failed_run_is_a_problem(
     code: str,
 ) -> None:
     """Each failure has its status and code, and no text of an unknown exception."""
-    check(serve(make(), **settings).post("/run", json={"input": "x"}), status, code)
+    check(
+        serve(make(), **settings).post("/run", json={"input": "x"}),
+        status,
+        code,
+    )
 
 
 def test_an_unexpected_error(serve: Serve) -> None:
@@ -175,7 +190,8 @@ def test_a_failed_run_reports_its_usage(serve: Serve) -> None:
     usage = Usage(input_tokens=10, output_tokens=5, cost=0.0000084)
     first = ModelResponse("a", usage=usage)
     flow = Workflow(
-        "flow", [agent(first, name="one"), agent(ModelError("down"), name="two")]
+        "flow",
+        [agent(first, name="one"), agent(ModelError("down"), name="two")],
     )
     response = serve(flow).post("/run", json={"input": "x"})
     problem = check(response, 502, "model_failed")
@@ -203,7 +219,9 @@ def test_a_rate_limit_of_the_provider(
     error.transient = answered is not None
     model = ScriptedModel(error)
     model.retries = Retries(tries=1)
-    response = serve(Agent("helper", "Help.", model)).post("/run", json={"input": "x"})
+    response = serve(Agent("helper", "Help.", model)).post(
+        "/run", json={"input": "x"}
+    )
     check(response, 503 if answered else 502, "model_rate_limited")
     assert response.headers.get("retry-after") == answered
 
@@ -226,7 +244,9 @@ def test_the_providers_error_is_shown_as_the_operator_says(
 ) -> None:
     """The provider's own words are in the log by default, and in the problem if the operator allows it."""
     error = ModelRequestError("It refused.")
-    error.provider_error = "code: unsupported_parameter; Unsupported parameter: 'seed'."
+    error.provider_error = (
+        "code: unsupported_parameter; Unsupported parameter: 'seed'."
+    )
     response = serve(agent(error), **settings).post(path, json={"input": "x"})
     problem = json.loads(response.text.rpartition("data: ")[2])
     assert problem.get("provider_error") == (
@@ -248,8 +268,12 @@ def test_an_approved_workflow_resumes(serve: Serve) -> None:
     """A paused workflow is a 409; with the problem's context and resume path it resumes after the approval."""
     one = agent("first", name="one")
     two = agent("second", name="two")
-    client = serve(Workflow("flow", [one, ApprovalStep("Print {one_output}?"), two]))
-    problem = check(client.post("/run", json={"input": "x"}), 409, "approval_required")
+    client = serve(
+        Workflow("flow", [one, ApprovalStep("Print {one_output}?"), two])
+    )
+    problem = check(
+        client.post("/run", json={"input": "x"}), 409, "approval_required"
+    )
     assert problem["detail"] == "Print first?"
     assert problem["context"]["one_output"] == "first"
     body = {"inputs": problem["context"], "resume_path": problem["resume_path"]}
@@ -263,9 +287,12 @@ def test_an_approved_workflow_resumes(serve: Serve) -> None:
 
 def test_a_start_step(serve: Serve) -> None:
     """A workflow starts at the step that the request names."""
-    client = serve(Workflow("flow", [agent(name="one"), agent("second", name="two")]))
+    client = serve(
+        Workflow("flow", [agent(name="one"), agent("second", name="two")])
+    )
     response = client.post(
-        "/run", json={"inputs": {"input": "x", "one_output": "given"}, "start_step": 1}
+        "/run",
+        json={"inputs": {"input": "x", "one_output": "given"}, "start_step": 1},
     )
     assert response.json() == {
         "input": "x",
@@ -292,12 +319,16 @@ def user(content: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("route", ["/run", "/run/stream"])
 def test_a_conversation(serve: Serve, route: str) -> None:
     """With `?trace=true` the response has the messages after the run; a later request sends them back."""
-    model = ScriptedModel(*[ToolCall.of("look", id="c", word="moon"), "It shines."] * 2)
+    model = ScriptedModel(
+        *[ToolCall.of("look", id="c", word="moon"), "It shines."] * 2
+    )
     client = serve(Agent("guide", "Help.", model, tools=[look]))
 
     def ask(text: str, messages: list[Any]) -> list[Any]:
         response = client.post(
-            route, params={"trace": "true"}, json={"input": text, "messages": messages}
+            route,
+            params={"trace": "true"},
+            json={"input": text, "messages": messages},
         )
         *_, last = [line for line in response.text.splitlines() if line.strip()]
         return json.loads(last.removeprefix("data: "))["messages"]
@@ -327,7 +358,9 @@ def test_wrong_messages(serve: Serve) -> None:
         user(5),
         {
             "role": "assistant",
-            "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f"}}],
+            "tool_calls": [
+                {"id": "c", "type": "function", "function": {"name": "f"}}
+            ],
         },
         {"role": "tool", "tool_call_id": "d", "content": "x"},
     ]
@@ -358,7 +391,8 @@ def test_events_that_come_at_once_can_be_streamed(serve: Serve) -> None:
 
     helper = Agent("helper", "Help with {input}.", FunctionModel(answer))
     branches = [
-        [AgentStep(helper, f"b{number}", output=f"o{number}")] for number in range(4)
+        [AgentStep(helper, f"b{number}", output=f"o{number}")]
+        for number in range(4)
     ]
     flow = serve(
         Workflow("flow", [ParallelStep(branches, "all")]), run_tokens=10_000_000
@@ -371,5 +405,7 @@ def test_events_that_come_at_once_can_be_streamed(serve: Serve) -> None:
         "type": "image_url",
         "image_url": {"url": "data:image/png;base64," + "A" * 800_000},
     }
-    events = serve(agent("Yes.")).post("/run/stream", json={"input": [image]}).text
+    events = (
+        serve(agent("Yes.")).post("/run/stream", json={"input": [image]}).text
+    )
     assert events.rstrip().endswith('data: {"output":"Yes."}')

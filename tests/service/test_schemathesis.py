@@ -50,12 +50,19 @@ def test_the_service_is_as_documented(
     # the stored response to an earlier request would hide that a header is rejected
     settings = {
         "PODWRIGHT_IDEMPOTENCY_TTL": "0",
-        "PODWRIGHT_RUNS_DATABASE": request.getfixturevalue(f"{database}_database"),
+        "PODWRIGHT_RUNS_DATABASE": request.getfixturevalue(
+            f"{database}_database"
+        ),
     }
     settings |= {"PODWRIGHT_API_KEYS": key} if key else {}
     component = str(newsroom / "newsroom")
     process = command(
-        "serve", component, "--port", "0", PODWRIGHT_MODEL="offline/echo", **settings
+        "serve",
+        component,
+        "--port",
+        "0",
+        PODWRIGHT_MODEL="offline/echo",
+        **settings,
     )
     url = address(process)
     discard_output(process)

@@ -61,7 +61,9 @@ def test_an_option_goes_before_a_variable_before_a_file_before_the_default(
 
 def test_keys_in_a_secret_file(secrets: Path) -> None:
     """A file of API keys may have one in a line or commas between them; no key shows when settings are printed."""
-    (secrets / "podwright_api_keys").write_text("first\nrun:second\n\nthird,fourth\n")
+    (secrets / "podwright_api_keys").write_text(
+        "first\nrun:second\n\nthird,fourth\n"
+    )
     settings = read_settings()
     assert [key.get_secret_value() for key in settings.api_keys] == [
         "first",
@@ -78,7 +80,9 @@ def test_files_as_kubernetes_mounts_them(secrets: Path) -> None:
     (secrets / "..2026" / "podwright_api_keys").write_text("key")
     (secrets / "..data").symlink_to("..2026")
     (secrets / "podwright_api_keys").symlink_to("..data/podwright_api_keys")
-    assert [key.get_secret_value() for key in read_settings().api_keys] == ["key"]
+    assert [key.get_secret_value() for key in read_settings().api_keys] == [
+        "key"
+    ]
 
 
 def test_the_librarys_key_in_a_secret_file(
@@ -160,7 +164,9 @@ def test_a_wrong_secret_is_not_shown(
     assert "sk-secret" not in message
 
 
-def test_an_option_that_is_wrong_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_option_that_is_wrong_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The error of a command line option names the option, although its variable is valid."""
     monkeypatch.setenv("PODWRIGHT_PORT", "8000")
     assert "--port: " in error_message(port=-1)
@@ -180,14 +186,17 @@ def test_values_that_would_be_useless(
     """Too many processes, a host with a port, and an origin with a path are refused with what is expected."""
     monkeypatch.setenv(variable := f"PODWRIGHT_{name.upper()}", value)
     assert re.search(
-        rf"{variable}(/1|/0)?: Expected .*(more only take|without)", error_message()
+        rf"{variable}(/1|/0)?: Expected .*(more only take|without)",
+        error_message(),
     )
 
 
 @pytest.mark.parametrize(
     "name", ["PODWRIGHT_API_KEY", "podwright_api_key", "PODWRIGHT_APIKEYS"]
 )
-def test_a_misspelt_variable(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_a_misspelt_variable(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     """A variable that nothing reads is an error with the nearest name, in any letter case."""
     monkeypatch.setenv(name, "key")
     message = error_message()
@@ -210,7 +219,11 @@ def test_the_links_of_kubernetes(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(f"{service}_SERVICE_PORT_HTTP", "8000")
         for name in (f"{service}_PORT", link):
             monkeypatch.setenv(name, "tcp://10.0.0.7:8000")
-        for part, value in (("PROTO", "tcp"), ("PORT", "8000"), ("ADDR", "10.0.0.7")):
+        for part, value in (
+            ("PROTO", "tcp"),
+            ("PORT", "8000"),
+            ("ADDR", "10.0.0.7"),
+        ):
             monkeypatch.setenv(f"{link}_{part}", value)
     assert read_settings().port == 8000
     assert source_of("port", {}) == "default"
@@ -221,7 +234,11 @@ def test_the_documented_table_is_complete() -> None:
     """docs/service.md has a row for each setting and variable, and for nothing else."""
     text = (ROOT / "docs" / "service.md").read_text()
     table = text[text.index("## Settings") :]
-    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    rows = [
+        line.split("|")[1]
+        for line in table.splitlines()
+        if line.startswith("| `")
+    ]
     documented = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
     expected = {
         name for field in Settings.model_fields for name in variables_of(field)

@@ -85,7 +85,10 @@ def test_a_failed_run_ends_with_its_problem(serve: Serve) -> None:
         "model_failed",
         502,
     )
-    assert (problem["instance"], problem["type"]) == ("/run/stream", "https://x/#down")
+    assert (problem["instance"], problem["type"]) == (
+        "/run/stream",
+        "https://x/#down",
+    )
     assert events[-2][1] == "run_failed"
 
 
@@ -94,8 +97,14 @@ def refuse(_: ModelRequest) -> str:
 
 
 FOREIGN: dict[str, tuple[Agent, str]] = {
-    "of a model": (Agent("helper", "Help.", FunctionModel(refuse)), "model_failed"),
-    "of a bug": (FaultyAgent("helper", "Help.", "offline/echo"), "internal_error"),
+    "of a model": (
+        Agent("helper", "Help.", FunctionModel(refuse)),
+        "model_failed",
+    ),
+    "of a bug": (
+        FaultyAgent("helper", "Help.", "offline/echo"),
+        "internal_error",
+    ),
 }
 
 
@@ -169,10 +178,14 @@ def read_rest(connection: socket.socket) -> list[tuple[str, str, Any]]:
 def test_a_client_that_stops_reading_cancels_the_run(serve: Serve) -> None:
     """Beyond the bound the run is cancelled, and the stream ends with a problem; memory stays bounded."""
     talker = Talker("x" * 1000)
-    client = serve(Agent("helper", "Help.", talker), stream_buffer_bytes=100_000)
+    client = serve(
+        Agent("helper", "Help.", talker), stream_buffer_bytes=100_000
+    )
     tracemalloc.start()
     try:
-        with connect(client, "/run/stream", BODY, receive_buffer=4096) as connection:
+        with connect(
+            client, "/run/stream", BODY, receive_buffer=4096
+        ) as connection:
             until(talker.stopped.is_set)
             assert client.get("/health").status_code == 200
             _, peak = tracemalloc.get_traced_memory()
@@ -180,14 +193,19 @@ def test_a_client_that_stops_reading_cancels_the_run(serve: Serve) -> None:
     finally:
         tracemalloc.stop()
     assert peak < 8_000_000
-    assert (events[-1][1], events[-1][2]["code"]) == ("problem", "stream_too_slow")
+    assert (events[-1][1], events[-1][2]["code"]) == (
+        "problem",
+        "stream_too_slow",
+    )
 
 
 def test_tokens_are_merged_for_a_slow_client(serve: Serve) -> None:
     """A slow client within the bound gets every character, in fewer events, and the response."""
     talker = Talker("xyz", 20_000)
     client = serve(Agent("helper", "Help.", talker))
-    with connect(client, "/run/stream", BODY, receive_buffer=4096) as connection:
+    with connect(
+        client, "/run/stream", BODY, receive_buffer=4096
+    ) as connection:
         until(talker.stopped.is_set)
         events = read_rest(connection)
     texts = [data["text"] for _, kind, data in events if kind == "token"]
@@ -222,7 +240,9 @@ def test_the_shutdown_does_not_wait_for_a_slow_client(
         "PODWRIGHT_SHUTDOWN_TIMEOUT": "1",
         "PODWRIGHT_STREAM_BUFFER_BYTES": "1000000000",
     }
-    process = command("serve", "made:helper", "--port", "0", cwd=tmp_path, **settings)
+    process = command(
+        "serve", "made:helper", "--port", "0", cwd=tmp_path, **settings
+    )
     client = httpx.Client(verify=NO_AUTHORITIES, base_url=address(process))
     with (
         client,

@@ -103,11 +103,19 @@ def test_a_killed_run_gives_recorded_thoughts_back(
 
     def start() -> tuple[Any, httpx.Client]:
         process = command(
-            "serve", str(tmp_path), "--host", "127.0.0.1", "--port", port, **variables
+            "serve",
+            str(tmp_path),
+            "--host",
+            "127.0.0.1",
+            "--port",
+            port,
+            **variables,
         )
         url = address(process)
         discard_output(process)
-        return process, httpx.Client(base_url=url, verify=NO_AUTHORITIES, timeout=60)
+        return process, httpx.Client(
+            base_url=url, verify=NO_AUTHORITIES, timeout=60
+        )
 
     process, client = start()
     with client:

@@ -112,7 +112,9 @@ def test_a_run_is_one_trace_from_the_caller_to_the_tools_own_span(
     assert len(collector.spans) == 6
     assert response.headers["traceresponse"] == f"00-{TRACE}-{request.id}-01"
     assert not [
-        span.name for span in collector.spans if "secret cellar" in str(span.attributes)
+        span.name
+        for span in collector.spans
+        if "secret cellar" in str(span.attributes)
     ]
 
 
@@ -153,7 +155,8 @@ def test_the_sampling_decision_of_the_caller(
     )
     service.stop()
     assert [
-        response.headers["traceresponse"][-2:] for response in (unsampled, sampled)
+        response.headers["traceresponse"][-2:]
+        for response in (unsampled, sampled)
     ] == [
         "00",
         "01",
@@ -188,12 +191,19 @@ def test_a_broken_collector_does_not_affect_runs(
     ids=["unset", "disabled"],
 )
 def test_without_tracing_there_are_no_spans(
-    serving: Callable[..., Serving], collector: SpanCollector, variables: dict[str, str]
+    serving: Callable[..., Serving],
+    collector: SpanCollector,
+    variables: dict[str, str],
 ) -> None:
     """Without an endpoint, or with the SDK disabled, nothing is exported, and responses have no `traceresponse`."""
-    endpoint = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url} if variables else {}
+    endpoint = (
+        {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url} if variables else {}
+    )
     service = serving("echo", **endpoint, **variables)
-    assert "traceresponse" not in service.run(headers={"traceparent": CALLER}).headers
+    assert (
+        "traceresponse"
+        not in service.run(headers={"traceparent": CALLER}).headers
+    )
     service.stop()
     assert collector.requests == 0
 
@@ -233,7 +243,8 @@ def test_exemplars_name_the_trace(
     service = serving("looker", **collector.variables(collector.url))
     trace = service.run().headers["traceresponse"].split("-")[1]
     text = service.client.get(
-        "/metrics", headers={"accept": "application/openmetrics-text;version=1.0.0"}
+        "/metrics",
+        headers={"accept": "application/openmetrics-text;version=1.0.0"},
     ).text
     exemplars = {
         sample.name.removesuffix("_bucket"): sample.exemplar.labels

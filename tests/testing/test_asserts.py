@@ -64,7 +64,9 @@ def test_metrics() -> None:
 
 def test_usage() -> None:
     """Usage is compared by field, money to a billionth of a dollar, and every difference is reported."""
-    assert_usage(RESULT, input_tokens=600, output_tokens=400, cost=0.0012500000001)
+    assert_usage(
+        RESULT, input_tokens=600, output_tokens=400, cost=0.0012500000001
+    )
     assert_usage(Usage(cost=None), cost=None)
     with pytest.raises(AssertionError, match=r"model_calls.*cost"):
         assert_usage(RESULT, input_tokens=600, model_calls=3, cost=0.00126)
@@ -77,11 +79,14 @@ def test_usage() -> None:
 def test_limits() -> None:
     """A run may reach its limits; every limit beyond is reported, as is a cost that is unknown."""
     assert_within(
-        RESULT, RunLimits(wall_time=1.5, model_calls=2, tokens=1000, cost=0.00125)
+        RESULT,
+        RunLimits(wall_time=1.5, model_calls=2, tokens=1000, cost=0.00125),
     )
     with pytest.raises(AssertionError, match=r"wall_time.*tokens"):
         assert_within(RESULT, RunLimits(wall_time=1, tokens=999, cost=1))
-    unpriced = ExecutionResult("x", [], 0.0, Usage(cost=None, unpriced_model_calls=2))
+    unpriced = ExecutionResult(
+        "x", [], 0.0, Usage(cost=None, unpriced_model_calls=2)
+    )
     assert_within(unpriced, RunLimits(tokens=1))
     with pytest.raises(AssertionError, match="cost"):
         assert_within(unpriced, RunLimits(cost=1))
@@ -91,9 +96,13 @@ def test_counted() -> None:
     """Counters are compared by their increase."""
     assert_counted(RESULT, Metrics(SCRAPE))
     assert_counted(Usage(), Metrics(SCRAPE), Metrics(SCRAPE))
-    later = Metrics(SCRAPE.replace(" 500.0", " 600.0").replace("0.00125", "0.00135"))
+    later = Metrics(
+        SCRAPE.replace(" 500.0", " 600.0").replace("0.00125", "0.00135")
+    )
     assert_counted(Usage(100, cost=0.0001), later, Metrics(SCRAPE))
-    with pytest.raises(AssertionError, match=r"input.*700.*podwright_cost_usd_total"):
+    with pytest.raises(
+        AssertionError, match=r"input.*700.*podwright_cost_usd_total"
+    ):
         assert_counted(RESULT, later)
 
 
@@ -107,7 +116,9 @@ def export(*spans: tuple[str, str, str], **attributes: str) -> bytes:
     """An export request with spans given by name, id and parent id."""
     request: Any = ExportTraceServiceRequest()
     resource = request.resource_spans.add()
-    resource.resource.attributes.add(key="service.name").value.string_value = "shop"
+    resource.resource.attributes.add(
+        key="service.name"
+    ).value.string_value = "shop"
     scope = resource.scope_spans.add()
     for name, id_, parent in spans:
         span = scope.spans.add(
@@ -119,8 +130,12 @@ def export(*spans: tuple[str, str, str], **attributes: str) -> bytes:
         if parent:
             span.parent_span_id = bytes([int(parent)] * 8)
         for key, value in attributes.items():
-            span.attributes.add(key=key.replace("__", ".")).value.string_value = value
-        span.attributes.add(key="list").value.array_value.values.add().int_value = 7
+            span.attributes.add(
+                key=key.replace("__", ".")
+            ).value.string_value = value
+        span.attributes.add(
+            key="list"
+        ).value.array_value.values.add().int_value = 7
     return request.SerializeToString()
 
 
@@ -141,7 +156,9 @@ def test_spans_are_read(collector: SpanCollector) -> None:
     assert tool.resource == {"service.name": "shop"}
     assert [span.name for span in collector.path(tool)] == ["run", "tool"]
     assert collector.named("tool") is tool
-    assert assert_spans(collector, "run > tool", gen_ai__tool__name="add") == [tool]
+    assert assert_spans(collector, "run > tool", gen_ai__tool__name="add") == [
+        tool
+    ]
 
 
 def test_the_tree(collector: SpanCollector) -> None:
@@ -164,7 +181,9 @@ def test_the_tree(collector: SpanCollector) -> None:
     assert collector.tree(collector.named("other").trace) == "  other"
 
 
-def test_a_span_is_awaited_with_its_whole_trace(collector: SpanCollector) -> None:
+def test_a_span_is_awaited_with_its_whole_trace(
+    collector: SpanCollector,
+) -> None:
     """A span counts once all its ancestors have arrived."""
     send(collector, export(("tool", "11", "10")))
     with pytest.raises(AssertionError, match="tool"):

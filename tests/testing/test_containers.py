@@ -73,7 +73,9 @@ def served(
         yield started
 
 
-def test_a_run(served: Served, stub: ModelStub, collector: SpanCollector) -> None:
+def test_a_run(
+    served: Served, stub: ModelStub, collector: SpanCollector
+) -> None:
     """A run returns the value, its events and its usage; counters, spans and the requests at the stub agree with it."""
     before = served.metrics()
     stub.respond_with(*ADDITION, *ADDITION)
@@ -86,7 +88,8 @@ def test_a_run(served: Served, stub: ModelStub, collector: SpanCollector) -> Non
     assert_usage(result, model_calls=2, tool_calls=1)
     assert_counted(result.usage + result.usage, served.metrics(), before)
     [tool] = assert_spans(
-        collector, "POST /run > invoke_agent calculator > execute_tool add_numbers"
+        collector,
+        "POST /run > invoke_agent calculator > execute_tool add_numbers",
     )
     assert tool.resource["service.name"] == "calculator"
     [chat] = assert_spans(
@@ -125,7 +128,8 @@ def test_a_conversation(served: Served, stub: ModelStub) -> None:
     assert served.run("And 3 + 3?", messages=first.messages) == "Six."
     assert list(served.stream([text], messages=first.messages))
     asked = [
-        [message.text for message in request.messages[1:]] for request in stub.requests
+        [message.text for message in request.messages[1:]]
+        for request in stub.requests
     ]
     assert asked == [
         ["2 + 3?"],
@@ -138,7 +142,10 @@ def test_problems(served: Served, stub: ModelStub) -> None:
     """A rejected request and a failed run raise a problem with its code; the stub's reason is a note."""
     with pytest.raises(ProblemError, match="request_invalid") as rejected:
         served.run({})
-    assert (rejected.value.status, rejected.value.problem["status"]) == (422, 422)
+    assert (rejected.value.status, rejected.value.problem["status"]) == (
+        422,
+        422,
+    )
     stub.respond_with()
     for run in (
         lambda: served.run("Anything?"),
@@ -166,9 +173,9 @@ def test_a_container_is_hardened(container: ComponentContainer) -> None:
     assert host["CapDrop"] == ["ALL"]
     assert host["SecurityOpt"] == ["no-new-privileges:true"]
     assert wrapped.attrs["Config"]["User"] == "65532:65532"
-    assert {binding["HostIp"] for binding in wrapped.ports["8000/tcp"] or ()} == {
-        "127.0.0.1"
-    }
+    assert {
+        binding["HostIp"] for binding in wrapped.ports["8000/tcp"] or ()
+    } == {"127.0.0.1"}
     assert container.url.startswith("http://127.0.0.1:")
     assert container.exec(["touch", "/component/x"]).exit_code != 0
 
@@ -182,12 +189,16 @@ def test_a_key_variables_and_a_graceful_stop(
         "api_key": "s3cret-s3cret-s3cret",
         "env": {"PODWRIGHT_TITLE": "Sums"},
     }
-    with ComponentContainer(calculator, model="offline/echo", **options) as container:
+    with ComponentContainer(
+        calculator, model="offline/echo", **options
+    ) as container:
         name = container.get_container_id()
         assert container.info().title == "Sums"
         assert container.run("2 + 3").startswith("Echo: 2 + 3")
         assert (
-            plain_http.post(f"{container.url}/run", json={"input": "x"}).status_code
+            plain_http.post(
+                f"{container.url}/run", json={"input": "x"}
+            ).status_code
             == 401
         )
         assert container.drain() == 0
@@ -197,7 +208,9 @@ def test_a_key_variables_and_a_graceful_stop(
 
 def test_a_component_that_cannot_be_served(slim: str, tmp_path: Path) -> None:
     """A component that stops at its start fails at once, with the reason from its log."""
-    (tmp_path / "blueprint.json").write_text('{"type": "Agent", "name": "broken"}')
+    (tmp_path / "blueprint.json").write_text(
+        '{"type": "Agent", "name": "broken"}'
+    )
     tmp_path.chmod(0o755)
     start = time.monotonic()
     for broken in (
@@ -215,7 +228,9 @@ def test_a_folder_with_requirements_is_built(
     """A component with requirements runs in an image of its own, which is removed with its container."""
     folder = shutil.copytree(calculator, tmp_path / "calculator")
     (folder / "requirements.txt").write_text("six\n")
-    with ComponentContainer(folder, image=slim, model="offline/echo") as container:
+    with ComponentContainer(
+        folder, image=slim, model="offline/echo"
+    ) as container:
         built = container.image
         assert container.run("2 + 3").startswith("Echo")
     assert built.startswith("podwright-test-")
@@ -224,7 +239,9 @@ def test_a_folder_with_requirements_is_built(
 
 def test_a_container_that_is_late(slim: str, calculator: Path) -> None:
     """A container that is not ready in time is reported with its log."""
-    container = ComponentContainer(calculator, image=slim, entrypoint=["sh"], startup=2)
+    container = ComponentContainer(
+        calculator, image=slim, entrypoint=["sh"], startup=2
+    )
     container.with_command(["-c", "echo thinking; exec sleep 600"])
     with pytest.raises(StartError, match="thinking"):
         container.start()
@@ -255,9 +272,9 @@ def test_a_network_without_this_machine(slim: str, calculator: Path) -> None:
 
 def test_a_script_in_a_container(slim: str, calculator: Path) -> None:
     """A scripted stub works in a container; a function cannot be sent there, and a folder must exist."""
-    script = ModelStub(ToolCall.of("add_numbers", numbers=[2, 3]), name=MODEL).when(
-        "5.0", "It is 5."
-    )
+    script = ModelStub(
+        ToolCall.of("add_numbers", numbers=[2, 3]), name=MODEL
+    ).when("5.0", "It is 5.")
     with (
         ModelStubContainer(script, image=slim) as model,
         ComponentContainer(calculator, image=slim, model=model) as container,

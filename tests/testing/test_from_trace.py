@@ -13,7 +13,13 @@ from podwright import Agent, AgentStep, EventManager, ParallelStep, Workflow
 from podwright.errors import ModelError, ModelRateLimitError, TraceError
 from podwright.events import Event
 from podwright.messages import ModelRequest, ModelResponse, ToolCall
-from podwright.models import Connection, FunctionModel, Model, ScriptedModel, use_model
+from podwright.models import (
+    Connection,
+    FunctionModel,
+    Model,
+    ScriptedModel,
+    use_model,
+)
 from podwright.models.openai_compatible import ChatModel
 from podwright.models.retries import Retries
 from podwright.result import ExecutionResult
@@ -34,7 +40,8 @@ def respond(request: ModelRequest) -> Any:
         output_tokens=len(request.messages[0].text),
     )
     return ModelResponse(
-        f"{request.messages[0].text[:9]} of {request.messages[-1].text}", usage=usage
+        f"{request.messages[0].text[:9]} of {request.messages[-1].text}",
+        usage=usage,
     )
 
 
@@ -122,7 +129,10 @@ def test_a_conversation_with_images_is_repeated(tmp_path: Path) -> None:
 
     model = FunctionModel(answer, name="openai/gpt-4o-mini")
     history = record(
-        agent, model, picture("AAAA"), messages=[{"role": "user", "content": "Hi."}]
+        agent,
+        model,
+        picture("AAAA"),
+        messages=[{"role": "user", "content": "Hi."}],
     ).messages
     recorded = record(agent, model, picture("BBBB"), messages=history)
     file = tmp_path / "trace.json"
@@ -168,7 +178,9 @@ def test_a_failed_call_fails_again() -> None:
     manager = EventManager()
     manager.subscribe(events.append)
     agent = Agent("poet", "Rhyme.", "openai/gpt-4o-mini", event_manager=manager)
-    failing = ScriptedModel(*[ModelRateLimitError("slow down") for _ in range(3)])
+    failing = ScriptedModel(
+        *[ModelRateLimitError("slow down") for _ in range(3)]
+    )
     failing.retries = Retries(first_wait=0.0)
     with pytest.raises(ModelRateLimitError):
         record(agent, failing)
@@ -179,7 +191,9 @@ def test_a_failed_call_fails_again() -> None:
     assert len(stub.received) == 3
 
 
-def test_calls_of_remote_components_are_optional(trace: ExecutionResult) -> None:
+def test_calls_of_remote_components_are_optional(
+    trace: ExecutionResult,
+) -> None:
     """Calls of another container are not missing, and get their response if they are made."""
     events = [
         replace(event, remote="researcher")
@@ -188,7 +202,10 @@ def test_calls_of_remote_components_are_optional(trace: ExecutionResult) -> None
         for event in trace.events
     ]
     stub = ModelStub.from_trace(events)
-    assert {request.component for request in stub.missing} == {"writer", "critic"}
+    assert {request.component for request in stub.missing} == {
+        "writer",
+        "critic",
+    }
     assert replay(stub, paper()).value == trace.value
     stub.verify()
 

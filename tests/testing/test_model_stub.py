@@ -38,7 +38,8 @@ from podwright.usage import Usage
 from podwright_service.testing import Fault, ModelStub
 
 HELLO = ModelRequest(
-    "openai/gpt-4o-mini", (Message("system", "Be kind."), Message("user", "Hello"))
+    "openai/gpt-4o-mini",
+    (Message("system", "Be kind."), Message("user", "Hello")),
 )
 USAGE = Usage(
     600,
@@ -61,21 +62,29 @@ def stub() -> Iterator[ModelStub]:
 
 
 def client_of(stub: ModelStub, first_byte: float = 20.0) -> ChatModel:
-    model = ChatModel("openai/gpt-4o-mini", Connection("a key", f"{stub.url}/v1"))
+    model = ChatModel(
+        "openai/gpt-4o-mini", Connection("a key", f"{stub.url}/v1")
+    )
     model.timeouts = Timeouts(first_byte=first_byte)
     return model
 
 
 def call(
-    stub: ModelStub, request: ModelRequest = HELLO, tokens: list[str] | None = None
+    stub: ModelStub,
+    request: ModelRequest = HELLO,
+    tokens: list[str] | None = None,
 ) -> ModelResponse:
     return asyncio.run(
-        client_of(stub).complete(request, None if tokens is None else tokens.append)
+        client_of(stub).complete(
+            request, None if tokens is None else tokens.append
+        )
     )
 
 
 @streamed
-def test_a_text_is_streamed_word_by_word(stub: ModelStub, streamed: bool) -> None:
+def test_a_text_is_streamed_word_by_word(
+    stub: ModelStub, streamed: bool
+) -> None:
     """A text arrives unchanged, with estimated tokens."""
     text = "Grüße, Welt 🌍 and\n  all the rest."
     stub.respond_with(text)
@@ -93,7 +102,9 @@ def test_a_text_is_streamed_word_by_word(stub: ModelStub, streamed: bool) -> Non
 
 
 @streamed
-def test_a_complete_response_is_unchanged(stub: ModelStub, streamed: bool) -> None:
+def test_a_complete_response_is_unchanged(
+    stub: ModelStub, streamed: bool
+) -> None:
     """A response arrives with its tool calls, usage, finish reason, names, thoughts and signatures."""
     calls = (
         ToolCall.of("add", id="one", numbers=[1, 2]),
@@ -119,7 +130,9 @@ def test_a_complete_response_is_unchanged(stub: ModelStub, streamed: bool) -> No
     [(ToolCall.of("add"), 1, "tool_calls"), ([ToolCall.of("add", id="1"), ToolCall.of("add", id="2")], 2, "tool_calls"),
      (ModelResponse("cut", finish_reason="length"), 0, "length")],
 )  # fmt: skip
-def test_short_forms(stub: ModelStub, response: Any, calls: int, reason: str) -> None:
+def test_short_forms(
+    stub: ModelStub, response: Any, calls: int, reason: str
+) -> None:
     """A tool call, a list of tool calls, and a truncated response are responses too."""
     stub.respond_with(response)
     received = call(stub)
@@ -132,7 +145,10 @@ def test_requests_are_kept(stub: ModelStub) -> None:
     schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
     tool: Any = {
         "type": "function",
-        "function": {"name": "add", "parameters": {"type": "object", "properties": {}}},
+        "function": {
+            "name": "add",
+            "parameters": {"type": "object", "properties": {}},
+        },
     }
     messages = (
         Message("system", "Add."),
@@ -141,7 +157,13 @@ def test_requests_are_kept(stub: ModelStub) -> None:
         Message("tool", "2", tool_call_id="call_1"),
     )
     settings: Any = {"temperature": 0.5, "max_tokens": 9, "seed": 1}
-    content: Any = (messages, (tool,), settings, OutputSchema("sum", schema), "add")
+    content: Any = (
+        messages,
+        (tool,),
+        settings,
+        OutputSchema("sum", schema),
+        "add",
+    )
     call(stub, ModelRequest("openai/gpt-4o-mini", *content))
     call(stub, tokens=[])
     assert stub.requests[0] == ModelRequest("gpt-4o-mini", *content)
@@ -246,7 +268,8 @@ def test_responses_by_text(stub: ModelStub) -> None:
         model = client_of(stub)
         instructions = ["You research.", "You write.", "You research."]
         requests = [
-            ModelRequest("m/m", (Message("system", text),)) for text in instructions
+            ModelRequest("m/m", (Message("system", text),))
+            for text in instructions
         ]
         return await asyncio.gather(*map(model.complete, requests))
 
@@ -259,8 +282,14 @@ def test_responses_by_text(stub: ModelStub) -> None:
 
 def test_a_function_responds_to_all_further_requests(stub: ModelStub) -> None:
     """A function of the request is not used up."""
-    stub.respond_with("first", lambda request: f"{len(request.messages)} messages")
-    assert [call(stub).text for _ in range(3)] == ["first", "2 messages", "2 messages"]
+    stub.respond_with(
+        "first", lambda request: f"{len(request.messages)} messages"
+    )
+    assert [call(stub).text for _ in range(3)] == [
+        "first",
+        "2 messages",
+        "2 messages",
+    ]
 
 
 def test_a_request_too_many(stub: ModelStub) -> None:

@@ -71,12 +71,14 @@ def test_skips_are_reported(
 ) -> None:
     """Without an engine or an image, tests in containers are skipped, and the report says so at its end."""
     output = run_pytest(
-        project, *(["-o", f"podwright_image={image}"] if image else []), **variables
+        project,
+        *(["-o", f"podwright_image={image}"] if image else []),
+        **variables,
     )
     assert "2 passed, 2 skipped" in output, output
-    assert re.search(r"= podwright =+\n2 test.*not tested in a container: ", output), (
-        output
-    )
+    assert re.search(
+        r"= podwright =+\n2 test.*not tested in a container: ", output
+    ), output
 
 
 def test_in_ci_a_missing_engine_is_a_failure(project: Path) -> None:
@@ -92,7 +94,9 @@ def test_without_the_extra(project: Path) -> None:
         "import podwright_service.testing as kit\nwith kit.ModelStub('x') as stub: print(stub.url)\n"
         "try: kit.ComponentContainer\nexcept ImportError: print('no container')"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True
+    )
     assert re.match(r"http://127.*\nno container\n", done.stdout), (
         done.stdout + done.stderr
     )

@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from podwright_service.testing import ComponentProcess, SpanCollector, StartError
+from podwright_service.testing import (
+    ComponentProcess,
+    SpanCollector,
+    StartError,
+)
 
 
 def test_a_process_that_is_never_ready(

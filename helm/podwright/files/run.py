@@ -17,7 +17,8 @@ request = urllib.request.Request(
 request.add_header("content-type", "application/json")
 if "KEY_FILE" in os.environ:
     request.add_header(
-        "authorization", f"Bearer {pathlib.Path(os.environ['KEY_FILE']).read_text()}"
+        "authorization",
+        f"Bearer {pathlib.Path(os.environ['KEY_FILE']).read_text()}",
     )
 while True:
     try:
@@ -28,7 +29,9 @@ while True:
             print(json.dumps(json.load(response), indent=2, ensure_ascii=False))
         break
     except urllib.error.HTTPError as error:
-        sys.exit(f"{request.full_url} answered {error.code}: {error.read().decode()}")
+        sys.exit(
+            f"{request.full_url} answered {error.code}: {error.read().decode()}"
+        )
     except urllib.error.URLError as error:  # the connection failed
         if time.monotonic() > connected_by:
             sys.exit(f"{request.full_url} cannot be reached: {error}")

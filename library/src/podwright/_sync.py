@@ -34,7 +34,9 @@ def _background_loop() -> asyncio.AbstractEventLoop:
     global _loop, _thread, _selector  # noqa: PLW0603 - one loop for the whole process
     with _lock:
         if _is_exiting:
-            raise BlockingCallError("The process is ending, and runs nothing more.")
+            raise BlockingCallError(
+                "The process is ending, and runs nothing more."
+            )
         if _loop is None or _thread is None or not _thread.is_alive():
             if hasattr(os, "fork"):
                 _selector = selectors.DefaultSelector()
@@ -98,7 +100,8 @@ if hasattr(os, "register_at_fork"):
 
 
 def run_sync(
-    coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop | None = None
+    coroutine: Coroutine[Any, Any, T],
+    loop: asyncio.AbstractEventLoop | None = None,
 ) -> T:
     """Run a coroutine to its end from synchronous code; an interrupt cancels it and waits until it has ended.
 

@@ -19,7 +19,9 @@ from podwright.usage import RunLimits, Usage, add_cost
 ASSUMED_OUTPUT_TOKENS = 4096
 """Output tokens reserved for a call without `max_tokens`."""
 
-parallel_tasks: ContextVar[int] = ContextVar("podwright_parallel_tasks", default=1)
+parallel_tasks: ContextVar[int] = ContextVar(
+    "podwright_parallel_tasks", default=1
+)
 """Number of parallel tasks, this one included; a loan to another container is what is left divided by it."""
 
 CostOf = Callable[[Usage], float | None]
@@ -58,7 +60,12 @@ class Budget:
         self._parallel_tasks = parallel_tasks.get()
 
     async def reserve(
-        self, input_tokens: int, output_tokens: int, cost_of: CostOf, *, calls: int = 1
+        self,
+        input_tokens: int,
+        output_tokens: int,
+        cost_of: CostOf,
+        *,
+        calls: int = 1,
     ) -> Reservation:
         """Set aside the worst case of a model call.
 
@@ -135,7 +142,9 @@ class Budget:
         reservation.cost = min(reservation.cost, limits.cost or 0.0)
         self._released.set()
 
-    async def _in_turn(self, attempt: Callable[[], Reservation | None]) -> Reservation:
+    async def _in_turn(
+        self, attempt: Callable[[], Reservation | None]
+    ) -> Reservation:
         # asyncio.Lock is fair: the first who asks is served first
         async with self._queue_lock:
             while (reservation := attempt()) is None:
@@ -149,7 +158,9 @@ class Budget:
         limits = self.limits
         reserved = self._reservations
         calls = sum(reservation.calls for reservation in reserved) + self.calls
-        tokens = sum(reservation.tokens for reservation in reserved) + self.tokens
+        tokens = (
+            sum(reservation.tokens for reservation in reserved) + self.tokens
+        )
         cost = sum(reservation.cost for reservation in reserved) + self.cost
         return RunLimits(
             model_calls=_left_of(limits.model_calls, calls),
@@ -164,9 +175,13 @@ class Budget:
         if left.model_calls == 0 and calls:
             if any(reservation.lent for reservation in self._reservations):
                 return None
-            message = f"The run has made its {self.limits.model_calls} model calls."
+            message = (
+                f"The run has made its {self.limits.model_calls} model calls."
+            )
             raise LimitExceededError(message, limit="model_calls")
-        allowed, limit = self._allowed(left, input_tokens, output_tokens, cost_of)
+        allowed, limit = self._allowed(
+            left, input_tokens, output_tokens, cost_of
+        )
         if allowed < output_tokens and self._reservations:
             return None
         if allowed < 1:
@@ -183,7 +198,11 @@ class Budget:
         )
 
     def _allowed(
-        self, left: RunLimits, input_tokens: int, output_tokens: int, cost_of: CostOf
+        self,
+        left: RunLimits,
+        input_tokens: int,
+        output_tokens: int,
+        cost_of: CostOf,
     ) -> tuple[int, str]:
         """The output tokens that a call may have, at most those that it asks for, and the limit that allows no more."""
         allowed = output_tokens
@@ -201,7 +220,11 @@ class Budget:
         return allowed, limit
 
     def _affordable(
-        self, left: float, input_tokens: int, output_tokens: int, cost_of: CostOf
+        self,
+        left: float,
+        input_tokens: int,
+        output_tokens: int,
+        cost_of: CostOf,
     ) -> int:
         """How many output tokens a call may have for what is left, at most those that it asks for."""
         whole = _highest_cost(cost_of, input_tokens, output_tokens)
@@ -220,7 +243,9 @@ class Budget:
             return 0
         return int(output_tokens * (left - base) / (whole - base))
 
-    def _exhausted_error(self, limit: str, input_tokens: int) -> LimitExceededError:
+    def _exhausted_error(
+        self, limit: str, input_tokens: int
+    ) -> LimitExceededError:
         if limit == "cost":
             used = f"{self.cost:.6g} of {self.limits.cost:.6g} USD are used"
         else:
@@ -235,10 +260,15 @@ class Budget:
             return None
         if exhausted:
             raise LimitExceededError(
-                f"Nothing is left of the run's limit '{exhausted}'.", limit=exhausted
+                f"Nothing is left of the run's limit '{exhausted}'.",
+                limit=exhausted,
             )
         parts = max(1, parallel_tasks.get() // self._parallel_tasks)
-        lent = [reservation for reservation in self._reservations if reservation.lent]
+        lent = [
+            reservation
+            for reservation in self._reservations
+            if reservation.lent
+        ]
         tokens = _share(left.tokens, [loan.tokens for loan in lent], parts)
         cost = _share(left.cost, [loan.cost for loan in lent], parts)
         calls = _share(left.model_calls, [loan.calls for loan in lent], parts)

@@ -24,9 +24,9 @@ T = TypeVar("T")
 
 _level: ContextVar[int] = ContextVar("podwright_thread_level", default=0)
 """How many blocking functions wait for this code to return."""
-_slots: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, asyncio.Semaphore]] = (
-    WeakKeyDictionary()
-)
+_slots: WeakKeyDictionary[
+    asyncio.AbstractEventLoop, dict[int, asyncio.Semaphore]
+] = WeakKeyDictionary()
 """Free threads of each event loop by level: if a function shared the threads of those that wait for it, all could wait
 for each other."""
 _computing: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = (
@@ -48,7 +48,9 @@ async def call_function(
     """
     if not is_async(function):
         by_level = _slots.setdefault(asyncio.get_running_loop(), {})
-        slots = by_level.setdefault(_level.get(), asyncio.Semaphore(max_threads()))
+        slots = by_level.setdefault(
+            _level.get(), asyncio.Semaphore(max_threads())
+        )
         call = partial(function, *args, **kwargs)
         return await _in_thread(call, slots)
     task = cast("asyncio.Task[Any]", asyncio.current_task())
@@ -79,7 +81,9 @@ def is_async(function: Callable[..., Any]) -> bool:
 
 
 def _is_async_function(function: object) -> bool:
-    return inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+    return inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(
+        function
+    )
 
 
 def max_threads() -> int:
@@ -122,7 +126,9 @@ def _ordinary_error(error: BaseException) -> Exception:
     return _exit_error(error)
 
 
-async def _in_thread(function: Callable[[], Any], slots: asyncio.Semaphore) -> Any:
+async def _in_thread(
+    function: Callable[[], Any], slots: asyncio.Semaphore
+) -> Any:
     """Run a blocking function in a daemon thread, with the context variables of this task; wait for a free one."""
     loop = asyncio.get_running_loop()
     context = copy_context()
@@ -144,7 +150,9 @@ async def _in_thread(function: Callable[[], Any], slots: asyncio.Semaphore) -> A
 
     await slots.acquire()
     try:
-        threading.Thread(target=work, daemon=True, name="podwright-tool").start()
+        threading.Thread(
+            target=work, daemon=True, name="podwright-tool"
+        ).start()
     except BaseException:
         slots.release()
         raise

@@ -195,7 +195,9 @@ def _is_large(value: object, context: _Values) -> bool:
     return length > _LARGE
 
 
-def calls_function(reference: Mapping[str, Any], conditions: Conditions) -> bool:
+def calls_function(
+    reference: Mapping[str, Any], conditions: Conditions
+) -> bool:
     """Whether the check of a condition calls one of the caller's functions."""
     if not conditions:
         return False
@@ -213,10 +215,13 @@ async def _call(
         # so that a condition cannot change the context
         copy = copy_json(dict(context))
         return bool(await call_function(condition, copy, **args))
-    except PodwrightError:  # of a nested run, whose code and limit the caller needs
+    except PodwrightError:
+        # of a nested run, whose code and limit the caller needs
         raise
     except Exception as error:
-        raise error_from(ConditionError, f"Condition '{name}'", error) from error
+        raise error_from(
+            ConditionError, f"Condition '{name}'", error
+        ) from error
 
 
 def _fill(value: Any, context: _Values, name: str) -> Any:
@@ -250,7 +255,9 @@ def templates(reference: object, at: str) -> Iterator[tuple[str, str]]:
         yield from templates(negated, f"{at}/args/condition")
 
 
-def problems(reference: object, at: str, conditions: Conditions) -> list[Problem]:
+def problems(
+    reference: object, at: str, conditions: Conditions
+) -> list[Problem]:
     """What is wrong with a reference to a condition: an unknown name, or wrong arguments of a built-in condition.
 
     Args:
@@ -262,7 +269,9 @@ def problems(reference: object, at: str, conditions: Conditions) -> list[Problem
     name = known.get("name")
     args = known.get("args", {})
     if not isinstance(name, str) or not isinstance(args, dict):
-        detail = "Expected a condition: an object with a 'name', and perhaps 'args'."
+        detail = (
+            "Expected a condition: an object with a 'name', and perhaps 'args'."
+        )
         return [Problem(at, detail)]
     if name in conditions:
         return []
@@ -300,12 +309,16 @@ def _inner_problems(
     yield from problems(reference, pointer, conditions)
 
 
-def _argument_problems(name: str, args: _Values, pointer: str) -> Iterator[Problem]:
+def _argument_problems(
+    name: str, args: _Values, pointer: str
+) -> Iterator[Problem]:
     """What is wrong with the arguments of a built-in condition, apart from the conditions in them."""
     wanted = _names_of_arguments(name)
     for key in wanted:
         if key not in args:
-            yield Problem(pointer, f"Condition '{name}' needs the argument '{key}'.")
+            yield Problem(
+                pointer, f"Condition '{name}' needs the argument '{key}'."
+            )
     for key in args:
         if key not in wanted:
             yield Problem(

@@ -36,7 +36,14 @@ from podwright.json_data import (
     is_set,
     nested_deeper,
 )
-from podwright.messages import CLOSED, ContentPart, Message, Text, TextPart, ToolCall
+from podwright.messages import (
+    CLOSED,
+    ContentPart,
+    Message,
+    Text,
+    TextPart,
+    ToolCall,
+)
 from podwright.text import short_repr
 from podwright.validation_errors import to_problems
 
@@ -159,7 +166,8 @@ def _without_nulls(message: Any) -> Any:
         return message
     fields = _set_fields(message)
     key = "content"
-    if fields.get("role") == "assistant":  # the parts of its content are its provider's
+    # the parts of its content are its provider's
+    if fields.get("role") == "assistant":
         key = "tool_calls"
     if isinstance(fields.get(key), list):
         fields[key] = [_set_fields(item) for item in fields[key]]
@@ -191,16 +199,16 @@ def _relation_errors(messages: list[Any]) -> Iterator[InitErrorDetails]:
         yield {"type": kind, "loc": location, "input": messages}
 
 
-def _misplaced(messages: Sequence[Any]) -> Iterator[tuple[tuple[int, str], str]]:
+def _misplaced(
+    messages: Sequence[Any],
+) -> Iterator[tuple[tuple[int, str], str]]:
     """Tool results without their call, tool calls without their result, and what is not JSON data."""
     waiting: dict[str, int] = {}
     for index, message in enumerate(map(as_object, messages)):
         if message.get("role") == "tool":
             id_ = message.get("tool_call_id")
             if isinstance(id_, str) and waiting.pop(id_, None) is None:
-                reason = (
-                    f"No tool call {short_repr(id_)} right before waits for this result"
-                )
+                reason = f"No tool call {short_repr(id_)} right before waits for this result"
                 yield (index, "tool_call_id"), reason
             continue
         yield from _without_result(waiting)
@@ -211,7 +219,10 @@ def _misplaced(messages: Sequence[Any]) -> Iterator[tuple[tuple[int, str], str]]
         if message.get("role") == "assistant":
             key = _unreadable_field(message)
             if key is not None:
-                yield (index, key), "Further fields of a message must be JSON data"
+                yield (
+                    (index, key),
+                    "Further fields of a message must be JSON data",
+                )
     yield from _without_result(waiting)
 
 
@@ -235,7 +246,9 @@ def _unreadable_field(message: JsonMapping) -> str | None:
     in_calls: list[JsonObject] = []
     for call in map(as_object, as_array(message.get("tool_calls"))):
         in_calls.append(_further(call, _CALL_KEYS))
-        in_calls.append(_further(as_object(call.get("function")), _FUNCTION_KEYS))
+        in_calls.append(
+            _further(as_object(call.get("function")), _FUNCTION_KEYS)
+        )
     fields["tool_calls"] = in_calls
     for key, value in fields.items():
         if not _is_json(value):
@@ -291,7 +304,9 @@ def parse_messages(data: object) -> tuple[Message, ...]:
         checked = _conversation.validate_python(data)
     except ValidationError as error:
         problems = to_problems(error.errors(include_url=False), data)
-        raise MessagesError("The messages are invalid.", problems=problems) from None
+        raise MessagesError(
+            "The messages are invalid.", problems=problems
+        ) from None
     messages = map(read_message, checked)
     return tuple(message for message in messages if not _is_empty(message))
 
@@ -306,7 +321,9 @@ def parse_content(parts: object) -> str | tuple[ContentPart, ...]:
         return _content(_parts.validate_python(parts))
     except ValidationError as error:
         problems = to_problems(error.errors(include_url=False), parts)
-        raise MessagesError("The input is invalid.", problems=problems) from None
+        raise MessagesError(
+            "The input is invalid.", problems=problems
+        ) from None
 
 
 def to_data(messages: Sequence[Message]) -> list[JsonObject]:
@@ -373,7 +390,9 @@ def _tool_call(data: Any) -> ToolCall:
 def _further(data: JsonMapping, own: frozenset[str]) -> JsonObject:
     """The fields beside the own ones, as far as they are set."""
     return {
-        key: value for key, value in data.items() if key not in own and is_set(value)
+        key: value
+        for key, value in data.items()
+        if key not in own and is_set(value)
     }
 
 

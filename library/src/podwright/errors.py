@@ -118,7 +118,11 @@ class PodwrightError(Exception):
     def __str__(self) -> str:
         lines = [self.message, *(f"  - {line}" for line in self.details())]
         return "\n".join(
-            [*lines, f"  Suggestion: {self.suggestion}", f"  Help: {self.help_url}"]
+            [
+                *lines,
+                f"  Suggestion: {self.suggestion}",
+                f"  Help: {self.help_url}",
+            ]
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -200,7 +204,11 @@ class Problem:
         return " ".join(
             filter(
                 None,
-                (self.pointer and f"{self.pointer}:", self.detail, self.suggestion),
+                (
+                    self.pointer and f"{self.pointer}:",
+                    self.detail,
+                    self.suggestion,
+                ),
             )
         )
 
@@ -313,7 +321,9 @@ class RunError(PodwrightError):
     """A run failed."""
 
     code = "run_failed"
-    default_suggestion = "See the cause of this error, and the trace of the run."
+    default_suggestion = (
+        "See the cause of this error, and the trace of the run."
+    )
 
 
 class ModelError(RunError):
@@ -336,16 +346,16 @@ class ModelError(RunError):
 
     def details(self) -> Sequence[str]:
         """The provider's own error, if it is known."""
-        return [f"Provider: {self.provider_error}"] if self.provider_error else []
+        return (
+            [f"Provider: {self.provider_error}"] if self.provider_error else []
+        )
 
 
 class ModelAuthenticationError(ModelError):
     """The provider rejected the API key, or there is none."""
 
     code = "model_authentication"
-    default_suggestion = (
-        "Set the provider's key variable, and check that the key may use this model."
-    )
+    default_suggestion = "Set the provider's key variable, and check that the key may use this model."
 
 
 class ModelRateLimitError(ModelError):
@@ -388,18 +398,14 @@ class ModelRequestError(ModelError):
     """The provider rejected the request; repeating it does not help."""
 
     code = "model_request_refused"
-    default_suggestion = (
-        "Check the model's name and settings: not every model supports every setting."
-    )
+    default_suggestion = "Check the model's name and settings: not every model supports every setting."
 
 
 class ContextWindowError(ModelRequestError):
     """The request is longer than the model's context window."""
 
     code = "context_window_exceeded"
-    default_suggestion = (
-        "Shorten the input or the tools' outputs, or use a model with a larger window."
-    )
+    default_suggestion = "Shorten the input or the tools' outputs, or use a model with a larger window."
 
 
 class ContentFilterError(ModelError):
@@ -413,9 +419,7 @@ class ModelResponseError(ModelError):
     """The provider's response is malformed, truncated or too large."""
 
     code = "model_response_invalid"
-    default_suggestion = (
-        "Try again; if it persists, the endpoint is not compatible with the API."
-    )
+    default_suggestion = "Try again; if it persists, the endpoint is not compatible with the API."
     transient = True
 
 
@@ -462,7 +466,11 @@ class RemoteError(RunError):
         }
         return {
             **super().to_dict(),
-            **{name: value for name, value in facts.items() if value is not None},
+            **{
+                name: value
+                for name, value in facts.items()
+                if value is not None
+            },
         }
 
 
@@ -529,7 +537,9 @@ class RemoteHopsError(RemoteError):
     """The run has passed through the maximum number of containers; perhaps two call each other."""
 
     code = "remote_hops_exceeded"
-    default_suggestion = "Remove the circular reference, or raise PODWRIGHT_MAX_HOPS."
+    default_suggestion = (
+        "Remove the circular reference, or raise PODWRIGHT_MAX_HOPS."
+    )
 
 
 class ToolError(RunError):
@@ -543,9 +553,7 @@ class ToolArgumentsError(ToolError):
     """A model called a tool wrongly, and was corrected as often as `max_tool_retries` allows."""
 
     code = "tool_arguments_invalid"
-    default_suggestion = (
-        "Describe the parameters of the tool better, or use a more capable model."
-    )
+    default_suggestion = "Describe the parameters of the tool better, or use a more capable model."
 
 
 class ConditionError(RunError):
@@ -561,25 +569,23 @@ class OutputError(RunError):
     """The model gave no answer that fits the response model within `max_loops` calls."""
 
     code = "output_invalid"
-    default_suggestion = (
-        "Simplify the response model, raise max_loops, or use a more capable model."
-    )
+    default_suggestion = "Simplify the response model, raise max_loops, or use a more capable model."
 
 
 class LoopLimitError(RunError):
     """The model still called tools after `max_loops` model calls."""
 
     code = "loop_limit_reached"
-    default_suggestion = "Raise max_loops, or let the instructions say when to stop."
+    default_suggestion = (
+        "Raise max_loops, or let the instructions say when to stop."
+    )
 
 
 class LoopExhaustedError(RunError):
     """The condition of a loop step with `on_exhausted: "fail"` did not hold after `max_iterations` iterations."""
 
     code = "loop_exhausted"
-    default_suggestion = (
-        "Raise max_iterations, or resume with a context in which the condition holds."
-    )
+    default_suggestion = "Raise max_iterations, or resume with a context in which the condition holds."
 
 
 class LimitExceededError(RunError):
@@ -603,9 +609,7 @@ class ApprovalRequired(RunError):  # noqa: N818 - a pause, not a fault
     """A workflow waits for approval; to approve, run it again with `context` and `resume_path`."""
 
     code = "approval_required"
-    default_suggestion = (
-        "To approve, run the workflow again with this error's context and resume_path."
-    )
+    default_suggestion = "To approve, run the workflow again with this error's context and resume_path."
     step: tuple[str, tuple[int, ...]] = ("", ())
     """Id of the run with the approval step, which may be nested, and the position of the step."""
 
@@ -614,6 +618,4 @@ class RunCancelledError(RunError):
     """The caller cancelled the run; it is the `__cause__` of the `asyncio.CancelledError`."""
 
     code = "run_cancelled"
-    default_suggestion = (
-        "Run it again; a workflow resumes from this error's context and resume_path."
-    )
+    default_suggestion = "Run it again; a workflow resumes from this error's context and resume_path."

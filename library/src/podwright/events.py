@@ -343,7 +343,9 @@ Event = Annotated[
 """Any event, discriminated by `type`."""
 
 _EVENT_CLASSES = get_args(get_args(Event)[0])
-_TYPES = {event.__dataclass_fields__["type"].default for event in _EVENT_CLASSES}
+_TYPES = {
+    event.__dataclass_fields__["type"].default for event in _EVENT_CLASSES
+}
 
 Subscriber = Callable[[Event], object]
 """A fast synchronous callable; it is called with each event, in order, on the thread of the run.
@@ -390,7 +392,9 @@ class EventManager:
         """The current subscribers; a run keeps those it found at its start."""
         return self._subscribers
 
-    def subscribe(self, subscriber: Subscriber, *types: str) -> Callable[[], None]:
+    def subscribe(
+        self, subscriber: Subscriber, *types: str
+    ) -> Callable[[], None]:
         """Call `subscriber` with every event, or only with events of the given types.
 
         Args:
@@ -412,7 +416,9 @@ class EventManager:
 
         def unsubscribe() -> None:
             self._subscribers = tuple(
-                existing for existing in self._subscribers if existing is not added
+                existing
+                for existing in self._subscribers
+                if existing is not added
             )
 
         return unsubscribe
@@ -427,7 +433,9 @@ def _filtered(subscriber: Subscriber, types: frozenset[str]) -> Subscriber:
     unknown = sorted(types - _TYPES)
     if unknown:
         hint = did_you_mean(unknown[0], sorted(_TYPES))
-        raise ConfigurationError(f"Unknown event type '{unknown[0]}'.", suggestion=hint)
+        raise ConfigurationError(
+            f"Unknown event type '{unknown[0]}'.", suggestion=hint
+        )
 
     def pass_on(event: Event) -> None:
         if event.type in types:

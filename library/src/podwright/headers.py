@@ -100,7 +100,9 @@ def _parse_amount(value: object) -> float:
         digits = value.replace(".", "", 1)
         if digits.isdecimal():
             return float(value)
-    raise ValueError("'cost' is not a string with an amount in USD, such as \"0.5\"")
+    raise ValueError(
+        "'cost' is not a string with an amount in USD, such as \"0.5\""
+    )
 
 
 def _format(members: dict[str, int | float | None]) -> str:

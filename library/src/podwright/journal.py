@@ -305,7 +305,9 @@ class _Calls:
         self.tool_calls: dict[int, _ToolCall] = {}
         self.unfinished_tool_calls: dict[int, ToolCallStarted] = {}
         """Those of this process that have not ended, or were cancelled, which does not stop a tool in a thread."""
-        self.nested_usage: defaultdict[int, dict[str, Usage]] = defaultdict(dict)
+        self.nested_usage: defaultdict[int, dict[str, Usage]] = defaultdict(
+            dict
+        )
         """What the runs nested in a tool call used, by the id of the run."""
         self._last_answer: _LastAnswer | None = None
 

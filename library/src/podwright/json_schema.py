@@ -12,7 +12,13 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any, cast
 from urllib.parse import unquote
 
-from podwright.json_data import JsonMapping, JsonObject, as_array, as_object, walk_json
+from podwright.json_data import (
+    JsonMapping,
+    JsonObject,
+    as_array,
+    as_object,
+    walk_json,
+)
 from podwright.text import short_repr, truncate
 
 MAX_VALUES = 5_000
@@ -93,7 +99,9 @@ def _check_size(schema: JsonMapping) -> None:
         part = as_object(value)
         for key in _IDENTIFIERS:
             if isinstance(part.get(key), str):
-                raise ValueError(f"it has '{key}' at '{truncate(pointer, 100)}'")
+                raise ValueError(
+                    f"it has '{key}' at '{truncate(pointer, 100)}'"
+                )
         reference = part.get("$ref")
         if isinstance(reference, str) and subschema(schema, reference) is None:
             raise ValueError(
@@ -128,7 +136,9 @@ def _check_cycles(parts: Mapping[int, _Part]) -> None:
         raise SchemaTooComplexError("a part of it refers to itself") from None
 
 
-def _applied_to_same(part: JsonMapping, root: JsonMapping) -> Iterator[JsonObject]:
+def _applied_to_same(
+    part: JsonMapping, root: JsonMapping
+) -> Iterator[JsonObject]:
     """The subschemas that a subschema applies to the value itself, the one that it refers to included."""
     reference = part.get("$ref")
     if isinstance(reference, str):
@@ -140,12 +150,16 @@ def _applied_to_same(part: JsonMapping, root: JsonMapping) -> Iterator[JsonObjec
         # to find what is not evaluated, jsonschema checks the subschemas again, and looks into each
         times = 3
     for _ in range(times):
-        yield from _subschemas(part, _SAME_VALUE, _SAME_VALUE_LISTS, _SAME_VALUE_MAPS)
+        yield from _subschemas(
+            part, _SAME_VALUE, _SAME_VALUE_LISTS, _SAME_VALUE_MAPS
+        )
 
 
 def _applied_to_inner(part: JsonMapping) -> Iterator[JsonObject]:
     """The subschemas that a subschema applies to values inside the value."""
-    return _subschemas(part, _INNER_VALUE, _INNER_VALUE_LISTS, _INNER_VALUE_MAPS)
+    return _subschemas(
+        part, _INNER_VALUE, _INNER_VALUE_LISTS, _INNER_VALUE_MAPS
+    )
 
 
 def _subschemas(
@@ -207,7 +221,8 @@ def _member(value: object, key: str) -> object:
     items = as_array(value)
     if not items:
         return as_object(value).get(key)
-    if not key.isdecimal() or len(key) > 5:  # no position in a schema of this size
+    # no position in a schema of this size
+    if not key.isdecimal() or len(key) > 5:
         return None
     position = int(key)
     if position >= len(items):

@@ -63,7 +63,9 @@ class ModelSettings(TypedDict, total=False):
     """-2 to 2."""
     parallel_tool_calls: bool
     """Whether a model may call several tools in one turn."""
-    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"]
+    reasoning_effort: Literal[
+        "none", "minimal", "low", "medium", "high", "xhigh"
+    ]
     """How long a reasoning model may think."""
 
 
@@ -82,7 +84,9 @@ class ToolFunction(TypedDict, total=False):
 
     name: Required[Annotated[str, MinLen(1)]]
     description: str
-    parameters: Required[Annotated[JsonObject, AfterValidator(_check_references)]]
+    parameters: Required[
+        Annotated[JsonObject, AfterValidator(_check_references)]
+    ]
     """JSON Schema of an object, one property a parameter."""
     strict: bool
     """Whether the provider must enforce the schema exactly."""
@@ -180,7 +184,9 @@ class Message:
         """The text of its content, without images."""
         if isinstance(self.content, str):
             return self.content
-        texts = [part["text"] for part in self.content if part["type"] == "text"]
+        texts = [
+            part["text"] for part in self.content if part["type"] == "text"
+        ]
         return "\n".join(texts)
 
 

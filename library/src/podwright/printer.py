@@ -24,7 +24,9 @@ class Printer:
         file: Where to print; standard output by default.
     """
 
-    def __init__(self, timing: bool = False, file: TextIO | None = None) -> None:
+    def __init__(
+        self, timing: bool = False, file: TextIO | None = None
+    ) -> None:
         self._timing = timing
         self._file = file
         self._console: Console | None = None
@@ -141,7 +143,10 @@ def _describe_run(
             return "bold", f"started: {to_text(event.input)}"
         case events.RunFinished():
             used = _used_text(event)
-            return "bold green", f"final answer ({used}): {to_text(event.value)}"
+            return (
+                "bold green",
+                f"final answer ({used}): {to_text(event.value)}",
+            )
         case events.RunFailed():
             return "bold red", f"failed: {_message(event)}"
         case events.RunCancelled():
@@ -171,7 +176,9 @@ def _describe_model_call(
 
 
 def _describe_tool_call(
-    event: events.ToolCallStarted | events.ToolCallFinished | events.ToolCallFailed,
+    event: events.ToolCallStarted
+    | events.ToolCallFinished
+    | events.ToolCallFailed,
 ) -> tuple[str, str]:
     match event:
         case events.ToolCallStarted(arguments=None):  # as in a journal
@@ -198,7 +205,10 @@ def _describe_step(
         case events.StepFinished():
             return "dim red", f"step {event.step} {event.outcome}"
         case events.ConditionChecked():
-            return "dim", f"condition {event.condition}: {to_text(event.result)}"
+            return (
+                "dim",
+                f"condition {event.condition}: {to_text(event.result)}",
+            )
         case events.LoopExhausted():
             text = f"loop {event.step} ended by max_iterations, after {event.iterations} iterations"
             return "yellow", text

@@ -329,7 +329,9 @@ class Run:
             self._tree,
             parent=self,
             path=own_path,
-            subscribers=self._with_further((*subscribers, *component.subscribers)),
+            subscribers=self._with_further(
+                (*subscribers, *component.subscribers)
+            ),
             limits=_limits_of(component, limits),
             streaming=streaming,
             place=self._assign_place(component, own_path),
@@ -343,7 +345,9 @@ class Run:
     ) -> tuple[Subscriber, ...]:
         """The subscribers of this run, and those that are not among them."""
         known = self.subscribers
-        further = [subscriber for subscriber in subscribers if subscriber not in known]
+        further = [
+            subscriber for subscriber in subscribers if subscriber not in known
+        ]
         return (*known, *further)
 
     def _assign_place(self, component: Component, path: tuple[int, ...]) -> str:
@@ -394,7 +398,9 @@ class Run:
             yield result
             return
         self.emit(
-            events.StepStarted(**self.stamp(path), step=name, step_type=step_type)
+            events.StepStarted(
+                **self.stamp(path), step=name, step_type=step_type
+            )
         )
         outcome: Outcome = "failed"
         started = perf_counter()
@@ -451,7 +457,9 @@ class Run:
             self._end_with(error)
             raise
         else:
-            self.emit(events.RunFinished(**self._end_stamp(), value=_traced(value)))
+            self.emit(
+                events.RunFinished(**self._end_stamp(), value=_traced(value))
+            )
             return value
         finally:
             self.over = True
@@ -489,13 +497,18 @@ class Run:
         except TimeoutError as error:
             if not timeout.expired():
                 raise
-            message = f"'{self.component}' ran for longer than {self.wall_time:g} s."
+            message = (
+                f"'{self.component}' ran for longer than {self.wall_time:g} s."
+            )
             raise LimitExceededError(message, limit="wall_time") from error
 
     def _end_with(self, error: BaseException) -> None:
         """Add the run's id, usage and checkpoint to the error that ends it, and emit the event."""
         if not isinstance(error, PodwrightError):
-            details = {"code": "internal_error", "message": type(error).__name__}
+            details = {
+                "code": "internal_error",
+                "message": type(error).__name__,
+            }
             self.emit(events.RunFailed(**self._end_stamp(), error=details))
             return
         # the innermost component raised it, but only the outermost run and its checkpoint are of use to the caller
@@ -540,7 +553,9 @@ class Run:
         }
 
 
-def _limits_of(component: Component, limits: RunLimits | None) -> list[RunLimits]:
+def _limits_of(
+    component: Component, limits: RunLimits | None
+) -> list[RunLimits]:
     """The limits of a run itself: the caller's, and those of its component."""
     given = (limits, component.limits)
     return [each for each in given if each is not None]
@@ -615,7 +630,10 @@ async def execute(
     parent = _enclosing_run()
     if parent is not None:
         run = parent.child(
-            component, subscribers=own_subscribers, limits=limits, streaming=stream
+            component,
+            subscribers=own_subscribers,
+            limits=limits,
+            streaming=stream,
         )
         with parent.nested_in_task():
             value = await run.execute(task)
@@ -634,7 +652,11 @@ async def execute(
         run.count_discarded_work()
         value = await run.execute(task)
     return ExecutionResult(
-        value, trace_events, run.duration_ms, usage=run.usage, messages=run.messages
+        value,
+        trace_events,
+        run.duration_ms,
+        usage=run.usage,
+        messages=run.messages,
     )
 
 

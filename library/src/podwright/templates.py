@@ -139,7 +139,9 @@ def _undouble_objects(template: str) -> str:
     if not redundant:
         return template
     return "".join(
-        char for position, char in enumerate(template) if position not in redundant
+        char
+        for position, char in enumerate(template)
+        if position not in redundant
     )
 
 
@@ -235,7 +237,9 @@ def suggest_name(name: str, known: Collection[str]) -> str:
     return f"{hint} {literal}".lstrip()
 
 
-def visible(context: Context, leave_out: Collection[str] = ()) -> dict[str, Any]:
+def visible(
+    context: Context, leave_out: Collection[str] = ()
+) -> dict[str, Any]:
     """The part of a context that models and people see: names without a leading underscore."""
     return {
         name: value
@@ -249,5 +253,7 @@ def sections(context: Context, leave_out: Collection[str] = ()) -> str:
     shown = visible(context, leave_out)
     if len(shown) == 1:
         return to_text(next(iter(shown.values())))
-    paragraphs = [f"## {name}\n{to_text(value)}" for name, value in shown.items()]
+    paragraphs = [
+        f"## {name}\n{to_text(value)}" for name, value in shown.items()
+    ]
     return "\n\n".join(paragraphs)

@@ -33,14 +33,18 @@ from podwright.result import ExecutionResult
 from podwright.usage import Usage as Usage
 
 
-def events_of(trace: ExecutionResult | Iterable[Event], *types: str) -> list[Event]:
+def events_of(
+    trace: ExecutionResult | Iterable[Event], *types: str
+) -> list[Event]:
     """The events of these types, in order; of all types if none is named."""
     if isinstance(trace, ExecutionResult):
         trace = trace.events
     return [event for event in trace if not types or event.type in types]
 
 
-def assert_events(trace: ExecutionResult | Iterable[Event], *expected: str) -> None:
+def assert_events(
+    trace: ExecutionResult | Iterable[Event], *expected: str
+) -> None:
     """Assert that events happened in this order, with any others between them.
 
     Args:
@@ -55,7 +59,9 @@ def assert_events(trace: ExecutionResult | Iterable[Event], *expected: str) -> N
     for wanted in expected:
         # each search goes on after the event that the one before has found
         if not any(_fits(event, wanted) for event in remaining):
-            happened = [f"  {event.type} ({event.component})" for event in events]
+            happened = [
+                f"  {event.type} ({event.component})" for event in events
+            ]
             raise AssertionError(
                 f"'{wanted}' did not happen in this order. The events are:\n"
                 + "\n".join(happened)

@@ -55,7 +55,9 @@ _REMARKS = frozenset({
 """Keys under which models explain a call. Another unknown key may restrict what a tool is to do, as `dry_run` does."""
 _WORDS: JsonObject = {"true": True, "false": False, "null": None, "none": None}
 """Words of JSON and Python, in lower case."""
-_TEXT_OF_OTHER_TYPES = frozenset({"date", "date-time", "time", "duration", "uuid"})
+_TEXT_OF_OTHER_TYPES = frozenset(
+    {"date", "date-time", "time", "duration", "uuid"}
+)
 """Formats of texts that are not free text."""
 _SEVERAL = re.compile(r"[,;\n]")
 """What may separate the elements of a list in a text."""
@@ -131,7 +133,9 @@ class _Place:
 
     is_wrong: bool = False
     """Whether the value here is wrong, not only values inside it."""
-    inside: dict[str | int, _Place] = field(default_factory=dict[str | int, "_Place"])
+    inside: dict[str | int, _Place] = field(
+        default_factory=dict[str | int, "_Place"]
+    )
 
 
 def _wrong_places(error: ValidationError, data: object) -> _Place:
@@ -160,7 +164,9 @@ class _Repair:
         self._schema = schema
         self._tool = tool
 
-    def apply(self, arguments: JsonObject, error: ValidationError) -> JsonObject:
+    def apply(
+        self, arguments: JsonObject, error: ValidationError
+    ) -> JsonObject:
         """The arguments with the values that an error names repaired; the same object if no repair is certain."""
         place = _wrong_places(error, arguments)
         options = self._options([self._schema])
@@ -203,7 +209,9 @@ class _Repair:
             if converted is not value:
                 return converted
         if isinstance(value, dict):
-            return self._repair_object(cast("JsonObject", value), options, place)
+            return self._repair_object(
+                cast("JsonObject", value), options, place
+            )
         if isinstance(value, list):
             return self._repair_list(cast("list[Any]", value), options, place)
         return value
@@ -224,7 +232,9 @@ class _Repair:
             repaired = item
             schemas = _schemas_of_key(options, key)
             if schemas:
-                repaired = self._repair_value(item, schemas, inner, in_list=False)
+                repaired = self._repair_value(
+                    item, schemas, inner, in_list=False
+                )
             if repaired is not item:
                 changed[key] = repaired
                 is_changed = True
@@ -296,7 +306,9 @@ class _Repair:
         data = value
         if is_text:
             data = _read(value)
-        types = _types_of_all(option for option in options if not _members(option))
+        types = _types_of_all(
+            option for option in options if not _members(option)
+        )
         if _fits_type(data, types):
             if _is_whole_float(data) and "number" not in types:
                 return int(data)
@@ -342,13 +354,17 @@ class _Repair:
             if "$ref" in schema:
                 parts.append(subschema(self._schema, str(schema["$ref"])))
             if parts:
-                waiting += [as_object(part) for part in parts if part is not False]
+                waiting += [
+                    as_object(part) for part in parts if part is not False
+                ]
             else:
                 options.append(schema)
         return options
 
 
-def _schemas_of_key(options: Iterable[JsonMapping], key: str) -> list[JsonMapping]:
+def _schemas_of_key(
+    options: Iterable[JsonMapping], key: str
+) -> list[JsonMapping]:
     """The schemas of a property; empty if it is unknown."""
     own: list[Any] = []
     others: list[Any] = []
@@ -359,10 +375,14 @@ def _schemas_of_key(options: Iterable[JsonMapping], key: str) -> list[JsonMappin
         if key in properties:
             own.append(properties[key])
         others.append(option.get("additionalProperties", True))
-    return [as_object(schema) for schema in own or others if schema is not False]
+    return [
+        as_object(schema) for schema in own or others if schema is not False
+    ]
 
 
-def _schemas_of_item(options: Iterable[JsonMapping], index: int) -> list[JsonMapping]:
+def _schemas_of_item(
+    options: Iterable[JsonMapping], index: int
+) -> list[JsonMapping]:
     schemas: list[JsonMapping] = []
     for option in options:
         if "array" not in _types(option):
@@ -466,7 +486,9 @@ def _meant_member(value: Any, options: Iterable[JsonMapping]) -> Any:
     named: list[Any] = []
     for option in options:
         members = _members(option)
-        equal += [member for member in members if _is_same_scalar(member, value)]
+        equal += [
+            member for member in members if _is_same_scalar(member, value)
+        ]
         if isinstance(value, str):
             named += _members_named(value, option)
     return _only_one(equal or named)

@@ -7,7 +7,15 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import Annotated, Any, NotRequired, TypeVar, cast, get_type_hints, overload
+from typing import (
+    Annotated,
+    Any,
+    NotRequired,
+    TypeVar,
+    cast,
+    get_type_hints,
+    overload,
+)
 
 from pydantic import (
     PydanticUserError,
@@ -149,7 +157,9 @@ class _SchemaWithoutTitles(GenerateJsonSchema):
 
 def _make_tool(function: Callable[..., Any]) -> Tool:
     if not callable(function):
-        raise ToolDefinitionError(f"A tool must be a function, not {function!r}.")
+        raise ToolDefinitionError(
+            f"A tool must be a function, not {function!r}."
+        )
     inner = function
     while isinstance(inner, partial):
         inner = cast("Callable[..., Any]", inner.func)
@@ -159,11 +169,15 @@ def _make_tool(function: Callable[..., Any]) -> Tool:
         fields: dict[str, Any] = {}
         for parameter, hint in _parameters(function, inner):
             text = descriptions.get(parameter.name)
-            fields[parameter.name] = _field(name, parameter, hint, description=text)
+            fields[parameter.name] = _field(
+                name, parameter, hint, description=text
+            )
         typed_dict: Any = TypedDict  # type checkers expect literal fields
         shape = with_config(extra="forbid")(typed_dict(name, fields))
         arguments: TypeAdapter[Any] = TypeAdapter(shape)
-        parameters = arguments.json_schema(schema_generator=_SchemaWithoutTitles)
+        parameters = arguments.json_schema(
+            schema_generator=_SchemaWithoutTitles
+        )
     except (PydanticUserError, TypeError, NameError, ValueError) as error:
         reason = str(error).partition("\n")[0]
         raise ToolDefinitionError(
@@ -209,15 +223,22 @@ def _parameters(
     target = inner
     if not inspect.isroutine(inner):
         target = type(inner).__call__
-    hints = get_type_hints(getattr(target, "__func__", target), include_extras=True)
+    hints = get_type_hints(
+        getattr(target, "__func__", target), include_extras=True
+    )
     parameters = inspect.signature(function).parameters.values()
-    return [(parameter, hints.get(parameter.name, Any)) for parameter in parameters]
+    return [
+        (parameter, hints.get(parameter.name, Any)) for parameter in parameters
+    ]
 
 
 def _field(
     tool: str, parameter: inspect.Parameter, hint: Any, description: str | None
 ) -> Any:
-    if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+    if parameter.kind not in (
+        parameter.POSITIONAL_OR_KEYWORD,
+        parameter.KEYWORD_ONLY,
+    ):
         raise ToolDefinitionError(
             f"Parameter '{parameter}' of tool '{tool}' cannot be passed by name."
         )
@@ -248,16 +269,21 @@ def _check_unless_none(value: Any, check: ValidatorFunctionWrapHandler) -> Any:
     return check(value)
 
 
-def _parse_docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
+def _parse_docstring(
+    function: Callable[..., Any],
+) -> tuple[str, dict[str, str]]:
     """The description of a function, and those of its parameters by name."""
     text = inspect.getdoc(function)
     if not text:
         return "", {}
     import docstring_parser  # a fifth of the library's import time
 
-    parsed = docstring_parser.parse(text, style=docstring_parser.DocstringStyle.GOOGLE)
+    parsed = docstring_parser.parse(
+        text, style=docstring_parser.DocstringStyle.GOOGLE
+    )
     parameters = {
-        parameter.arg_name: parameter.description or "" for parameter in parsed.params
+        parameter.arg_name: parameter.description or ""
+        for parameter in parsed.params
     }
     return (parsed.description or "").strip(), parameters
 
@@ -306,10 +332,14 @@ def attach(
         match entry:
             case {
                 "name": str(name),
-                "schema": {"function": {"name": str(), "parameters": dict()}} as stored,
+                "schema": {
+                    "function": {"name": str(), "parameters": dict()}
+                } as stored,
             } if TOOL_NAME.fullmatch(name):
                 schema = cast("ToolSchema", stored)
-                tool, problems = _attach_entry(name, schema, tools, at=f"{at}/{number}")
+                tool, problems = _attach_entry(
+                    name, schema, tools, at=f"{at}/{number}"
+                )
                 found += problems
                 if tool is not None:
                     attached[name] = tool
@@ -325,7 +355,9 @@ def _attach_entry(
     parameters_at = f"{at}/schema/function/parameters"
     parameters = object_parameters(schema["function"]["parameters"])
     if parameters is None:
-        detail = f"The parameters of tool '{name}' are not the schema of an object."
+        detail = (
+            f"The parameters of tool '{name}' are not the schema of an object."
+        )
         hint = "Its root must have 'type': 'object' and 'properties'."
         return None, [Problem(parameters_at, detail, hint)]
     tool = tools.get(name)
@@ -346,7 +378,9 @@ def _attach_entry(
     return tool, problems
 
 
-def _missing_function_problem(name: str, tools: Iterable[str], at: str) -> Problem:
+def _missing_function_problem(
+    name: str, tools: Iterable[str], at: str
+) -> Problem:
     hint = did_you_mean(name, tools)
     if not hint.startswith("Did you"):
         hint = "Define it in tools.py, or pass it in tools=[…]."

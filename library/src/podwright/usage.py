@@ -66,14 +66,16 @@ class Usage:
         return Usage(
             input_tokens=self.input_tokens + other.input_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
-            cached_input_tokens=self.cached_input_tokens + other.cached_input_tokens,
+            cached_input_tokens=self.cached_input_tokens
+            + other.cached_input_tokens,
             reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
             model_calls=self.model_calls + other.model_calls,
             tool_calls=self.tool_calls + other.tool_calls,
             cost=add_cost(self.cost, other.cost),
             unpriced_model_calls=unpriced,
             by_model=_add_by_model(self.by_model, other.by_model),
-            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
+            cache_write_tokens=self.cache_write_tokens
+            + other.cache_write_tokens,
             cache_write_1h_tokens=written_1h,
             known_cost=add_cost(self.known_cost, other.known_cost) or 0.0,
             uncounted_model_calls=uncounted,
@@ -114,7 +116,9 @@ class Usage:
         del data["by_model"]
         if self.by_model:
             by_model = self.by_model.items()
-            data["by_model"] = {name: usage.to_dict() for name, usage in by_model}
+            data["by_model"] = {
+                name: usage.to_dict() for name, usage in by_model
+            }
         return data
 
 

@@ -80,7 +80,9 @@ def to_problems(
         problems = _merge_alternatives(group)
         # if one member of a union fails inside the value, the type errors of the other members mislead
         if any(other.startswith(f"{pointer}/") for other in grouped):
-            problems = [problem for problem in problems if not _is_about_type(problem)]
+            problems = [
+                problem for problem in problems if not _is_about_type(problem)
+            ]
         found += problems
     more = len(details) - MAX_PROBLEMS
     if more > 0:
@@ -109,7 +111,9 @@ def _is_about_type(problem: Problem) -> bool:
     return problem.detail.startswith(_EXPECTED)
 
 
-def _to_problem(error: JsonMapping, data: object, allowed_keys: AllowedKeys) -> Problem:
+def _to_problem(
+    error: JsonMapping, data: object, allowed_keys: AllowedKeys
+) -> Problem:
     location, value = resolve(data, error["loc"])
     pointer = json_pointer(*location)
     name = ""
@@ -142,9 +146,13 @@ def _to_problem(error: JsonMapping, data: object, allowed_keys: AllowedKeys) -> 
 def _unknown_tag_problem(pointer: str, context: JsonMapping) -> Problem:
     key = _discriminator(context)
     tag = context["tag"]
-    known = [name.strip(" '") for name in str(context["expected_tags"]).split(",")]
+    known = [
+        name.strip(" '") for name in str(context["expected_tags"]).split(",")
+    ]
     hint = did_you_mean(str(tag), known)
-    return Problem(f"{pointer}/{key}", f"Unknown {key} {short_repr(tag)}.", hint)
+    return Problem(
+        f"{pointer}/{key}", f"Unknown {key} {short_repr(tag)}.", hint
+    )
 
 
 def _discriminator(context: JsonMapping) -> str:
@@ -177,7 +185,9 @@ def resolve(data: object, loc: Location) -> tuple[list[str | int], Any]:
     return location, here
 
 
-def _is_tag(part: str | int, following: object, members: Mapping[Any, Any]) -> bool:
+def _is_tag(
+    part: str | int, following: object, members: Mapping[Any, Any]
+) -> bool:
     """Whether a part of a location names the member of a tagged union, not a key of the object there."""
     if part != members.get("type"):
         return False

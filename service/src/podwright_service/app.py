@@ -32,7 +32,10 @@ from podwright_service.model_checks import (
     model_errors,
     price_warnings,
 )
-from podwright_service.observability import Observability, RequestTelemetryMiddleware
+from podwright_service.observability import (
+    Observability,
+    RequestTelemetryMiddleware,
+)
 from podwright_service.routes import OPEN_ROUTERS, OPENAI_ROUTERS, ROUTERS
 from podwright_service.routes.docs import static_files
 from podwright_service.routes.openai_responses import openai_errors
@@ -62,7 +65,8 @@ def create_app(settings: Settings, component: Component) -> FastAPI:
         description=component.description,
         version=__version__,
         lifespan=runtime.lifecycle.lifespan,
-        docs_url=None,  # routes/docs.py has the page, without files from elsewhere
+        # routes/docs.py has the page, without files from elsewhere
+        docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
         telemetry={
@@ -103,18 +107,24 @@ def _add_middleware(app: FastAPI, runtime: Runtime) -> None:
     if settings.cors_origins:
         _allow_origins(app, settings.cors_origins)
     app.add_middleware(DrainMiddleware, lifecycle=runtime.lifecycle)
-    app.add_middleware(RequestTelemetryMiddleware, observability=runtime.observability)
+    app.add_middleware(
+        RequestTelemetryMiddleware, observability=runtime.observability
+    )
 
 
 def _add_routes(app: FastAPI, runtime: Runtime) -> None:
     has_keys = runtime.api_keys.required
     routers = ROUTERS
     if runtime.background:
-        from podwright_service.routes.background import ROUTERS as BACKGROUND_ROUTERS
+        from podwright_service.routes.background import (
+            ROUTERS as BACKGROUND_ROUTERS,
+        )
 
         routers = (*routers, *BACKGROUND_ROUTERS)
     for router in routers:
-        app.include_router(router, responses=common_responses(has_keys=has_keys))
+        app.include_router(
+            router, responses=common_responses(has_keys=has_keys)
+        )
     if runtime.settings.openai_routes:
         denials = common_responses(has_keys=has_keys, describe=openai_errors)
         for router in OPENAI_ROUTERS:
@@ -126,11 +136,17 @@ def _add_routes(app: FastAPI, runtime: Runtime) -> None:
 
 def _allow_origins(app: FastAPI, origins: list[str]) -> None:
     """Let web pages of these origins call the service, and read its errors, the unexpected ones included."""
-    app.add_middleware(ServerErrorMiddleware, handler=app.exception_handlers[Exception])
+    app.add_middleware(
+        ServerErrorMiddleware, handler=app.exception_handlers[Exception]
+    )
     methods = ["*"]
     headers = ["*"]
     app.add_middleware(
-        CORSMiddleware, origins, methods, headers, expose_headers=EXPOSED_HEADERS
+        CORSMiddleware,
+        origins,
+        methods,
+        headers,
+        expose_headers=EXPOSED_HEADERS,
     )
 
 

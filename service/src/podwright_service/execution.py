@@ -77,13 +77,19 @@ async def execute_request(
                 return await execute(
                     component,
                     task,
-                    subscribers=(*subscribers, *_called_tools(request), *shared),
+                    subscribers=(
+                        *subscribers,
+                        *_called_tools(request),
+                        *shared,
+                    ),
                     limits=limits,
                     stream=stream,
                     trace=trace,
                     hops=hops,
                     run_id=run_id,
-                    idempotency_key=getattr(request.state, "idempotency_key", None),
+                    idempotency_key=getattr(
+                        request.state, "idempotency_key", None
+                    ),
                 )
         except asyncio.CancelledError as cancelled:
             # it knows where a workflow resumes
@@ -127,10 +133,14 @@ def task_of(component: Component, body: RunRequest) -> Task:
         _refuse(component, body, "agents and conductors", "messages")
         return component.task(value, body.start_step, body.resume_path)
     _refuse(component, body, "workflows", "start_step", "resume_path")
-    return cast("PromptComponent", component).task(value, messages=body.messages)
+    return cast("PromptComponent", component).task(
+        value, messages=body.messages
+    )
 
 
-def _refuse(component: Component, body: RunRequest, owners: str, *keys: str) -> None:
+def _refuse(
+    component: Component, body: RunRequest, owners: str, *keys: str
+) -> None:
     sent = [key for key in keys if key in body.model_fields_set]
     if not sent:
         return

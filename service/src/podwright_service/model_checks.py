@@ -23,7 +23,9 @@ def clients_of(models: Iterable[str]) -> dict[str, ModelClient]:
     for name in models:
         with suppress(PodwrightError):
             choice = choose_client(name)
-            clients[name] = ModelClient(client=choice.client, reason=choice.reason)
+            clients[name] = ModelClient(
+                client=choice.client, reason=choice.reason
+            )
     return clients
 
 

@@ -60,7 +60,9 @@ class Origin:
 
 
 NOWHERE = Origin()
-current_origin: ContextVar[Origin] = ContextVar("podwright_origin", default=NOWHERE)
+current_origin: ContextVar[Origin] = ContextVar(
+    "podwright_origin", default=NOWHERE
+)
 """Where the current run comes from."""
 
 
@@ -90,8 +92,12 @@ def _members(request: Request, trusted: list[str]) -> dict[str, str]:
     if not trusted:
         return {}
     header = ",".join(request.headers.getlist("baggage"))
-    members = baggage.get_all(_propagator.extract({"baggage": header}, Context()))
-    return {name: _short(str(members[name])) for name in trusted if name in members}
+    members = baggage.get_all(
+        _propagator.extract({"baggage": header}, Context())
+    )
+    return {
+        name: _short(str(members[name])) for name in trusted if name in members
+    }
 
 
 def _short(text: str) -> str:

@@ -23,7 +23,10 @@ def remotes_of(settings: Settings) -> dict[str, Component]:
         ConfigurationError: The file cannot be read, a name or a URL is invalid, or a key has no component.
     """
     urls = _urls(settings)
-    keys = {name: key.get_secret_value() for name, key in settings.agent_keys.items()}
+    keys = {
+        name: key.get_secret_value()
+        for name, key in settings.agent_keys.items()
+    }
     for name in keys:
         if name not in urls:
             hint = did_you_mean(name, urls)
@@ -49,7 +52,8 @@ def name_and_key(url: str, settings: Settings) -> tuple[str, str | None]:
         host = None
     if not host:
         raise ConfigurationError(
-            "Invalid URL of a service.", suggestion="Write it as http://host:port."
+            "Invalid URL of a service.",
+            suggestion="Write it as http://host:port.",
         )
     name = host[:100]  # longer ones are not names
     for configured, known in _urls(settings).items():
@@ -76,7 +80,9 @@ def _urls_in(path: str | None) -> dict[str, str]:
     except ConfigurationError as error:
         reason = "; ".join([error.message, *error.details()])
     except ValidationError as error:
-        reason = "; ".join(map(str, to_problems(error.errors(include_url=False), data)))
+        reason = "; ".join(
+            map(str, to_problems(error.errors(include_url=False), data))
+        )
     raise ConfigurationError(
         f"PODWRIGHT_AGENTS_FILE: {reason}",
         suggestion='Write an object of URLs by name: {"writer": "http://writer:8000"}.',

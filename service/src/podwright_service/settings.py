@@ -91,12 +91,15 @@ _is_host_pattern = re.compile(r"\*|(\*\.)?[\w.-]+|\[[\da-fA-F:.]+\]").fullmatch
 _is_origin = re.compile(r"\*|[a-z-]+://[^/\sA-Z*]+").fullmatch
 Host = Annotated[
     str,
-    _expect(_is_host, "a host name or an address without a port, such as 127.0.0.1"),
+    _expect(
+        _is_host, "a host name or an address without a port, such as 127.0.0.1"
+    ),
 ]
 HostPattern = Annotated[
     str,
     _expect(
-        _is_host_pattern, "a host name without scheme or port, such as *.example.com"
+        _is_host_pattern,
+        "a host name without scheme or port, such as *.example.com",
     ),
 ]
 Origin = Annotated[
@@ -106,17 +109,19 @@ Origin = Annotated[
         "* or a lower-case origin without a path, such as https://example.com",
     ),
 ]
-_most_workers = (
-    f"at most {MAX_WORKERS} (4 for each core, or 8), because more only take memory"
-)
+_most_workers = f"at most {MAX_WORKERS} (4 for each core, or 8), because more only take memory"
 Workers = Annotated[PositiveInt, _expect(MAX_WORKERS.__ge__, _most_workers)]
 Names = Annotated[list[str], NoDecode, BeforeValidator(_split)]
 """A list of names, separated by commas in the environment."""
 Finite = Annotated[NonNegativeFloat, Field(allow_inf_nan=False)]
 Seconds = Annotated[PositiveFloat, Field(allow_inf_nan=False)]
-ApiKeys = Annotated[tuple[SecretStr, ...], NoDecode, BeforeValidator(_split_keys)]
+ApiKeys = Annotated[
+    tuple[SecretStr, ...], NoDecode, BeforeValidator(_split_keys)
+]
 Urls = Annotated[dict[str, str], NoDecode, BeforeValidator(_parse_object)]
-KeysByName = Annotated[dict[str, SecretStr], NoDecode, BeforeValidator(_parse_object)]
+KeysByName = Annotated[
+    dict[str, SecretStr], NoDecode, BeforeValidator(_parse_object)
+]
 
 
 class Settings(BaseSettings):
@@ -143,7 +148,8 @@ class Settings(BaseSettings):
     title: str | None = None
     """Title of the service and of its API page; by default the component's name."""
     workers: Workers = Field(
-        default=1, validation_alias=AliasChoices("PODWRIGHT_WORKERS", "WEB_CONCURRENCY")
+        default=1,
+        validation_alias=AliasChoices("PODWRIGHT_WORKERS", "WEB_CONCURRENCY"),
     )
     """Number of server processes, at most four for each core (or 8). `WEB_CONCURRENCY` is an alias."""
     worker_max_requests: NonNegativeInt = 0
@@ -157,12 +163,12 @@ class Settings(BaseSettings):
     """API keys, separated by commas. `run+read:KEY` limits one to scopes; `shop@KEY` names its caller."""
     api_keys_file: str | None = None
     """A file with API keys, one per line; it is read again when it changes."""
-    allowed_hosts: Annotated[list[HostPattern], NoDecode, BeforeValidator(_split)] = (
-        Field(default_factory=list[str])
-    )
+    allowed_hosts: Annotated[
+        list[HostPattern], NoDecode, BeforeValidator(_split)
+    ] = Field(default_factory=list[str])
     """Host names to accept besides local ones, such as `*.example.com`; `*` is any, as is the default with API keys."""
-    cors_origins: Annotated[list[Origin], NoDecode, BeforeValidator(_split)] = Field(
-        default_factory=list[str]
+    cors_origins: Annotated[list[Origin], NoDecode, BeforeValidator(_split)] = (
+        Field(default_factory=list[str])
     )
     """Origins whose web pages may call the service, or `*`; by default none."""
     secrets_dir: str = SECRETS_DIR
@@ -283,14 +289,19 @@ def read_settings(**options: Any) -> Settings:
     Raises:
         ConfigurationError: Settings are wrong or unknown; the message lists all of them.
     """
-    options = {name: value for name, value in options.items() if value is not None}
+    options = {
+        name: value for name, value in options.items() if value is not None
+    }
     folder = _secrets_dir()
     settings = None
     names: list[str] = []
     for field in Settings.model_fields:
         names += variables_of(field)
     try:
-        mistakes = [*variables.unknown(names, folder), *_library_mistakes(folder)]
+        mistakes = [
+            *variables.unknown(names, folder),
+            *_library_mistakes(folder),
+        ]
         arguments: dict[str, Any] = {"_secrets_dir": None, **options}
         if folder.is_dir():
             arguments["_secrets_dir"] = folder

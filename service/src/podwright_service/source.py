@@ -53,7 +53,8 @@ def is_folder(source: str) -> bool:
 def _is(path: Path, question: Callable[[Path], bool]) -> bool:
     try:
         return question(path)
-    except (OSError, ValueError):  # the name is too long, or the folder may not be read
+    except (OSError, ValueError):
+        # the name is too long, or the folder may not be read
         return False
 
 

@@ -96,7 +96,11 @@ def secret_files(folder: Path) -> list[Path]:
     """The files of settings in the folder of secrets, which need not exist."""
     if not folder.is_dir():
         return []
-    named = [file for file in folder.iterdir() if file.name.upper().startswith(PREFIX)]
+    named = [
+        file
+        for file in folder.iterdir()
+        if file.name.upper().startswith(PREFIX)
+    ]
     return sorted(file for file in named if file.is_file())
 
 
@@ -131,5 +135,6 @@ def failure(mistakes: Sequence[str]) -> ConfigurationError:
         )
     lines = "".join(f"\n  - {mistake}" for mistake in mistakes)
     return ConfigurationError(
-        f"{len(mistakes)} invalid settings:{lines}", suggestion="Correct or unset them."
+        f"{len(mistakes)} invalid settings:{lines}",
+        suggestion="Correct or unset them.",
     )

@@ -33,7 +33,9 @@ async def send(url: str) -> None:
                 async with session.post(url, json=ask["body"]) as response:
                     text = await response.text()
                     first = texts.setdefault(response.status, text[:300])
-                    outcome = "ok" if response.ok else f"{response.status}: {first}"
+                    outcome = (
+                        "ok" if response.ok else f"{response.status}: {first}"
+                    )
             except (aiohttp.ClientError, TimeoutError) as error:
                 outcome = repr(error)
             outcomes[outcome] += 1
@@ -56,11 +58,12 @@ async def report() -> None:
 
 
 async def main() -> None:
-    asyncio.get_running_loop().run_in_executor(None, sys.stdin.read).add_done_callback(
-        lambda _: done.set()
-    )
+    asyncio.get_running_loop().run_in_executor(
+        None, sys.stdin.read
+    ).add_done_callback(lambda _: done.set())
     await asyncio.gather(
-        report(), *(send(url) for url in ask["urls"] for _ in range(ask["clients"]))
+        report(),
+        *(send(url) for url in ask["urls"] for _ in range(ask["clients"])),
     )
     print(json.dumps(outcomes), flush=True)
 

@@ -33,12 +33,23 @@ async def complete(request: web.Request) -> web.Response:
     if not body.get("stream"):
         choice = {"index": 0, "message": message, "finish_reason": reason}
         return web.json_response(
-            {**head, "object": "chat.completion", "choices": [choice], "usage": USAGE}
+            {
+                **head,
+                "object": "chat.completion",
+                "choices": [choice],
+                "usage": USAGE,
+            }
         )
     head["object"] = "chat.completion.chunk"
     chunks = [
-        {**head, "choices": [{"index": 0, "delta": message, "finish_reason": None}]},
-        {**head, "choices": [{"index": 0, "delta": {}, "finish_reason": reason}]},
+        {
+            **head,
+            "choices": [{"index": 0, "delta": message, "finish_reason": None}],
+        },
+        {
+            **head,
+            "choices": [{"index": 0, "delta": {}, "finish_reason": reason}],
+        },
         {**head, "choices": [], "usage": USAGE},
     ]
     events = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks)
@@ -49,7 +60,9 @@ async def complete(request: web.Request) -> web.Response:
 
 def message_for(body: dict[str, Any]) -> dict[str, Any]:
     tools = [tool["function"]["name"] for tool in body.get("tools", [])]
-    if not tools or any(message["role"] == "tool" for message in body["messages"]):
+    if not tools or any(
+        message["role"] == "tool" for message in body["messages"]
+    ):
         return {"role": "assistant", "content": "A line."}
     function = {"name": tools[0], "arguments": json.dumps({"query": "moon"})}
     call = {"index": 0, "id": "c1", "type": "function", "function": function}

@@ -9,7 +9,9 @@ ARCHIVE = Path(__file__).with_name("archive.txt")
 COMMON = set(
     "a about an and are as at be by did for from had has how in into is it its not of on or that the".split()
 )
-COMMON |= set("their this to was were what when where which who why with write".split())
+COMMON |= set(
+    "their this to was were what when where which who why with write".split()
+)
 
 
 def search_archive(query: str, limit: int = 3) -> str:
@@ -25,7 +27,8 @@ def search_archive(query: str, limit: int = 3) -> str:
 
     def relevance(number: int) -> float:
         return sum(
-            _rarity(word, counted) * min(counted[number][word], 3) for word in asked
+            _rarity(word, counted) * min(counted[number][word], 3)
+            for word in asked
         )
 
     best = sorted(range(len(notes)), key=relevance, reverse=True)[
@@ -36,9 +39,13 @@ def search_archive(query: str, limit: int = 3) -> str:
 
 
 def _words(text: str) -> list[str]:
-    return [word for word in re.findall(r"\w+", text.lower()) if word not in COMMON]
+    return [
+        word for word in re.findall(r"\w+", text.lower()) if word not in COMMON
+    ]
 
 
 def _rarity(word: str, notes: list[Counter[str]]) -> float:
     """A word in few notes tells more than one in many."""
-    return math.log(1 + len(notes) / max(1, sum(word in note for note in notes)))
+    return math.log(
+        1 + len(notes) / max(1, sum(word in note for note in notes))
+    )

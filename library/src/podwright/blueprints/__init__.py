@@ -11,7 +11,13 @@ from podwright.blueprints.files import (
 )
 from podwright.blueprints.schema import VERSION, json_schema
 from podwright.blueprints.steps import walk_steps
-from podwright.blueprints.validation import check, invalid, kind_of, problems, warnings
+from podwright.blueprints.validation import (
+    check,
+    invalid,
+    kind_of,
+    problems,
+    warnings,
+)
 
 __all__ = [
     "SUFFIXES",

@@ -62,7 +62,9 @@ _HARMLESS = re.compile(
 """Descriptive texts; but not entries with such a name, for example a parameter called `title`. Settings and notes."""
 
 
-def blueprint_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Change]:
+def blueprint_changes(
+    old: Mapping[str, Any], new: Mapping[str, Any]
+) -> list[Change]:
     """The changes from one blueprint to another, in document order.
 
     Both are migrated to the current schema version first. Tools, skills and steps are matched by name, so that one
@@ -135,7 +137,9 @@ def _entries(value: Any) -> dict[Any, Any] | None:
     return dict(enumerate(items))
 
 
-def _change(at: str, op: Operation, *, old: Any = None, new: Any = None) -> Change:
+def _change(
+    at: str, op: Operation, *, old: Any = None, new: Any = None
+) -> Change:
     breaking = _is_breaking(at, op)
     return Change(at, op, old=old, new=new, breaking=breaking)
 

@@ -13,7 +13,11 @@ from typing import Any, cast
 import orjson
 
 from podwright.blueprints.validation import Blueprint, invalid
-from podwright.errors import BlueprintValidationError, ConfigurationError, Problem
+from podwright.errors import (
+    BlueprintValidationError,
+    ConfigurationError,
+    Problem,
+)
 from podwright.json_data import JsonMapping, JsonObject
 from podwright.text import did_you_mean, os_error_reason, truncate
 
@@ -28,12 +32,16 @@ MAX_FILE_BYTES = 16 * 2**20
 
 def to_json(blueprint: JsonMapping) -> str:
     """The blueprint as indented JSON text; keys keep their order."""
-    return json.dumps(blueprint, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
+    return (
+        json.dumps(blueprint, ensure_ascii=False, indent=2, allow_nan=False)
+        + "\n"
+    )
 
 
 def to_yaml(blueprint: JsonMapping) -> str:
     """The blueprint as YAML text; keys keep their order."""
-    import yaml  # a third of the library's import time, and JSON needs none of it
+    # a third of the library's import time, and JSON needs none of it
+    import yaml
 
     class Dumper(yaml.SafeDumper):
         def ignore_aliases(self, data: Any) -> bool:

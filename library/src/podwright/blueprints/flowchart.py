@@ -212,7 +212,9 @@ class _Flowchart:
 
     # --- Nodes and arrows ---------------------------------------------------------------------------------------------
 
-    def _node(self, text: str, shape: str = _RECTANGLE, second_line: str = "") -> str:
+    def _node(
+        self, text: str, shape: str = _RECTANGLE, second_line: str = ""
+    ) -> str:
         name = self._next_name()
         label = _escape(text)
         if second_line:
@@ -221,7 +223,9 @@ class _Flowchart:
         self._add(name + shape.format(quoted))
         return name
 
-    def _arrow(self, start: str, end: str, label: str = "", line: str = "-->") -> None:
+    def _arrow(
+        self, start: str, end: str, label: str = "", line: str = "-->"
+    ) -> None:
         if label:
             line += f'|"{_escape(label)}"|'
         self._arrows.append(f"    {start} {line} {end}")
@@ -232,7 +236,9 @@ class _Flowchart:
             self._arrow(start, node, label)
         return _only(node)
 
-    def _subgraph(self, title: str, steps: Iterable[JsonMapping], ends: Ends) -> Ends:
+    def _subgraph(
+        self, title: str, steps: Iterable[JsonMapping], ends: Ends
+    ) -> Ends:
         self._open(title)
         ends = self._steps(steps, ends)
         self._close()

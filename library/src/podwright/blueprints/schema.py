@@ -187,7 +187,10 @@ class ConductorBlueprint(_Described, total=False):
     instructions: Required[str]
     skills: Required[
         Annotated[
-            list[MemberBlueprint], MinLen(1), MaxLen(64), AfterValidator(_unique_names)
+            list[MemberBlueprint],
+            MinLen(1),
+            MaxLen(64),
+            AfterValidator(_unique_names),
         ]
     ]
     config: Required[ConductorConfig]
@@ -373,7 +376,11 @@ def allowed_keys(
     if names[-1] == "config":
         return sorted(_keys(MemberConfig))
     step_type = value.get("type")
-    if kind == "workflow" and isinstance(step_type, str) and step_type in STEP_SHAPES:
+    if (
+        kind == "workflow"
+        and isinstance(step_type, str)
+        and step_type in STEP_SHAPES
+    ):
         return sorted(_keys(STEP_SHAPES[step_type]))
     return sorted(_keys(_SHAPES_BY_KEY.get(names[-1], MemberBlueprint)))
 

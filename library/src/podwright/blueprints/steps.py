@@ -11,7 +11,9 @@ _SEQUENCES = ("then", "else", "steps")
 """The keys of steps that hold one sequence of steps."""
 
 
-def walk_steps(steps: object, at: str = "/steps") -> Iterator[tuple[str, JsonObject]]:
+def walk_steps(
+    steps: object, at: str = "/steps"
+) -> Iterator[tuple[str, JsonObject]]:
     """Every step of a list of steps, nested ones too, with its JSON pointer; anything that is not an object is skipped.
 
     Args:

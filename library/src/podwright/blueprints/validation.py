@@ -10,7 +10,12 @@ from typing import cast
 
 from pydantic import ValidationError
 
-from podwright.blueprints.schema import CONFIG_KEYS, SHAPES, adapter, allowed_keys
+from podwright.blueprints.schema import (
+    CONFIG_KEYS,
+    SHAPES,
+    adapter,
+    allowed_keys,
+)
 from podwright.errors import BlueprintValidationError, Problem
 from podwright.events import Kind
 from podwright.json_data import (
@@ -53,7 +58,8 @@ _UNSAFE_KEY = "Unsafe key: like an address, a credential, a limit or code."
 _HINT = "Addresses, credentials and limits belong in the environment, code in Python, and notes in metadata."
 
 _TYPES: dict[str, Kind] = {
-    shape.__name__.removesuffix("Blueprint"): kind for kind, shape in SHAPES.items()
+    shape.__name__.removesuffix("Blueprint"): kind
+    for kind, shape in SHAPES.items()
 }
 
 
@@ -85,7 +91,9 @@ def invalid(
     count = f"{len(problems)} problems"
     if len(problems) == 1:
         count = "1 problem"
-    return BlueprintValidationError(f"{what} is invalid: {count}.", problems=problems)
+    return BlueprintValidationError(
+        f"{what} is invalid: {count}.", problems=problems
+    )
 
 
 def problems(blueprint: object, kind: Kind | None = None) -> list[Problem]:
@@ -140,7 +148,9 @@ def parse(
     """As `check`, but returns the problems, so that a caller can add its own; with problems, the data is not usable."""
     if not isinstance(blueprint, Mapping):
         actual = describe_value(blueprint)
-        return {}, [Problem("", f"A blueprint must be an object, not {actual}.")]
+        return {}, [
+            Problem("", f"A blueprint must be an object, not {actual}.")
+        ]
     data = dict(cast("JsonMapping", blueprint))
     not_json = list(_json_problems(data))
     if not_json:
@@ -181,11 +191,15 @@ def _json_problems(data: object) -> Iterator[Problem]:
             yield Problem(pointer, f"Nested deeper than {MAX_DEPTH} levels.")
             return
         if isinstance(value, dict):
-            yield from _key_problems(cast("dict[object, object]", value), pointer)
+            yield from _key_problems(
+                cast("dict[object, object]", value), pointer
+            )
         elif isinstance(value, float) and not math.isfinite(value):
             yield Problem(pointer, f"{value} is not a JSON number.")
         elif not isinstance(value, _JSON_TYPES):
-            yield Problem(pointer, f"Expected JSON data, got {describe_value(value)}.")
+            yield Problem(
+                pointer, f"Expected JSON data, got {describe_value(value)}."
+            )
 
 
 def _key_problems(keys: Collection[object], pointer: str) -> Iterator[Problem]:

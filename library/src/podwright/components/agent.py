@@ -96,5 +96,7 @@ class Agent(ModelComponent):
     async def perform(self, run: Run, task: Task) -> Any:
         """Chat with the model until it answers."""
         config = ChatConfig.of(self, task, self._tools)
-        messages = ChatMessages.begin(self.instructions, task, self.history_settings)
+        messages = ChatMessages.begin(
+            self.instructions, task, self.history_settings
+        )
         return await run_chat(run, config, messages, task.response_model)

@@ -28,7 +28,9 @@ class Allowance:
         slot: That of the call, which other models may have begun.
     """
 
-    def __init__(self, budgets: Sequence[Budget], model: Model, slot: CallSlot) -> None:
+    def __init__(
+        self, budgets: Sequence[Budget], model: Model, slot: CallSlot
+    ) -> None:
         self._budgets = budgets
         self._model = model
         self._slot = slot
@@ -104,7 +106,9 @@ class Allowance:
     def settle(self) -> None:
         """Release what is held back, and count what was used: a call for each answer, and one if there is none."""
         # of some budgets nothing may be held back yet
-        for budget, reservation in zip(self._budgets, self._reservations, strict=False):
+        for budget, reservation in zip(
+            self._budgets, self._reservations, strict=False
+        ):
             budget.settle(reservation, self._used, reservation.calls)
         if self._used is not None:
             self._slot.is_open = not self._has_answer

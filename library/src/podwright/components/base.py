@@ -8,7 +8,10 @@ from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from podwright._sync import iterate_sync, run_sync
-from podwright.components.models_of_chat import DEFAULT_FALLBACK_WAIT, ChatModels
+from podwright.components.models_of_chat import (
+    DEFAULT_FALLBACK_WAIT,
+    ChatModels,
+)
 from podwright.components.options import ParsedBlueprint, option_subscribers
 from podwright.conversation import parse_messages
 from podwright.errors import InputError, Problem, RunCancelledError
@@ -107,7 +110,10 @@ class Component(ABC):
         return to_text(value)
 
     def step_task(
-        self, data: Any, progress: StepProgress, approved: tuple[int, ...] | None
+        self,
+        data: Any,
+        progress: StepProgress,
+        approved: tuple[int, ...] | None,
     ) -> Task:
         """The task of a run of this component as a step of a workflow.
 
@@ -139,7 +145,9 @@ class Component(ABC):
     async def _astream(self, task: Task) -> AsyncGenerator[Event]:
         # the run is a task of its own, so that its context variables do not leak into the reader
         queue: asyncio.Queue[Event | None] = asyncio.Queue()
-        execution = execute(self, task, subscribers=(queue.put_nowait,), stream=True)
+        execution = execute(
+            self, task, subscribers=(queue.put_nowait,), stream=True
+        )
         running = asyncio.create_task(execution)
         running.add_done_callback(lambda _: queue.put_nowait(None))
         try:
@@ -203,14 +211,22 @@ class PromptComponent(Component):
         return await self._arun(task, stream, trace)
 
     def stream(
-        self, input_data: Input, response_model: Any = None, *, messages: Messages = ()
+        self,
+        input_data: Input,
+        response_model: Any = None,
+        *,
+        messages: Messages = (),
     ) -> Iterator[Event]:
         """Run and yield each event as it happens, tokens included; leaving early cancels the run."""
         task = self.task(input_data, response_model, messages)
         return self._stream(task)
 
     def astream(
-        self, input_data: Input, response_model: Any = None, *, messages: Messages = ()
+        self,
+        input_data: Input,
+        response_model: Any = None,
+        *,
+        messages: Messages = (),
     ) -> AsyncGenerator[Event]:
         """As `stream`, from asynchronous code."""
         task = self.task(input_data, response_model, messages)
@@ -292,7 +308,9 @@ class ModelComponent(PromptComponent):
         return ChatModels(
             first,
             fallback,
-            longest_wait=self.config.get("fallback_wait", DEFAULT_FALLBACK_WAIT),
+            longest_wait=self.config.get(
+                "fallback_wait", DEFAULT_FALLBACK_WAIT
+            ),
         )
 
     @property

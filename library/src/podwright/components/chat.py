@@ -48,7 +48,9 @@ class ChatConfig:
         )
 
 
-def _combined_settings(own: ModelSettings, callers: ModelSettings) -> ModelSettings:
+def _combined_settings(
+    own: ModelSettings, callers: ModelSettings
+) -> ModelSettings:
     """A component's settings and those of a caller, who can only lower `max_tokens`."""
     settings: ModelSettings = {**own, **callers}
     if "max_tokens" in own and "max_tokens" in callers:
@@ -57,7 +59,10 @@ def _combined_settings(own: ModelSettings, callers: ModelSettings) -> ModelSetti
 
 
 async def run_chat(
-    run: Run, config: ChatConfig, messages: ChatMessages, response_model: Any = None
+    run: Run,
+    config: ChatConfig,
+    messages: ChatMessages,
+    response_model: Any = None,
 ) -> Any:
     """Call the model and the tools that it asks for, until it answers.
 
@@ -112,7 +117,9 @@ async def run_chat(
     raise _no_answer_error(run, config.max_loops, reason)
 
 
-def _no_answer_error(run: Run, max_loops: int, reason: str) -> errors.PodwrightError:
+def _no_answer_error(
+    run: Run, max_loops: int, reason: str
+) -> errors.PodwrightError:
     """The error after the last call.
 
     Args:

@@ -14,7 +14,11 @@ from pydantic import Field, TypeAdapter, with_config
 from typing_extensions import TypedDict, Unpack
 
 from podwright.blueprints.schema import TOOL_NAME
-from podwright.components.base import DEFAULT_MAX_LOOPS, Component, ModelComponent
+from podwright.components.base import (
+    DEFAULT_MAX_LOOPS,
+    Component,
+    ModelComponent,
+)
 from podwright.components.chat import ChatConfig, run_chat
 from podwright.components.chat_messages import ChatMessages
 from podwright.components.members import entries_of, parse_team
@@ -78,7 +82,11 @@ class Conductor(ModelComponent):
             "name": name,
             "instructions": instructions,
             "skills": entries_of(skills, "skill"),
-            "config": {"model": model, "max_loops": max_loops, "planning": planning},
+            "config": {
+                "model": model,
+                "max_loops": max_loops,
+                "planning": planning,
+            },
         }
         super().__init__(parse_arguments("conductor", fields, options))
         self._skills = _by_tool_name(skills)
@@ -141,7 +149,9 @@ class Conductor(ModelComponent):
     async def perform(self, run: Run, task: Task) -> Any:
         """Make a plan if `planning` is set, then chat with the skills as tools."""
         state = _PlanState(run)
-        messages = ChatMessages.begin(self.instructions, task, self.history_settings)
+        messages = ChatMessages.begin(
+            self.instructions, task, self.history_settings
+        )
         tools: dict[str, Tool] = {}
         for name, skill in self._skills.items():
             tools[name] = _tool(
@@ -172,7 +182,8 @@ class Conductor(ModelComponent):
     ) -> None:
         run = state.run
         skills = "\n".join(
-            f"- {name}: {_purpose(name, skill)}" for name, skill in self._skills.items()
+            f"- {name}: {_purpose(name, skill)}"
+            for name, skill in self._skills.items()
         )
         request = (
             "First make a plan: the steps in order, each with the skill that does it and its task.\n"
@@ -185,7 +196,9 @@ class Conductor(ModelComponent):
             state.replace(plan)
             messages.cut = question.cut
         order = f"Carry out the plan, one skill call per step; call {REVISE_PLAN} to change it. Then give the answer."
-        messages.add_asides(Message("assistant", f"The plan:\n{state.text()}"), order)
+        messages.add_asides(
+            Message("assistant", f"The plan:\n{state.text()}"), order
+        )
 
 
 @dataclass(slots=True)
@@ -243,7 +256,9 @@ class _PlanState:
 
 @with_config(CLOSED)
 class _SkillArguments(TypedDict):
-    task: Annotated[str, Field(description="The task, with everything that it needs.")]
+    task: Annotated[
+        str, Field(description="The task, with everything that it needs.")
+    ]
 
 
 _SKILL_ARGUMENTS: TypeAdapter[Any] = TypeAdapter(_SkillArguments)
@@ -279,7 +294,9 @@ def _plan_type(skills: tuple[str, ...]) -> Any:
         typed_dict("Step", {"skill": Literal[skills], "task": str})
     )
     return with_config(CLOSED)(
-        typed_dict("Plan", {"steps": Annotated[list[step], MinLen(1), MaxLen(32)]})
+        typed_dict(
+            "Plan", {"steps": Annotated[list[step], MinLen(1), MaxLen(32)]}
+        )
     )
 
 
@@ -319,7 +336,9 @@ def _tool_name(name: str, number: int) -> str:
     """
     letters = "".join(_LETTERS.get(letter, letter) for letter in name)
     decomposed = unicodedata.normalize("NFKD", letters)
-    plain = "".join(char for char in decomposed if not unicodedata.combining(char))
+    plain = "".join(
+        char for char in decomposed if not unicodedata.combining(char)
+    )
     tool_name = _NOT_IN_TOOL_NAME.sub("_", plain).strip("_-")
     if not tool_name:
         return f"skill_{number}"

@@ -64,7 +64,9 @@ class Folder:
         raise self._no_folder_error()
 
     def _blueprint_paths(self) -> list[Path]:
-        return [self.path / f"blueprint{suffix}" for suffix in blueprints.SUFFIXES]
+        return [
+            self.path / f"blueprint{suffix}" for suffix in blueprints.SUFFIXES
+        ]
 
     def _no_folder_error(self) -> ConfigurationError:
         siblings = sorted(self.path.parent.glob("[!.]*"))
@@ -113,7 +115,9 @@ class Folder:
                 return folder
         return None
 
-    def functions(self, file: str, names: set[str]) -> dict[str, Callable[..., Any]]:
+    def functions(
+        self, file: str, names: set[str]
+    ) -> dict[str, Callable[..., Any]]:
         """The functions of these names in a module of the folder.
 
         For a name that does not exist, the function with the most similar name is included, so that an error can
@@ -267,7 +271,9 @@ def _module_name(path: Path) -> str:
 
 
 def _import_error(path: Path, error: BaseException) -> ConfigurationError:
-    hint = f"Run `python {path.name}` in that folder to see the whole traceback."
+    hint = (
+        f"Run `python {path.name}` in that folder to see the whole traceback."
+    )
     if isinstance(error, ModuleNotFoundError) and error.name:
         hint = f"Install the package that provides '{error.name}', and add it to requirements.txt there."
     reason = describe_error(error).rstrip(".")

@@ -12,7 +12,12 @@ from podwright import blueprints
 from podwright.components.agent import Agent
 from podwright.components.base import Component
 from podwright.components.conductor import Conductor
-from podwright.components.folder import Folder, agent_names, condition_names, tool_names
+from podwright.components.folder import (
+    Folder,
+    agent_names,
+    condition_names,
+    tool_names,
+)
 from podwright.components.options import named_map
 from podwright.components.pipeline import Pipeline
 from podwright.components.workflow import Workflow
@@ -156,7 +161,9 @@ def _load_folder(
     return _build(blueprint, with_agents, options)
 
 
-def _load_agent_file(path: Path, supplied: _Supplied, folder: Folder) -> AnyComponent:
+def _load_agent_file(
+    path: Path, supplied: _Supplied, folder: Folder
+) -> AnyComponent:
     blueprint = cast("JsonMapping", blueprints.read_file(path))
     with_functions = _with_functions(supplied, folder, blueprint)
     return _build(blueprint, with_functions, {})

@@ -14,12 +14,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 _THOUGHTS = r"<{}(?:think|thinking|thoughts?|reasoning)>|\[{}THINK\]|◁{}think▷"
-_THOUGHTS_START = re.compile(rf"\s*+(?:{_THOUGHTS.format('', '', '')})", re.IGNORECASE)
+_THOUGHTS_START = re.compile(
+    rf"\s*+(?:{_THOUGHTS.format('', '', '')})", re.IGNORECASE
+)
 _THOUGHTS_END = re.compile(_THOUGHTS.format("/", "/", "/"), re.IGNORECASE)
 
 _FENCE = re.compile(r"(?<![`~])(`{3,}+|~{3,}+)[ \t]*+[\w+.#-]*+$")
 """The end of a line that opens a fenced block, perhaps with a language; words may stand before it."""
-_FENCE_ON_ONE_LINE = re.compile(r"(?<!`)(`{3,}+)(?:json)?[ \t]*+([\[{][^`]*+)\1$")
+_FENCE_ON_ONE_LINE = re.compile(
+    r"(?<!`)(`{3,}+)(?:json)?[ \t]*+([\[{][^`]*+)\1$"
+)
 
 _BRACKET = re.compile(r"(?<![\w)\]\\$])[\[{]")
 """A bracket that may begin JSON: not that of an index, a Markdown link or the argument of a command."""
@@ -29,7 +33,9 @@ _START_ON_LINE = re.compile(
     r"\[[ \t]*+(?:$|//|/\*)|\{\s*+[A-Za-z_]\w*+\s*+:", re.MULTILINE
 )
 """The start of a list or an object if nothing stands before it on its line."""
-_START_OF_SCALARS = re.compile(r"\[\s*+(?:-?\d[\d.eE+-]*+|true|false|null)\s*+,")
+_START_OF_SCALARS = re.compile(
+    r"\[\s*+(?:-?\d[\d.eE+-]*+|true|false|null)\s*+,"
+)
 _SCALARS = re.compile(
     r"\[\s*+(?:(?:-?\d[\d.eE+-]*+|true|false|null)\s*+(?:,\s*+|(?=\])))*+\]|\{\s*+\}"
 )
@@ -196,7 +202,9 @@ def _documents_of_blocks(blocks: Sequence[str], words: str) -> list[object]:
             continue
         found = _documents(block)
         if not found:
-            raise UnreadableItemsError("has a block that looks like JSON, but is not")
+            raise UnreadableItemsError(
+                "has a block that looks like JSON, but is not"
+            )
         documents += found
     # an incomplete example between the words does not make the block less certain
     with contextlib.suppress(UnreadableItemsError):

@@ -33,7 +33,9 @@ def entries_of(components: object, what: str) -> list[Blueprint]:
         ConfigurationError: A member is not a component.
     """
     if not isinstance(components, Iterable):
-        raise ConfigurationError(f"Expected a list of agents, not {components!r}.")
+        raise ConfigurationError(
+            f"Expected a list of agents, not {components!r}."
+        )
     entries: list[Blueprint] = []
     for component in components:  # pyright: ignore[reportUnknownVariableType] - a caller's iterable
         if not isinstance(component, Component):
@@ -154,7 +156,9 @@ class _Team:
             options["model"] = self._model
         config = self._config_of(entry.get("config", {}))
         whole = {"instructions": "", **entry, "config": config}
-        return Agent.from_blueprint(whole, self._functions, self._validate, **options)
+        return Agent.from_blueprint(
+            whole, self._functions, self._validate, **options
+        )
 
     def _config_of(self, own: JsonMapping) -> JsonObject:
         """The `config` of a member with what it inherits."""

@@ -68,7 +68,11 @@ async def call_model(
         ModelError: The model failed, or its answer was cut off.
     """
     request = messages.request(
-        run, models.first.name, tools=tuple(tools), settings=settings, output=output
+        run,
+        models.first.name,
+        tools=tuple(tools),
+        settings=settings,
+        output=output,
     )
     answer = _replay_answer(run)
     if answer is None:
@@ -114,7 +118,8 @@ def _check_end(answer: _Answer, *, accepts_cut_text: bool) -> None:
         return
     if limit:
         raise errors.LimitExceededError(
-            f"The answer of '{model}' was cut off at the run's limits.", limit=limit
+            f"The answer of '{model}' was cut off at the run's limits.",
+            limit=limit,
         )
     if not accepts_cut_text or response.tool_calls:
         raise errors.ModelError(
@@ -126,7 +131,9 @@ def _check_end(answer: _Answer, *, accepts_cut_text: bool) -> None:
 class _ModelCall:
     """One model call of a run: the models that are asked in turn, their attempts, and the events."""
 
-    def __init__(self, run: Run, models: ChatModels, request: ModelRequest) -> None:
+    def __init__(
+        self, run: Run, models: ChatModels, request: ModelRequest
+    ) -> None:
         self._run = run
         self._models = models
         self._request = request
@@ -185,9 +192,13 @@ class _ModelCall:
 
     def _pass_over(self, model: Model, error: errors.ModelError) -> None:
         self._passed_over.append(f"'{model.name}' ({error.code})")
-        self.emit(events.ModelCallFellBack, model=model.name, error=error.to_dict())
+        self.emit(
+            events.ModelCallFellBack, model=model.name, error=error.to_dict()
+        )
 
-    async def _ask_within_limits(self, model: Model, *, is_last: bool) -> _Answer:
+    async def _ask_within_limits(
+        self, model: Model, *, is_last: bool
+    ) -> _Answer:
         """The response of one model; its worst case is held back from the limits meanwhile."""
         self._asked = model
         request = self._models.request_to(model, self._request)
@@ -252,7 +263,12 @@ class _ModelCall:
             # a model that does not begin to answer leaves the next ones a part of the time
             seconds = left / 2
         attempts = _Attempts(
-            self, model, request, allowance=allowance, is_last=is_last, seconds=seconds
+            self,
+            model,
+            request,
+            allowance=allowance,
+            is_last=is_last,
+            seconds=seconds,
         )
         response = await with_retries(
             attempts.next,
@@ -449,7 +465,9 @@ class _Attempts:
         wait = error.retry_after or 0.0
         return wait <= self._call.longest_wait
 
-    def on_retry(self, tries: int, error: errors.ModelError, wait: float) -> None:
+    def on_retry(
+        self, tries: int, error: errors.ModelError, wait: float
+    ) -> None:
         """Tell that the model is asked again."""
         wait_ms = round(wait * 1000, 3)
         self._call.emit(

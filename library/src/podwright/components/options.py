@@ -10,7 +10,12 @@ from typing import cast
 from typing_extensions import TypedDict
 
 from podwright.blueprints.schema import CONFIG_KEYS, VERSION, keys_of
-from podwright.blueprints.validation import Blueprint, invalid, parse, resembles_setting
+from podwright.blueprints.validation import (
+    Blueprint,
+    invalid,
+    parse,
+    resembles_setting,
+)
 from podwright.errors import ConfigurationError, Problem
 from podwright.events import (
     Event,
@@ -54,7 +59,9 @@ class DescribedOptions(Options, total=False):
     """Notes of its authors: any JSON object, kept and exported, but not used."""
 
 
-class AgentOptions(ModelSettings, HistorySettings, DescribedOptions, total=False):
+class AgentOptions(
+    ModelSettings, HistorySettings, DescribedOptions, total=False
+):
     """Options, a description, and settings for the blueprint's `config`."""
 
     fallback: list[str]
@@ -96,7 +103,9 @@ def apply_options(
             config = blueprint.setdefault("config", {})
             config[key] = value
         else:
-            raise _unknown_option_error(key, blueprint["name"], settings=settings)
+            raise _unknown_option_error(
+                key, blueprint["name"], settings=settings
+            )
     return kept
 
 
@@ -151,7 +160,11 @@ def parse_arguments(
     Raises:
         ConfigurationError: A keyword is unknown.
     """
-    blueprint: Blueprint = {"type": kind.capitalize(), "version": VERSION, **fields}
+    blueprint: Blueprint = {
+        "type": kind.capitalize(),
+        "version": VERSION,
+        **fields,
+    }
     model = as_object(blueprint.get("config")).get("model")
     model_object: Model | None = None
     if isinstance(model, Model):

@@ -147,7 +147,9 @@ class Remote(PromptComponent):
         async with run.journal.call(in_tool=run.in_tool):
             loan = await borrow(run.budgets)
             try:
-                return await self._call_in_time(run, body, stream, limits=loan.limits)
+                return await self._call_in_time(
+                    run, body, stream, limits=loan.limits
+                )
             finally:
                 run.add_usage(stream.usage)
                 loan.settle(stream.usage, stream.calls)

@@ -52,7 +52,12 @@ _ERRORS_OF_RUNS: dict[str, type[errors.RemoteError]] = {
     "run_cancelled": errors.RemoteUnavailableError,
 }
 """Of a run that failed there, by the code of its problem; the others are `RemoteError`, with that code."""
-_REPEATABLE: tuple[Fault, ...] = ("dns", "connect", "connect_timeout", "disconnected")
+_REPEATABLE: tuple[Fault, ...] = (
+    "dns",
+    "connect",
+    "connect_timeout",
+    "disconnected",
+)
 """Faults before any response: the request has an Idempotency-Key, so the remote runs it once."""
 
 
@@ -115,7 +120,8 @@ class RemoteStream:
                     f"sent an event of more than {MAX_EVENT} bytes.",
                 )
         raise self._error(
-            errors.RemoteConnectionError, "closed the stream before the end of its run."
+            errors.RemoteConnectionError,
+            "closed the stream before the end of its run.",
         )
 
     def _relay(self, data: bytes) -> None:
@@ -157,7 +163,9 @@ class RemoteStream:
         if self._kind == "workflow" and result:
             return result
         if "output" not in result:
-            raise self._error(errors.RemoteResponseError, "sent an invalid result.")
+            raise self._error(
+                errors.RemoteResponseError, "sent an invalid result."
+            )
         return result["output"]
 
     def _failed_error(self, problem: JsonMapping) -> errors.PodwrightError:
@@ -212,7 +220,9 @@ class RemoteStream:
         error.status = response.status
         return error
 
-    def _error_of_status(self, status: int, problem: JsonMapping) -> errors.RemoteError:
+    def _error_of_status(
+        self, status: int, problem: JsonMapping
+    ) -> errors.RemoteError:
         detail = _text(problem, "detail") or "no problem document."
         match status // 100:
             case 5:

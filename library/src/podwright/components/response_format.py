@@ -9,7 +9,12 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Annotated, Any, cast
 
-from pydantic import AfterValidator, PydanticUserError, TypeAdapter, ValidationError
+from pydantic import (
+    AfterValidator,
+    PydanticUserError,
+    TypeAdapter,
+    ValidationError,
+)
 
 from podwright.callables import compute
 from podwright.components.map_items import after_thoughts
@@ -193,7 +198,9 @@ def _type_of(schema: JsonObject) -> Any:
         if error:
             place = json_pointer(*error.absolute_path) or "the answer"
             expected = short_repr(error.validator_value)
-            raise ValueError(f"{place} does not fit {error.validator} {expected}")
+            raise ValueError(
+                f"{place} does not fit {error.validator} {expected}"
+            )
         return data
 
     return Annotated[Any, AfterValidator(check)]
@@ -253,7 +260,9 @@ async def response_format(response_model: Any) -> ResponseFormat | None:
 
 
 async def _format_of_schema(response_model: JsonObject) -> ResponseFormat:
-    schema = {key: value for key, value in response_model.items() if key != "$schema"}
+    schema = {
+        key: value for key, value in response_model.items() if key != "$schema"
+    }
 
     def make() -> ResponseFormat:
         try:
@@ -264,4 +273,5 @@ async def _format_of_schema(response_model: JsonObject) -> ResponseFormat:
             raise _invalid_schema_error(str(error)) from None
         return ResponseFormat(_type_of(schema), schema, visits)
 
-    return await compute(make)  # which takes milliseconds for a small schema, too
+    # which takes milliseconds for a small schema, too
+    return await compute(make)

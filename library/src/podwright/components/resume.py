@@ -110,7 +110,9 @@ def initial_progress(
     path = [start]
     if resume_path is not None:
         path = _validated(
-            _PATH, resume_path, "resume_path must be a list of indices, each 0 or more"
+            _PATH,
+            resume_path,
+            "resume_path must be a list of indices, each 0 or more",
         )
         if start not in (0, path[0]):
             raise ResumePathError(

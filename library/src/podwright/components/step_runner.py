@@ -259,7 +259,11 @@ class StepRunner:
         return agent
 
     async def _run_workflow(
-        self, step: WorkflowStep, scope: Scope, progress: StepProgress, path: Path
+        self,
+        step: WorkflowStep,
+        scope: Scope,
+        progress: StepProgress,
+        path: Path,
     ) -> None:
         task = WorkflowTask(
             input=visible(scope.context),
@@ -342,7 +346,9 @@ class StepRunner:
         while True:
             inner_scope = scope.in_iteration(iteration + 1)
             inner = progress.setdefault("in", {})
-            await self.run_sequence(step.steps, inner_scope, inner, (*path, iteration))
+            await self.run_sequence(
+                step.steps, inner_scope, inner, (*path, iteration)
+            )
             if await self._replay_or_check_condition(
                 step, inner_scope, path, iteration
             ):
@@ -354,7 +360,9 @@ class StepRunner:
             progress["at"] = iteration
             progress["in"] = {}
 
-    def _end_exhausted_loop(self, step: LoopStep, path: Path, iterations: int) -> None:
+    def _end_exhausted_loop(
+        self, step: LoopStep, path: Path, iterations: int
+    ) -> None:
         """Tell that a loop ends although its condition does not hold.
 
         Raises:
@@ -371,7 +379,11 @@ class StepRunner:
             )
 
     async def _run_parallel(
-        self, step: ParallelStep, scope: Scope, progress: StepProgress, path: Path
+        self,
+        step: ParallelStep,
+        scope: Scope,
+        progress: StepProgress,
+        path: Path,
     ) -> None:
         parts = _Parts(self, scope, path)
         for branch in step.branches:
@@ -427,7 +439,9 @@ class _Parts:
         self._sequences.append(sequence)
         self._own_values.append(own_values)
 
-    async def run(self, progress: StepProgress, concurrency: int) -> list[JsonObject]:
+    async def run(
+        self, progress: StepProgress, concurrency: int
+    ) -> list[JsonObject]:
         """Run the sequences.
 
         Args:
@@ -478,7 +492,9 @@ class _Parts:
         scope = Scope(context, written, self._scope.iteration)
         sequence = self._sequences[number]
         inner = part.setdefault("in", {})
-        await self._runner.run_sequence(sequence, scope, inner, (*self._path, number))
+        await self._runner.run_sequence(
+            sequence, scope, inner, (*self._path, number)
+        )
 
     def _keep_first_pause(self, number: int, pause: ApprovalRequired) -> None:
         if not self._paused or number < min(self._paused):

@@ -125,7 +125,9 @@ STEP_TYPES: dict[type[Step], str] = {
 }
 """The `type` of each class of steps in a blueprint."""
 
-_CLASSES = {step_type: step_class for step_class, step_type in STEP_TYPES.items()}
+_CLASSES = {
+    step_type: step_class for step_class, step_type in STEP_TYPES.items()
+}
 
 _RENAMED = {"as": "as_", "else": "else_"}
 """The fields of step classes whose keys in a blueprint are reserved words of Python."""
@@ -144,7 +146,9 @@ def assume_resolved(steps: Steps) -> Sequence[Step]:
 
 def sequences_of(step: Step) -> list[Sequence[Step]]:
     """The sequences of steps inside a resolved step, without those of nested workflows."""
-    sequences = [getattr(step, name) for name in _SEQUENCES if hasattr(step, name)]
+    sequences = [
+        getattr(step, name) for name in _SEQUENCES if hasattr(step, name)
+    ]
     if isinstance(step, ParallelStep):
         sequences += step.branches
     return sequences
@@ -188,7 +192,8 @@ class References:
             )
         if self.agents.setdefault(name, agent) is not agent:
             raise ConfigurationError(
-                f"Two agents are called '{name}'.", suggestion="Give each its own name."
+                f"Two agents are called '{name}'.",
+                suggestion="Give each its own name.",
             )
 
     def add_condition(self, name: str, condition: Callable[..., Any]) -> None:
@@ -199,7 +204,8 @@ class References:
         """
         if self.conditions.setdefault(name, condition) is not condition:
             raise ConfigurationError(
-                f"Two conditions are called '{name}'.", suggestion="Rename one of them."
+                f"Two conditions are called '{name}'.",
+                suggestion="Rename one of them.",
             )
 
     def resolve(self, steps: object) -> tuple[Step, ...]:
@@ -253,7 +259,9 @@ class References:
     def _resolve_workflow(self, step: WorkflowStep) -> WorkflowStep:
         workflow = step.workflow
         # only workflows have both
-        if not hasattr(workflow, "steps") or not hasattr(workflow, "conditions"):
+        if not hasattr(workflow, "steps") or not hasattr(
+            workflow, "conditions"
+        ):
             raise ConfigurationError(
                 f"WorkflowStep takes a workflow, not {workflow!r}.",
                 suggestion="Put any other component into an AgentStep.",
@@ -342,7 +350,8 @@ def _from_data(
             values[name] = steps_from_data(values[name], make_workflow)
     if "branches" in values:
         values["branches"] = [
-            steps_from_data(branch, make_workflow) for branch in values["branches"]
+            steps_from_data(branch, make_workflow)
+            for branch in values["branches"]
         ]
     if "workflow" in values:
         values["workflow"] = make_workflow(values["workflow"])

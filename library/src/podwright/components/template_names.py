@@ -220,7 +220,9 @@ class _StepChecks:
                 self._check_condition(condition, f"{pointer}/condition", known)
             case "map_step":
                 name = str(step.get("over"))
-                problem = self._problem(name, name, f"{pointer}/over", known=known)
+                problem = self._problem(
+                    name, name, f"{pointer}/over", known=known
+                )
                 if problem:
                     self.findings.problems.append(problem)
             case "loop_step":
@@ -236,7 +238,9 @@ class _StepChecks:
         instructions = self.instructions.get(agent, "")
         agent_pointer = f"{pointer}/agent"
         if "input" not in step:
-            warnings = self._template_problems(instructions, agent_pointer, known)
+            warnings = self._template_problems(
+                instructions, agent_pointer, known
+            )
         else:
             warnings = _warnings(
                 instructions,
@@ -249,10 +253,14 @@ class _StepChecks:
     def _check_condition(
         self, reference: object, pointer: str, known: set[str]
     ) -> None:
-        for template_pointer, template in conditions.templates(reference, pointer):
+        for template_pointer, template in conditions.templates(
+            reference, pointer
+        ):
             self._check_template(template, template_pointer, known)
 
-    def _check_template(self, template: object, pointer: str, known: set[str]) -> None:
+    def _check_template(
+        self, template: object, pointer: str, known: set[str]
+    ) -> None:
         if isinstance(template, str):
             problems = self._template_problems(template, pointer, known)
             self.findings.problems.extend(problems)

@@ -11,11 +11,26 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, TypeGuard, cast
 
-from podwright.errors import PodwrightError, ToolArgumentsError, ToolError, error_from
-from podwright.events import Event, ToolCallFailed, ToolCallFinished, ToolCallStarted
+from podwright.errors import (
+    PodwrightError,
+    ToolArgumentsError,
+    ToolError,
+    error_from,
+)
+from podwright.events import (
+    Event,
+    ToolCallFailed,
+    ToolCallFinished,
+    ToolCallStarted,
+)
 from podwright.json_data import as_array, nested_deeper, to_text
 from podwright.messages import Message, ToolCall
-from podwright.run import Run, current_tool_call, gather_or_cancel, milliseconds_since
+from podwright.run import (
+    Run,
+    current_tool_call,
+    gather_or_cancel,
+    milliseconds_since,
+)
 from podwright.text import did_you_mean
 from podwright.tools import Tool
 from podwright.usage import Usage
@@ -43,7 +58,9 @@ class ToolCaller:
         max_retries: Wrong calls of one tool in a row that are reported; calls of one turn count once.
     """
 
-    def __init__(self, run: Run, tools: Mapping[str, Tool], max_retries: int) -> None:
+    def __init__(
+        self, run: Run, tools: Mapping[str, Tool], max_retries: int
+    ) -> None:
         self._run = run
         self._tools = tools
         self._max_retries = max_retries
@@ -180,7 +197,9 @@ class ToolCaller:
         except Exception as error:
             raise error_from(ToolError, f"Tool '{name}'", error) from error
 
-    def _emit(self, event: Callable[..., Event], call: _Call, **fields: Any) -> None:
+    def _emit(
+        self, event: Callable[..., Event], call: _Call, **fields: Any
+    ) -> None:
         made = event(
             **self._run.stamp(),
             call=call.number,
@@ -231,7 +250,9 @@ class _Call:
 
     def report(self, reason: str) -> _Answer:
         """The answer with what is wrong with the call."""
-        message = Message("tool", f"Error: {reason}", tool_call_id=self.request.id)
+        message = Message(
+            "tool", f"Error: {reason}", tool_call_id=self.request.id
+        )
         return _Answer(message, is_report=True)
 
 

@@ -19,8 +19,18 @@ from podwright.components.options import (
     parse_arguments,
     parse_with_overrides,
 )
-from podwright.components.resume import KEY, StepProgress, initial_progress, path_of
-from podwright.components.step_runner import Path, Scope, StepRunner, WorkflowTask
+from podwright.components.resume import (
+    KEY,
+    StepProgress,
+    initial_progress,
+    path_of,
+)
+from podwright.components.step_runner import (
+    Path,
+    Scope,
+    StepRunner,
+    WorkflowTask,
+)
 from podwright.components.steps import (
     References,
     Step,
@@ -72,7 +82,9 @@ class Workflow(Component):
         self._agents = references.agents
         self._conditions = references.conditions
         parsed = parse_arguments(
-            "workflow", {"name": name, "steps": steps_to_data(self._steps)}, options
+            "workflow",
+            {"name": name, "steps": steps_to_data(self._steps)},
+            options,
         )
         super().__init__(parsed, _reference_problems(parsed.data, references))
 
@@ -117,7 +129,9 @@ class Workflow(Component):
         problems: Sequence[Problem] = (),
     ) -> Self:
         def nested(blueprint: Blueprint) -> Workflow:
-            return Workflow._build(ParsedBlueprint("workflow", blueprint), references)
+            return Workflow._build(
+                ParsedBlueprint("workflow", blueprint), references
+            )
 
         self = cls.__new__(cls)
         Component.__init__(self, parsed, problems)
@@ -214,7 +228,10 @@ class Workflow(Component):
         return self._astream(task)
 
     def task(
-        self, context: object, start_step: object = 0, resume_path: object = None
+        self,
+        context: object,
+        start_step: object = 0,
+        resume_path: object = None,
     ) -> WorkflowTask:
         """The task of a run with these arguments, for `podwright.run.execute`.
 
@@ -296,7 +313,9 @@ class Workflow(Component):
         progress = task.progress
         try:
             runner = StepRunner(run, task, self._agents, self._conditions)
-            await runner.run_sequence(self._steps, task.scope, progress, run.path)
+            await runner.run_sequence(
+                self._steps, task.scope, progress, run.path
+            )
         except BaseException:
             if not task.runs_as_step:
                 saved = copy_json({**context, KEY: progress})
@@ -305,7 +324,12 @@ class Workflow(Component):
         return {key: to_text(value) for key, value in visible(context).items()}
 
 
-_ARGUMENTS_OF_OTHER_KINDS = {"input_data", "response_model", "stream", "messages"}
+_ARGUMENTS_OF_OTHER_KINDS = {
+    "input_data",
+    "response_model",
+    "stream",
+    "messages",
+}
 """Arguments of `run` of the other kinds: a workflow would silently take them for named inputs."""
 
 
@@ -316,7 +340,9 @@ def _references(agents: object, conditions: object) -> References:
     return references
 
 
-def _reference_problems(blueprint: object, references: References) -> list[Problem]:
+def _reference_problems(
+    blueprint: object, references: References
+) -> list[Problem]:
     """Agents and conditions that a blueprint refers to and that were not given."""
     problems: list[Problem] = []
     for pointer, step in walk_steps(as_object(blueprint).get("steps")):
@@ -331,7 +357,9 @@ def _reference_problems(blueprint: object, references: References) -> list[Probl
     return problems
 
 
-def _agent_problems(agent: str, pointer: str, references: References) -> list[Problem]:
+def _agent_problems(
+    agent: str, pointer: str, references: References
+) -> list[Problem]:
     if agent in references.agents:
         return []
     hint = did_you_mean(agent, references.agents)

@@ -12,7 +12,8 @@ class InvalidResponseError(Exception):
     """The data is not of the provider's protocol, or has no answer."""
 
     def __init__(
-        self, reason: str = "the response cannot be read as an answer of a model"
+        self,
+        reason: str = "the response cannot be read as an answer of a model",
     ) -> None:
         super().__init__(reason)
 

@@ -49,13 +49,17 @@ class MessagesModel(HTTPModel):
 
     def body(self, request: ModelRequest, *, stream: bool) -> dict[str, Any]:
         """See `HTTPModel.body`."""
-        return request_body(request, self._model, source=self.name, stream=stream)
+        return request_body(
+            request, self._model, source=self.name, stream=stream
+        )
 
     def new_answer(self) -> MessageAnswer:
         """See `HTTPModel.new_answer`."""
         return MessageAnswer(self.name)
 
-    def raise_for_refusal(self, error: ErrorBody, failure: errors.ModelError) -> None:
+    def raise_for_refusal(
+        self, error: ErrorBody, failure: errors.ModelError
+    ) -> None:
         """See `HTTPModel.raise_for_refusal`."""
         if type(failure) is not errors.ModelRequestError:
             return
@@ -149,7 +153,9 @@ def _joined(responses: Sequence[ModelResponse]) -> ModelResponse:
             content += blocks
         elif response.text:
             content.append({"type": "text", "text": response.text})
-    thoughts = [response.reasoning for response in responses if response.reasoning]
+    thoughts = [
+        response.reasoning for response in responses if response.reasoning
+    ]
     return replace(
         responses[-1],
         text="".join(response.text for response in responses),

@@ -246,7 +246,9 @@ class CompletionAnswer:
         for call in calls:
             self._calls.add(call, whole=whole)
             check_tool_calls(self._name, len(self._calls))
-        fields = {key: value for key, value in part.items() if key not in _OWN_KEYS}
+        fields = {
+            key: value for key, value in part.items() if key not in _OWN_KEYS
+        }
         if whole:
             self.add_fields(fields)
         elif fields:
@@ -296,7 +298,9 @@ class CompletionAnswer:
         reason = _finish_reason(self.finish_reason)
         is_empty = not text and not calls
         if is_empty and reason not in ("length", "content_filter"):
-            raise InvalidResponseError("the answer has neither text nor tool calls")
+            raise InvalidResponseError(
+                "the answer has neither text nor tool calls"
+            )
         if calls and reason in ("stop", UNKNOWN):
             reason = "tool_calls"
         return ModelResponse(
@@ -420,7 +424,9 @@ def _whole(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return text.encode("utf-16", "surrogatepass").decode(
+            "utf-16", "replace"
+        )
     return text
 
 

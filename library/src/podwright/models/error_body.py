@@ -16,13 +16,27 @@ from typing import Any, cast
 
 import orjson
 
-from podwright.json_data import JsonMapping, JsonObject, as_array, as_object, to_text
+from podwright.json_data import (
+    JsonMapping,
+    JsonObject,
+    as_array,
+    as_object,
+    to_text,
+)
 from podwright.models.retries import retry_after, seconds_of
 from podwright.models.sse import EventParser
 
 _MAX_TEXT = 4_000
 """Characters of a page or a text that are read."""
-_INNER = ("error", "errors", "base_resp", "response", "detail", "fault", "header")
+_INNER = (
+    "error",
+    "errors",
+    "base_resp",
+    "response",
+    "detail",
+    "fault",
+    "header",
+)
 """Keys under which an object has the error itself."""
 _MESSAGES = (
     "message",
@@ -52,7 +66,9 @@ _PARAMETERS = ("param", "parameter")
 _GRPC = ("status",)
 _DELAYS = ("retryDelay", "retry_after", "retry_after_seconds", "retryAfter")
 _MAX_PROBLEMS = 20
-_TAG = re.compile(r"<(script|style)\b.*?</\1>|<[^>]*>", re.IGNORECASE | re.DOTALL)
+_TAG = re.compile(
+    r"<(script|style)\b.*?</\1>|<[^>]*>", re.IGNORECASE | re.DOTALL
+)
 _STATUS_OF_CODE = {
     "invalid_api_key": 401,
     "authentication_error": 401,

@@ -9,7 +9,9 @@ from hashlib import blake2b
 from podwright.messages import Message, ToolCall
 
 
-def without_foreign_fields(messages: Sequence[Message], source: str) -> list[Message]:
+def without_foreign_fields(
+    messages: Sequence[Message], source: str
+) -> list[Message]:
     """The messages with the further fields of one source only: those of others have their texts and tool calls.
 
     Args:

@@ -105,12 +105,14 @@ class Response:
             chunk = await self._content.readany()
         except aiohttp.ClientError:  # its message may quote the response
             raise TransportError(
-                "truncated", "the response is truncated or cannot be decompressed"
+                "truncated",
+                "the response is truncated or cannot be decompressed",
             ) from None
         self.size += len(chunk)
         if self.size > self._max_bytes:
             raise TransportError(
-                "too_large", f"the response is longer than {self._max_bytes} bytes"
+                "too_large",
+                f"the response is longer than {self._max_bytes} bytes",
             )
         if not self._content.at_eof():
             self._restart_idle_time()
@@ -148,7 +150,9 @@ def propagated() -> dict[str, str]:
 class _Body(io.BytesIO):
     """A request body that tells when it is read, which is once there is a connection."""
 
-    def __init__(self, body: bytes, on_read: Callable[[], object] | None) -> None:
+    def __init__(
+        self, body: bytes, on_read: Callable[[], object] | None
+    ) -> None:
         super().__init__(body)
         self._on_read = on_read
 
@@ -223,10 +227,19 @@ async def send(
 
 
 _FAULTS: dict[type[aiohttp.ClientError], tuple[Fault, str]] = {
-    aiohttp.ConnectionTimeoutError: ("connect_timeout", "no connection in time"),
-    aiohttp.ClientConnectorDNSError: ("dns", "the host name cannot be resolved"),
+    aiohttp.ConnectionTimeoutError: (
+        "connect_timeout",
+        "no connection in time",
+    ),
+    aiohttp.ClientConnectorDNSError: (
+        "dns",
+        "the host name cannot be resolved",
+    ),
     aiohttp.ClientSSLError: ("tls", "no secure connection: TLS error"),
-    aiohttp.ClientHttpProxyError: ("connect", "the proxy refused the connection"),
+    aiohttp.ClientHttpProxyError: (
+        "connect",
+        "the proxy refused the connection",
+    ),
     aiohttp.ClientConnectorError: ("connect", "the connection failed"),
     aiohttp.InvalidURL: ("connect", "the connection failed"),
     aiohttp.ClientResponseError: ("not_http", "the response is not valid HTTP"),
@@ -235,9 +248,16 @@ _FAULTS: dict[type[aiohttp.ClientError], tuple[Fault, str]] = {
 _LOST = "the connection was lost before a response"
 
 _TRUST = "Set SSL_CERT_FILE to a PEM file with the certificate of its authority, or with itself if self-signed."
-_EXPIRED = "Renew the server's certificate, and check the clock of this machine."
+_EXPIRED = (
+    "Renew the server's certificate, and check the clock of this machine."
+)
 _WRONG_HOST = "Write the URL (base_url, PODWRIGHT_MODEL_BASE_URL, PODWRIGHT_AGENTS) with a host of the certificate."
-_CERTIFICATE_SUGGESTIONS = {9: _EXPIRED, 10: _EXPIRED, 62: _WRONG_HOST, 64: _WRONG_HOST}
+_CERTIFICATE_SUGGESTIONS = {
+    9: _EXPIRED,
+    10: _EXPIRED,
+    62: _WRONG_HOST,
+    64: _WRONG_HOST,
+}
 """By OpenSSL's code of the verification error, `X509_V_ERR_…`; the others are about trust."""
 
 
@@ -348,5 +368,7 @@ def trusted_certificates() -> ssl.SSLContext:
     except OSError as error:
         message = f"cannot read the certificates in '{file}' (SSL_CERT_FILE): {os_error_reason(error)}"
         raise TransportError(
-            "tls", message, "Set SSL_CERT_FILE to a readable PEM file, or unset it."
+            "tls",
+            message,
+            "Set SSL_CERT_FILE to a readable PEM file, or unset it.",
         ) from error

@@ -87,7 +87,9 @@ class HTTPModel(ProviderModel):
     headers: Mapping[str, str] = MappingProxyType({})
     """Further headers of the protocol."""
 
-    def __init__(self, name: str, connection: Connection, endpoint: Endpoint) -> None:
+    def __init__(
+        self, name: str, connection: Connection, endpoint: Endpoint
+    ) -> None:
         self.name = name
         self._connection = connection
         self._endpoint = endpoint
@@ -107,7 +109,9 @@ class HTTPModel(ProviderModel):
             ModelRequestError: The protocol has no such setting.
         """
 
-    def raise_for_refusal(self, error: ErrorBody, failure: errors.ModelError) -> None:
+    def raise_for_refusal(
+        self, error: ErrorBody, failure: errors.ModelError
+    ) -> None:
         """Raise the exception that a protocol has of its own for a refusal; without one, `failure` is raised."""
         return
 
@@ -128,7 +132,8 @@ class HTTPModel(ProviderModel):
             request, answer_tool = with_answer_tool(request)
         body = self.body(request, stream=on_token is not None)
         first_byte = self.timeouts.first_byte
-        if on_token is None:  # the first byte comes when the whole answer is ready
+        # the first byte comes when the whole answer is ready
+        if on_token is None:
             first_byte = request.settings.get("timeout", first_byte)
         reading = _Reading(self.new_answer(), on_token, on_reasoning)
         bill = Bill(self, reading.answer, request, endpoint=self._endpoint)
@@ -263,7 +268,11 @@ class HTTPModel(ProviderModel):
     def _base_url(self) -> str:
         """The base URL with its suffix; empty if none is set."""
         endpoint = self._endpoint
-        url = self._connection.base_url or first_value(endpoint.urls) or endpoint.url
+        url = (
+            self._connection.base_url
+            or first_value(endpoint.urls)
+            or endpoint.url
+        )
         url = url.rstrip("/").removesuffix(self.path)
         if not url:
             return ""

@@ -21,7 +21,11 @@ from podwright.models import litellm_loader
 from podwright.models.answer import InvalidResponseError
 from podwright.models.answer_tool import from_answer_tool, with_answer_tool
 from podwright.models.base import Connection, TokenCallback, note_attempt
-from podwright.models.chat_completions import UNKNOWN, CompletionAnswer, request_body
+from podwright.models.chat_completions import (
+    UNKNOWN,
+    CompletionAnswer,
+    request_body,
+)
 from podwright.models.error_body import ErrorBody, is_object, read_error
 from podwright.models.http import (
     NOT_SENT,
@@ -96,7 +100,14 @@ _FAULTS_OF_LITELLM = (KeyError, IndexError, TypeError, AttributeError)
 """What LiteLLM fails with on a response that it does not expect, and reports as a lost connection."""
 _OWN_PROTOCOLS = ("anthropic", "cohere", "cohere_chat", "gemini")
 """Providers of the table that LiteLLM calls in their own protocols; what it adds for Ollama needs no other handling."""
-_SAY_WHY = ("anthropic", "bedrock", "gemini", "ollama", "ollama_chat", "vertex_ai")
+_SAY_WHY = (
+    "anthropic",
+    "bedrock",
+    "gemini",
+    "ollama",
+    "ollama_chat",
+    "vertex_ai",
+)
 """Providers whose streams have a stop reason, so that one without it was cut off."""
 _BY_SDK = ("openai", "azure", "text-completion-openai", "azure_text")
 """Providers that LiteLLM calls through the package `openai`, besides those that it lists as compatible."""
@@ -175,11 +186,15 @@ class LiteLLMModel(ProviderModel):
         except errors.PodwrightError:
             raise
         except TimeoutError:
-            model_error = errors.ModelTimeoutError(f"'{self.name}': no data in time.")
+            model_error = errors.ModelTimeoutError(
+                f"'{self.name}': no data in time."
+            )
         except Exception as error:  # noqa: BLE001 - LiteLLM lets errors of other libraries through
             model_error, error_body = self._error_and_body(error, wire, request)
             is_refused = wire.has_refusal or _says_something(error_body)
-            bill.may_be_billed = not is_refused and _was_sent(error, model_error)
+            bill.may_be_billed = not is_refused and _was_sent(
+                error, model_error
+            )
         # outside the handlers: LiteLLM's error quotes the provider and must not become the context of the new one
         model_error.provider_error = provider_error(
             error_body, request, self._connection.api_key or ""
@@ -222,7 +237,9 @@ class LiteLLMModel(ProviderModel):
     def _missing_keys(self) -> list[str]:
         """The variables of keys that LiteLLM misses."""
         litellm = litellm_loader.loaded()
-        report = litellm.validate_environment(self.name, self._connection.api_key)
+        report = litellm.validate_environment(
+            self.name, self._connection.api_key
+        )
         # not settings that may have a default, and not keys that an identity of AWS or Azure may replace
         return [
             name
@@ -236,7 +253,9 @@ class LiteLLMModel(ProviderModel):
         if litellm is None:
             return None
         _, _, model_name = self.name.partition("/")
-        facts = litellm.model_cost.get(self.name) or litellm.model_cost.get(model_name)
+        facts = litellm.model_cost.get(self.name) or litellm.model_cost.get(
+            model_name
+        )
         return as_object(facts).get("max_output_tokens")
 
     def load_prices(self) -> None:
@@ -266,7 +285,9 @@ class LiteLLMModel(ProviderModel):
         litellm = litellm_loader.load()
         self.load_prices()
         try:
-            litellm.get_llm_provider(self.name, api_base=self._connection.base_url)
+            litellm.get_llm_provider(
+                self.name, api_base=self._connection.base_url
+            )
         except litellm.BadRequestError:
             message = f"LiteLLM knows no provider of '{self.name}'."
             raise errors.UnknownModelError(message) from None
@@ -329,8 +350,12 @@ class LiteLLMModel(ProviderModel):
             stream = await litellm.acompletion(**arguments)
         with_fields: list[Any] = []
         begins_with_count = self._takes_client or "claude" in self.name
-        async with _counting(stream, builder, begins_with_count=begins_with_count):
-            while (chunk := await self._next_chunk(stream, seconds, wire)) is not None:
+        async with _counting(
+            stream, builder, begins_with_count=begins_with_count
+        ):
+            while (
+                chunk := await self._next_chunk(stream, seconds, wire)
+            ) is not None:
                 seconds = self.timeouts.idle
                 data = chunk.model_dump(warnings=False)
                 data.pop("usage", None)
@@ -354,7 +379,9 @@ class LiteLLMModel(ProviderModel):
             wire.on_data = partial(_extend, deadline, self.timeouts.idle)
             return await anext(stream, None)
 
-    def _end_stream(self, stream: Any, builder: CompletionAnswer, wire: Wire) -> None:
+    def _end_stream(
+        self, stream: Any, builder: CompletionAnswer, wire: Wire
+    ) -> None:
         """Add the provider's own finish reason: LiteLLM has one also for a stream that broke off.
 
         Raises:
@@ -410,7 +437,8 @@ class LiteLLMModel(ProviderModel):
             "api_key": api_key,
             "base_url": self._connection.base_url,
             "timeout": seconds,
-            "num_retries": 0,  # `with_retries` repeats, and attempts must not multiply
+            # `with_retries` repeats, and attempts must not multiply
+            "num_retries": 0,
             "max_retries": 0,
         }
         if self._takes_client:
@@ -520,7 +548,9 @@ def _was_sent(error: Exception, model_error: errors.ModelError) -> bool:
     if isinstance(model_error, errors.ModelConnectionError):
         fault = connection_fault(error)
         return fault is None or fault.fault not in NOT_SENT
-    return isinstance(model_error, errors.ModelTimeoutError | errors.ModelResponseError)
+    return isinstance(
+        model_error, errors.ModelTimeoutError | errors.ModelResponseError
+    )
 
 
 def _missing_credentials(error: BaseException) -> str:
@@ -542,7 +572,9 @@ def _is_unreadable(error: Any) -> bool:
     text = str(error)
     if any(words in text for words in _UNREADABLE):
         return True
-    is_no_json = any(isinstance(cause, json.JSONDecodeError) for cause in causes(error))
+    is_no_json = any(
+        isinstance(cause, json.JSONDecodeError) for cause in causes(error)
+    )
     if not is_no_json:
         return False
     return not _headers(error) or error.status_code == 200
@@ -553,7 +585,9 @@ def _encodable(body: JsonObject) -> JsonObject:
     try:
         orjson.dumps(body)
     except TypeError:
-        encoded = json.dumps(body, ensure_ascii=False).encode("utf-16", "surrogatepass")
+        encoded = json.dumps(body, ensure_ascii=False).encode(
+            "utf-16", "surrogatepass"
+        )
         return json.loads(encoded.decode("utf-16", "replace"))
     return body
 
@@ -566,7 +600,9 @@ def _extend(deadline: asyncio.Timeout, seconds: float) -> None:
 
 def _said_reason(stream: Any) -> str:
     """The finish reason that LiteLLM has read in a stream; empty if there was none."""
-    return stream.received_finish_reason or stream.intermittent_finish_reason or ""
+    return (
+        stream.received_finish_reason or stream.intermittent_finish_reason or ""
+    )
 
 
 @asynccontextmanager
@@ -625,7 +661,8 @@ def _joined_own_fields(chunks: list[Any]) -> JsonObject:
 
 def _error_body(error: BaseException) -> ErrorBody:
     """The provider's error, from LiteLLM's exception: `body` of it or of a cause, or the JSON in its message."""
-    text = str(error).replace("\\'", "'")  # some messages have the `repr` of bytes
+    # some messages have the `repr` of bytes
+    text = str(error).replace("\\'", "'")
     body = _attached_body(error)
     if body is None:
         body = _json_in(text)

@@ -26,10 +26,12 @@ from podwright.models.http import (
 )
 
 _STOP_REASON = re.compile(
-    rb'"(?:stop_?reason|finish_?reason|done_reason)"\s*:\s*"([^"\\]+)"', re.IGNORECASE
+    rb'"(?:stop_?reason|finish_?reason|done_reason)"\s*:\s*"([^"\\]+)"',
+    re.IGNORECASE,
 )
 _COUNT = re.compile(
-    rb'"(?:prompt_eval_count|prompt_?token\w*|input_?tokens)"\s*:\s*\d', re.IGNORECASE
+    rb'"(?:prompt_eval_count|prompt_?token\w*|input_?tokens)"\s*:\s*\d',
+    re.IGNORECASE,
 )
 _ENCODED = re.compile(rb'"bytes"\s*:\s*"')
 """How AWS encodes the events of a provider within its own."""
@@ -112,7 +114,9 @@ def _do_nothing() -> None:
     """The default of `Wire.on_data`."""
 
 
-_wire: ContextVar[Wire | None] = ContextVar("podwright_litellm_wire", default=None)
+_wire: ContextVar[Wire | None] = ContextVar(
+    "podwright_litellm_wire", default=None
+)
 
 
 @contextlib.contextmanager
@@ -153,12 +157,16 @@ async def _complete(request: httpx.Request) -> None:
 
 
 def _new_client() -> Any:
-    handlers: Any = importlib.import_module("litellm.llms.custom_httpx.http_handler")
+    handlers: Any = importlib.import_module(
+        "litellm.llms.custom_httpx.http_handler"
+    )
     certificates = trusted_certificates()
     # without a transport, LiteLLM takes one of its own, which uses the proxies of the environment
     transport = None
     if not trusts_environment():
-        transport = httpx.AsyncHTTPTransport(verify=certificates, limits=_NO_LIMITS)
+        transport = httpx.AsyncHTTPTransport(
+            verify=certificates, limits=_NO_LIMITS
+        )
     return handlers.AsyncHTTPHandler(
         ssl_verify=certificates,
         transport=transport,

@@ -43,7 +43,8 @@ def load() -> Any:
             module.suppress_debug_info = True
             # else it asks huggingface.co for the tokenizer of models with certain names, on the event loop
             module.disable_hf_tokenizer_download = True
-            if "LITELLM_LOG" not in os.environ:  # it logs requests and responses
+            # it logs requests and responses
+            if "LITELLM_LOG" not in os.environ:
                 for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
                     logging.getLogger(name).setLevel(logging.CRITICAL)
             # this warning quotes responses, and services write warnings to their logs

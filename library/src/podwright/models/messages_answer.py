@@ -204,7 +204,8 @@ class MessageAnswer:
             text += piece.text
             reasoning += piece.reasoning
         usage = dict(as_object(message.get("usage")))
-        if self.is_streamed:  # the answer has not begun: the last event has its count
+        # the answer has not begun: the last event has its count
+        if self.is_streamed:
             usage.pop("output_tokens", None)
         self._end(message, usage)
         return Piece(text, reasoning)
@@ -276,7 +277,9 @@ class MessageAnswer:
         reason = _FINISH_REASONS.get(self.finish_reason, "stop")
         is_empty = not text and not calls
         if is_empty and reason not in _MAY_BE_EMPTY:
-            raise InvalidResponseError("the answer has neither text nor tool calls")
+            raise InvalidResponseError(
+                "the answer has neither text nor tool calls"
+            )
         if calls and reason == "stop":
             reason = "tool_calls"
         provider_fields: JsonObject = {}

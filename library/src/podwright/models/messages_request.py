@@ -58,7 +58,9 @@ _MAX_OUTPUT = {(3, 0): 4096, (3, 5): 8192}
 """The most output tokens of the generations that have less than `_DEFAULT_MAX_OUTPUT`."""
 _DEFAULT_MAX_OUTPUT = 32_000
 _ID = re.compile(r"[a-zA-Z0-9_-]+")
-_DATA_URL = re.compile(r"data:(image/[a-z0-9.+-]+);base64,(.*)", re.ASCII | re.DOTALL)
+_DATA_URL = re.compile(
+    r"data:(image/[a-z0-9.+-]+);base64,(.*)", re.ASCII | re.DOTALL
+)
 _IMAGE_TYPES = {"image/jpg": "image/jpeg"}
 """Media types that clients write, and what the protocol calls them."""
 _THOUGHTS = ("thinking", "redacted_thinking")
@@ -134,7 +136,9 @@ def request_body(
 
 
 def _check_settings(request: ModelRequest) -> None:
-    unknown = [f"'{name}'" for name in request.settings if name not in _SETTINGS]
+    unknown = [
+        f"'{name}'" for name in request.settings if name not in _SETTINGS
+    ]
     if unknown:
         names = ", ".join(unknown)
         raise ModelRequestError(
@@ -149,7 +153,9 @@ def _stop_sequences(stop: str | list[str]) -> list[str]:
     return stop
 
 
-def _thinking(settings: ModelSettings, model: str, max_tokens: int) -> JsonObject:
+def _thinking(
+    settings: ModelSettings, model: str, max_tokens: int
+) -> JsonObject:
     effort = settings.get("reasoning_effort")
     if effort is None:
         return {}
@@ -364,7 +370,9 @@ def _answer_blocks(
             id_ = str(block.get("id"))
             call = calls.pop(id_, None)
             if call is not None:
-                blocks.append(block | {"id": ids[call.id], "input": _input(call)})
+                blocks.append(
+                    block | {"id": ids[call.id], "input": _input(call)}
+                )
         else:
             sendable = _sendable(block, is_own=is_own)
             if sendable is not None:

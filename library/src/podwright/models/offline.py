@@ -17,7 +17,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from podwright.errors import ModelError, ReplayMismatchError, TraceError
-from podwright.events import ModelCallFailed, ModelCallFinished, ModelCallStarted
+from podwright.events import (
+    ModelCallFailed,
+    ModelCallFinished,
+    ModelCallStarted,
+)
 from podwright.json_data import to_json_data
 from podwright.messages import Message, ModelRequest, ModelResponse, ToolCall
 from podwright.models.base import Model, TokenCallback
@@ -146,7 +150,9 @@ class EchoModel(OfflineModel):
         return self._finish(request, self._echo(request), on_token)
 
     def _echo(self, request: ModelRequest) -> ModelResponse:
-        messages = [message for message in request.messages if message.role != "system"]
+        messages = [
+            message for message in request.messages if message.role != "system"
+        ]
         messages = messages[request.history :]
         questions = _texts(messages, role="user", limit=160)
         question = next(questions, "")
@@ -184,7 +190,9 @@ def _example_calls(
         wanted = {request.tool_choice}
     else:
         wanted = {function["name"] for function in functions} - called
-    functions = [function for function in functions if function["name"] in wanted]
+    functions = [
+        function for function in functions if function["name"] in wanted
+    ]
     calls: list[ToolCall] = []
     for number, function in enumerate(functions[:8], len(called)):
         arguments = example(function["parameters"], question)
@@ -215,9 +223,13 @@ def _as_response(answer: Answer) -> ModelResponse:
         case BaseException():
             raise answer
         case ToolCall():
-            return ModelResponse(tool_calls=(answer,), finish_reason="tool_calls")
+            return ModelResponse(
+                tool_calls=(answer,), finish_reason="tool_calls"
+            )
         case _:
-            return ModelResponse(tool_calls=tuple(answer), finish_reason="tool_calls")
+            return ModelResponse(
+                tool_calls=tuple(answer), finish_reason="tool_calls"
+            )
 
 
 class ScriptedModel(OfflineModel):
@@ -228,7 +240,9 @@ class ScriptedModel(OfflineModel):
         name: Its name in requests, events and usage.
     """
 
-    def __init__(self, *answers: Answer, name: str = "offline/scripted") -> None:
+    def __init__(
+        self, *answers: Answer, name: str = "offline/scripted"
+    ) -> None:
         self.name = name
         self.requests: list[ModelRequest] = []
         self._answers = deque(answers)
@@ -260,7 +274,9 @@ class FunctionModel(OfflineModel):
     """
 
     def __init__(
-        self, function: Callable[[ModelRequest], Any], name: str = "offline/function"
+        self,
+        function: Callable[[ModelRequest], Any],
+        name: str = "offline/function",
     ) -> None:
         self.name = name
         self._function = function
@@ -371,7 +387,9 @@ def differences(recorded: ModelRequest, request: ModelRequest) -> str:
 
 def _lines(request: ModelRequest) -> list[str]:
     """The request as JSON, without the names of the model and of those that have answered before."""
-    messages = tuple(replace(message, provider="") for message in request.messages)
+    messages = tuple(
+        replace(message, provider="") for message in request.messages
+    )
     nameless = replace(request, model="", messages=messages)
     # the order of keys is another one after the trace was saved and read
     text = json.dumps(

@@ -29,7 +29,11 @@ class ChatModel(HTTPModel):
     def body(self, request: ModelRequest, *, stream: bool) -> JsonObject:
         """See `HTTPModel.body`."""
         return request_body(
-            request, self._model, self._endpoint, provider=self._provider, stream=stream
+            request,
+            self._model,
+            self._endpoint,
+            provider=self._provider,
+            stream=stream,
         )
 
     def new_answer(self) -> CompletionAnswer:

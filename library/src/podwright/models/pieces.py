@@ -9,7 +9,13 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
-from podwright.json_data import JsonMapping, JsonObject, as_object, is_set, to_text
+from podwright.json_data import (
+    JsonMapping,
+    JsonObject,
+    as_object,
+    is_set,
+    to_text,
+)
 from podwright.messages import ToolCall
 from podwright.models.offline import estimate_tokens
 
@@ -129,7 +135,9 @@ def _index_key(index: Any, kind: Any) -> tuple[str, str]:
     return repr(index), repr(kind)
 
 
-def _unfinished_item(items: list[_PartialItem], kind: Any) -> _PartialItem | None:
+def _unfinished_item(
+    items: list[_PartialItem], kind: Any
+) -> _PartialItem | None:
     """The item that a piece of this type continues, if it has no index."""
     if not items:
         return None

@@ -310,7 +310,9 @@ def _is_model_name(text: str) -> bool:
     return bool(provider and model_name)
 
 
-def _invalid_file_error(file: str, details: Iterable[str]) -> ConfigurationError:
+def _invalid_file_error(
+    file: str, details: Iterable[str]
+) -> ConfigurationError:
     reasons = "; ".join(details)
     return ConfigurationError(
         f"Invalid price file '{truncate(file, 200)}' ({VARIABLE}): {reasons}",

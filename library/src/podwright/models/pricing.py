@@ -41,7 +41,15 @@ _LISTS: tuple[Source, ...] = ("genai-prices", "litellm")
 
 _API = re.compile(r"^(converse|invoke|responses)/")
 """The provider's API, with which some model names begin; it does not change the price."""
-_USUAL = ("", "auto", "default", "global", "not_available", "on_demand", "standard")
+_USUAL = (
+    "",
+    "auto",
+    "default",
+    "global",
+    "not_available",
+    "on_demand",
+    "standard",
+)
 """Conditions under which the usual price holds."""
 _FREE = Decimal(0)
 
@@ -109,7 +117,9 @@ class _Call(NamedTuple):
             "speed": self.terms.speed,
             "inference_geo": self.terms.region,
         }
-        return {name: value for name, value in named.items() if value not in _USUAL}
+        return {
+            name: value for name, value in named.items() if value not in _USUAL
+        }
 
 
 def lookup(
@@ -326,7 +336,9 @@ def _by_rates(rates: Rates, tokens: Tokens, terms: Terms) -> Decimal:
     output_audio = rates.get("output_audio", produced)
     searches = rates.get("searches", _FREE)
 
-    plain_input = tokens.input - tokens.cached - tokens.cache_write - terms.input_audio
+    plain_input = (
+        tokens.input - tokens.cached - tokens.cache_write - terms.input_audio
+    )
     plain_output = tokens.output - tokens.reasoning - terms.output_audio
     short_cache_write = tokens.cache_write - tokens.cache_write_1h
     per_million = plain_input * sent
@@ -445,7 +457,9 @@ def _from_litellm(model: str, call: _Call) -> Cost | None:
     except Exception:  # noqa: BLE001 - LiteLLM raises several classes for a model that it does not know
         return None
     amount = float(sum(parts))
-    has_rate = facts.get("input_cost_per_token") or facts.get("output_cost_per_token")
+    has_rate = facts.get("input_cost_per_token") or facts.get(
+        "output_cost_per_token"
+    )
     if not amount and not has_rate:
         return None  # with LiteLLM, 0 may also mean that the price is unknown
     is_complete = not conditions and not call.terms.searches
@@ -467,7 +481,8 @@ def _litellm_usage(litellm: Any, call: _Call) -> Any:
             "cache_creation_tokens": tokens.cache_write,
             "audio_tokens": terms.input_audio,
             "cache_creation_token_details": {
-                "ephemeral_5m_input_tokens": tokens.cache_write - tokens.cache_write_1h,
+                "ephemeral_5m_input_tokens": tokens.cache_write
+                - tokens.cache_write_1h,
                 "ephemeral_1h_input_tokens": tokens.cache_write_1h,
             },
         },

@@ -17,7 +17,8 @@ _SHORT = 6
 """Characters in a row that quote the request; and those of a shorter text that is quoted whole, or a part of a key."""
 _CUT = "[…]"
 _KEY = re.compile(
-    r"\*\*|(?<![A-Za-z0-9])([cg]?sk[-_]\w{3}|(?=[A-Za-z]*\d)[A-Za-z0-9]{24})", re.ASCII
+    r"\*\*|(?<![A-Za-z0-9])([cg]?sk[-_]\w{3}|(?=[A-Za-z]*\d)[A-Za-z0-9]{24})",
+    re.ASCII,
 )
 """What a word has that is, or may be, an API key, masked or not."""
 _CREDENTIAL = re.compile(

@@ -106,7 +106,9 @@ class Bill:
             )
             if own is not None:
                 return _with_cost(usage, own)
-        counted = replace(usage, unpriced_model_calls=0, uncounted_model_calls=0)
+        counted = replace(
+            usage, unpriced_model_calls=0, uncounted_model_calls=0
+        )
         return replace(counted, cost=reported, cost_source="provider")
 
 

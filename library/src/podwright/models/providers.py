@@ -69,7 +69,9 @@ class Endpoint:
 _file = files("podwright.models") / "providers.toml"
 _tables = tomllib.loads(_file.read_text(encoding="utf-8"))
 
-ENDPOINTS = TypeAdapter(dict[str, Endpoint]).validate_python(_tables["endpoints"])
+ENDPOINTS = TypeAdapter(dict[str, Endpoint]).validate_python(
+    _tables["endpoints"]
+)
 """By provider, the part of a model's name before the first slash."""
 
 PRICE_NAMES: dict[str, str] = _tables["price_names"]

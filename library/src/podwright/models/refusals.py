@@ -159,7 +159,10 @@ _BY_CLASS: dict[int, _Meaning] = {
         "redirects are not followed, because the API key would go along.",
     ),
     4: (errors.ModelRequestError, "the provider refused the request."),
-    5: (errors.ModelUnavailableError, "the provider cannot serve requests now."),
+    5: (
+        errors.ModelUnavailableError,
+        "the provider cannot serve requests now.",
+    ),
 }
 """By the first digit of the status."""
 

@@ -55,7 +55,9 @@ def _offline(model_name: str, connection: Connection) -> Model:
 _PROVIDER_NAME = re.compile(r"[\w.-]+", re.ASCII)
 _providers: dict[str, Provider] = {"offline": _offline}
 _resolved: dict[tuple[str, Connection], Model] = {}
-_override: ContextVar[Model | None] = ContextVar("podwright_model", default=None)
+_override: ContextVar[Model | None] = ContextVar(
+    "podwright_model", default=None
+)
 
 
 def register_provider(name: str, provider: Provider) -> None:
@@ -178,7 +180,9 @@ def choose_client(name: str, connection: Connection = DEFAULT) -> ClientChoice:
         reason = "no other client knows its provider"
     if wanted == "litellm":
         reason = "PODWRIGHT_MODEL_CLIENT is litellm"
-        return ClientChoice("litellm", reason, endpoint or ANY, connection=connection)
+        return ClientChoice(
+            "litellm", reason, endpoint or ANY, connection=connection
+        )
     if wanted == "openai" and (
         endpoint is None or endpoint.protocol != "chat_completions"
     ):
@@ -192,7 +196,9 @@ def choose_client(name: str, connection: Connection = DEFAULT) -> ClientChoice:
         variable = _identity(endpoint, connection)
         if variable:
             reason = f"{variable} is set, and no API key"
-            return ClientChoice("litellm", reason, endpoint, connection=connection)
+            return ClientChoice(
+                "litellm", reason, endpoint, connection=connection
+            )
     client = _CLIENTS[endpoint.protocol]
     return ClientChoice(client, reason, endpoint, connection=connection)
 
@@ -297,7 +303,9 @@ def _unknown_provider_error(name: str, *hints: str) -> UnknownModelError:
             f"The model name '{name}' has no provider.", suggestion=hint
         )
     known = did_you_mean(provider, [*_providers, *ENDPOINTS])
-    hint = " ".join([known, "Or add your own with register_provider().", *hints])
+    hint = " ".join(
+        [known, "Or add your own with register_provider().", *hints]
+    )
     return UnknownModelError(
         f"Unknown model provider '{provider}' in '{name}'.", suggestion=hint
     )

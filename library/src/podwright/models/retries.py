@@ -134,7 +134,8 @@ async def with_retries(
 
 
 _DURATION = re.compile(
-    r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?", re.ASCII
+    r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?",
+    re.ASCII,
 )
 _EPOCH = 10**9
 """A larger number of seconds is a time since 1970, and one that is a thousand times larger is one in milliseconds."""

@@ -111,7 +111,9 @@ class _Example:
         finally:
             self._open.pop()
 
-    def _leads_back(self, value: object, known: dict[int, bool] | None = None) -> bool:
+    def _leads_back(
+        self, value: object, known: dict[int, bool] | None = None
+    ) -> bool:
         """Whether an example of a subschema must contain one of a part that it is inside of.
 
         Args:

@@ -65,7 +65,8 @@ class EventParser:
             self._data = []
             self._name = ""
             return
-        if line.startswith(b"{"):  # as some gateways write an error into a stream
+        # as some gateways write an error into a stream
+        if line.startswith(b"{"):
             yield from self._parse(b"")
             yield ServerSentEvent("", line)
             return

@@ -193,7 +193,9 @@ class TokenCounts:
 
 def as_uncounted(usage: Usage) -> Usage:
     """The usage of a call whose tokens are estimated: its cost is unknown, because a bill must not rest on one."""
-    return replace(usage, cost=None, unpriced_model_calls=1, uncounted_model_calls=1)
+    return replace(
+        usage, cost=None, unpriced_model_calls=1, uncounted_model_calls=1
+    )
 
 
 def read_amount(value: Any) -> float | None:

@@ -11,7 +11,11 @@ from typing import Any
 from starlette.datastructures import Headers
 
 from podwright.components import Component
-from podwright.errors import ApprovalRequired, PodwrightError, RemoteInterruptedError
+from podwright.errors import (
+    ApprovalRequired,
+    PodwrightError,
+    RemoteInterruptedError,
+)
 from podwright.events import Event, Subscriber
 from podwright.models import use_model
 from podwright.run import execute
@@ -62,12 +66,19 @@ class Attempt:
         component: Component,
         settings: Settings,
         observability: Observability,
-        read_events: Callable[[str], Awaitable[Sequence[tuple[int, dict[str, Any]]]]],
+        read_events: Callable[
+            [str], Awaitable[Sequence[tuple[int, dict[str, Any]]]]
+        ],
     ) -> None:
         self._run = run
-        may_repeat = run["repeat_calls"] or settings.unfinished_tool_calls == "repeat"
+        may_repeat = (
+            run["repeat_calls"] or settings.unfinished_tool_calls == "repeat"
+        )
         self._journal = StoredJournal(
-            run, writer, keep_content=settings.log_content, may_repeat=may_repeat
+            run,
+            writer,
+            keep_content=settings.log_content,
+            may_repeat=may_repeat,
         )
         self._component = component
         self._settings = settings
@@ -150,7 +161,9 @@ class Attempt:
         """Run the component; how the attempt ended."""
         component = self._component
         request = self._run["request"]
-        limits, hops = granted_limits(Headers(request["headers"]), self._settings)
+        limits, hops = granted_limits(
+            Headers(request["headers"]), self._settings
+        )
         self._journal.set(repeat_calls=False)
         subscribers: tuple[Subscriber, ...] = (
             *self._observability.subscribers,
@@ -164,7 +177,10 @@ class Attempt:
             earlier_attempt = link_to(self._run["traceparent"])
         link = resumed_run.set(earlier_attempt)
         try:
-            with trace_of(request.get("traceparent")), use_model(self._settings.model):
+            with (
+                trace_of(request.get("traceparent")),
+                use_model(self._settings.model),
+            ):
                 body = RunRequest.model_validate(request["body"])
                 result = await execute(
                     component,
@@ -177,7 +193,11 @@ class Attempt:
                 )
         except ApprovalRequired as pause:
             run_id, path = pause.step
-            approval = {"message": pause.message, "run_id": run_id, "path": list(path)}
+            approval = {
+                "message": pause.message,
+                "run_id": run_id,
+                "path": list(path),
+            }
             return self._ended(
                 "waiting_for_approval", approval=approval, usage=pause.usage
             )
@@ -185,7 +205,9 @@ class Attempt:
             resumed_run.reset(link)
             current_origin.reset(origin)
         return self._ended(
-            "succeeded", result=result_content(component, result), usage=result.usage
+            "succeeded",
+            result=result_content(component, result),
+            usage=result.usage,
         )
 
     def _end_of(self, task: asyncio.Task[End]) -> End:
@@ -214,7 +236,9 @@ class Attempt:
                 self._run["id"],
                 exc_info=error,
             )
-        problem = problem_of(self._run["id"], error, self._settings.provider_errors)
+        problem = problem_of(
+            self._run["id"], error, self._settings.provider_errors
+        )
         return self._ended("failed", problem=problem, usage=_usage_of(error))
 
     def _interrupted(
@@ -256,7 +280,9 @@ class Attempt:
 
     def _note_span(self, event: Event) -> None:
         """Store the span of the attempt, which the next one links to; this is a subscriber."""
-        is_start = event.run_id == self._run["id"] and event.type == "run_started"
+        is_start = (
+            event.run_id == self._run["id"] and event.type == "run_started"
+        )
         if not is_start:
             return
         span = current_traceparent()

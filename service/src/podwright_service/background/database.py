@@ -26,7 +26,11 @@ from sqlalchemy import (
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.ext.asyncio import (
+    AsyncConnection,
+    AsyncEngine,
+    create_async_engine,
+)
 from sqlalchemy.sql.elements import ColumnElement
 
 from podwright.errors import ConfigurationError
@@ -73,7 +77,9 @@ class Transaction:
         timeout: Seconds after which a step is cut off all the same; None cuts off none.
     """
 
-    def __init__(self, connection: AsyncConnection, timeout: float | None) -> None:
+    def __init__(
+        self, connection: AsyncConnection, timeout: float | None
+    ) -> None:
         self._connection = connection
         self._timeout = timeout
         self._deadline: float | None = None
@@ -162,7 +168,8 @@ class Database:
         await asyncio.shield(asyncio.create_task(self._dispose()))
 
     async def _dispose(self) -> None:
-        if self._closing:  # the pool does not close the connections that are in use
+        # the pool does not close the connections that are in use
+        if self._closing:
             await asyncio.wait(self._closing)
         await self._engine.dispose()
 
@@ -203,8 +210,12 @@ class Database:
                 suggestion = "Run `podwright runs migrate`."
                 raise DatabaseUnavailableError(detail, suggestion) from error
             self.reached_since = None
-            detail = "The database of background runs cannot be used at present."
-            suggestion = "Try again after the seconds in the header 'Retry-After'."
+            detail = (
+                "The database of background runs cannot be used at present."
+            )
+            suggestion = (
+                "Try again after the seconds in the header 'Retry-After'."
+            )
             raise DatabaseUnavailableError(detail, suggestion) from error
 
     @contextlib.asynccontextmanager
@@ -276,7 +287,9 @@ def migrate(url: URL) -> None:
         try:
             with engine.begin() as connection:
                 if engine.dialect.name == "postgresql":
-                    connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7240117)")
+                    connection.exec_driver_sql(
+                        "SELECT pg_advisory_xact_lock(7240117)"
+                    )
                 config.attributes["connection"] = connection
                 command.upgrade(config, "head")
         finally:
@@ -302,9 +315,15 @@ def _engine(url: URL) -> AsyncEngine:
         "json_deserializer": json.loads,
     }
     if url.drivername.startswith("sqlite"):
-        connect_args = {"timeout": TRANSACTION_TIMEOUT, "isolation_level": "IMMEDIATE"}
+        connect_args = {
+            "timeout": TRANSACTION_TIMEOUT,
+            "isolation_level": "IMMEDIATE",
+        }
         engine = create_async_engine(
-            url, pool_timeout=TRANSACTION_TIMEOUT, connect_args=connect_args, **options
+            url,
+            pool_timeout=TRANSACTION_TIMEOUT,
+            connect_args=connect_args,
+            **options,
         )
         event.listen(engine.sync_engine, "connect", _set_up_sqlite)
         return engine

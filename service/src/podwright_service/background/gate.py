@@ -56,7 +56,9 @@ class Gate:
             yield
         except Exception:
             self._failures += 1
-            asyncio.get_running_loop().call_later(FAILURE_SECONDS, self._forget_failure)
+            asyncio.get_running_loop().call_later(
+                FAILURE_SECONDS, self._forget_failure
+            )
             raise
         finally:
             self._calls -= 1

@@ -88,7 +88,9 @@ class RunStore:
 
     # --- Callers ------------------------------------------------------------------------------------------------------
 
-    async def add(self, run: Mapping[str, Any], worker: str | None = None) -> StoredRun:
+    async def add(
+        self, run: Mapping[str, Any], worker: str | None = None
+    ) -> StoredRun:
         """Add a run, or return the one that has its idempotency key.
 
         Args:
@@ -119,7 +121,9 @@ class RunStore:
     async def get(self, run_id: str) -> StoredRun | None:
         """A run by its id."""
         async with self._database.transaction() as connection:
-            return await connection.first(select(runs).where(runs.c.id == run_id))
+            return await connection.first(
+                select(runs).where(runs.c.id == run_id)
+            )
 
     async def page(
         self,
@@ -175,12 +179,16 @@ class RunStore:
             columns.run_id == run_id, columns.seq > after
         )
         async with self._database.transaction() as connection:
-            rows = await connection.execute(query.order_by(columns.seq).limit(most))
+            rows = await connection.execute(
+                query.order_by(columns.seq).limit(most)
+            )
             return [(row.seq, row.event) for row in rows]
 
     async def cancel(self, run_id: str) -> StoredRun | None:
         """Cancel a run: at once if no process performs it, else have that process do so."""
-        waiting = runs.c.status.in_(("queued", "waiting_for_approval", "interrupted"))
+        waiting = runs.c.status.in_(
+            ("queued", "waiting_for_approval", "interrupted")
+        )
         cancel_now = {
             "status": "cancelled",
             "ended_at": self._database.now(),
@@ -208,10 +216,15 @@ class RunStore:
         decision = {**decision, "attempt": attempt}
         async with self._database.transaction() as connection:
             is_run = runs.c.id == run_id
-            run = await connection.first(select(runs).where(is_run).with_for_update())
+            run = await connection.first(
+                select(runs).where(is_run).with_for_update()
+            )
             if run is None:
                 return None
-            if run["status"] != "waiting_for_approval" or run["attempt"] != attempt:
+            if (
+                run["status"] != "waiting_for_approval"
+                or run["attempt"] != attempt
+            ):
                 if _has_decision(run, decision):
                     return run
                 return None
@@ -246,19 +259,25 @@ class RunStore:
         }
         # the caller that resumes a run that failed does not know of tool calls whose end is unknown
         values["repeat_calls"] = runs.c.status == "interrupted"
-        return await self._change(run_id, (runs.c.status.in_(RESUMABLE), values))
+        return await self._change(
+            run_id, (runs.c.status.in_(RESUMABLE), values)
+        )
 
     def _queued(self) -> dict[str, Any]:
         return {"status": "queued", "queued_at": self._database.now()}
 
     async def _change(
-        self, run_id: str, *changes: tuple[ColumnElement[bool], Mapping[str, Any]]
+        self,
+        run_id: str,
+        *changes: tuple[ColumnElement[bool], Mapping[str, Any]],
     ) -> StoredRun | None:
         """Apply the first change whose condition holds; None if none does."""
         is_run = runs.c.id == run_id
         async with self._database.transaction() as connection:
             # locked, because between two statements the run could go from one condition to another
-            await connection.execute(select(runs.c.id).where(is_run).with_for_update())
+            await connection.execute(
+                select(runs.c.id).where(is_run).with_for_update()
+            )
             for condition, values in changes:
                 statement = update(runs).where(is_run, condition).values(values)
                 changed = await connection.first(statement.returning(runs))
@@ -312,7 +331,12 @@ class RunStore:
         is_orphan &= runs.c.status == "running"
         takeovers = runs.c.takeovers + 1
         return await self._take(
-            worker, component, digest, most=most, which=is_orphan, takeovers=takeovers
+            worker,
+            component,
+            digest,
+            most=most,
+            which=is_orphan,
+            takeovers=takeovers,
         )
 
     async def _take(
@@ -336,7 +360,9 @@ class RunStore:
             .order_by(runs.c.created_at)
             .limit(most)
         )
-        chosen = candidates.with_for_update(skip_locked=True, of=runs).cte("chosen")
+        chosen = candidates.with_for_update(skip_locked=True, of=runs).cte(
+            "chosen"
+        )
         statement = (
             update(runs)
             .where(runs.c.id.in_(select(chosen.c.id)))
@@ -345,7 +371,9 @@ class RunStore:
                 attempt=runs.c.attempt + 1,
                 takeovers=takeovers,
                 worker=worker,
-                started_at=func.coalesce(runs.c.started_at, self._database.now()),
+                started_at=func.coalesce(
+                    runs.c.started_at, self._database.now()
+                ),
             )
             .returning(runs)
         )
@@ -364,7 +392,9 @@ class RunStore:
             self._database.reached_since = -math.inf
         await self.renew(worker, component)
 
-    async def renew(self, worker: str, component: str) -> dict[str, tuple[int, bool]]:
+    async def renew(
+        self, worker: str, component: str
+    ) -> dict[str, tuple[int, bool]]:
         """Renew the lease of a process on its runs: attempt, and whether it is to be cancelled, by run."""
         until = self._database.now() + LEASE_SECONDS
         lease = self._insert(workers).values(id=worker, lease_until=until)
@@ -385,7 +415,9 @@ class RunStore:
     async def release_lease(self, worker: str) -> None:
         """End the lease of a process."""
         async with self._database.transaction() as connection:
-            await connection.execute(delete(workers).where(workers.c.id == worker))
+            await connection.execute(
+                delete(workers).where(workers.c.id == worker)
+            )
 
     async def write(self, updates: Iterable[AttemptUpdate]) -> set[str]:
         """Write what attempts have to add, in one transaction; writing the same again changes nothing.
@@ -426,8 +458,12 @@ class RunStore:
         if status == "waiting_for_approval":
             del parameters["status"]
             # if it was cancelled meanwhile, it ends at its turn
-            status_or_queued = case((runs.c.cancel_requested, "queued"), else_=status)
-            statement = _UPDATE_HELD.values(status=status_or_queued, queued_at=now)
+            status_or_queued = case(
+                (runs.c.cancel_requested, "queued"), else_=status
+            )
+            statement = _UPDATE_HELD.values(
+                status=status_or_queued, queued_at=now
+            )
         elif status in _TIME_OF_STATUS:
             statement = _UPDATE_HELD.values({_TIME_OF_STATUS[status]: now})
         else:

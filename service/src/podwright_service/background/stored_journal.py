@@ -16,7 +16,11 @@ from podwright.json_data import to_json_data
 from podwright.usage import NO_USAGE, Usage
 from podwright_service.background.database import DatabaseUnavailableError
 from podwright_service.background.gate import Gate
-from podwright_service.background.store import AttemptUpdate, RunStore, StoredRun
+from podwright_service.background.store import (
+    AttemptUpdate,
+    RunStore,
+    StoredRun,
+)
 
 BATCH_DELAY = 0.05
 """Seconds that events wait for more of them, unless a call waits until they are stored."""
@@ -49,7 +53,9 @@ class StoredJournal(Journal):
         keep_content: bool,
         may_repeat: bool = False,
     ) -> None:
-        super().__init__(approved=list(_approved_steps(run)), seconds=run["seconds"])
+        super().__init__(
+            approved=list(_approved_steps(run)), seconds=run["seconds"]
+        )
         self.run_id: str = run["id"]
         self.attempt: int = run["attempt"]
         self.gate = Gate()
@@ -84,7 +90,9 @@ class StoredJournal(Journal):
         if self.is_lost or self.has_ended or self._is_caused_by_move(event):
             return
         self._count_usage(event)
-        if isinstance(event, events.Token | events.Reasoning | events.ModelCallStarted):
+        if isinstance(
+            event, events.Token | events.Reasoning | events.ModelCallStarted
+        ):
             return
         if isinstance(event, events.RunEnded) and event.run_id == self.run_id:
             self._last_event = event

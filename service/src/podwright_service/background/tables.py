@@ -18,12 +18,19 @@ from sqlalchemy import (
 
 from podwright_service.http.schemas import RunStatus
 
-ENDED: tuple[RunStatus, ...] = ("succeeded", "failed", "cancelled", "interrupted")
+ENDED: tuple[RunStatus, ...] = (
+    "succeeded",
+    "failed",
+    "cancelled",
+    "interrupted",
+)
 """The statuses in which nothing more happens by itself."""
 RESUMABLE: tuple[RunStatus, ...] = ("failed", "interrupted")
 """The ended statuses from which a person may have the run go on."""
 
-is_open = text("status IN ('queued', 'running', 'waiting_for_approval', 'interrupted')")
+is_open = text(
+    "status IN ('queued', 'running', 'waiting_for_approval', 'interrupted')"
+)
 is_unsuccessful = text("status IN ('failed', 'cancelled')")
 """Conditions of partial indexes. A query has them word for word, because a database finds the index by them."""
 OPEN: tuple[RunStatus, ...] = (
@@ -61,7 +68,11 @@ runs = Table(
         String(64),
         comment="SHA-256 of the caller and its key, if it sent one",
     ),
-    Column("fingerprint", String(64), comment="SHA-256 of the request with that key"),
+    Column(
+        "fingerprint",
+        String(64),
+        comment="SHA-256 of the request with that key",
+    ),
     Column(
         "created_at",
         Float,
@@ -115,11 +126,19 @@ runs = Table(
         default=list,
         comment="what persons have decided",
     ),
-    Column("seq", Integer, nullable=False, default=0, comment="how many events it has"),
+    Column(
+        "seq",
+        Integer,
+        nullable=False,
+        default=0,
+        comment="how many events it has",
+    ),
     Column("usage", JSON, nullable=False, default=dict),
     Column("result", JSON),
     Column("problem", JSON),
-    UniqueConstraint("component", "idempotency_key", name="podwright_runs_by_key"),
+    UniqueConstraint(
+        "component", "idempotency_key", name="podwright_runs_by_key"
+    ),
     # Of the indexes on all runs, no column ever changes. Those on columns that do have few runs, so that what a run has
     # been through does not slow the next ones down.
     Index("podwright_runs_by_time", "created_at", "id"),

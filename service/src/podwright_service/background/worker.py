@@ -103,7 +103,8 @@ class BackgroundWorker:
         self._id = os.urandom(16).hex()
         self.store = RunStore(self._url)
         self._writer = Writer(self.store)
-        with contextlib.suppress(DatabaseUnavailableError):  # which `_take_over` logs
+        # which `_take_over` logs
+        with contextlib.suppress(DatabaseUnavailableError):
             started = time.monotonic()
             await self.store.join(self._id, self._component.name)
             self._renewed_at = started
@@ -168,7 +169,9 @@ class BackgroundWorker:
     async def _finish(self) -> None:
         """Wait until the end of each attempt is stored; after the shutdown time-out, cut off their calls."""
         since = self._draining_since or 0.0
-        deadline = since + self._settings.drain_delay + self._settings.shutdown_timeout
+        deadline = (
+            since + self._settings.drain_delay + self._settings.shutdown_timeout
+        )
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(RESPONSE_SECONDS), self._choosing:
                 pass  # runs that are being taken over have begun now
@@ -217,7 +220,9 @@ class BackgroundWorker:
         if orphans == room:
             return room
         component = self._component.name
-        runs = await self.store.claim(self._id, component, self.digest, room - orphans)
+        runs = await self.store.claim(
+            self._id, component, self.digest, room - orphans
+        )
         for run in runs:
             self._start(run)
         return orphans + len(runs)
@@ -267,7 +272,9 @@ class BackgroundWorker:
     async def _perform(self, attempt: Attempt) -> None:
         self._observability.metrics.count_attempt(await attempt.perform())
 
-    async def _read_events(self, run_id: str) -> Sequence[tuple[int, dict[str, Any]]]:
+    async def _read_events(
+        self, run_id: str
+    ) -> Sequence[tuple[int, dict[str, Any]]]:
         """The stored events of a run, once the database can be reached."""
         while True:
             try:
@@ -290,7 +297,9 @@ class BackgroundWorker:
     async def _count(self) -> None:
         metrics = self._observability.metrics
         try:
-            metrics.set_background_runs(await self.store.counts(self._component.name))
+            metrics.set_background_runs(
+                await self.store.counts(self._component.name)
+            )
         except DatabaseUnavailableError:
             metrics.set_background_runs(None)
 
@@ -333,7 +342,9 @@ class BackgroundWorker:
         if time.monotonic() - self._logged_at <= LOG_INTERVAL:
             return
         self._logged_at = time.monotonic()
-        _log.error("%s %s", error.detail, error.suggestion, exc_info=error.__cause__)
+        _log.error(
+            "%s %s", error.detail, error.suggestion, exc_info=error.__cause__
+        )
 
 
 async def _end(tasks: Collection[asyncio.Task[Any]], seconds: float) -> None:

@@ -27,7 +27,8 @@ def main() -> None:
     try:
         code = _run(sys.argv[1:])
         sys.stdout.flush()
-    except OSError as error:  # of the output, because the commands report all others
+    except OSError as error:
+        # of the output, because the commands report all others
         if not isinstance(error, BrokenPipeError):  # of `podwright … | head`
             print(
                 f"Error: Cannot write the output: {error}. Write it where there is space.",
@@ -69,7 +70,8 @@ def _open_closed_streams() -> None:
         (2, "stderr", os.O_WRONLY, "w"),
     ):
         if getattr(sys, name) is None:
-            os.open(os.devnull, flags)  # gets the lowest free number, which is this one
+            # gets the lowest free number, which is this one
+            os.open(os.devnull, flags)
             setattr(sys, name, os.fdopen(number, mode))
 
 

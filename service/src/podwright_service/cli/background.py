@@ -45,7 +45,9 @@ def list_runs(
     """Print the newest runs, one a line."""
     runs = client.runs.list(*cast("list[RunStatus]", statuses), limit=limit)
     if as_json:
-        print_json([run.model_dump(mode="json", exclude_unset=True) for run in runs])
+        print_json(
+            [run.model_dump(mode="json", exclude_unset=True) for run in runs]
+        )
         return
     for run in runs:
         cost = run.usage.get("cost")

@@ -27,7 +27,11 @@ from podwright.json_data import as_object, walk_json
 from podwright.text import did_you_mean, short_repr, truncate
 from podwright_service.cli.console import print_json, print_text
 from podwright_service.http.auth import ApiKeys
-from podwright_service.model_checks import clients_of, model_errors, price_warnings
+from podwright_service.model_checks import (
+    clients_of,
+    model_errors,
+    price_warnings,
+)
 from podwright_service.remotes import remotes_of
 from podwright_service.settings import Settings, adopt_secrets, read_settings
 from podwright_service.source import is_folder, load_component
@@ -67,10 +71,14 @@ def _print_report(report: Mapping[str, Any]) -> None:
         _print_problem(path, "warning: ", warning)
     if not report["valid"]:
         return
-    print_text(f"{path}: valid {report['kind']} '{report['name']}', {report['digest']}")
+    print_text(
+        f"{path}: valid {report['kind']} '{report['name']}', {report['digest']}"
+    )
     for name, choice in report["clients"].items():
         client = choice["client"]
-        print_text(f"{path}: {name}: client '{client}', because {choice['reason']}")
+        print_text(
+            f"{path}: {name}: client '{client}', because {choice['reason']}"
+        )
 
 
 def _print_problem(path: str, label: str, problem: Mapping[str, str]) -> None:
@@ -109,7 +117,9 @@ def _report(path: str, settings: Settings) -> dict[str, Any]:
             }
             warnings += price_warnings(models)
             choices = clients_of(models)
-            facts["clients"] = {name: choices[name].model_dump() for name in choices}
+            facts["clients"] = {
+                name: choices[name].model_dump() for name in choices
+            }
     except BlueprintValidationError as error:
         problems = list(error.problems)
     except PodwrightError as error:
@@ -130,19 +140,27 @@ def _problems_in_context(
     problems: list[Problem] = []
     for name, pointer in models.items():
         errors = model_errors([name])
-        problems += [Problem(pointer, each.message, each.suggestion) for each in errors]
+        problems += [
+            Problem(pointer, each.message, each.suggestion) for each in errors
+        ]
     for pointer, step in blueprints.walk_steps(blueprint.get("steps")):
         for key in ("condition", "until"):
             condition = as_object(step.get(key))
             if condition.get("name") not in BUILT_IN:
                 continue
-            names = [name for name in _names_in(condition) if name not in BUILT_IN]
+            names = [
+                name for name in _names_in(condition) if name not in BUILT_IN
+            ]
             custom = dict.fromkeys(names, bool)
-            problems += condition_problems(condition, f"{pointer}/{key}", custom)
+            problems += condition_problems(
+                condition, f"{pointer}/{key}", custom
+            )
     return problems
 
 
-def _models_in(component: Component | None, blueprint: Blueprint) -> dict[str, str]:
+def _models_in(
+    component: Component | None, blueprint: Blueprint
+) -> dict[str, str]:
     """The names of the models, and where the blueprint has them."""
     models: dict[str, str] = {}
     if component is not None:

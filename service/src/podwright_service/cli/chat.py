@@ -90,7 +90,10 @@ class _Partner(Protocol):
     kind: Kind
 
     async def take_turn(
-        self, text: str, messages: Sequence[Mapping[str, Any]], printer: TurnPrinter
+        self,
+        text: str,
+        messages: Sequence[Mapping[str, Any]],
+        printer: TurnPrinter,
     ) -> ExecutionResult:
         """Answer a text, after earlier turns."""
         ...
@@ -111,7 +114,10 @@ class _Component:
         self._limits = limits
 
     async def take_turn(
-        self, text: str, messages: Sequence[Mapping[str, Any]], printer: TurnPrinter
+        self,
+        text: str,
+        messages: Sequence[Mapping[str, Any]],
+        printer: TurnPrinter,
     ) -> ExecutionResult:
         return await execute(
             self._component,
@@ -126,7 +132,9 @@ class _Component:
 class _Service:
     """The component of a service."""
 
-    def __init__(self, url: str, api_key: str | None, settings: Settings) -> None:
+    def __init__(
+        self, url: str, api_key: str | None, settings: Settings
+    ) -> None:
         self.name, key = name_and_key(url, settings)
         if api_key is not None:
             key = read_key(api_key)
@@ -137,10 +145,15 @@ class _Service:
             raise _no_conversation(self.name, self.kind)
 
     async def take_turn(
-        self, text: str, messages: Sequence[Mapping[str, Any]], printer: TurnPrinter
+        self,
+        text: str,
+        messages: Sequence[Mapping[str, Any]],
+        printer: TurnPrinter,
     ) -> ExecutionResult:
         conversation = self._client.conversation(messages)
-        async with aclosing(conversation.stream(text, limits=self._limits)) as events:
+        async with aclosing(
+            conversation.stream(text, limits=self._limits)
+        ) as events:
             async for event in events:
                 printer(event)
         # a stream that ends without an error has a result
@@ -238,7 +251,9 @@ class _Chat:
             printer.end_line()
             print_error(error)
         self._usage += printer.usage
-        print_note(f"turn: {_used(printer.usage)}; conversation: {_used(self._usage)}")
+        print_note(
+            f"turn: {_used(printer.usage)}; conversation: {_used(self._usage)}"
+        )
 
 
 def _used(usage: Usage) -> str:
@@ -271,7 +286,9 @@ def _read_line() -> str | None:
 @contextlib.contextmanager
 def _exit_by_exception() -> Generator[None]:
     """While the context is open, SIGTERM raises an exception, so that readline restores the terminal."""
-    before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    before = signal.signal(
+        signal.SIGTERM, lambda number, _: sys.exit(128 + number)
+    )
     try:
         yield
     finally:

@@ -31,7 +31,11 @@ def check(url: str | None = None, timeout: float = TIMEOUT) -> int:
         body = f"no response within {timeout:g} s"
     except (OSError, ValueError, http.client.HTTPException) as error:
         status = 0
-        body = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        body = (
+            getattr(error, "strerror", None)
+            or str(error)
+            or type(error).__name__
+        )
     line = f"{url}: {status or ''} {body}".replace("  ", " ")
     line = _printable(line)
     if status != 200:

@@ -21,24 +21,33 @@ Host = Annotated[
 ]
 Port = Annotated[
     int | None,
-    typer.Option(help="Port to listen on; 0 is any free port.", show_default=False),
+    typer.Option(
+        help="Port to listen on; 0 is any free port.", show_default=False
+    ),
 ]
 Title = Annotated[
     str | None,
-    typer.Option(help="Title of the service and of its API page.", show_default=False),
+    typer.Option(
+        help="Title of the service and of its API page.", show_default=False
+    ),
 ]
 Model = Annotated[
     str | None,
     typer.Option(
-        help="A model in place of every model in the blueprints.", show_default=False
+        help="A model in place of every model in the blueprints.",
+        show_default=False,
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ExitCode = Annotated[
-    bool, typer.Option("--exit-code", help="Exit with 1 if a change is breaking.")
+    bool,
+    typer.Option("--exit-code", help="Exit with 1 if a change is breaking."),
 ]
 Blueprint = Annotated[
-    str, typer.Argument(metavar="PATH", help="A blueprint file or a component folder.")
+    str,
+    typer.Argument(
+        metavar="PATH", help="A blueprint file or a component folder."
+    ),
 ]
 DockerClient = Annotated[
     str | None,
@@ -74,7 +83,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-runs_commands = typer.Typer(no_args_is_help=True, help="Background runs of a service.")
+runs_commands = typer.Typer(
+    no_args_is_help=True, help="Background runs of a service."
+)
 app.add_typer(runs_commands, name="runs")
 deploy_commands = typer.Typer(
     no_args_is_help=True, help="Create and compare values of the Helm chart."
@@ -105,7 +116,9 @@ def serve(
     """Serve a component over HTTP. Options override the PODWRIGHT_ variables."""
     from podwright_service.cli.run import serve_component
 
-    serve_component(component=path, host=host, port=port, title=title, model=model)
+    serve_component(
+        component=path, host=host, port=port, title=title, model=model
+    )
 
 
 @app.command()
@@ -119,7 +132,8 @@ def run(
     text: Annotated[
         str | None,
         typer.Argument(
-            metavar="INPUT", help="The input; `-`, or nothing, is standard input."
+            metavar="INPUT",
+            help="The input; `-`, or nothing, is standard input.",
         ),
     ] = None,
     inputs: Annotated[
@@ -131,12 +145,14 @@ def run(
     ] = None,
     model: Model = None,
     trace: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Where to write the trace.")
+        str | None,
+        typer.Option(metavar="FILE", help="Where to write the trace."),
     ] = None,
     context: Annotated[
         str | None,
         typer.Option(
-            metavar="FILE", help="Where to write the context of a workflow that stops."
+            metavar="FILE",
+            help="Where to write the context of a workflow that stops.",
         ),
     ] = None,
     resume_path: Annotated[
@@ -205,7 +221,8 @@ def replay(
         ),
     ],
     delay: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0, help="Pause between events.")
+        float,
+        typer.Option(metavar="SECONDS", min=0, help="Pause between events."),
     ] = 0.0,
     real_time: Annotated[
         bool, typer.Option("--real-time", help="Pause as in the run.")
@@ -224,7 +241,9 @@ def replay(
 def validate(
     paths: Annotated[
         list[str],
-        typer.Argument(metavar="PATH...", help="Blueprint files or component folders."),
+        typer.Argument(
+            metavar="PATH...", help="Blueprint files or component folders."
+        ),
     ],
     as_json: AsJson = False,
 ) -> None:
@@ -243,7 +262,9 @@ def validate(
 def prices(
     models: Annotated[
         list[str],
-        typer.Argument(metavar="MODEL...", help="Names of models, as in a blueprint."),
+        typer.Argument(
+            metavar="MODEL...", help="Names of models, as in a blueprint."
+        ),
     ],
     as_json: AsJson = False,
 ) -> None:
@@ -262,7 +283,9 @@ def prices(
 def diff(
     old: Annotated[
         str,
-        typer.Argument(metavar="OLD", help="A blueprint file or a component folder."),
+        typer.Argument(
+            metavar="OLD", help="A blueprint file or a component folder."
+        ),
     ],
     new: Annotated[str, typer.Argument(metavar="NEW", help="The changed one.")],
     as_json: AsJson = False,
@@ -283,7 +306,9 @@ def diff(
 def schema(
     kind: Annotated[
         str | None,
-        typer.Argument(help="agent, workflow, conductor or pipeline; by default all."),
+        typer.Argument(
+            help="agent, workflow, conductor or pipeline; by default all."
+        ),
     ] = None,
 ) -> None:
     """Print the JSON Schema of blueprints."""
@@ -310,7 +335,8 @@ def check(
         ),
     ] = None,
     timeout: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.001, help="Seconds to wait.")
+        float,
+        typer.Option(metavar="SECONDS", min=0.001, help="Seconds to wait."),
     ] = 2.0,
 ) -> None:
     """Check whether a service is ready: exit code 0 if so, 1 if not. For a container's HEALTHCHECK."""
@@ -349,7 +375,9 @@ def build(
     ] = "podwright:slim",
     locked: Annotated[
         bool,
-        typer.Option("--locked", help="Fail if requirements.lock is not up to date."),
+        typer.Option(
+            "--locked", help="Fail if requirements.lock is not up to date."
+        ),
     ] = False,
     docker: DockerClient = None,
     verbose: Annotated[
@@ -390,7 +418,8 @@ def settings(
     check: Annotated[
         bool,
         typer.Option(
-            "--check", help="Also load the component, and check keys and models."
+            "--check",
+            help="Also load the component, and check keys and models.",
         ),
     ] = False,
 ) -> None:
@@ -416,7 +445,8 @@ def settings(
 @deploy_commands.command("render")
 def render_values(
     folders: Annotated[
-        list[str], typer.Argument(metavar="FOLDER...", help="Component folders.")
+        list[str],
+        typer.Argument(metavar="FOLDER...", help="Component folders."),
     ],
     onto: Annotated[
         str | None,
@@ -427,7 +457,9 @@ def render_values(
     ] = None,
     output: Annotated[
         str | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Where to write them."),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Where to write them."
+        ),
     ] = None,
     split: Annotated[
         int | None,
@@ -482,7 +514,8 @@ def start_run(
     text: Annotated[
         str | None,
         typer.Argument(
-            metavar="INPUT", help="The input; `-`, or nothing, is standard input."
+            metavar="INPUT",
+            help="The input; `-`, or nothing, is standard input.",
         ),
     ] = None,
     inputs: Annotated[
@@ -516,7 +549,10 @@ def list_runs(
     from podwright_service.cli import background
 
     background.list_runs(
-        background.service_client(url, api_key), status or [], limit, as_json=as_json
+        background.service_client(url, api_key),
+        status or [],
+        limit,
+        as_json=as_json,
     )
 
 

@@ -70,7 +70,9 @@ def print_error(error: PodwrightError) -> None:
     if sys.stderr.isatty():
         error.rich_print()
     else:
-        print_text(f"{type(error).__name__} [{error.code}]: {error}", sys.stderr)
+        print_text(
+            f"{type(error).__name__} [{error.code}]: {error}", sys.stderr
+        )
 
 
 def run_and_report(command: Callable[[], object]) -> int:
@@ -125,7 +127,8 @@ def check_writable(path: str) -> None:
         changed = file.parent
     if file.is_dir() or not os.access(changed, os.W_OK):
         raise ConfigurationError(
-            f"Cannot write '{truncate(path, 200)}'.", suggestion="Name a writable file."
+            f"Cannot write '{truncate(path, 200)}'.",
+            suggestion="Name a writable file.",
         )
 
 

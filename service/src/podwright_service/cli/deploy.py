@@ -9,9 +9,18 @@ from typing import Any
 
 from podwright.errors import ConfigurationError
 from podwright_service.cli.blueprints import describe_change
-from podwright_service.cli.console import print_json, print_text, read_text, write_text
+from podwright_service.cli.console import (
+    print_json,
+    print_text,
+    read_text,
+    write_text,
+)
 from podwright_service.fleet import chart_values
-from podwright_service.fleet.releases import MAX_RELEASE_BYTES, release_bytes, split
+from podwright_service.fleet.releases import (
+    MAX_RELEASE_BYTES,
+    release_bytes,
+    split,
+)
 
 
 def render_values(
@@ -77,7 +86,9 @@ def print_diff(running: str, new: list[str], as_json: bool) -> bool:
         after = chart_values.update(before, new)
     changes = chart_values.diff(before, after)
     if as_json:
-        shown = [{**vars(change), "breaking": change.breaking} for change in changes]
+        shown = [
+            {**vars(change), "breaking": change.breaking} for change in changes
+        ]
         print_json(shown)
     else:
         for change in changes:

@@ -14,7 +14,12 @@ from podwright_service.images.labels import read_labels
 
 
 def build_image(
-    folder: str, image: str, base: str, locked: bool, docker: str | None, verbose: bool
+    folder: str,
+    image: str,
+    base: str,
+    locked: bool,
+    docker: str | None,
+    verbose: bool,
 ) -> None:
     """Build the image of a component folder, and print what it contains.
 
@@ -56,7 +61,8 @@ def inspect_image(image: str, as_json: bool, docker: str | None) -> None:
     data = Docker(docker).image(check_reference(image))
     if data is None:
         raise ConfigurationError(
-            f"There is no image '{image}'.", suggestion="Build it, or `docker pull` it."
+            f"There is no image '{image}'.",
+            suggestion="Build it, or `docker pull` it.",
         )
     facts = read_labels(data)
     if facts is None:

@@ -13,9 +13,7 @@ from podwright.text import os_error_reason, truncate
 from podwright_service.cli.console import print_text
 from podwright_service.scaffold import tools
 
-_INSTRUCTIONS = (
-    "You help with sums. Add numbers with your tool, and answer in one short sentence."
-)
+_INSTRUCTIONS = "You help with sums. Add numbers with your tool, and answer in one short sentence."
 
 
 def create_component(folder: str, model: str) -> None:
@@ -34,7 +32,8 @@ def create_component(folder: str, model: str) -> None:
         path.mkdir(parents=True, exist_ok=True)
         if any(path.iterdir()):
             raise ConfigurationError(
-                f"The folder '{path}' is not empty.", suggestion="Name a new folder."
+                f"The folder '{path}' is not empty.",
+                suggestion="Name a new folder.",
             )
         for file, text in files.items():
             (path / file).write_text(text, encoding="utf-8")
@@ -67,10 +66,14 @@ def _files(name: str, model: str) -> dict[str, str]:
     templates = importlib.resources.files("podwright_service.scaffold")
     readme = templates.joinpath("README.md").read_text(encoding="utf-8")
     values = {"NAME": name, "MODEL": model, "TEST": test}
-    readme = re.sub(r"\b(NAME|MODEL|TEST)\b", lambda match: values[match[0]], readme)
+    readme = re.sub(
+        r"\b(NAME|MODEL|TEST)\b", lambda match: values[match[0]], readme
+    )
     return {
         "blueprint.json": blueprints.to_json(agent.to_blueprint()),
         "tools.py": templates.joinpath("tools.py").read_text(encoding="utf-8"),
-        test: templates.joinpath("component_test.py").read_text(encoding="utf-8"),
+        test: templates.joinpath("component_test.py").read_text(
+            encoding="utf-8"
+        ),
         "README.md": readme,
     }

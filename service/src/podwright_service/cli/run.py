@@ -129,7 +129,9 @@ def run_component(
         if events:
             duration_ms = (time.time() - events[0].at) * 1000
         usage = error.usage or Usage()
-        write_trace(ExecutionResult(None, events, duration_ms, usage), trace_file)
+        write_trace(
+            ExecutionResult(None, events, duration_ms, usage), trace_file
+        )
         return _EXIT_CODES.get(type(error), 1)
     if isinstance(result.value, str):
         print_text(result.value)
@@ -176,7 +178,9 @@ async def _execute(
         raise RunCancelledError("The run was cancelled.") from None
 
 
-def _task(component: Component, run_input: Any, resume_path: str | None) -> Task:
+def _task(
+    component: Component, run_input: Any, resume_path: str | None
+) -> Task:
     if isinstance(component, Workflow):
         return component.task(run_input, 0, _step_indices(resume_path))
     if resume_path is not None:
@@ -214,7 +218,8 @@ def _input_text(text: str) -> str:
         return text
     if sys.stdin.isatty():
         print_text(
-            "Reading the input from standard input; end it with Ctrl-D.", sys.stderr
+            "Reading the input from standard input; end it with Ctrl-D.",
+            sys.stderr,
         )
     return read_text("-").rstrip("\n")
 
@@ -226,7 +231,8 @@ def _named_inputs(text: str) -> dict[str, Any]:
         values = from_json(text)
     except BlueprintValidationError as error:
         raise InputError(
-            f"Invalid --inputs: {error.problems[0].detail}", suggestion=_INPUTS_EXAMPLE
+            f"Invalid --inputs: {error.problems[0].detail}",
+            suggestion=_INPUTS_EXAMPLE,
         ) from error
     if not isinstance(values, dict):
         raise InputError(

@@ -21,7 +21,11 @@ from podwright_service.cli.console import (
 )
 from podwright_service.http.auth import ApiKeys
 from podwright_service.inline.policy import inline_policy
-from podwright_service.model_checks import check_cost_limits, clients_of, model_errors
+from podwright_service.model_checks import (
+    check_cost_limits,
+    clients_of,
+    model_errors,
+)
 from podwright_service.remotes import remotes_of
 from podwright_service.settings import (
     Settings,
@@ -48,7 +52,9 @@ def print_settings(as_json: bool, check: bool, **options: Any) -> int:
     Raises:
         ConfigurationError: Settings are invalid or unknown.
     """
-    options = {name: value for name, value in options.items() if value is not None}
+    options = {
+        name: value for name, value in options.items() if value is not None
+    }
     settings = read_settings(**options)
     rows = [*_service_rows(settings, options), *_library_rows()]
     if as_json:
@@ -98,7 +104,9 @@ def _names_of(models: Iterable[Model | str]) -> list[str]:
     return list(names)
 
 
-def _service_rows(settings: Settings, options: dict[str, Any]) -> list[dict[str, Any]]:
+def _service_rows(
+    settings: Settings, options: dict[str, Any]
+) -> list[dict[str, Any]]:
     return [
         {
             "variable": variables_of(name)[0],

@@ -177,10 +177,14 @@ class AsyncConversation:
     """
 
     def __init__(
-        self, requests: ServiceRequests, messages: Sequence[Mapping[str, Any]] = ()
+        self,
+        requests: ServiceRequests,
+        messages: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         self._requests = requests
-        self.messages: list[dict[str, Any]] = [dict(message) for message in messages]
+        self.messages: list[dict[str, Any]] = [
+            dict(message) for message in messages
+        ]
         """The turns so far; JSON data that can be stored, and given to `Client.conversation` later."""
         self.last: ExecutionResult | None = None
         """The result of the last turn that succeeded, with its events."""
@@ -247,7 +251,10 @@ class AsyncRuns:
         return await self._run_of("GET", _path(run_id))
 
     async def list(
-        self, *statuses: RunStatus, component: str | None = None, limit: int = 50
+        self,
+        *statuses: RunStatus,
+        component: str | None = None,
+        limit: int = 50,
     ) -> Sequence[BackgroundRun]:
         """The newest runs.
 
@@ -266,7 +273,10 @@ class AsyncRuns:
             page, _ = await self._requests.json("GET", path)
             if not isinstance(page.get("runs"), list):
                 raise self._requests.invalid("no list of runs")
-            runs += [_parse_run(self._requests, as_object(run)) for run in page["runs"]]
+            runs += [
+                _parse_run(self._requests, as_object(run))
+                for run in page["runs"]
+            ]
             query["cursor"] = page.get("next")
             if query["cursor"] is None:
                 break
@@ -410,7 +420,11 @@ class AsyncRuns:
 
 
 async def _run(
-    requests: ServiceRequests, input_data: Input, options: RunOptions, *, trace: bool
+    requests: ServiceRequests,
+    input_data: Input,
+    options: RunOptions,
+    *,
+    trace: bool,
 ) -> ExecutionResult:
     body, headers = run_request(input_data, options)
     path = "/run?trace=true" if trace else "/run"
@@ -429,7 +443,11 @@ async def _run(
 
 
 async def _stream(
-    requests: ServiceRequests, input_data: Input, options: RunOptions, *, trace: bool
+    requests: ServiceRequests,
+    input_data: Input,
+    options: RunOptions,
+    *,
+    trace: bool,
 ) -> AsyncGenerator[Event | ExecutionResult]:
     """The events of a run; with `trace`, the result comes last."""
     body, headers = run_request(input_data, options)
@@ -450,7 +468,9 @@ async def _stream(
                     if parsed is not None:
                         yield parsed
     # also without an error of the connection: a proxy may have ended it
-    raise RemoteConnectionError("The stream was lost before the end of the run.")
+    raise RemoteConnectionError(
+        "The stream was lost before the end of the run."
+    )
 
 
 async def in_own_task(items: AsyncGenerator[T]) -> AsyncGenerator[T]:
@@ -482,7 +502,9 @@ def _value_of(result: dict[str, Any]) -> Any:
     return result["output"] if set(result) == {"output"} else result
 
 
-def _parse_result(requests: ServiceRequests, data: dict[str, Any]) -> ExecutionResult:
+def _parse_result(
+    requests: ServiceRequests, data: dict[str, Any]
+) -> ExecutionResult:
     try:
         return ExecutionResult.from_dict(data)
     except TraceError as error:
@@ -499,8 +521,12 @@ def _parse_event(requests: ServiceRequests, data: bytes) -> Event | None:
         raise requests.invalid("an invalid event") from None
 
 
-def _parse_run(requests: ServiceRequests, data: dict[str, Any]) -> BackgroundRun:
-    return _parse(requests, BackgroundRun, {"usage": {}, "decisions": [], **data})
+def _parse_run(
+    requests: ServiceRequests, data: dict[str, Any]
+) -> BackgroundRun:
+    return _parse(
+        requests, BackgroundRun, {"usage": {}, "decisions": [], **data}
+    )
 
 
 def _parse(requests: ServiceRequests, model: type[ModelT], data: Any) -> ModelT:

@@ -32,7 +32,9 @@ class ProblemError(RemoteError):
 
     default_suggestion = "Look in the logs of the service."
 
-    def __init__(self, problem: Mapping[str, Any], status: int | None = None) -> None:
+    def __init__(
+        self, problem: Mapping[str, Any], status: int | None = None
+    ) -> None:
         self.problem = dict(problem)
         """The whole document."""
         number = problem.get("status")
@@ -42,9 +44,7 @@ class ProblemError(RemoteError):
         detail = _text(problem, "detail")
         if detail is None:
             detail = "no problem document."
-            suggestion = (
-                "Perhaps a proxy answered: check the address, then the logs of both."
-            )
+            suggestion = "Perhaps a proxy answered: check the address, then the logs of both."
         super().__init__(
             f"The service answered {status}: {detail}",
             suggestion=suggestion,
@@ -69,7 +69,10 @@ class ProblemError(RemoteError):
     def details(self) -> Sequence[str]:
         """Each thing that is wrong in the request, with its JSON pointer."""
         entries = map(as_object, as_array(self.problem.get("errors")))
-        return [f"{entry.get('pointer')}: {entry.get('detail')}" for entry in entries]
+        return [
+            f"{entry.get('pointer')}: {entry.get('detail')}"
+            for entry in entries
+        ]
 
 
 def _text(problem: Mapping[str, Any], key: str) -> str | None:

@@ -22,8 +22,19 @@ from podwright.errors import (
 )
 from podwright.headers import BUDGET, format_budget
 from podwright.json_data import as_object, to_json_bytes
-from podwright.models.http import NOT_SENT, Fault, Response, TransportError, send
-from podwright.models.retries import Retries, Timeouts, retry_after, with_retries
+from podwright.models.http import (
+    NOT_SENT,
+    Fault,
+    Response,
+    TransportError,
+    send,
+)
+from podwright.models.retries import (
+    Retries,
+    Timeouts,
+    retry_after,
+    with_retries,
+)
 from podwright.models.sse import EventParser, ServerSentEvent
 from podwright.models.urls import is_header_value, join_url
 from podwright.text import short_repr
@@ -161,7 +172,9 @@ class ServiceRequests:
             if not is_header_value(value):
                 raise InputError(f"The header '{name}' has invalid characters.")
         if not path.startswith("/"):
-            raise InputError(f"The path {short_repr(path)} does not begin with '/'.")
+            raise InputError(
+                f"The path {short_repr(path)} does not begin with '/'."
+            )
         url = join_url(self.url, path)
         async with contextlib.AsyncExitStack() as stack:
 
@@ -212,11 +225,14 @@ class ServiceRequests:
         )
         if error.fault in ("dns", "connect", "connect_timeout"):
             lost.transient = True
-        elif error.fault == "disconnected":  # perhaps after the service has read it
+        elif error.fault == "disconnected":
+            # perhaps after the service has read it
             lost.transient = may_repeat
         return lost
 
-    async def _refusal(self, response: Response, may_repeat: bool) -> ProblemError:
+    async def _refusal(
+        self, response: Response, may_repeat: bool
+    ) -> ProblemError:
         data = await response.read()
         if self._key:
             data = data.replace(self._key.encode(), b"***")
@@ -226,8 +242,12 @@ class ServiceRequests:
         error = ProblemError(problem, response.status)
         error.retry_after = retry_after(response.headers)
         # at capacity, or an earlier request with the same key is in progress
-        is_early = response.status == 503 or error.code == "idempotency_in_progress"
-        error.transient = may_repeat and is_early and error.retry_after is not None
+        is_early = (
+            response.status == 503 or error.code == "idempotency_in_progress"
+        )
+        error.transient = (
+            may_repeat and is_early and error.retry_after is not None
+        )
         return error
 
     def invalid(self, what: str = "") -> RemoteResponseError:
@@ -267,7 +287,8 @@ def run_request(
     key = "inputs" if isinstance(run_input, Mapping) else "input"
     body[key] = run_input
     headers = {
-        name.lower(): value for name, value in options.get("headers", {}).items()
+        name.lower(): value
+        for name, value in options.get("headers", {}).items()
     }
     headers.setdefault(
         IDEMPOTENCY_KEY, options.get("idempotency_key") or uuid.uuid4().hex
@@ -285,7 +306,8 @@ def _check_url(url: str) -> None:
     """
     try:
         join_url(url, "/run")
-    except ValueError:  # the address is not repeated, because it may hold a secret
+    except ValueError:
+        # the address is not repeated, because it may hold a secret
         raise ConfigurationError(
             "Invalid address of the service.",
             suggestion="Write it as http://host:port, without user, query or fragment.",

@@ -41,7 +41,11 @@ class Client:
         """The background runs of the service."""
 
     def run(
-        self, input_data: Input, *, trace: bool = False, **options: Unpack[RunOptions]
+        self,
+        input_data: Input,
+        *,
+        trace: bool = False,
+        **options: Unpack[RunOptions],
     ) -> ExecutionResult:
         """Run the component and wait for its result; see `AsyncClient.run`."""
         return run_sync(self._client.run(input_data, trace=trace, **options))
@@ -52,7 +56,9 @@ class Client:
         """Run the component and yield its events as they happen; see `AsyncClient.stream`."""
         return iterate_sync(self._client.stream(input_data, **options))
 
-    def conversation(self, messages: Sequence[Mapping[str, Any]] = ()) -> Conversation:
+    def conversation(
+        self, messages: Sequence[Mapping[str, Any]] = ()
+    ) -> Conversation:
         """A conversation with an agent or a conductor; see `AsyncClient.conversation`."""
         return Conversation(self._client.conversation(messages))
 
@@ -81,7 +87,9 @@ class Conversation:
         """The result of the last turn that succeeded, with its events."""
         return self._conversation.last
 
-    def send(self, input_data: Input, **options: Unpack[RunOptions]) -> ExecutionResult:
+    def send(
+        self, input_data: Input, **options: Unpack[RunOptions]
+    ) -> ExecutionResult:
         """Take a turn and return its result; see `AsyncConversation.send`."""
         return run_sync(self._conversation.send(input_data, **options))
 
@@ -99,7 +107,9 @@ class Runs:
         self.asynchronous = asynchronous
         """The same as coroutines."""
 
-    def start(self, input_data: Input, **options: Unpack[RunOptions]) -> BackgroundRun:
+    def start(
+        self, input_data: Input, **options: Unpack[RunOptions]
+    ) -> BackgroundRun:
         """Start a run; see `AsyncRuns.start`."""
         return run_sync(self.asynchronous.start(input_data, **options))
 
@@ -108,7 +118,10 @@ class Runs:
         return run_sync(self.asynchronous.get(run_id))
 
     def list(
-        self, *statuses: RunStatus, component: str | None = None, limit: int = 50
+        self,
+        *statuses: RunStatus,
+        component: str | None = None,
+        limit: int = 50,
     ) -> Sequence[BackgroundRun]:
         """The newest runs; see `AsyncRuns.list`."""
         return run_sync(
@@ -119,7 +132,9 @@ class Runs:
         self, run_id: str, *statuses: RunStatus, within: float = math.inf
     ) -> BackgroundRun:
         """The run, once it has one of the statuses; see `AsyncRuns.wait`."""
-        return run_sync(self.asynchronous.wait(run_id, *statuses, within=within))
+        return run_sync(
+            self.asynchronous.wait(run_id, *statuses, within=within)
+        )
 
     def events(self, run_id: str, last_event_id: int = -1) -> Iterator[Event]:
         """The events of a run as they happen, to its end; see `AsyncRuns.events`."""

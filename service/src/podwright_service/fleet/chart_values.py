@@ -38,7 +38,9 @@ def render(folders: Iterable[str | Path]) -> dict[str, Any]:
     return update({}, folders)
 
 
-def update(running: Mapping[str, Any], folders: Iterable[str | Path]) -> dict[str, Any]:
+def update(
+    running: Mapping[str, Any], folders: Iterable[str | Path]
+) -> dict[str, Any]:
     """The values of a release, with the components of the folders added or replaced.
 
     Values of a component that its folder does not determine, such as replicas, are kept. Its agents may also be other
@@ -163,9 +165,7 @@ def _contents(folder: Path) -> dict[str, bytes]:
 def _files_error(
     folder: Path, reason: str, suggestion: str = _NEEDS_IMAGE
 ) -> ConfigurationError:
-    message = (
-        f"A ConfigMap cannot hold the files of the component '{folder.name}': {reason}."
-    )
+    message = f"A ConfigMap cannot hold the files of the component '{folder.name}': {reason}."
     return ConfigurationError(message, suggestion=suggestion)
 
 
@@ -189,7 +189,9 @@ class ComponentChange:
         return any(change.breaking for change in self.blueprint)
 
 
-def diff(running: Mapping[str, Any], new: Mapping[str, Any]) -> list[ComponentChange]:
+def diff(
+    running: Mapping[str, Any], new: Mapping[str, Any]
+) -> list[ComponentChange]:
     """What new values change in a release: values of the whole fleet first, then by component.
 
     Args:
@@ -201,7 +203,9 @@ def diff(running: Mapping[str, Any], new: Mapping[str, Any]) -> list[ComponentCh
     """
     old_components = as_object(running.get("components"))
     new_components = as_object(new.get("components"))
-    paths = _changed_paths({**running, "components": None}, {**new, "components": None})
+    paths = _changed_paths(
+        {**running, "components": None}, {**new, "components": None}
+    )
     changes = [ComponentChange("", "changed", values=sorted(paths))]
     for name in sorted({*old_components, *new_components}):
         if name not in old_components:
@@ -227,7 +231,9 @@ def _diff_component(
 ) -> ComponentChange:
     old_blueprint = _inline_blueprint(name, old)
     new_blueprint = _inline_blueprint(name, new)
-    paths = set(_changed_paths({**old, "blueprint": None}, {**new, "blueprint": None}))
+    paths = set(
+        _changed_paths({**old, "blueprint": None}, {**new, "blueprint": None})
+    )
     old_source = dict(as_object(old.get("blueprint")))
     new_source = dict(as_object(new.get("blueprint")))
     changes: list[Change] = []
@@ -258,7 +264,9 @@ def _changed_paths(
         if before == after:
             continue
         if _may_be_object(before) and _may_be_object(after):
-            yield from _changed_paths(as_object(before), as_object(after), f"{path}.")
+            yield from _changed_paths(
+                as_object(before), as_object(after), f"{path}."
+            )
         else:
             yield path
 
@@ -267,7 +275,9 @@ def _may_be_object(value: object) -> bool:
     return value is None or isinstance(value, dict)
 
 
-def _inline_blueprint(name: str, component: Mapping[str, Any]) -> dict[str, Any] | None:
+def _inline_blueprint(
+    name: str, component: Mapping[str, Any]
+) -> dict[str, Any] | None:
     inline = as_object(component.get("blueprint")).get("inline")
     if inline is None:
         return None
@@ -323,5 +333,9 @@ def write_values(values: Mapping[str, Any]) -> str:
 
     Dumper.add_representer(str, represent_text)
     return yaml.dump(
-        dict(values), Dumper=Dumper, sort_keys=False, allow_unicode=True, width=110
+        dict(values),
+        Dumper=Dumper,
+        sort_keys=False,
+        allow_unicode=True,
+        width=110,
     )

@@ -29,7 +29,9 @@ def release_bytes(values: Mapping[str, Any]) -> int:
     )
 
 
-def split(values: Mapping[str, Any], name: str, size: int) -> dict[str, dict[str, Any]]:
+def split(
+    values: Mapping[str, Any], name: str, size: int
+) -> dict[str, dict[str, Any]]:
     """The values of several releases by their names, NAME-1, NAME-2 and so on.
 
     Components that use each other stay in one release, unless they are too many. Then a caller names the release of its
@@ -92,9 +94,12 @@ def split(values: Mapping[str, Any], name: str, size: int) -> dict[str, dict[str
     result: dict[str, dict[str, Any]] = {}
     for number, part in enumerate(parts, 1):
         release = dict(values)
-        release["components"] = {name: components[name] for name in sorted(part)}
+        release["components"] = {
+            name: components[name] for name in sorted(part)
+        }
         if number > 1:
-            release.pop("extraObjects", None)  # an object is part of one release only
+            # an object is part of one release only
+            release.pop("extraObjects", None)
         result[f"{name}-{number}"] = release
     return result
 

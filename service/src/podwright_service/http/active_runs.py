@@ -37,7 +37,9 @@ class ActiveRuns:
             self._tasks.discard(task)
             task.cancel()
 
-    async def run_until_disconnect(self, request: Request, work: Awaitable[T]) -> T:
+    async def run_until_disconnect(
+        self, request: Request, work: Awaitable[T]
+    ) -> T:
         """Await the work of a request whose body has been read; cancel it if the client leaves.
 
         Raises:
@@ -72,7 +74,10 @@ class ActiveRuns:
                 raise ClientDisconnect from None
             if cancelled_here and isinstance(error, asyncio.CancelledError):
                 raise RequestError(
-                    503, "run_cancelled", "The service is stopping.", "Try again later."
+                    503,
+                    "run_cancelled",
+                    "The service is stopping.",
+                    "Try again later.",
                 ) from None
             raise
         finally:

@@ -111,13 +111,17 @@ class Admission:
 class AdmissionMiddleware:
     """ASGI middleware that refuses a request before its body is read, and bounds the time that the body may take."""
 
-    def __init__(self, app: ASGIApp, admission: Admission, settings: Settings) -> None:
+    def __init__(
+        self, app: ASGIApp, admission: Admission, settings: Settings
+    ) -> None:
         self._app = app
         self._admission = admission
         self._max_body_bytes = settings.max_body_bytes
         self._body_timeout = settings.body_timeout
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(
+        self, scope: Scope, receive: Receive, send: Send
+    ) -> None:
         """Serve the request, or raise a 400, 413 or 503."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
@@ -126,7 +130,9 @@ class AdmissionMiddleware:
         if posts := scope["method"] == "POST":
             self._admission.enter()
         try:
-            await self._app(scope, _with_deadline(receive, self._body_timeout), send)
+            await self._app(
+                scope, _with_deadline(receive, self._body_timeout), send
+            )
         finally:
             if posts:
                 self._admission.leave()

@@ -86,7 +86,9 @@ class ApiKeys:
         key = _key_in(headers)
         caller = self._caller(key.encode("latin-1"))
         if caller is None:
-            raise _key_required_error("Unknown API key.", ', error="invalid_token"')
+            raise _key_required_error(
+                "Unknown API key.", ', error="invalid_token"'
+            )
         required = scopes_of(method, path)
         if required and caller.scopes.isdisjoint(required):
             raise scope_missing(required[0])
@@ -103,7 +105,10 @@ class ApiKeys:
         return caller
 
     def _reload_if_changed(self) -> None:
-        if self._file is None or time.monotonic() - self._checked_at < _CHECK_INTERVAL:
+        if (
+            self._file is None
+            or time.monotonic() - self._checked_at < _CHECK_INTERVAL
+        ):
             return
         self._checked_at = time.monotonic()
         state = self._stat()
@@ -149,7 +154,8 @@ def _read_keys(file: Path) -> _Digests:
             keys[digest] = caller
     if not keys:
         raise ConfigurationError(
-            f"PODWRIGHT_API_KEYS_FILE: '{file}' has no keys.", suggestion=_NEW_KEY
+            f"PODWRIGHT_API_KEYS_FILE: '{file}' has no keys.",
+            suggestion=_NEW_KEY,
         )
     return keys
 
@@ -202,7 +208,8 @@ def _parse_entry(place: str, entry: str) -> tuple[bytes, Caller]:
         )
     if len(key) < MIN_KEY_LENGTH:
         raise ConfigurationError(
-            f"{place} is shorter than {MIN_KEY_LENGTH} characters.", suggestion=_NEW_KEY
+            f"{place} is shorter than {MIN_KEY_LENGTH} characters.",
+            suggestion=_NEW_KEY,
         )
     return hashlib.sha256(key.encode()).digest(), Caller(name, scopes)
 
@@ -239,12 +246,16 @@ class AuthenticationMiddleware:
         self._app = app
         self._keys = keys
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(
+        self, scope: Scope, receive: Receive, send: Send
+    ) -> None:
         """Serve the request, or raise a 401 or 403."""
         path: str = scope.get("path", "")
         is_open = path in OPEN_PATHS or path.startswith("/docs/")
         if scope["type"] == "http" and not is_open:
-            caller = self._keys.authorize(Headers(scope=scope), scope["method"], path)
+            caller = self._keys.authorize(
+                Headers(scope=scope), scope["method"], path
+            )
             state = scope.setdefault("state", {})
             state["key_scopes"] = caller.scopes
             state["caller"] = caller.name
@@ -253,7 +264,11 @@ class AuthenticationMiddleware:
 
 def warn_if_open(settings: Settings) -> None:
     """Log a warning if a service without API keys listens on more than a loopback address."""
-    if not (settings.api_keys or settings.api_keys_file or is_loopback(settings.host)):
+    if not (
+        settings.api_keys
+        or settings.api_keys_file
+        or is_loopback(settings.host)
+    ):
         _log.warning(
             "No API keys are configured, and the service listens on %s: every client that can reach it may run the "
             "component, and inline blueprints. Set PODWRIGHT_API_KEYS, or listen on 127.0.0.1.",

@@ -31,9 +31,12 @@ class HostMiddleware:
     does not know, and lists no names. Probes may have any `Host`.
     """
 
-    def __init__(self, app: ASGIApp, settings: Settings, has_keys: bool) -> None:
+    def __init__(
+        self, app: ASGIApp, settings: Settings, has_keys: bool
+    ) -> None:
         listed = [
-            re.escape(name).replace(r"\*", ".*") for name in settings.allowed_hosts
+            re.escape(name).replace(r"\*", ".*")
+            for name in settings.allowed_hosts
         ]
         if has_keys and not listed:
             listed = [".*"]
@@ -41,7 +44,9 @@ class HostMiddleware:
         self._app = app
         self._allowed = re.compile(rf"({names})(:\d*)?", re.IGNORECASE)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(
+        self, scope: Scope, receive: Receive, send: Send
+    ) -> None:
         """Serve the request, or raise a 400."""
         if scope["type"] == "http":
             self._check(scope)
@@ -58,7 +63,9 @@ class HostMiddleware:
         is_http_1_0 = not hosts and scope["http_version"] == "1.0"
         is_single = len(hosts) == 1 or is_http_1_0
         is_allowed = (
-            scope["path"] in PROBES or is_http_1_0 or self._allowed.fullmatch(host)
+            scope["path"] in PROBES
+            or is_http_1_0
+            or self._allowed.fullmatch(host)
         )
         if not is_single or not is_allowed:
             detail = f"Expected one header 'Host' with an allowed name, got {short_repr(hosts)}."
@@ -83,7 +90,9 @@ async def check_origin(request: Request) -> None:
             and origin not in allowed
         )
     if is_foreign and "*" not in allowed:
-        detail = f"A page of another origin made this request: {short_repr(origin)}."
+        detail = (
+            f"A page of another origin made this request: {short_repr(origin)}."
+        )
         raise RequestError(
             403,
             "origin_refused",

@@ -71,7 +71,9 @@ class IdempotencyStore:
         """Bytes of the largest body that is stored."""
         self._clock = clock
         self._in_progress: dict[str, StoredResponse] = {}
-        self._responses: OrderedDict[str, tuple[float, StoredResponse]] = OrderedDict()
+        self._responses: OrderedDict[str, tuple[float, StoredResponse]] = (
+            OrderedDict()
+        )
         self._bytes = 0
 
     def claim(self, key: str, fingerprint: str) -> StoredResponse | None:
@@ -91,10 +93,15 @@ class IdempotencyStore:
         self._responses[key] = (self._clock() + self._ttl, response)
         self._bytes += response.size
         self._drop_expired()
-        while len(self._responses) > self._max_entries or self._bytes > self._max_bytes:
+        while (
+            len(self._responses) > self._max_entries
+            or self._bytes > self._max_bytes
+        ):
             self._drop_oldest()
 
-    def interrupt(self, key: str, fingerprint: str, tools: Iterable[str]) -> None:
+    def interrupt(
+        self, key: str, fingerprint: str, tools: Iterable[str]
+    ) -> None:
         """Give up a claim whose run was cut off: the request may run again if it had called none of these tools."""
         names = tuple(sorted(tools))
         if names:
@@ -172,7 +179,9 @@ class _RecordedResponse(Response):
         self._too_large = False
         self._complete = False
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(
+        self, scope: Scope, receive: Receive, send: Send
+    ) -> None:
         async def record_and_send(message: Message) -> None:
             self._record(message)
             # settled first, so that a client that repeats the request at once finds the response
@@ -191,7 +200,9 @@ class _RecordedResponse(Response):
 
     def _settle(self, scope: Scope) -> None:
         # a stream answers 200 when its run begins, and leaves the status of its end in the request's state
-        final_status = getattr(Request(scope).state, "final_status", self._status)
+        final_status = getattr(
+            Request(scope).state, "final_status", self._status
+        )
         if final_status >= 500 or RUN_ID.lower() not in self._sent_headers:
             self._store.release(self._key)
             return
@@ -217,7 +228,9 @@ class _RecordedResponse(Response):
             self._complete = not message.get("more_body", False)
             if not self._too_large:
                 self._recorded += message.get("body", b"")
-                self._too_large = len(self._recorded) > self._store.max_response_bytes
+                self._too_large = (
+                    len(self._recorded) > self._store.max_response_bytes
+                )
 
 
 def key_of(request: Request) -> str:
@@ -269,7 +282,10 @@ def _claim(
     if wish not in (None, "repeat", "interrupt"):
         detail = f"Invalid header '{UNFINISHED_CALLS}': expected repeat or interrupt, got {short_repr(wish)}."
         raise RequestError(
-            400, "header_invalid", detail, "Correct the header, or leave it out."
+            400,
+            "header_invalid",
+            detail,
+            "Correct the header, or leave it out.",
         )
     stored = store.claim(key, fingerprint)
     if wish == "repeat" and stored and stored.interrupted_tools:
@@ -284,9 +300,7 @@ def _claim(
 
 
 def _interrupted_error(detail: str) -> RequestError:
-    suggestion = (
-        "Find out what the tools did; then send a new key to run the request again."
-    )
+    suggestion = "Find out what the tools did; then send a new key to run the request again."
     return RequestError(409, "run_interrupted", detail, suggestion)
 
 

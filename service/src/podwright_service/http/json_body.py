@@ -53,7 +53,10 @@ class JSONRoute(APIRoute):
             _check_media_type(request)
             if not await request.body():
                 raise RequestError(
-                    400, "json_invalid", "The body is empty.", "Send a JSON object."
+                    400,
+                    "json_invalid",
+                    "The body is empty.",
+                    "Send a JSON object.",
                 )
             return await handler(JSONRequest(request))
 
@@ -70,7 +73,9 @@ def _parse_large(body: bytes) -> Any:
     beyond = islice(values_in(data), MAX_VALUES, None)
     if any(True for _ in beyond):
         detail = f"The body has more than {MAX_VALUES} JSON values."
-        raise RequestError(413, "body_too_large", detail, "Send a long list as a text.")
+        raise RequestError(
+            413, "body_too_large", detail, "Send a long list as a text."
+        )
     return data
 
 
@@ -83,7 +88,9 @@ def _check_media_type(request: Request) -> None:
     content_type = ", ".join(request.headers.getlist("content-type"))
     media_type, _, parameters = content_type.lower().partition(";")
     encoding = request.headers.get("content-encoding", "identity")
-    is_json = media_type.strip() == "application/json" and encoding == "identity"
+    is_json = (
+        media_type.strip() == "application/json" and encoding == "identity"
+    )
     is_utf8 = "utf-8" in parameters or "utf8" in parameters
     if not is_json or ("charset" in parameters and not is_utf8):
         raise RequestError(

@@ -14,7 +14,9 @@ from podwright_service.settings import Settings
 Number = TypeVar("Number", int, float)
 
 
-def granted_limits(headers: Headers, settings: Settings) -> tuple[RunLimits, int]:
+def granted_limits(
+    headers: Headers, settings: Settings
+) -> tuple[RunLimits, int]:
     """The limits and the hops of a run: the smaller ones of the settings and of the request's headers.
 
     Raises:

@@ -45,7 +45,8 @@ APPROVERS_READ = ("/runs", "/runs/{run_id}")
 """What a key with the scope `approve` alone may read: the runs that wait for an approval."""
 
 _RUN_ID = re.compile(r"(?<=^/runs/)[^/]+")
-_MODEL = re.compile(r"(?<=^/v1/models/).+")  # the name of a model may have slashes
+# the name of a model may have slashes
+_MODEL = re.compile(r"(?<=^/v1/models/).+")
 
 
 def route_of(path: str) -> str:

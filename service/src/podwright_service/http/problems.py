@@ -33,7 +33,8 @@ STATUS: Mapping[type[Exception], int] = {
     errors.ApprovalRequired: 409,
     errors.RemoteInterruptedError: 409,
     errors.RunCancelledError: 503,
-    errors.RunError: 502,  # the component, or a service that it depends on, failed
+    # the component, or a service that it depends on, failed
+    errors.RunError: 502,
     errors.PodwrightError: 500,  # the operator configured the component wrongly
 }
 """The status of each error class; other classes have the status of their nearest base class."""
@@ -139,7 +140,8 @@ def problem_details(request: Request, error: Exception) -> ProblemDetails:
             return _of_http_error(request, error)
         case PodwrightError():
             return _of_logged_error(request, error)
-        case _:  # Starlette raises it again after the response, and the server logs it
+        # Starlette raises it again after the response, and the server logs it
+        case _:
             return _unexpected(path)
 
 
@@ -184,7 +186,9 @@ def _of_logged_error(request: Request, error: PodwrightError) -> ProblemDetails:
         detail = problem.detail
         if reason and shown != "hide":
             detail = f"{detail} {reason}"
-        _log.warning("%s %s: %s: %s", request.method, path, problem.code, detail)
+        _log.warning(
+            "%s %s: %s: %s", request.method, path, problem.code, detail
+        )
     return problem
 
 
@@ -217,7 +221,9 @@ def problem_of(run_id: str, error: BaseException, shown: str) -> dict[str, Any]:
     reason: str | None = getattr(error, "provider_error", None)
     if shown == "show" and reason is not None:
         problem.provider_error = reason
-    return problem.model_dump(exclude_unset=True, exclude={"context", "resume_path"})
+    return problem.model_dump(
+        exclude_unset=True, exclude={"context", "resume_path"}
+    )
 
 
 def error_entries(problems: Sequence[Problem]) -> list[ErrorEntry]:
@@ -309,7 +315,10 @@ def _route_suggestion(request: Request, error: HTTPException) -> str:
     if error.status_code == 405:
         return f"Use {allowed_methods(request, error.headers or {})} here."
     path = request.url.path
-    if path.startswith("/runs") and request.app.state.runtime.background is None:
+    if (
+        path.startswith("/runs")
+        and request.app.state.runtime.background is None
+    ):
         return "Set PODWRIGHT_RUNS_DATABASE to have background runs."
     return did_you_mean(route_of(path), PATHS)
 
@@ -322,7 +331,9 @@ def _of_podwright_error(path: str, error: PodwrightError) -> ProblemDetails:
             facts[name] = to_json_data(value)
     if error.usage is not None:
         facts["usage"] = error.usage.to_dict()
-    if isinstance(error, errors.BlueprintValidationError | errors.MessagesError):
+    if isinstance(
+        error, errors.BlueprintValidationError | errors.MessagesError
+    ):
         facts["errors"] = error_entries(error.problems)
     return _problem(
         path,
@@ -336,13 +347,18 @@ def _of_podwright_error(path: str, error: PodwrightError) -> ProblemDetails:
 
 
 def _status(error: PodwrightError) -> int:
-    if isinstance(error, errors.LimitExceededError) and error.limit == "wall_time":
+    if (
+        isinstance(error, errors.LimitExceededError)
+        and error.limit == "wall_time"
+    ):
         return 504
     if isinstance(error, errors.BlueprintValidationError) and error.run_id:
         # not the caller's blueprint, but one that the component builds during its run
         return 500
     may_be_the_input = (
-        errors.ConditionError | errors.LoopLimitError | errors.LoopExhaustedError
+        errors.ConditionError
+        | errors.LoopLimitError
+        | errors.LoopExhaustedError
     )
     if isinstance(error, may_be_the_input) and error.__cause__ is None:
         # nothing failed: the condition cannot compare its values, or the number of loops was reached

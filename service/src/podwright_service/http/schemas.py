@@ -6,10 +6,21 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, RootModel, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    RootModel,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
-from podwright.conversation import ContentParts, Conversation, ConversationMessage
+from podwright.conversation import (
+    ContentParts,
+    Conversation,
+    ConversationMessage,
+)
 from podwright.events import Kind
 
 Object = dict[str, Any]
@@ -28,7 +39,9 @@ class RunRequest(RequestModel):
     """Run the component on one of `input` and `inputs` (spec §4.2)."""
 
     model_config = ConfigDict(
-        json_schema_extra={"oneOf": [{"required": ["input"]}, {"required": ["inputs"]}]}
+        json_schema_extra={
+            "oneOf": [{"required": ["input"]}, {"required": ["inputs"]}]
+        }
     )
 
     input: str | ContentParts = ""

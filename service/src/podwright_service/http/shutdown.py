@@ -134,7 +134,9 @@ class DrainMiddleware:
         self._app = app
         self._lifecycle = lifecycle
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(
+        self, scope: Scope, receive: Receive, send: Send
+    ) -> None:
         """Serve the request; its response closes the connection if the service drains by then."""
 
         async def send_closing(message: Message) -> None:

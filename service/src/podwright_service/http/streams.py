@@ -150,9 +150,7 @@ class RunStream:
             PodwrightError: The run failed.
         """
         if self._too_slow:
-            detail = (
-                "The run was cancelled because its events were not read fast enough."
-            )
+            detail = "The run was cancelled because its events were not read fast enough."
             raise RequestError(
                 503,
                 "stream_too_slow",
@@ -185,7 +183,9 @@ class StreamedRun(EventSourceResponse):
         self._is_read = False
         """Whether all events were read."""
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(
+        self, scope: Scope, receive: Receive, send: Send
+    ) -> None:
         """Send the events."""
         async with self._run:
             await super().__call__(scope, receive, send)
@@ -196,11 +196,17 @@ class StreamedRun(EventSourceResponse):
         if not self._has_ended:
             return
         async for chunk in self.body_iterator:
-            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            await send(
+                {"type": "http.response.body", "body": chunk, "more_body": True}
+            )
         if self._is_read:
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            await send(
+                {"type": "http.response.body", "body": b"", "more_body": False}
+            )
 
-    async def _read(self, content: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    async def _read(
+        self, content: AsyncIterator[bytes]
+    ) -> AsyncIterator[bytes]:
         async for chunk in content:
             yield chunk
         self._is_read = True

@@ -81,7 +81,9 @@ def build(
     blueprint = component.blueprint()
     problems = blueprints.problems(blueprint)
     if problems:
-        raise blueprints.invalid(problems, f"The blueprint of '{component.path.name}'")
+        raise blueprints.invalid(
+            problems, f"The blueprint of '{component.path.name}'"
+        )
     remotes = list(remotes_of(read_settings()))
     with tempfile.TemporaryDirectory(prefix="podwright-") as work:
         context = Path(work, "context")
@@ -129,7 +131,9 @@ def _find_base(client: Docker, base: str, report: Report) -> dict[str, Any]:
         )
     version = label(data, VERSION)
     if version and version != __version__:
-        report(f"Note: {base} has Podwright {version}, and this is {__version__}.")
+        report(
+            f"Note: {base} has Podwright {version}, and this is {__version__}."
+        )
     return data
 
 
@@ -173,10 +177,14 @@ def _run_build(
         found = json.loads(lines[0].removeprefix(ERROR_PREFIX))
         if found["problems"]:
             problems = [Problem(*problem) for problem in found["problems"]]
-            raise blueprints.invalid(problems, f"The component '{name}'") from None
+            raise blueprints.invalid(
+                problems, f"The component '{name}'"
+            ) from None
         # in the build, the folder is /component
         message = found["message"].replace("'component'", f"'{name}'")
-        raise ConfigurationError(message, suggestion=found["suggestion"]) from None
+        raise ConfigurationError(
+            message, suggestion=found["suggestion"]
+        ) from None
 
 
 def _update_lock(component: Folder, content: bytes, locked: bool) -> bool:

@@ -49,7 +49,8 @@ def stage(folder: Folder, target: Path, remotes: Collection[str]) -> list[str]:
             for name in (wanted, LOCK):
                 if (folder.path / name).is_file():
                     _copy(folder.path / name, target / "wanted" / name)
-        for path in [inside, *inside.rglob("*")]:  # the same for every user who builds
+        # the same for every user who builds
+        for path in [inside, *inside.rglob("*")]:
             if path.is_dir():
                 path.chmod(0o755)
             else:
@@ -97,7 +98,9 @@ def requirements(folder: Path) -> str | None:
     return None
 
 
-def _sibling_agents(folder: Folder, remotes: Collection[str]) -> dict[str, Folder]:
+def _sibling_agents(
+    folder: Folder, remotes: Collection[str]
+) -> dict[str, Folder]:
     """The agents in folders next to a component, and the agents that those need."""
     agents: dict[str, Folder] = {}
     pending = [folder]

@@ -32,7 +32,9 @@ ERROR_PREFIX = "podwright-error "
 """The start of a line of the build output with an error, as JSON."""
 
 
-def describe(component: Component, run_limits: dict[str, Any]) -> dict[str, Any]:
+def describe(
+    component: Component, run_limits: dict[str, Any]
+) -> dict[str, Any]:
     """The description of a component: what `/info` returns without the blueprint, and its agents and remotes.
 
     Args:
@@ -88,7 +90,9 @@ def main(folder: str, file: str) -> int:
     try:
         settings = read_settings()
         component = load_component(folder, remotes_of(settings))
-        limits = {name for name in Settings.model_fields if name.startswith("run_")}
+        limits = {
+            name for name in Settings.model_fields if name.startswith("run_")
+        }
         run_limits = settings.model_dump(include=limits, exclude_none=True)
         facts = describe(component, run_limits)
     except PodwrightError as error:
@@ -105,7 +109,9 @@ def main(folder: str, file: str) -> int:
         }
         sys.stderr.write(f"\n{ERROR_PREFIX}{json.dumps(data)}\n")
         return 1
-    Path(file).write_text(json.dumps(facts, ensure_ascii=False), encoding="utf-8")
+    Path(file).write_text(
+        json.dumps(facts, ensure_ascii=False), encoding="utf-8"
+    )
     return 0
 
 

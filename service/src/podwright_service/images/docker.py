@@ -60,7 +60,9 @@ class Docker:
             candidates = [program]
             message = f"'{program}' is not a Docker client with buildx."
         else:
-            candidates = [str(Path(folder, "docker")) for folder in os.get_exec_path()]
+            candidates = [
+                str(Path(folder, "docker")) for folder in os.get_exec_path()
+            ]
             message = "There is no Docker client on PATH with buildx."
         for candidate in candidates:
             if _succeeds(candidate, "buildx", "version"):
@@ -105,7 +107,13 @@ class Docker:
         Raises:
             BuildError: It failed.
         """
-        command = [self.program, "buildx", "build", "--progress=plain", *arguments]
+        command = [
+            self.program,
+            "buildx",
+            "build",
+            "--progress=plain",
+            *arguments,
+        ]
         output: list[str] = []
         with subprocess.Popen(  # noqa: S603 - a list of arguments, without a shell
             command,

@@ -47,7 +47,10 @@ class Inspection:
     """
 
     def __init__(
-        self, models: Collection[str], tools: Mapping[str, Tool], settings: Settings
+        self,
+        models: Collection[str],
+        tools: Mapping[str, Tool],
+        settings: Settings,
     ) -> None:
         self._models = models
         self._tools = tools
@@ -75,7 +78,9 @@ class Inspection:
             The names of `agents`, each after those that it names.
         """
         settings = self._settings
-        if not self._check_limit("/agents", len(agents), settings.max_steps, "agents"):
+        if not self._check_limit(
+            "/agents", len(agents), settings.max_steps, "agents"
+        ):
             return []
         parts: dict[str | None, _Part] = {}
         for name, agent in agents.items():
@@ -102,7 +107,10 @@ class Inspection:
         self._steps = 0
         self._visit(part.blueprint, part.pointer, key="", depth=1, nesting=0)
         self._check_limit(
-            f"{part.pointer}/steps", self._steps, self._settings.max_steps, "steps"
+            f"{part.pointer}/steps",
+            self._steps,
+            self._settings.max_steps,
+            "steps",
         )
         return self._steps
 
@@ -112,7 +120,9 @@ class Inspection:
         """The names of blueprints, each after those that it names; checks how deep they use each other."""
         graph: dict[str | None, set[str]] = {}
         for name, part in parts.items():
-            named = {other for other in agent_names(part.blueprint) if other in parts}
+            named = {
+                other for other in agent_names(part.blueprint) if other in parts
+            }
             # an agent that names itself means the service's own agent, if there is one
             if name is not None and name in served:
                 named.discard(name)
@@ -140,7 +150,13 @@ class Inspection:
         return list(depths)
 
     def _visit(
-        self, value: object, pointer: str, *, key: str | None, depth: int, nesting: int
+        self,
+        value: object,
+        pointer: str,
+        *,
+        key: str | None,
+        depth: int,
+        nesting: int,
     ) -> None:
         """Check a value and everything in it.
 
@@ -169,7 +185,9 @@ class Inspection:
             return
         if isinstance(value, dict):
             fields = cast("dict[str, Any]", value)
-            self._visit_object(fields, pointer, key=key, depth=depth, nesting=nesting)
+            self._visit_object(
+                fields, pointer, key=key, depth=depth, nesting=nesting
+            )
             return
         if key == "branches":
             key = "steps"
@@ -196,7 +214,9 @@ class Inspection:
             nesting += 1
             if nesting == self._settings.max_nesting + 1:
                 most = self._settings.max_nesting
-                self._add(pointer, f"Steps are nested deeper than {most} levels.")
+                self._add(
+                    pointer, f"Steps are nested deeper than {most} levels."
+                )
         if key is not None:
             self._check_names(value, pointer, key)
             self._check_caps(value, pointer, key)
@@ -213,7 +233,9 @@ class Inspection:
                 nesting=nesting,
             )
 
-    def _check_names(self, value: dict[str, Any], pointer: str, key: str) -> None:
+    def _check_names(
+        self, value: dict[str, Any], pointer: str, key: str
+    ) -> None:
         """Check the model and the tools of an object."""
         if key == "config":
             self._check_model(value.get("model"), f"{pointer}/model")
@@ -225,7 +247,9 @@ class Inspection:
     def _check_model(self, model: object, pointer: str) -> None:
         if isinstance(model, str) and model not in self._models:
             hint = did_you_mean(model, self._models)
-            self._add(pointer, f"Model {short_repr(model)} is not allowed here.", hint)
+            self._add(
+                pointer, f"Model {short_repr(model)} is not allowed here.", hint
+            )
 
     def _check_tool(self, entry: dict[str, Any], pointer: str) -> None:
         name = entry.get("name")
@@ -233,8 +257,12 @@ class Inspection:
             return
         tool = self._tools.get(name)
         if tool is None:
-            hint = did_you_mean(name, self._tools) or "No tools are allowed here."
-            self._add(pointer, f"Tool {short_repr(name)} is not allowed here.", hint)
+            hint = (
+                did_you_mean(name, self._tools) or "No tools are allowed here."
+            )
+            self._add(
+                pointer, f"Tool {short_repr(name)} is not allowed here.", hint
+            )
             return
         schema = as_object(entry.get("schema"))
         function = as_object(schema.get("function"))
@@ -248,10 +276,14 @@ class Inspection:
             )
             self.unsafe_to_build = True
 
-    def _check_caps(self, value: dict[str, Any], pointer: str, key: str) -> None:
+    def _check_caps(
+        self, value: dict[str, Any], pointer: str, key: str
+    ) -> None:
         settings = self._settings
         self._check_cap(value, pointer, "max_iterations", settings.max_loops)
-        self._check_cap(value, pointer, "max_concurrency", settings.max_branches)
+        self._check_cap(
+            value, pointer, "max_concurrency", settings.max_branches
+        )
         if key == "config":
             self._check_cap(value, pointer, "max_loops", settings.max_loops)
         self._check_default_loops(value, pointer)
@@ -282,7 +314,9 @@ class Inspection:
             detail = f"max_loops is {DEFAULT_MAX_LOOPS} by default; at most {most} is allowed."
             self._add(f"{pointer}/config/max_loops", detail)
 
-    def _check_limit(self, pointer: str, number: int, limit: int, unit: str) -> bool:
+    def _check_limit(
+        self, pointer: str, number: int, limit: int, unit: str
+    ) -> bool:
         """Note a number that exceeds its limit; returns whether it is within the limit."""
         if number <= limit:
             return True
@@ -309,12 +343,16 @@ def _has_parameters_of(function: Mapping[str, Any], tool: Tool) -> bool:
     """Whether a function in a blueprint has the parameters of a served tool, as that has them or as it is written."""
     parameters = _parameters(function)
     schemas = (tool.schema, to_tool(tool.function).schema)
-    return any(parameters == _parameters(schema["function"]) for schema in schemas)
+    return any(
+        parameters == _parameters(schema["function"]) for schema in schemas
+    )
 
 
 def _parameters(function: Mapping[str, Any]) -> str:
     """The parameters of a tool as a model is shown them, without their descriptions, as canonical JSON."""
-    parameters = object_parameters(function["parameters"]) or function["parameters"]
+    parameters = (
+        object_parameters(function["parameters"]) or function["parameters"]
+    )
     text = json.dumps([parameters, function.get("strict", False)])
     data = json.loads(text, object_hook=_without_description)
     return json.dumps(data, sort_keys=True)

@@ -60,10 +60,14 @@ class InlinePolicy:
             available = dict(self.agents)
             for name in order:
                 pointer = json_pointer("agents", name)
-                built, more = self._build(None, agents[name], available, pointer)
+                built, more = self._build(
+                    None, agents[name], available, pointer
+                )
                 available[name] = built or _STAND_IN
                 problems += more
-            component, more = self._build(kind, blueprint, available, "/blueprint")
+            component, more = self._build(
+                kind, blueprint, available, "/blueprint"
+            )
             problems += more
         if problems or component is None:
             first_at: dict[str, Problem] = {}
@@ -85,11 +89,15 @@ class InlinePolicy:
         try:
             kind = kind or blueprints.kind_of(blueprint)
             if kind == "workflow":
-                return Workflow.from_blueprint(blueprint, agents, self.conditions), []
+                return Workflow.from_blueprint(
+                    blueprint, agents, self.conditions
+                ), []
             if kind == "agent":
                 return Agent.from_blueprint(blueprint, tools), []
             if kind == "conductor":
-                return Conductor.from_blueprint(blueprint, tools, agents=agents), []
+                return Conductor.from_blueprint(
+                    blueprint, tools, agents=agents
+                ), []
             return Pipeline.from_blueprint(blueprint, tools, agents=agents), []
         except BlueprintValidationError as error:
             return None, _below(pointer, error.problems)
@@ -99,21 +107,31 @@ class InlinePolicy:
 
 def _below(pointer: str, problems: Iterable[Problem]) -> list[Problem]:
     """Problems of a blueprint that is at a pointer of the body."""
-    return [replace(problem, pointer=pointer + problem.pointer) for problem in problems]
+    return [
+        replace(problem, pointer=pointer + problem.pointer)
+        for problem in problems
+    ]
 
 
-def inline_warnings(blueprint: Mapping[str, Any], agents: Objects) -> list[Problem]:
+def inline_warnings(
+    blueprint: Mapping[str, Any], agents: Objects
+) -> list[Problem]:
     """The warnings of an inline blueprint, at most 100, with pointers into the body of the request."""
     found = _below("/blueprint", blueprints.warnings(blueprint))
     for name, agent in agents.items():
-        found += _below(json_pointer("agents", name), blueprints.warnings(agent))
+        found += _below(
+            json_pointer("agents", name), blueprints.warnings(agent)
+        )
     return found[:MAX_PROBLEMS]
 
 
-def check_inline_names(blueprint: Mapping[str, Any], agents: Objects) -> Findings:
+def check_inline_names(
+    blueprint: Mapping[str, Any], agents: Objects
+) -> Findings:
     """What nothing fills in the templates of a valid inline blueprint, with pointers into the body of the request."""
     instructions = {
-        name: as_object(agent).get("instructions", "") for name, agent in agents.items()
+        name: as_object(agent).get("instructions", "")
+        for name, agent in agents.items()
     }
     found = check_names(blueprint, instructions)
     return Findings(
@@ -139,7 +157,9 @@ def inline_policy(component: Component, settings: Settings) -> InlinePolicy:
     for part in reversed(parts):
         if part is not component or isinstance(part, Agent):
             agents[part.name] = part
-    return InlinePolicy(models, tools, agents, conditions=conditions, settings=settings)
+    return InlinePolicy(
+        models, tools, agents, conditions=conditions, settings=settings
+    )
 
 
 def _allowed_tools(component: Component, settings: Settings) -> dict[str, Tool]:
@@ -152,12 +172,15 @@ def _allowed_tools(component: Component, settings: Settings) -> dict[str, Tool]:
             hint = did_you_mean(name, tools)
             raise ConfigurationError(
                 f"PODWRIGHT_ALLOWED_TOOLS names '{name}', which '{component.name}' does not have.",
-                suggestion=hint or "It has no tools; unset PODWRIGHT_ALLOWED_TOOLS.",
+                suggestion=hint
+                or "It has no tools; unset PODWRIGHT_ALLOWED_TOOLS.",
             )
     return {name: tools[name] for name in settings.allowed_tools}
 
 
-def _allowed_models(component: Component, settings: Settings) -> tuple[str, ...]:
+def _allowed_models(
+    component: Component, settings: Settings
+) -> tuple[str, ...]:
     """The models that inline blueprints may name."""
     if settings.allowed_models is None:
         models = list(component.models())

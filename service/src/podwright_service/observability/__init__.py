@@ -104,7 +104,10 @@ class Observability:
         """The SDK's tracer provider; None if the environment asks for no spans."""
         # Spans come last: a run is counted and logged while its span is the current one.
         common = (log_runs(settings), *self._spans(models, remotes))
-        self.subscribers: tuple[Subscriber, ...] = (self.metrics.subscriber(), *common)
+        self.subscribers: tuple[Subscriber, ...] = (
+            self.metrics.subscriber(),
+            *common,
+        )
         """For the runs of the served component."""
         self.inline_subscribers: tuple[Subscriber, ...] = (
             self.metrics.subscriber(inline=True),

@@ -23,7 +23,10 @@ FLUSH_TIMEOUT = 3.0
 
 _log = logging.getLogger("podwright.tracing")
 _EXPORTERS = ("otlp", "console", "none")
-_ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+_ENDPOINTS = (
+    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_ENDPOINT",
+)
 
 
 def create_tracer_provider(
@@ -44,16 +47,26 @@ def create_tracer_provider(
     if not names:
         return None
     # Importing the SDK takes time and memory, which a service without spans does not need.
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import (
+        OTLPSpanExporter,
+    )
     from opentelemetry.sdk.resources import OTELResourceDetector, Resource
     from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
+    from opentelemetry.sdk.trace.export import (
+        BatchSpanProcessor,
+        ConsoleSpanExporter,
+    )
 
-    from podwright_service.observability.span_counts import counting, counting_processor
+    from podwright_service.observability.span_counts import (
+        counting,
+        counting_processor,
+    )
 
     exporters = {"otlp": OTLPSpanExporter, "console": ConsoleSpanExporter}
     try:
-        resource = Resource.create(attributes).merge(OTELResourceDetector().detect())
+        resource = Resource.create(attributes).merge(
+            OTELResourceDetector().detect()
+        )
         provider = TracerProvider(resource=resource, shutdown_on_exit=False)
         for name in names:
             exporter = exporters[name]()
@@ -125,7 +138,10 @@ def exporter_names(
                 f"Unknown exporter '{name}' in {variable}.",
                 suggestion=did_you_mean(name, known),
             )
-    variables = (f"OTEL_EXPORTER_OTLP_{signal}_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+    variables = (
+        f"OTEL_EXPORTER_OTLP_{signal}_PROTOCOL",
+        "OTEL_EXPORTER_OTLP_PROTOCOL",
+    )
     given = [os.environ.get(name, "").strip() for name in variables]
     protocol = given[0] or given[1] or "http/protobuf"
     if "otlp" in names and protocol != "http/protobuf":

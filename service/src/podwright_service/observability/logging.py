@@ -37,7 +37,11 @@ from podwright_service.observability.tracebacks import error_of_own_code
 from podwright_service.origin import current_origin
 from podwright_service.settings import Settings
 
-_QUIET = ("opentelemetry.baggage", "opentelemetry.trace", "opentelemetry.util.re")
+_QUIET = (
+    "opentelemetry.baggage",
+    "opentelemetry.trace",
+    "opentelemetry.util.re",
+)
 """Loggers that repeat request headers, or the collector's headers with their keys."""
 _RUN_LOGGER = "podwright.run"
 _FIELDS = ("method", "path", "status", "duration_ms")
@@ -46,12 +50,15 @@ _FIELDS = ("method", "path", "status", "duration_ms")
 
 def configure_logging(settings: Settings) -> None:
     """Send the log lines of this process, and of structlog loggers in tools, to standard output."""
-    sys.stdout.flush()  # a forked process must not write buffered text a second time
+    # a forked process must not write buffered text a second time
+    sys.stdout.flush()
     logging.config.dictConfig(logging_config(settings))
     logging.captureWarnings(True)
     structlog.configure(
         processors=[*_COMMON, *_renderers(settings)],
-        wrapper_class=structlog.make_filtering_bound_logger(_library_level(settings)),
+        wrapper_class=structlog.make_filtering_bound_logger(
+            _library_level(settings)
+        ),
         logger_factory=structlog.WriteLoggerFactory(),
         cache_logger_on_first_use=True,
     )
@@ -198,7 +205,11 @@ def _renderers(settings: Settings) -> list[Processor]:
     console = structlog.dev.ConsoleRenderer(
         colors=terminal, exception_formatter=structlog.dev.plain_traceback
     )
-    return [structlog.processors.format_exc_info, _escape_control_characters, console]
+    return [
+        structlog.processors.format_exc_info,
+        _escape_control_characters,
+        console,
+    ]
 
 
 def _to_json(event: EventDict, default: Callable[[Any], Any]) -> str:

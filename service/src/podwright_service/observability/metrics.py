@@ -213,7 +213,9 @@ class Metrics:
             self._known_roots.add(root)
             self._begin_costs(root)
 
-    def begin_inline(self, models: Collection[str], tools: Collection[str]) -> None:
+    def begin_inline(
+        self, models: Collection[str], tools: Collection[str]
+    ) -> None:
         """Export 0 for what inline blueprints may use.
 
         Args:
@@ -285,8 +287,12 @@ class Metrics:
         """Count one HTTP request, and its duration in seconds."""
         route = _bounded(route_of(path), self._routes)
         known_method = _bounded(method, _METHODS)
-        self._http_requests(*self._served, known_method, route, str(status)).inc()
-        self._http_request_duration(*self._served, route).observe(seconds, _exemplar())
+        self._http_requests(
+            *self._served, known_method, route, str(status)
+        ).inc()
+        self._http_request_duration(*self._served, route).observe(
+            seconds, _exemplar()
+        )
 
     def render(self, accept: str) -> tuple[bytes, str]:
         """All metrics, and their media type.
@@ -330,12 +336,16 @@ class Metrics:
         self._run_duration = histogram(
             "run_duration_seconds", "Duration of outermost runs.", _RUN_SECONDS
         )
-        self._runs_in_progress = gauge("runs_in_progress", "Active outermost runs.")
+        self._runs_in_progress = gauge(
+            "runs_in_progress", "Active outermost runs."
+        )
         self._runs_waiting = gauge(
             "runs_waiting", "Requests that wait for another run to finish."
         )
         self._runs_rejected = counter(
-            "runs_rejected_total", "Requests rejected for lack of capacity.", "reason"
+            "runs_rejected_total",
+            "Requests rejected for lack of capacity.",
+            "reason",
         )
         self._budget_stops = counter(
             "budget_stops_total", "Runs stopped by a limit.", "limit"
@@ -350,7 +360,9 @@ class Metrics:
             "run_failures_total", "Failed outermost runs.", "code"
         )
         self._run_tokens = histogram(
-            "run_tokens", "Tokens of outermost runs, nested runs included.", _RUN_TOKENS
+            "run_tokens",
+            "Tokens of outermost runs, nested runs included.",
+            _RUN_TOKENS,
         )
         self._run_cost = histogram(
             "run_cost_usd",
@@ -401,7 +413,11 @@ class Metrics:
             "reason",
         )
         self._model_calls = counter(
-            "model_calls_total", "Finished model calls.", "model", "provider", "status"
+            "model_calls_total",
+            "Finished model calls.",
+            "model",
+            "provider",
+            "status",
         )
         self._model_call_duration = histogram(
             "model_call_duration_seconds",
@@ -637,7 +653,9 @@ class Metrics:
                 self._count_model_call(event, labels)
             case events.ModelCallRetried():
                 model = _bounded(event.model, self._models)
-                self._model_call_retries(*labels, model, _code(event.error)).inc()
+                self._model_call_retries(
+                    *labels, model, _code(event.error)
+                ).inc()
             case events.ModelCallFellBack():
                 model = _bounded(event.model, self._models)
                 provider, _, _ = model.partition("/")
@@ -646,7 +664,9 @@ class Metrics:
                 tool = _bounded(event.tool, self._tools)
                 self._tool_calls(*labels, tool, _status(event)).inc()
                 seconds = event.duration_ms / 1000
-                self._tool_call_duration(*labels, tool).observe(seconds, _exemplar())
+                self._tool_call_duration(*labels, tool).observe(
+                    seconds, _exemplar()
+                )
             case events.LoopExhausted():
                 self._loops_exhausted(*labels).inc()
             case _:
@@ -656,7 +676,9 @@ class Metrics:
         self._note_price_file()
         self._runs_in_progress(*labels).dec()
         self._runs(*labels, RUN_STATUSES[type(event)], self._caller()).inc()
-        self._run_duration(*labels).observe(event.duration_ms / 1000, _exemplar())
+        self._run_duration(*labels).observe(
+            event.duration_ms / 1000, _exemplar()
+        )
         self._run_tokens(*labels).observe(event.usage.total_tokens)
         self._run_cost(*labels).observe(event.usage.known_cost)
         if event.usage.cost is None:
@@ -669,7 +691,9 @@ class Metrics:
             self._budget_stops(*labels, _bounded(limit, _LIMITS)).inc()
 
     def _count_model_call(
-        self, event: events.ModelCallFinished | events.ModelCallFailed, labels: Labels
+        self,
+        event: events.ModelCallFinished | events.ModelCallFailed,
+        labels: Labels,
     ) -> None:
         model = _bounded(event.model, self._models)
         provider, _, name = model.partition("/")
@@ -714,12 +738,16 @@ class Metrics:
         for token_type, field in _TOKEN_TYPES.items():
             tokens = getattr(usage, field)
             if tokens:
-                self._tokens(*labels, model, token_type, root, caller).inc(tokens)
+                self._tokens(*labels, model, token_type, root, caller).inc(
+                    tokens
+                )
         self._cost(*labels, model, root, caller).inc(usage.known_cost)
         if usage.cost is None:
             uncounted = usage.uncounted_model_calls
             incomplete = usage.incomplete_model_calls
-            unpriced = max(1, usage.unpriced_model_calls) - uncounted - incomplete
+            unpriced = (
+                max(1, usage.unpriced_model_calls) - uncounted - incomplete
+            )
             calls_by_reason = zip(
                 _REASONS, (unpriced, uncounted, incomplete), strict=True
             )
@@ -765,7 +793,9 @@ class ExportedSeries:
         self._series.set(value)
         self._record(float(value))
 
-    def observe(self, value: float, exemplar: dict[str, str] | None = None) -> None:
+    def observe(
+        self, value: float, exemplar: dict[str, str] | None = None
+    ) -> None:
         """Observe a value of a histogram."""
         self._series.observe(value, exemplar)
         self._record(value)

@@ -35,13 +35,17 @@ class OTLPMetrics:
         resource: Attributes of the service.
     """
 
-    def __init__(self, exporters: Sequence[str], resource: Mapping[str, str]) -> None:
+    def __init__(
+        self, exporters: Sequence[str], resource: Mapping[str, str]
+    ) -> None:
         self._exporters = exporters
         self._resource = resource
         self._definitions: dict[
             str, tuple[InstrumentKind, str, Sequence[float], str]
         ] = {}
-        self._recorders: dict[str, Callable[[float, Mapping[str, Any]], None]] = {}
+        self._recorders: dict[
+            str, Callable[[float, Mapping[str, Any]], None]
+        ] = {}
         self._kept: deque[tuple[str, float, Mapping[str, Any]]] = deque(
             maxlen=_MOST_KEPT
         )
@@ -89,8 +93,14 @@ class OTLPMetrics:
         )
         from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 
-        exporters = {"otlp": OTLPMetricExporter, "console": ConsoleMetricExporter}
-        attributes = {**self._resource, "service.instance.id": str(uuid.uuid4())}
+        exporters = {
+            "otlp": OTLPMetricExporter,
+            "console": ConsoleMetricExporter,
+        }
+        attributes = {
+            **self._resource,
+            "service.instance.id": str(uuid.uuid4()),
+        }
         try:
             resource = Resource.create(attributes).merge(
                 OTELResourceDetector().detect()
@@ -106,7 +116,12 @@ class OTLPMetrics:
                 suggestion="Check the variables that begin with OTEL_.",
             ) from error
         meter = provider.get_meter("podwright")
-        for name, (kind, documentation, buckets, unit) in self._definitions.items():
+        for name, (
+            kind,
+            documentation,
+            buckets,
+            unit,
+        ) in self._definitions.items():
             match kind:
                 case "counter":
                     self._recorders[name] = meter.create_counter(
@@ -137,7 +152,9 @@ class OTLPMetrics:
         if self._provider is not None:
             self._provider.shutdown()
 
-    def _record(self, name: str, value: float, labels: Mapping[str, Any]) -> None:
+    def _record(
+        self, name: str, value: float, labels: Mapping[str, Any]
+    ) -> None:
         if self._provider is None:
             self._kept.append((name, value, labels))
         else:
@@ -154,14 +171,24 @@ class OTLPMetrics:
             case events.ModelCallFinished() | events.ModelCallFailed():
                 self._count_model_call(event, model)
             case events.ToolCallFinished() | events.ToolCallFailed():
-                labels = {semconv.OPERATION: semconv.EXECUTE_TOOL, **_error(event)}
+                labels = {
+                    semconv.OPERATION: semconv.EXECUTE_TOOL,
+                    **_error(event),
+                }
                 self._record(
-                    "gen_ai.execute_tool.duration", event.duration_ms / 1000, labels
+                    "gen_ai.execute_tool.duration",
+                    event.duration_ms / 1000,
+                    labels,
                 )
             case events.RunEnded() if event.kind in ("agent", "conductor"):
-                labels = {semconv.OPERATION: semconv.INVOKE_AGENT, **_error(event)}
+                labels = {
+                    semconv.OPERATION: semconv.INVOKE_AGENT,
+                    **_error(event),
+                }
                 self._record(
-                    "gen_ai.invoke_agent.duration", event.duration_ms / 1000, labels
+                    "gen_ai.invoke_agent.duration",
+                    event.duration_ms / 1000,
+                    labels,
                 )
                 self._record(
                     "gen_ai.invoke_agent.inference_calls",
@@ -169,13 +196,17 @@ class OTLPMetrics:
                     labels,
                 )
                 self._record(
-                    "gen_ai.invoke_agent.tool_calls", event.usage.tool_calls, labels
+                    "gen_ai.invoke_agent.tool_calls",
+                    event.usage.tool_calls,
+                    labels,
                 )
             case _:
                 pass
 
     def _count_model_call(
-        self, event: events.ModelCallFinished | events.ModelCallFailed, model: str
+        self,
+        event: events.ModelCallFinished | events.ModelCallFailed,
+        model: str,
     ) -> None:
         provider, _, name = model.partition("/")
         labels = {

@@ -41,7 +41,9 @@ class RequestTelemetryMiddleware:
         self._metrics = observability.metrics
         self._traces = observability.tracer_provider is not None
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(
+        self, scope: Scope, receive: Receive, send: Send
+    ) -> None:
         """Handle one connection."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)

@@ -83,7 +83,9 @@ class RunSpans:
             return
         match event:
             case events.RunStarted():
-                self._start(event, _run(event, event.component in self._remotes))
+                self._start(
+                    event, _run(event, event.component in self._remotes)
+                )
             case events.StepStarted():
                 self._start(event, _step(event))
             case events.ModelCallStarted():
@@ -127,7 +129,9 @@ class RunSpans:
         token = attach(set_span_in_context(span))
         _open_spans.set((*_open_spans.get(), (span, token)))
 
-    def _describe_request(self, event: events.RunStarted | events.RunFinished) -> None:
+    def _describe_request(
+        self, event: events.RunStarted | events.RunFinished
+    ) -> None:
         """Put what lists of traces show on the span around the outermost run, which is that of the request."""
         span = get_current_span()
         if not span.is_recording():
@@ -223,7 +227,9 @@ def _model_call(
         **_origin(),
     }
     if server:
-        attributes[semconv.SERVER_ADDRESS], attributes[semconv.SERVER_PORT] = server
+        attributes[semconv.SERVER_ADDRESS], attributes[semconv.SERVER_PORT] = (
+            server
+        )
     for name, value in event.request.settings.items():
         if name not in semconv.REQUEST_SETTINGS:
             continue
@@ -321,7 +327,10 @@ def _cost(usage: Usage) -> Attributes:
             semconv.UNPRICED: _missing(usage),
             semconv.KNOWN_COST: usage.known_cost,
         }
-    attributes: Attributes = {semconv.COST: usage.cost, semconv.COST_CURRENCY: "USD"}
+    attributes: Attributes = {
+        semconv.COST: usage.cost,
+        semconv.COST_CURRENCY: "USD",
+    }
     if usage.cost_source not in ("", "mixed"):
         attributes[semconv.COST_SOURCE] = "local"
         if usage.cost_source == "provider":
@@ -355,7 +364,11 @@ def _tokens(usage: Usage) -> Attributes:
 
 def _error_code(event: End) -> str | None:
     match event:
-        case events.RunFailed() | events.ModelCallFailed() | events.ToolCallFailed():
+        case (
+            events.RunFailed()
+            | events.ModelCallFailed()
+            | events.ToolCallFailed()
+        ):
             return str(event.error.get("code", "internal_error"))
         case events.StepFinished(outcome="failed"):
             return "step_failed"
@@ -370,7 +383,10 @@ def _content(event: events.RunEvent) -> Attributes:
     match event:
         case events.RunStarted():
             question = Message("user", _input(event.input))
-            return {semconv.INPUT_MESSAGES: _messages([question]), **_value(event)}
+            return {
+                semconv.INPUT_MESSAGES: _messages([question]),
+                **_value(event),
+            }
         case events.RunFinished():
             answer = Message("assistant", to_text(event.value))
             return {
@@ -384,7 +400,9 @@ def _content(event: events.RunEvent) -> Attributes:
             reason = response.finish_reason
             return {semconv.OUTPUT_MESSAGES: _messages([answer], reason)}
         case events.ToolCallStarted():
-            return {semconv.TOOL_ARGUMENTS: span_content.to_json(event.arguments)}
+            return {
+                semconv.TOOL_ARGUMENTS: span_content.to_json(event.arguments)
+            }
         case events.ToolCallFinished():
             return {semconv.TOOL_RESULT: span_content.cut(event.output)}
         case _:
@@ -411,7 +429,9 @@ def _input(data: object) -> str | tuple[ContentPart, ...]:
     return to_text(data)
 
 
-def _messages(messages: Sequence[Message], finish_reason: str | None = None) -> str:
+def _messages(
+    messages: Sequence[Message], finish_reason: str | None = None
+) -> str:
     """Messages as JSON in the schema of the GenAI conventions."""
     entries: list[dict[str, Any]] = []
     for message in messages:

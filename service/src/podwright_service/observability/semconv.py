@@ -121,9 +121,17 @@ METRICS: Final[dict[str, tuple[str, str, tuple[float, ...]]]] = {
         "{token}",
         tuple(4.0**n for n in range(14)),
     ),
-    "gen_ai.client.operation.duration": ("Duration of model calls.", "s", _SECONDS),
+    "gen_ai.client.operation.duration": (
+        "Duration of model calls.",
+        "s",
+        _SECONDS,
+    ),
     "gen_ai.execute_tool.duration": ("Duration of tool calls.", "s", _SECONDS),
-    "gen_ai.invoke_agent.duration": ("Duration of agents' runs.", "s", _SECONDS),
+    "gen_ai.invoke_agent.duration": (
+        "Duration of agents' runs.",
+        "s",
+        _SECONDS,
+    ),
     "gen_ai.invoke_agent.inference_calls": (
         "Model calls of agents' runs.",
         "{call}",

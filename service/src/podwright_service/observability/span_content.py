@@ -48,7 +48,9 @@ def to_json(data: Any) -> str:
     last: list[str] = []
     left = limit - len("[]")
     for item in reversed(as_array(cast("list[Any]", data))):
-        text = json.dumps(_with_short_texts(item, _SHORTEST), ensure_ascii=False)
+        text = json.dumps(
+            _with_short_texts(item, _SHORTEST), ensure_ascii=False
+        )
         left -= len(text) + len(", ")
         if left < 0:
             break
@@ -66,5 +68,7 @@ def _with_short_texts(data: Any, length: int) -> Any:
         items = cast("Mapping[str, Any]", data).items()
         return {key: _with_short_texts(value, length) for key, value in items}
     if isinstance(data, list):
-        return [_with_short_texts(item, length) for item in cast("list[Any]", data)]
+        return [
+            _with_short_texts(item, length) for item in cast("list[Any]", data)
+        ]
     return data

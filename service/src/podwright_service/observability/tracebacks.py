@@ -13,7 +13,9 @@ def error_of_own_code(event: RunEvent) -> BaseException | None:
 
     Errors of models are left out: the text of a provider's client may quote a key.
     """
-    if event.remote is not None or not isinstance(event, RunFailed | ToolCallFailed):
+    if event.remote is not None or not isinstance(
+        event, RunFailed | ToolCallFailed
+    ):
         return None
     error = sys.exception()
     if type(error) in (ToolError, ConditionError):

@@ -12,7 +12,9 @@ from urllib.parse import quote
 from opentelemetry import baggage, propagate, trace
 from opentelemetry.context import Context, attach, detach, get_current
 from opentelemetry.trace import Link
-from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+from opentelemetry.trace.propagation.tracecontext import (
+    TraceContextTextMapPropagator,
+)
 
 from podwright.headers import ROOT
 from podwright_service.observability import semconv
@@ -21,7 +23,9 @@ from podwright_service.origin import SESSION, USER, current_origin
 if TYPE_CHECKING:
     from podwright.run import Run
 
-resumed_run: ContextVar[Link | None] = ContextVar("podwright_resumed_run", default=None)
+resumed_run: ContextVar[Link | None] = ContextVar(
+    "podwright_resumed_run", default=None
+)
 """The link from the current request's run to the stopped run that it resumes."""
 
 _traceparent = TraceContextTextMapPropagator()
@@ -29,7 +33,9 @@ _traceparent = TraceContextTextMapPropagator()
 
 def capture_content() -> bool:
     """Whether spans carry messages, tool arguments and tool results (GenAI conventions); off by default."""
-    mode = os.environ.get("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "")
+    mode = os.environ.get(
+        "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", ""
+    )
     return mode.strip().upper() in ("SPAN_ONLY", "SPAN_AND_EVENT")
 
 
@@ -88,7 +94,9 @@ def link_to(traceparent: str | None) -> Link | None:
 @contextlib.contextmanager
 def trace_of(traceparent: str | None) -> Generator[None]:
     """Make what begins within this context a part of the trace that a `traceparent` value names."""
-    token = attach(_traceparent.extract({"traceparent": traceparent or ""}, Context()))
+    token = attach(
+        _traceparent.extract({"traceparent": traceparent or ""}, Context())
+    )
     try:
         yield
     finally:

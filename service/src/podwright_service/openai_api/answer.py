@@ -137,7 +137,9 @@ def usage_data(usage: Usage, sent: str, produced: str) -> dict[str, Any]:
         f"{produced}_tokens": usage.output_tokens,
         "total_tokens": usage.total_tokens,
         f"{sent}_tokens_details": cached,
-        f"{produced}_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+        f"{produced}_tokens_details": {
+            "reasoning_tokens": usage.reasoning_tokens
+        },
     }
     if usage.cost is not None:
         data["cost"] = usage.cost

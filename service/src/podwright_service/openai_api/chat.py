@@ -12,7 +12,9 @@ from podwright_service.http.problems import ProblemDetails
 from podwright_service.openai_api.answer import Answer, Piece, usage_data
 
 
-def completion(answer: Answer, model: str, text: str, usage: Usage) -> dict[str, Any]:
+def completion(
+    answer: Answer, model: str, text: str, usage: Usage
+) -> dict[str, Any]:
     """A whole answer."""
     message = {"role": "assistant", "content": text, "refusal": None}
     if answer.reasoning:

@@ -97,7 +97,9 @@ class AssistantMessage(Lenient):
     model_config = ConfigDict(extra="allow")
 
     role: Literal["assistant"]
-    content: str | Annotated[list[AnswerPart], Field(max_length=MAX_ANSWER_PARTS)] = ""
+    content: (
+        str | Annotated[list[AnswerPart], Field(max_length=MAX_ANSWER_PARTS)]
+    ) = ""
     tool_calls: list[CalledTool] = Field(default_factory=list[CalledTool])
 
 
@@ -133,7 +135,9 @@ class ChatRequest(OpenAIRequest):
 
     format_pointer = "/response_format"
 
-    messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=MAX_MESSAGES)]
+    messages: Annotated[
+        list[ChatMessage], Field(min_length=1, max_length=MAX_MESSAGES)
+    ]
     """The conversation, of which the last message is the user's."""
     stream_options: StreamOptions | None = None
     max_completion_tokens: TokenLimit = None
@@ -159,9 +163,15 @@ class ChatRequest(OpenAIRequest):
         return [
             Setting("/seed", "seed", self.seed),
             Setting("/stop", "stop", self.stop),
-            Setting("/reasoning_effort", "reasoning_effort", self.reasoning_effort),
+            Setting(
+                "/reasoning_effort", "reasoning_effort", self.reasoning_effort
+            ),
             Setting("/max_tokens", "max_tokens", self.max_tokens),
-            Setting("/max_completion_tokens", "max_tokens", self.max_completion_tokens),
+            Setting(
+                "/max_completion_tokens",
+                "max_tokens",
+                self.max_completion_tokens,
+            ),
         ]
 
     def response_model(self) -> Any:
@@ -179,11 +189,15 @@ class ChatRequest(OpenAIRequest):
             if isinstance(message, InstructionMessage):
                 conversation.add_instructions(pointer, text_of(message.content))
             else:
-                conversation.messages.append(Placed(pointer, _translated(message)))
+                conversation.messages.append(
+                    Placed(pointer, _translated(message))
+                )
         return conversation
 
 
-def _translated(message: UserMessage | AssistantMessage | ToolMessage) -> Object:
+def _translated(
+    message: UserMessage | AssistantMessage | ToolMessage,
+) -> Object:
     """A message in the shape of the library."""
     match message:
         case UserMessage():
@@ -199,7 +213,9 @@ def _translated(message: UserMessage | AssistantMessage | ToolMessage) -> Object
                 **_thoughts(message),
                 "role": "assistant",
                 "content": _answer(message.content),
-                "tool_calls": [call.model_dump() for call in message.tool_calls],
+                "tool_calls": [
+                    call.model_dump() for call in message.tool_calls
+                ],
             }
 
 

@@ -116,7 +116,9 @@ def _image(part: ImagePart) -> dict[str, Any]:
     return image.model_dump(exclude_none=True)
 
 
-def content_data(content: str | Sequence[TextPart | ImagePart | RefusalPart]) -> Any:
+def content_data(
+    content: str | Sequence[TextPart | ImagePart | RefusalPart],
+) -> Any:
     """The content of a message in the shape of the library."""
     if isinstance(content, str):
         return content

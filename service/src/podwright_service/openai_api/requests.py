@@ -140,7 +140,9 @@ class OpenAIRequest(Options, ABC):
             reason = "A message with images cannot have named inputs"
             refused.append(Problem("/metadata", reason))
         if response_model is not None and isinstance(component, Workflow):
-            refused.append(Problem(self.format_pointer, "A workflow gives text"))
+            refused.append(
+                Problem(self.format_pointer, "A workflow gives text")
+            )
         if refused:
             raise _unsupported_error(refused)
         if inputs:
@@ -176,8 +178,14 @@ class OpenAIRequest(Options, ABC):
         settings = [
             Setting("/temperature", "temperature", self.temperature),
             Setting("/top_p", "top_p", self.top_p),
-            Setting("/presence_penalty", "presence_penalty", self.presence_penalty),
-            Setting("/frequency_penalty", "frequency_penalty", self.frequency_penalty),
+            Setting(
+                "/presence_penalty", "presence_penalty", self.presence_penalty
+            ),
+            Setting(
+                "/frequency_penalty",
+                "frequency_penalty",
+                self.frequency_penalty,
+            ),
         ]
         # true is the default, which clients without tools send too
         if self.parallel_tool_calls is False:
@@ -213,7 +221,9 @@ class OpenAIRequest(Options, ABC):
         # a larger one is refused later
         for value in islice(values_in(schema.schema_), MAX_VALUES):
             part = as_object(value)
-            if "patternProperties" in part or isinstance(part.get("pattern"), str):
+            if "patternProperties" in part or isinstance(
+                part.get("pattern"), str
+            ):
                 reason = "A JSON Schema of a client must have no regular expressions ('pattern')"
                 raise _unsupported_error([Problem(self.format_pointer, reason)])
         described: dict[str, Any] = {"title": schema.name}
@@ -230,7 +240,9 @@ def check_model(name: str, component: Component) -> None:
     """
     if name != component.name:
         detail = f"There is no model {short_repr(name)} here."
-        raise RequestError(404, "model_not_found", detail, f"Use '{component.name}'.")
+        raise RequestError(
+            404, "model_not_found", detail, f"Use '{component.name}'."
+        )
 
 
 def _refused_settings(
@@ -254,7 +266,9 @@ def _refused_messages(
     refused = list(conversation.instructions)
     if earlier:
         refused += conversation.messages[:-1]
-    reason = f"A {component.kind} takes one message of a user, and no instructions"
+    reason = (
+        f"A {component.kind} takes one message of a user, and no instructions"
+    )
     for placed in refused:
         yield Problem(placed.pointer, reason)
 

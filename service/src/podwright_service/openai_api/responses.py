@@ -45,7 +45,9 @@ class ResponseObject:
         output.append(self.message(len(output), self.end_status, text))
         return self.finished(output, usage)
 
-    def finished(self, output: list[dict[str, Any]], usage: Usage) -> dict[str, Any]:
+    def finished(
+        self, output: list[dict[str, Any]], usage: Usage
+    ) -> dict[str, Any]:
         """The response at its end."""
         details = None
         if self._answer.cut_off:
@@ -200,7 +202,12 @@ def _format(form: ResponsesFormat | None) -> dict[str, Any]:
 
 def text_part(text: str) -> dict[str, Any]:
     """A text of the output."""
-    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+    return {
+        "type": "output_text",
+        "text": text,
+        "annotations": [],
+        "logprobs": [],
+    }
 
 
 def summary_part(text: str) -> dict[str, Any]:
@@ -253,7 +260,9 @@ class ResponseEvents:
             self._open = item
             begun = self._item(item, "in_progress")
             yield self._event(
-                "response.output_item.added", output_index=item.index, item=begun
+                "response.output_item.added",
+                output_index=item.index,
+                item=begun,
             )
         if not item.texts or (item.is_reasoning and item.call != piece.call):
             yield from self._begin_part(item, piece.call)
@@ -282,9 +291,13 @@ class ResponseEvents:
 
     def failed(self, problem: ProblemDetails) -> dict[str, Any]:
         """The event that ends the response of a run that failed."""
-        return self._event("response.failed", response=self._state.failed(problem))
+        return self._event(
+            "response.failed", response=self._state.failed(problem)
+        )
 
-    def _begin_part(self, item: _OpenItem, call: int) -> Iterator[dict[str, Any]]:
+    def _begin_part(
+        self, item: _OpenItem, call: int
+    ) -> Iterator[dict[str, Any]]:
         if item.texts:
             yield from self._end_part(item)
         item.texts.append("")
@@ -298,13 +311,19 @@ class ResponseEvents:
         at = self._at(item)
         text = item.texts[-1]
         if item.is_reasoning:
-            yield self._event("response.reasoning_summary_text.done", **at, text=text)
+            yield self._event(
+                "response.reasoning_summary_text.done", **at, text=text
+            )
             yield self._event(
                 "response.reasoning_summary_part.done", **at, part=item.part()
             )
         else:
-            yield self._event("response.output_text.done", **at, text=text, logprobs=[])
-            yield self._event("response.content_part.done", **at, part=item.part())
+            yield self._event(
+                "response.output_text.done", **at, text=text, logprobs=[]
+            )
+            yield self._event(
+                "response.content_part.done", **at, part=item.part()
+            )
 
     def _close(self, status: str) -> Iterator[dict[str, Any]]:
         """The events that end the item that is being sent."""

@@ -67,7 +67,8 @@ class Reasoning(Options):
 
 
 NotInBackground = Annotated[
-    JsonValue, only_empty("Answers are not made in the background here: see POST /runs")
+    JsonValue,
+    only_empty("Answers are not made in the background here: see POST /runs"),
 ]
 AnswerParts = Annotated[
     list[Annotated[TextPart | RefusalPart, Discriminator("type")]],
@@ -161,7 +162,10 @@ class ResponsesRequest(OpenAIRequest):
     format_pointer = "/text/format"
 
     input: (
-        str | Annotated[list[InputItem], Field(min_length=1, max_length=MAX_MESSAGES)]
+        str
+        | Annotated[
+            list[InputItem], Field(min_length=1, max_length=MAX_MESSAGES)
+        ]
     )
     """The user's message, or the conversation, of which the last item is the user's message."""
     instructions: str | None = None
@@ -222,7 +226,8 @@ class ResponsesRequest(OpenAIRequest):
                 answer.setdefault("tool_calls", []).append(_call(item))
             else:
                 message = _translated(item)
-                if message["role"] == "assistant":  # whose thoughts come right before
+                # whose thoughts come right before
+                if message["role"] == "assistant":
                     message = _with_thoughts(message, thoughts)
                 messages.append(Placed(pointer, message))
                 thoughts = {}
@@ -261,7 +266,11 @@ def _translated(
     """A message in the shape of the library."""
     match item:
         case FunctionCall():
-            return {"role": "assistant", "content": None, "tool_calls": [_call(item)]}
+            return {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [_call(item)],
+            }
         case FunctionCallOutput():
             return {
                 "role": "tool",

@@ -22,7 +22,9 @@ def seal(fields: Mapping[str, Any], provider: str) -> str | None:
 
     It is encoded, not encrypted: it is sent only where thoughts are shown.
     """
-    further = {key: value for key, value in fields.items() if key not in _OWN_KEYS}
+    further = {
+        key: value for key, value in fields.items() if key not in _OWN_KEYS
+    }
     if not further:
         return None
     if provider:
@@ -44,7 +46,9 @@ def unseal(text: object) -> dict[str, Any]:
     if _is_too_large(data):
         return {}
     further = as_object(data)
-    return {key: value for key, value in further.items() if key not in _OWN_KEYS}
+    return {
+        key: value for key, value in further.items() if key not in _OWN_KEYS
+    }
 
 
 def _is_too_large(data: object) -> bool:

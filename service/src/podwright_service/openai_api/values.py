@@ -66,7 +66,9 @@ class Lenient(BaseModel):
         if not isinstance(data, dict):
             return data
         values = cast("dict[str, Any]", data)
-        return {key: value for key, value in values.items() if value is not None}
+        return {
+            key: value for key, value in values.items() if value is not None
+        }
 
 
 class Options(RequestModel):
@@ -79,7 +81,9 @@ class Options(RequestModel):
     def _without_unset(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             return data
-        known = {field.alias or name for name, field in cls.model_fields.items()}
+        known = {
+            field.alias or name for name, field in cls.model_fields.items()
+        }
         values: dict[str, Any] = {}
         for key, value in cast("dict[str, Any]", data).items():
             if value is None:
@@ -128,10 +132,14 @@ NoEffect = Any
 """A parameter that is taken and has no effect here."""
 NoTools = Annotated[
     JsonValue,
-    only_empty("Tools of the client are not supported: the component has its own"),
+    only_empty(
+        "Tools of the client are not supported: the component has its own"
+    ),
 ]
 NotStored = Annotated[JsonValue, only_empty(NOT_STORED)]
-NotSupported = Annotated[JsonValue, only_empty("This parameter is not supported")]
+NotSupported = Annotated[
+    JsonValue, only_empty("This parameter is not supported")
+]
 ToolChoice = Literal["auto", "none"]
 """Whether the model may call tools of the client, of which there are none."""
 Unit = Annotated[float, Field(ge=0, le=1)]
@@ -145,7 +153,8 @@ TokenLimit = Annotated[
 ]
 """Most output tokens; -1 for no limit, as local servers have it."""
 Stops = Annotated[
-    str | Annotated[list[str], Field(max_length=100)] | None, BeforeValidator(_stops)
+    str | Annotated[list[str], Field(max_length=100)] | None,
+    BeforeValidator(_stops),
 ]
 """Texts that end the output; an empty one is none."""
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh"]

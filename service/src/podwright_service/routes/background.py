@@ -64,7 +64,9 @@ _CURSOR = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)-([0-9a-f]{32})")
 """Time of creation and id of a run."""
 
 router = APIRouter(tags=["background runs"], prefix="/runs")
-with_body = APIRouter(tags=["background runs"], prefix="/runs", route_class=JSONRoute)
+with_body = APIRouter(
+    tags=["background runs"], prefix="/runs", route_class=JSONRoute
+)
 ROUTERS = (router, with_body)
 
 
@@ -87,7 +89,10 @@ async def get_stored_run(worker: Worker, run_id: str) -> StoredRun:
     if run is None:
         detail = "There is no such run: it never existed, or was deleted some time after its end."
         raise RequestError(
-            404, "run_not_found", detail, "Use the 'id' of the response to POST /runs."
+            404,
+            "run_not_found",
+            detail,
+            "Use the 'id' of the response to POST /runs.",
         )
     return run
 
@@ -97,7 +102,9 @@ Run = Annotated[StoredRun, Depends(get_stored_run)]
 
 def may_only_approve(request: Request) -> bool:
     """Whether the API key of the request has the scope `approve`, and not `run`."""
-    scopes: frozenset[str] = getattr(request.state, "key_scopes", frozenset({"run"}))
+    scopes: frozenset[str] = getattr(
+        request.state, "key_scopes", frozenset({"run"})
+    )
     return "run" not in scopes
 
 
@@ -108,11 +115,15 @@ OnlyApproves = Annotated[bool, Depends(may_only_approve)]
     "", status_code=202, response_model=BackgroundRun, responses=BODY_PROBLEMS | DATABASE_PROBLEMS,
     openapi_extra=BACKGROUND_PARAMETERS,
 )  # fmt: skip
-async def start_run(request: Request, worker: Worker, body: RunRequest) -> Response:
+async def start_run(
+    request: Request, worker: Worker, body: RunRequest
+) -> Response:
     """Store a run of the served component, which begins as soon as a process is free."""
     runtime = get_runtime(request)
-    task_of(runtime.component, body)  # refuses invalid input before the run is stored
-    granted_limits(request.headers, runtime.settings)  # the same for its headers
+    # refuses invalid input before the run is stored
+    task_of(runtime.component, body)
+    # the same for its headers
+    granted_limits(request.headers, runtime.settings)
     run_id = new_run_id()
     key = None
     fingerprint = None
@@ -147,9 +158,13 @@ async def start_run(request: Request, worker: Worker, body: RunRequest) -> Respo
 
 
 @router.get(
-    "/{run_id}", response_model=BackgroundRun | RunToApprove, responses=READ_PROBLEMS
+    "/{run_id}",
+    response_model=BackgroundRun | RunToApprove,
+    responses=READ_PROBLEMS,
 )
-async def get_run(worker: Worker, run: Run, only_approves: OnlyApproves) -> Response:
+async def get_run(
+    worker: Worker, run: Run, only_approves: OnlyApproves
+) -> Response:
     """A run: its status, and its result or its problem once it has ended.
 
     With the scope `approve` alone, only a run that waits for approval, and what is needed to decide.
@@ -164,7 +179,8 @@ async def list_runs(
     worker: Worker,
     only_approves: OnlyApproves,
     status: Annotated[
-        list[RunStatus] | None, Query(description="Only runs with one of these.")
+        list[RunStatus] | None,
+        Query(description="Only runs with one of these."),
     ] = None,
     component: Annotated[
         str | None, Query(description="Only runs of this component.")
@@ -202,7 +218,11 @@ async def follow_run(
     run_id: str,
     last_event_id: Annotated[
         int,
-        Header(ge=-1, lt=2**31, description="Number of the last event that is known."),
+        Header(
+            ge=-1,
+            lt=2**31,
+            description="Number of the last event that is known.",
+        ),
     ] = -1,
 ) -> EventSourceResponse:
     """The events of a run from its first, or from the one after `Last-Event-ID`, live until its end.
@@ -226,7 +246,9 @@ async def _events(
         with contextlib.suppress(DatabaseUnavailableError):
             # before the events, which are complete if it has ended
             status = await store.status(run_id)
-            while found := await store.events(run_id, last_event_id, MAX_EVENTS):
+            while found := await store.events(
+                run_id, last_event_id, MAX_EVENTS
+            ):
                 for seq, data in found:
                     yield _event(data["type"], data, str(seq))
                 last_event_id = found[-1][0]
@@ -236,7 +258,8 @@ async def _events(
             run = None
             if status in ENDED:
                 run = await store.get(run_id)
-            if run and run["status"] in ENDED:  # it was not resumed in the meantime
+            # it was not resumed in the meantime
+            if run and run["status"] in ENDED:
                 yield _end_event(run)
                 return
         if time.monotonic() - sent_at >= HEARTBEAT:
@@ -349,8 +372,12 @@ async def _conflict_error(
     worker: BackgroundWorker, run_id: str, rule: str
 ) -> RequestError:
     run = await get_stored_run(worker, run_id)
-    detail = f"{rule}; this one is '{run['status']}', in attempt {run['attempt']}."
-    return RequestError(409, "run_state_conflict", detail, "Look at the run again.")
+    detail = (
+        f"{rule}; this one is '{run['status']}', in attempt {run['attempt']}."
+    )
+    return RequestError(
+        409, "run_state_conflict", detail, "Look at the run again."
+    )
 
 
 def _parse_cursor(cursor: str | None) -> tuple[float, str] | None:
@@ -375,7 +402,9 @@ def _event(name: str, data: Any, number: str | None = None) -> bytes:
 
 
 def _response(
-    data: dict[str, Any], status: int = 200, headers: Mapping[str, str] | None = None
+    data: dict[str, Any],
+    status: int = 200,
+    headers: Mapping[str, str] | None = None,
 ) -> Response:
     # not FastAPI's own response, which cannot write the lone surrogates that a model may have written
     return Response(to_json_bytes(data), status, headers, "application/json")

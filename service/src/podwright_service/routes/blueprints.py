@@ -31,7 +31,9 @@ class Validation(BaseModel):
 
 
 @router.post("/validate-blueprint", responses=BODY_PROBLEMS)
-async def validate_blueprint(request: Request, body: InlineBlueprint) -> Validation:
+async def validate_blueprint(
+    request: Request, body: InlineBlueprint
+) -> Validation:
     """Check a blueprint as `/run-blueprint` does, and for names that nothing can fill, without running it."""
     try:
         await build_inline(request, body)

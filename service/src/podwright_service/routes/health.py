@@ -21,7 +21,10 @@ async def health() -> Status:
 @router.get(
     "/ready",
     responses={
-        503: {"model": Status, "description": "The service is starting or draining."}
+        503: {
+            "model": Status,
+            "description": "The service is starting or draining.",
+        }
     },
 )
 async def ready(request: Request, response: Response) -> Status:

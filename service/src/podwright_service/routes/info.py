@@ -16,7 +16,9 @@ from podwright_service.runtime import get_runtime
 from podwright_service.settings import Settings
 
 router = APIRouter(tags=["info"])
-_LIMITS = {name for name in Settings.model_fields if name.startswith(("max_", "run_"))}
+_LIMITS = {
+    name for name in Settings.model_fields if name.startswith(("max_", "run_"))
+}
 
 
 @router.get("/info")

@@ -13,12 +13,15 @@ _FORMATS = {
 }
 
 
-@router.get("/metrics", response_class=Response, responses={200: {"content": _FORMATS}})
+@router.get(
+    "/metrics", response_class=Response, responses={200: {"content": _FORMATS}}
+)
 async def metrics(request: Request) -> Response:
     """Metrics for Prometheus, in the format that the header `Accept` prefers."""
     content, media_type = get_runtime(request).observability.metrics.render(
         request.headers.get("accept", "")
     )
     return Response(
-        content, headers={"content-type": media_type, "cache-control": "no-store"}
+        content,
+        headers={"content-type": media_type, "cache-control": "no-store"},
     )

@@ -24,7 +24,10 @@ from podwright_service.openai_api.answer import Answer, Piece
 from podwright_service.openai_api.chat import Chunks, completion
 from podwright_service.openai_api.chat_request import ChatRequest
 from podwright_service.openai_api.requests import check_model
-from podwright_service.openai_api.responses import ResponseEvents, ResponseObject
+from podwright_service.openai_api.responses import (
+    ResponseEvents,
+    ResponseObject,
+)
 from podwright_service.openai_api.responses_request import ResponsesRequest
 from podwright_service.origin import Sender, origin_of
 from podwright_service.routes.openai_responses import NO_MODEL, OPENAI_RESPONSES
@@ -79,16 +82,24 @@ def _entry(name: str) -> ModelEntry:
 
 
 @router.post("/chat/completions/", include_in_schema=False)
-@router.post("/chat/completions", response_class=Response, responses=OPENAI_RESPONSES)
+@router.post(
+    "/chat/completions", response_class=Response, responses=OPENAI_RESPONSES
+)
 async def chat_completions(request: Request, body: ChatRequest) -> Response:
     """Run the served component, as OpenAI's Chat Completions."""
     task, answer = _prepare(request, body)
     if body.stream:
-        with_usage = bool(body.stream_options and body.stream_options.include_usage)
+        with_usage = bool(
+            body.stream_options and body.stream_options.include_usage
+        )
         chunks = Chunks(answer, body.model, with_usage=with_usage)
-        return await _stream(request, body, task, answer=answer, protocol=chunks)
+        return await _stream(
+            request, body, task, answer=answer, protocol=chunks
+        )
     result, text = await _run(request, body, task, answer)
-    return _response(answer, result, completion(answer, body.model, text, result.usage))
+    return _response(
+        answer, result, completion(answer, body.model, text, result.usage)
+    )
 
 
 @router.post("/responses/", include_in_schema=False)
@@ -99,7 +110,9 @@ async def responses(request: Request, body: ResponsesRequest) -> Response:
     state = ResponseObject(answer, body)
     if body.stream:
         events = ResponseEvents(state)
-        return await _stream(request, body, task, answer=answer, protocol=events)
+        return await _stream(
+            request, body, task, answer=answer, protocol=events
+        )
     result, text = await _run(request, body, task, answer)
     return _response(answer, result, state.whole(text, result.usage))
 
@@ -111,9 +124,13 @@ async def responses_get() -> None:
     Raises:
         RequestError: 405, always.
     """
-    detail = "Responses are not stored, and WebSocket connections are not supported."
+    detail = (
+        "Responses are not stored, and WebSocket connections are not supported."
+    )
     suggestion = 'Send POST requests, with "stream": true for a stream.'
-    raise RequestError(405, "method_not_allowed", detail, suggestion, {"allow": "POST"})
+    raise RequestError(
+        405, "method_not_allowed", detail, suggestion, {"allow": "POST"}
+    )
 
 
 def _prepare(

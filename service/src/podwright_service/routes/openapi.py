@@ -45,7 +45,9 @@ def extend_openapi(
     app.openapi = openapi
 
 
-def _operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _operations(
+    document: dict[str, Any],
+) -> Iterator[tuple[str, dict[str, Any]]]:
     for path, methods in document["paths"].items():
         for operation in methods.values():
             yield path, operation
@@ -53,7 +55,9 @@ def _operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]
 
 def _set_media_types(document: dict[str, Any]) -> None:
     """Set the media type of problems; FastAPI documents models with that of the successful response."""
-    problem = {"schema": {"$ref": f"#/components/schemas/{ProblemDetails.__name__}"}}
+    problem = {
+        "schema": {"$ref": f"#/components/schemas/{ProblemDetails.__name__}"}
+    }
     for _, operation in _operations(document):
         for response in operation["responses"].values():
             if problem in response.get("content", {}).values():
@@ -76,7 +80,9 @@ def _add_blueprints(document: dict[str, Any]) -> None:
     schemas = document["components"]["schemas"]
     for kind, schema in blueprints.json_schema().items():
         text = json.dumps(schema)
-        component = json.loads(text.replace('"#/$defs/', '"#/components/schemas/'))
+        component = json.loads(
+            text.replace('"#/$defs/', '"#/components/schemas/')
+        )
         del component["$schema"]
         schemas |= component.pop("$defs", {})
         schemas.setdefault(f"{kind.capitalize()}Blueprint", component)
@@ -111,7 +117,10 @@ def _add_examples(
     """Add bodies that succeed when they are sent as they are."""
     inputs = _example_inputs(component)
     inline = _inline_examples(policy)
-    runs = {name: example | {"input": "the moon"} for name, example in inline.items()}
+    runs = {
+        name: example | {"input": "the moon"}
+        for name, example in inline.items()
+    }
     question = {"role": "user", "content": "the moon"}
     named = inputs["named inputs"]["inputs"]
     openai: dict[str, Any] = {"model": component.name}
@@ -125,14 +134,17 @@ def _add_examples(
         "/runs/{run_id}/reject": {"a comment": {"comment": "Too long."}},
         "/run-blueprint": runs,
         "/validate-blueprint": inline,
-        "/v1/chat/completions": {"a message": {**openai, "messages": [question]}},
+        "/v1/chat/completions": {
+            "a message": {**openai, "messages": [question]}
+        },
         "/v1/responses": {"a text": {**openai, "input": "the moon"}},
     }
     for path, operation in _operations(document):
         if path in by_path and "requestBody" in operation:
             content = operation["requestBody"]["content"]["application/json"]
             content["examples"] = {
-                name: {"value": example} for name, example in by_path[path].items()
+                name: {"value": example}
+                for name, example in by_path[path].items()
             }
 
 
@@ -194,6 +206,10 @@ def _inline_examples(policy: InlinePolicy) -> dict[str, dict[str, Any]]:
         },
         "pipeline": {
             "type": "pipeline",
-            "blueprint": {"type": "Pipeline", "name": "line", "steps": [member]},
+            "blueprint": {
+                "type": "Pipeline",
+                "name": "line",
+                "steps": [member],
+            },
         },
     }

@@ -34,7 +34,9 @@ FAILED = {
 }
 
 
-def _header(description: str, example: str = "", **schema: Any) -> dict[str, Any]:
+def _header(
+    description: str, example: str = "", **schema: Any
+) -> dict[str, Any]:
     header: dict[str, Any] = {
         "description": description,
         "schema": {"type": "string", **schema},
@@ -66,7 +68,9 @@ EXPOSED_HEADERS = (
 """Response headers that web pages of other origins may read."""
 SERVER_SENT_EVENT = {
     "type": "object",
-    "properties": {name: {"type": "string"} for name in ("event", "id", "data")},
+    "properties": {
+        name: {"type": "string"} for name in ("event", "id", "data")
+    },
     "required": ["event", "data"],
 }
 _REQUEST_HEADERS = {
@@ -82,7 +86,8 @@ _REQUEST_HEADERS = {
         "of the service.",
     ),
     HOPS: _header(
-        "How many more containers the run may pass through.", pattern="^[0-9]{1,15}$"
+        "How many more containers the run may pass through.",
+        pattern="^[0-9]{1,15}$",
     ),
     "Podwright-Resumes": _header(
         "`traceresponse` of the stopped workflow's response: links the two runs in traces."
@@ -156,7 +161,9 @@ _WRONG_HOST = {
 
 
 def common_responses(
-    *, has_keys: bool, describe: Callable[[dict[int, str]], Responses] = problems
+    *,
+    has_keys: bool,
+    describe: Callable[[dict[int, str]], Responses] = problems,
 ) -> Responses:
     """The error responses of all routes: for an invalid header `Host`, and if there are API keys, for a wrong one."""
     descriptions = dict(_WRONG_HOST)

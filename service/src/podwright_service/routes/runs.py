@@ -48,7 +48,8 @@ _log = logging.getLogger("podwright.service")
 IsTraced = Annotated[
     bool,
     Query(
-        alias="trace", description="Whether to answer with the result and its events."
+        alias="trace",
+        description="Whether to answer with the result and its events.",
     ),
 ]
 RunContent = WorkflowContext | RunOutput | Trace
@@ -61,7 +62,9 @@ _RESPONSES = {200: {"headers": RUN_HEADERS}, **RUN_PROBLEMS}
     responses=_RESPONSES,
     openapi_extra=RUN_PARAMETERS,
 )
-async def run(request: Request, body: RunRequest, trace: IsTraced = False) -> Response:
+async def run(
+    request: Request, body: RunRequest, trace: IsTraced = False
+) -> Response:
     """Run the served component."""
     component = get_runtime(request).component
     return await _run(request, component, body, trace)
@@ -121,7 +124,9 @@ async def run_stream(
     """Run the served component and send its events as they happen, and at the end the response of `/run`."""
     task = task_of(get_runtime(request).component, body)
     async with contextlib.AsyncExitStack() as run:
-        beginning = begun_stream(request, task, body, run_id=new_run_id(), trace=trace)
+        beginning = begun_stream(
+            request, task, body, run_id=new_run_id(), trace=trace
+        )
         stream = await run.enter_async_context(beginning)
         return StreamedRun(_events(request, stream), stream, run.pop_all())
 
@@ -130,15 +135,21 @@ async def _events(request: Request, stream: RunStream) -> AsyncIterator[bytes]:
     async for event in stream.events():
         yield event
     try:
-        content = _content(get_runtime(request).component, await stream.result())
+        content = _content(
+            get_runtime(request).component, await stream.result()
+        )
     except Exception as error:  # noqa: BLE001 - the response has begun, so any error becomes the last event
         problem = late_problem(request, stream.run_id, error)
-        yield format_sse_event(event="problem", data_str=problem.to_bytes().decode())
+        yield format_sse_event(
+            event="problem", data_str=problem.to_bytes().decode()
+        )
     else:
         yield format_sse_event(event="result", data_str=content.decode())
 
 
-def late_problem(request: Request, run_id: str, error: Exception) -> ProblemDetails:
+def late_problem(
+    request: Request, run_id: str, error: Exception
+) -> ProblemDetails:
     """The problem of a run that fails after its response has begun."""
     problem = problem_details(request, error)
     if problem.code == "internal_error":
@@ -164,7 +175,9 @@ async def _run(
     result = await runtime.active_runs.run_until_disconnect(request, work)
     headers = {RUN_ID: run_id, USAGE: format_usage(result.usage)}
     return Response(
-        _content(component, result), headers=headers, media_type="application/json"
+        _content(component, result),
+        headers=headers,
+        media_type="application/json",
     )
 
 

@@ -26,7 +26,8 @@ _DETAIL = to_json_bytes(
 )
 _REFUSAL = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/problem+json\r\n"
-    b"content-length: %d\r\nconnection: close\r\n\r\n%b" % (len(_DETAIL), _DETAIL)
+    b"content-length: %d\r\nconnection: close\r\n\r\n%b"
+    % (len(_DETAIL), _DETAIL)
 )
 
 

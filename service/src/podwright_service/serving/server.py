@@ -42,7 +42,10 @@ class Service:
         Raises:
             ConfigurationError: A `PODWRIGHT_` variable is wrong or unknown, or the address cannot be listened on.
         """
-        serve(self.component, read_settings(title=self.title, host=host, port=port))
+        serve(
+            self.component,
+            read_settings(title=self.title, host=host, port=port),
+        )
 
 
 def serve(component: Component, settings: Settings) -> None:
@@ -69,7 +72,10 @@ def serve(component: Component, settings: Settings) -> None:
         serve_with_workers(app, settings)
     else:
         config = uvicorn.Config(
-            app, host=settings.host, port=settings.port, **uvicorn_options(settings)
+            app,
+            host=settings.host,
+            port=settings.port,
+            **uvicorn_options(settings),
         )
         with _return_on_signal():
             try:
@@ -94,7 +100,8 @@ def _return_on_signal() -> Generator[None]:
         yield
         return
     handlers = {
-        number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)
+        number: signal.getsignal(number)
+        for number in (signal.SIGTERM, signal.SIGINT)
     }
     for number in handlers:
         signal.signal(number, signal.default_int_handler)

@@ -23,5 +23,6 @@ def uvicorn_options(settings: Settings) -> dict[str, Any]:
         "log_config": None,
         "access_log": False,
         "timeout_keep_alive": KEEP_ALIVE,
-        "timeout_graceful_shutdown": settings.shutdown_timeout + RESPONSE_SECONDS,
+        "timeout_graceful_shutdown": settings.shutdown_timeout
+        + RESPONSE_SECONDS,
     }

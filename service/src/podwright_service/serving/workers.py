@@ -16,7 +16,10 @@ from uvicorn_worker import UvicornWorker  # pyright: ignore[reportMissingTypeStu
 
 from podwright_service.http.shutdown import RESPONSE_SECONDS
 from podwright_service.observability import logging_config
-from podwright_service.serving.shared_metrics import MEMORY_DIR, remove_shared_metrics
+from podwright_service.serving.shared_metrics import (
+    MEMORY_DIR,
+    remove_shared_metrics,
+)
 from podwright_service.serving.uvicorn_options import uvicorn_options
 from podwright_service.settings import Settings
 

@@ -59,7 +59,9 @@ def assert_within(result: ExecutionResult, limits: RunLimits) -> None:
 
 
 def assert_counted(
-    result: ExecutionResult | Usage, after: Metrics, before: Metrics | None = None
+    result: ExecutionResult | Usage,
+    after: Metrics,
+    before: Metrics | None = None,
 ) -> None:
     """Assert that the counters increased by exactly the usage of these runs: tokens, model calls, tool calls and cost.
 
@@ -79,7 +81,11 @@ def assert_counted(
         ("podwright_tokens_total", {"type": "output"}, usage.output_tokens),
         ("podwright_model_calls_total", {"status": "ok"}, usage.model_calls),
         ("podwright_tool_calls_total", {}, usage.tool_calls),
-        ("podwright_unpriced_model_calls_total", {}, usage.unpriced_model_calls),
+        (
+            "podwright_unpriced_model_calls_total",
+            {},
+            usage.unpriced_model_calls,
+        ),
         ("podwright_cost_usd_total", {}, usage.cost),
     ]
     problems: list[str] = []
@@ -111,7 +117,9 @@ def assert_spans(
     Raises:
         AssertionError: A path is missing; with all received spans.
     """
-    expected = {name.replace("__", "."): value for name, value in attributes.items()}
+    expected = {
+        name.replace("__", "."): value for name, value in attributes.items()
+    }
 
     def find(path: str) -> Span | None:
         for span in collector.spans:

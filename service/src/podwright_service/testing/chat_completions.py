@@ -24,7 +24,9 @@ def read_request(body: Mapping[str, Any]) -> ModelRequest:
     options = {aliases.get(key, key): value for key, value in body.items()}
     known = [key for key in ModelSettings.__annotations__ if key in options]
     settings = cast("ModelSettings", {key: options[key] for key in known})
-    messages = [as_object(message) for message in as_array(body.get("messages"))]
+    messages = [
+        as_object(message) for message in as_array(body.get("messages"))
+    ]
     response_format = as_object(body.get("response_format"))
     tool_choice = as_object(body.get("tool_choice"))
     return ModelRequest(
@@ -63,7 +65,9 @@ def _read_content(content: Any) -> Any:
     return tuple(parts)
 
 
-def completion(request: ModelRequest, response: ModelResponse) -> dict[str, Any]:
+def completion(
+    request: ModelRequest, response: ModelResponse
+) -> dict[str, Any]:
     """The response as a chat completion."""
     message = {
         **chat_message(response.message()),
@@ -95,7 +99,9 @@ def completion_chunks(
         choice = {"index": 0, "delta": delta, "finish_reason": finish_reason}
         return {**head, "choices": [choice]}
 
-    yield chunk({"role": "assistant", "content": "", **response.provider_fields})
+    yield chunk(
+        {"role": "assistant", "content": "", **response.provider_fields}
+    )
     # a content in parts has the text
     if "content" not in response.provider_fields:
         for word in re.findall(r"\s*\S+|\s+", response.text):
@@ -153,5 +159,7 @@ def _usage(usage: Usage) -> dict[str, Any]:
             "cached_tokens": usage.cached_input_tokens,
             "cache_write_tokens": usage.cache_write_tokens,
         },
-        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+        "completion_tokens_details": {
+            "reasoning_tokens": usage.reasoning_tokens
+        },
     }

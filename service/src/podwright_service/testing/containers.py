@@ -77,7 +77,12 @@ class _Container(DockerContainer):
     """A hardened container with one published port, which is started when a path of it responds with 200."""
 
     def __init__(
-        self, image: str, port: int, ready_path: str, startup: float, **options: Any
+        self,
+        image: str,
+        port: int,
+        ready_path: str,
+        startup: float,
+        **options: Any,
     ) -> None:
         super().__init__(image, **{**HARDENED, **options})
         self.url = ""
@@ -129,10 +134,15 @@ class _Container(DockerContainer):
                     )
                 self.url = self._find_url(container.ports)
                 with contextlib.suppress(httpx.HTTPError, httpx.InvalidURL):
-                    if client.get(self.url + self._ready_path).status_code == 200:
+                    if (
+                        client.get(self.url + self._ready_path).status_code
+                        == 200
+                    ):
                         return
                 if time.monotonic() > deadline:
-                    raise self._start_error(f"was not ready within {self._startup:g} s")
+                    raise self._start_error(
+                        f"was not ready within {self._startup:g} s"
+                    )
                 time.sleep(0.05)
 
     def _find_url(self, published: Mapping[str, Any]) -> str:
@@ -201,7 +211,9 @@ class ComponentContainer(_Container, Served):
             self, tag, 8000, "/ready", startup, network=network, **options
         )
         self._resources = contextlib.ExitStack()
-        self._folder_to_build = folder if is_folder and requirements(folder) else None
+        self._folder_to_build = (
+            folder if is_folder and requirements(folder) else None
+        )
         if is_folder and self._folder_to_build is None:
             self.with_volume_mapping(folder.resolve(), "/component", "ro")
 
@@ -217,7 +229,10 @@ class ComponentContainer(_Container, Served):
                 component_image(self._folder_to_build, self.image)
             )
         self.with_envs(
-            **{"OTEL_TRACES_EXPORTER": "none", **self._variables("url_for_containers")}
+            **{
+                "OTEL_TRACES_EXPORTER": "none",
+                **self._variables("url_for_containers"),
+            }
         )
         return super().start()
 
@@ -299,12 +314,16 @@ class ModelStubContainer(_Container):
     @property
     def stub(self) -> ModelStub:
         """The stub, with the requests so far."""
-        report: Any = httpx.get(f"{self.url}{CONTROL_PATH}", trust_env=False).json()
+        report: Any = httpx.get(
+            f"{self.url}{CONTROL_PATH}", trust_env=False
+        ).json()
         self._stub.received = [
             ReceivedRequest(**received) for received in report["received"]
         ]
         self._stub.unanswered = report["unanswered"]
-        for call, used in zip(self._stub.script.recorded, report["used"], strict=True):
+        for call, used in zip(
+            self._stub.script.recorded, report["used"], strict=True
+        ):
             call.used = used
         return self._stub
 

@@ -39,8 +39,12 @@ class Metrics:
             AssertionError: The service exports no metric of this name.
         """
         if name not in self._names:
-            own = sorted(each for each in self._names if each.startswith("podwright_"))
-            raise AssertionError(f"Unknown metric '{name}'. {did_you_mean(name, own)}")
+            own = sorted(
+                each for each in self._names if each.startswith("podwright_")
+            )
+            raise AssertionError(
+                f"Unknown metric '{name}'. {did_you_mean(name, own)}"
+            )
         total = 0.0
         for sample in self.samples:
             if sample.name == name and labels.items() <= sample.labels.items():

@@ -85,7 +85,9 @@ class ModelStub(BackgroundServer):
 
     @classmethod
     def from_trace(
-        cls, trace: str | Path | ExecutionResult | Iterable[Event], **options: Any
+        cls,
+        trace: str | Path | ExecutionResult | Iterable[Event],
+        **options: Any,
     ) -> Self:
         """A stub that responds as the models of a recorded run did.
 
@@ -106,7 +108,11 @@ class ModelStub(BackgroundServer):
     def respond_with(self, *responses: StubResponse) -> Self:
         """Replace the script by these responses, and forget the requests so far."""
         self._load(
-            Script(list(responses), latency=self.script.latency, pace=self.script.pace)
+            Script(
+                list(responses),
+                latency=self.script.latency,
+                pace=self.script.pace,
+            )
         )
         return self
 
@@ -124,9 +130,13 @@ class ModelStub(BackgroundServer):
     def missing(self) -> list[ModelRequest]:
         """Recorded requests that have not been made; empty after a run that repeats the trace."""
         calls = [
-            call for call in self.script.recorded if call.required and not call.used
+            call
+            for call in self.script.recorded
+            if call.required and not call.used
         ]
-        return [replace(call.request, component=call.component) for call in calls]
+        return [
+            replace(call.request, component=call.component) for call in calls
+        ]
 
     def verify(self) -> None:
         """Assert that every request got a response, and that every recorded request was made.
@@ -172,14 +182,18 @@ class ModelStub(BackgroundServer):
             "unanswered": self.unanswered,
             "used": used,
         }
-        return web.Response(body=to_json_bytes(report), content_type="application/json")
+        return web.Response(
+            body=to_json_bytes(report), content_type="application/json"
+        )
 
     async def _replace_script(self, request: web.Request) -> web.Response:
         self._load(SCRIPT.validate_json(await request.read()))
         return web.Response()
 
     async def _complete(self, request: web.Request) -> web.StreamResponse:
-        headers = {name.lower(): value for name, value in request.headers.items()}
+        headers = {
+            name.lower(): value for name, value in request.headers.items()
+        }
         received = ReceivedRequest(await request.json(), headers)
         self.received.append(received)
         response = await self._choose(received.request)
@@ -189,7 +203,9 @@ class ModelStub(BackgroundServer):
         if received.body.get("stream"):
             chunks = [*_chunks(received, response), b"[DONE]"]
             return await self._stream(request, chunks)
-        body = to_json_bytes(chat_completions.completion(received.request, response))
+        body = to_json_bytes(
+            chat_completions.completion(received.request, response)
+        )
         return web.Response(body=body, content_type="application/json")
 
     async def _choose(self, request: ModelRequest) -> ModelResponse | Fault:
@@ -203,12 +219,16 @@ class ModelStub(BackgroundServer):
             response = await asyncio.to_thread(response, request)
         if isinstance(response, Fault):
             return response
-        return await ScriptedModel(response, name=request.model).complete(request)
+        return await ScriptedModel(response, name=request.model).complete(
+            request
+        )
 
     async def _stream(
         self, request: web.Request, chunks: Iterable[bytes]
     ) -> web.StreamResponse:
-        response = web.StreamResponse(headers={"content-type": "text/event-stream"})
+        response = web.StreamResponse(
+            headers={"content-type": "text/event-stream"}
+        )
         await response.prepare(request)
         for number, chunk in enumerate(chunks):
             if number:
@@ -245,14 +265,21 @@ class ModelStub(BackgroundServer):
         return response
 
     async def _start_response(
-        self, request: web.Request, received: ReceivedRequest, partial: ModelResponse
+        self,
+        request: web.Request,
+        received: ReceivedRequest,
+        partial: ModelResponse,
     ) -> web.StreamResponse:
         if received.body.get("stream"):
             # without finish reason and usage
             return await self._stream(request, _chunks(received, partial)[:-2])
-        response = web.StreamResponse(headers={"content-type": "application/json"})
+        response = web.StreamResponse(
+            headers={"content-type": "application/json"}
+        )
         if partial.text:
-            body = to_json_bytes(chat_completions.completion(received.request, partial))
+            body = to_json_bytes(
+                chat_completions.completion(received.request, partial)
+            )
             response.content_length = len(body)
             await response.prepare(request)
             await response.write(body[:-20])
@@ -262,7 +289,9 @@ class ModelStub(BackgroundServer):
 def _chunks(received: ReceivedRequest, response: ModelResponse) -> list[bytes]:
     options = as_object(received.body.get("stream_options"))
     chunks = chat_completions.completion_chunks(
-        received.request, response, with_usage=bool(options.get("include_usage"))
+        received.request,
+        response,
+        with_usage=bool(options.get("include_usage")),
     )
     return [to_json_bytes(chunk) for chunk in chunks]
 
@@ -271,7 +300,8 @@ def _disconnect(request: web.Request, reset: bool) -> None:
     if request.transport is None:
         return
     if reset:
-        linger = struct.pack("ii", 1, 0)  # so that closing sends RST instead of FIN
+        # so that closing sends RST instead of FIN
+        linger = struct.pack("ii", 1, 0)
         connection = request.transport.get_extra_info("socket")
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
         request.transport.abort()

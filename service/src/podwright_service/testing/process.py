@@ -67,7 +67,14 @@ class ComponentProcess(Served):
             "-c",
             "from podwright_service.cli import main; main()",
         ]
-        options = ["serve", self._component, "--host", "127.0.0.1", "--port", "0"]
+        options = [
+            "serve",
+            self._component,
+            "--host",
+            "127.0.0.1",
+            "--port",
+            "0",
+        ]
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 - stop() closes it
         self._process = subprocess.Popen(  # noqa: S603 - our own command
             [*program, *options],
@@ -93,7 +100,8 @@ class ComponentProcess(Served):
 
     def _is_ready(self) -> bool:
         match = re.search(
-            r"(?:running on|Listening at:) (http://127\.0\.0\.1:\d+)", self.logs()
+            r"(?:running on|Listening at:) (http://127\.0\.0\.1:\d+)",
+            self.logs(),
         )
         if match is None:
             return False
@@ -106,7 +114,9 @@ class ComponentProcess(Served):
         """The output of the process so far."""
         if self._output is not None:
             self._log = os.pread(
-                self._output.fileno(), os.fstat(self._output.fileno()).st_size, 0
+                self._output.fileno(),
+                os.fstat(self._output.fileno()).st_size,
+                0,
             )
         return self._log.decode(errors="replace")
 

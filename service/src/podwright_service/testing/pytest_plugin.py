@@ -38,10 +38,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Report the tests without a container, even if pytest does not list the reasons of skips."""
     reports = [
-        str(report.longrepr[2]) for report in terminalreporter.stats.get("skipped", ())
+        str(report.longrepr[2])
+        for report in terminalreporter.stats.get("skipped", ())
     ]
     if reasons := [
-        report.partition(_NOT_TESTED)[2] for report in reports if _NOT_TESTED in report
+        report.partition(_NOT_TESTED)[2]
+        for report in reports
+        if _NOT_TESTED in report
     ]:
         terminalreporter.section("podwright")
         terminalreporter.line(
@@ -95,7 +98,9 @@ def component_container(
             component: str | os.PathLike[str], **options: Any
         ) -> ComponentContainer:
             is_folder = os.path.isdir(component)  # noqa: PTH112 - a tag need not be a valid path
-            options.setdefault("image", _base_image(request.config, required=is_folder))
+            options.setdefault(
+                "image", _base_image(request.config, required=is_folder)
+            )
             from podwright_service.testing import ComponentContainer
 
             return stack.enter_context(ComponentContainer(component, **options))

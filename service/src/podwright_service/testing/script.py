@@ -9,7 +9,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from podwright.errors import TraceError
-from podwright.events import Event, ModelCallFailed, ModelCallFinished, ModelCallStarted
+from podwright.events import (
+    Event,
+    ModelCallFailed,
+    ModelCallFinished,
+    ModelCallStarted,
+)
 from podwright.messages import ModelRequest as ModelRequest
 from podwright.messages import ModelResponse as ModelResponse
 from podwright.messages import ToolCall as ToolCall
@@ -103,7 +108,9 @@ class Script:
 
     def _choose_recorded(self, request: ModelRequest) -> ModelResponse | Fault:
         matches = [
-            call for call in self.recorded if not differences(call.request, request)
+            call
+            for call in self.recorded
+            if not differences(call.request, request)
         ]
         for call in matches:
             if not call.used:
@@ -166,7 +173,9 @@ def recorded_calls(events: Iterable[Event]) -> list[RecordedCall]:
                 responses[event.run_id, event.call] = event.response
             case ModelCallFailed():
                 code = str(event.error.get("code"))
-                responses[event.run_id, event.call] = _FAULTS.get(code, Fault(400))
+                responses[event.run_id, event.call] = _FAULTS.get(
+                    code, Fault(400)
+                )
             case _:
                 pass
     return list(_pair(started, responses))
@@ -181,7 +190,9 @@ def _pair(
             continue
         model = event.request.model
         provider, _, _ = model.partition("/")
-        body = request_body(event.request, model, ANY, provider=provider, stream=False)
+        body = request_body(
+            event.request, model, ANY, provider=provider, stream=False
+        )
         body = json.loads(json.dumps(body))
         yield RecordedCall(
             read_request(body),

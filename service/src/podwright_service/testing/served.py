@@ -74,7 +74,9 @@ class Served(ABC):
         """An HTTP client for all endpoints, which sends the API key."""
         if self._client is None:
             headers = (
-                {"authorization": f"Bearer {self.api_key}"} if self.api_key else {}
+                {"authorization": f"Bearer {self.api_key}"}
+                if self.api_key
+                else {}
             )
             self._client = httpx.Client(
                 base_url=self.url, headers=headers, timeout=60, trust_env=False
@@ -122,7 +124,9 @@ class Served(ABC):
             ProblemError: The request was rejected, or the run failed, after the events so far.
         """
         with self._explained():
-            yield from self._service.stream(input_data, **_options(messages, headers))
+            yield from self._service.stream(
+                input_data, **_options(messages, headers)
+            )
 
     @property
     def runs(self) -> ServedRuns:
@@ -172,9 +176,13 @@ class Served(ABC):
         if isinstance(self._model, str):
             variables["PODWRIGHT_MODEL"] = self._model
         elif self._model is not None:
-            variables |= self._model.variables(getattr(self._model, url_property))
+            variables |= self._model.variables(
+                getattr(self._model, url_property)
+            )
         if self._spans is not None:
-            variables |= self._spans.variables(getattr(self._spans, url_property))
+            variables |= self._spans.variables(
+                getattr(self._spans, url_property)
+            )
         if self.api_key is not None:
             variables["PODWRIGHT_API_KEYS"] = self.api_key
         return variables | self._env
@@ -207,7 +215,9 @@ class ServedRuns(Runs):
         return super().wait(run_id, *statuses, within=within)
 
 
-def _options(messages: Messages, headers: Mapping[str, str] | None) -> RunOptions:
+def _options(
+    messages: Messages, headers: Mapping[str, str] | None
+) -> RunOptions:
     options: RunOptions = {}
     if messages:
         options["messages"] = messages

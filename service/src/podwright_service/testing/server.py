@@ -80,7 +80,9 @@ class BackgroundServer(ABC):
 
     def _listen(self, address: str, port: int = 0) -> None:
         listener = socket.create_server((address, port), backlog=512)
-        self._portal.call(web.SockSite(self._runner, listener, backlog=512).start)
+        self._portal.call(
+            web.SockSite(self._runner, listener, backlog=512).start
+        )
         self._urls[address] = f"http://{address}:{listener.getsockname()[1]}"
 
 
@@ -97,12 +99,15 @@ def _route_from_containers() -> tuple[str, str]:
     with contextlib.closing(docker.from_env()) as client:
         bridge: Any = client.networks.get("bridge").attrs
     configs = bridge["IPAM"]["Config"] or ()
-    gateways = [str(config["Gateway"]) for config in configs if "Gateway" in config]
+    gateways = [
+        str(config["Gateway"]) for config in configs if "Gateway" in config
+    ]
     gateway = ""
     if gateways:
         gateway = gateways[0]
     try:
         socket.create_server((gateway or "unknown", 0)).close()
-    except OSError:  # the engine runs in a virtual machine, which forwards this name
+    except OSError:
+        # the engine runs in a virtual machine, which forwards this name
         return "127.0.0.1", "host.docker.internal"
     return gateway, gateway

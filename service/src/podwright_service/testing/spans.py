@@ -72,7 +72,9 @@ class SpanCollector(BackgroundServer):
         body = await request.read()
         if self.status == 200:
             self.add(body)
-        return web.Response(status=self.status, content_type="application/x-protobuf")
+        return web.Response(
+            status=self.status, content_type="application/x-protobuf"
+        )
 
     def add(self, body: bytes) -> None:
         """Keep the spans of an uncompressed export request."""
@@ -132,7 +134,9 @@ class SpanCollector(BackgroundServer):
         for span in self.spans:
             if span.name == name:
                 return span
-        raise AssertionError(f"No span '{name}'. Received spans:\n{self.tree()}")
+        raise AssertionError(
+            f"No span '{name}'. Received spans:\n{self.tree()}"
+        )
 
     def path(self, span: Span) -> list[Span]:
         """The span and its received ancestors, outermost first."""
@@ -146,7 +150,11 @@ class SpanCollector(BackgroundServer):
 
     def tree(self, trace: str | None = None) -> str:
         """The names of the spans of one trace, or of all, on one line each, indented by depth."""
-        paths = [self.path(span) for span in self.spans if trace in (None, span.trace)]
+        paths = [
+            self.path(span)
+            for span in self.spans
+            if trace in (None, span.trace)
+        ]
         paths.sort(key=lambda path: [self.spans.index(span) for span in path])
         lines: list[str] = []
         for path in paths:

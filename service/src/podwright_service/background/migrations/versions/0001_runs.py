@@ -42,7 +42,9 @@ def upgrade() -> None:
     op.create_index(
         "podwright_runs_by_status", "podwright_runs", ["status", "created_at"]
     )
-    op.create_index("podwright_runs_by_time", "podwright_runs", ["created_at", "id"])
+    op.create_index(
+        "podwright_runs_by_time", "podwright_runs", ["created_at", "id"]
+    )
     op.create_index("podwright_runs_by_worker", "podwright_runs", ["worker"])
     op.create_table(
         "podwright_workers",
