@@ -48,13 +48,11 @@ RESTING: tuple[RunStatus, ...] = (
     "interrupted",
 )
 """The statuses of a background run in which nothing more happens by itself."""
-FINAL: tuple[RunStatus, ...] = ("succeeded", "cancelled")
-"""Those in which nothing more can happen."""
 
 _RECONNECT = 1.0
 """Seconds before a lost stream of a background run is opened again."""
-_RECONNECTS = 30
-"""Most attempts to open it without an event between them."""
+_MOST_LOST = 30
+"""Most attempts that fail one after the other, to open a stream again or to look at a run."""
 _LASTING: tuple[Fault, ...] = ("tls", "not_http", "too_large")
 """What is wrong with a service, or with what answers in its place, and not over in a moment."""
 _FIRST_POLL = 0.1
@@ -244,11 +242,11 @@ class AsyncRuns:
             **options: See `RunOptions`.
         """
         body, headers = run_request(input_data, options)
-        return await self._run_of("POST", "/runs", body, headers)
+        return await self._request_run("POST", "/runs", body, headers)
 
     async def get(self, run_id: str) -> BackgroundRun:
         """A run."""
-        return await self._run_of("GET", _path(run_id))
+        return await self._request_run("GET", _path(run_id))
 
     async def list(
         self,
@@ -295,7 +293,8 @@ class AsyncRuns:
             within: Seconds to wait.
 
         Raises:
-            TimeoutError: It has another status after that time, or has ended with another one.
+            ProblemError: It failed, was cancelled or interrupted, and that is not waited for.
+            TimeoutError: It has another status after that time, or has succeeded and that is not waited for.
             InputError: A status does not exist.
         """
         for status in statuses:
@@ -306,13 +305,18 @@ class AsyncRuns:
                 )
         wanted = statuses or RESTING
         status = "unknown"
+        seconds = None
+        if within < math.inf:
+            seconds = within
         try:
-            async with asyncio.timeout(None if within == math.inf else within):
+            async with asyncio.timeout(seconds):
                 async for run in self._look_again(run_id):
                     status = run.status
                     if status in wanted:
                         return run
-                    if status in FINAL:
+                    if run.problem is not None:
+                        raise ProblemError(run.problem)
+                    if status == "succeeded":
                         break
         except TimeoutError:
             message = f"The run '{run_id}' is '{status}' after {within:g} s."
@@ -331,7 +335,7 @@ class AsyncRuns:
                 run = await self.get(run_id)
             except RemoteError as error:
                 lost += 1
-                if lost > _RECONNECTS or not _is_passing(error):
+                if lost > _MOST_LOST or not _is_temporary(error):
                     raise
             else:
                 lost = 0
@@ -367,22 +371,22 @@ class AsyncRuns:
                             last_event_id = parsed.seq
                             yield parsed
             except RemoteError as error:
-                if not _is_passing(error):
+                if not _is_temporary(error):
                     raise
                 failure = error
             # a stream also ends when the pod that sends it stops
             lost += 1
-            if lost > _RECONNECTS:
+            if lost > _MOST_LOST:
                 raise failure
             await asyncio.sleep(_RECONNECT)
 
     async def cancel(self, run_id: str) -> BackgroundRun:
         """Cancel a run."""
-        return await self._run_of("POST", _path(run_id, "cancel"))
+        return await self._request_run("POST", _path(run_id, "cancel"))
 
     async def resume(self, run_id: str) -> BackgroundRun:
         """Have a run that failed or was interrupted go on."""
-        return await self._run_of("POST", _path(run_id, "resume"))
+        return await self._request_run("POST", _path(run_id, "resume"))
 
     async def approve(
         self, run_id: str, comment: str = "", attempt: int | None = None
@@ -406,9 +410,9 @@ class AsyncRuns:
         self, run_id: str, action: str, comment: str, attempt: int | None
     ) -> BackgroundRun:
         body = {"comment": comment, "attempt": attempt}
-        return await self._run_of("POST", _path(run_id, action), body)
+        return await self._request_run("POST", _path(run_id, action), body)
 
-    async def _run_of(
+    async def _request_run(
         self,
         method: str,
         path: str,
@@ -427,7 +431,9 @@ async def _run(
     trace: bool,
 ) -> ExecutionResult:
     body, headers = run_request(input_data, options)
-    path = "/run?trace=true" if trace else "/run"
+    path = "/run"
+    if trace:
+        path = "/run?trace=true"
     started = time.monotonic()
     data, response_headers = await requests.json("POST", path, body, headers)
     if trace:
@@ -451,7 +457,9 @@ async def _stream(
 ) -> AsyncGenerator[Event | ExecutionResult]:
     """The events of a run; with `trace`, the result comes last."""
     body, headers = run_request(input_data, options)
-    path = "/run/stream?trace=true" if trace else "/run/stream"
+    path = "/run/stream"
+    if trace:
+        path = "/run/stream?trace=true"
     source = in_own_task(requests.iterate_events("POST", path, body, headers))
     async with aclosing(source) as events:
         async for event in events:
@@ -499,7 +507,9 @@ async def in_own_task(items: AsyncGenerator[T]) -> AsyncGenerator[T]:
 
 def _value_of(result: dict[str, Any]) -> Any:
     """The value in the response of `/run`: an output, or the context of a workflow."""
-    return result["output"] if set(result) == {"output"} else result
+    if set(result) == {"output"}:
+        return result["output"]
+    return result
 
 
 def _parse_result(
@@ -524,9 +534,9 @@ def _parse_event(requests: ServiceRequests, data: bytes) -> Event | None:
 def _parse_run(
     requests: ServiceRequests, data: dict[str, Any]
 ) -> BackgroundRun:
-    return _parse(
-        requests, BackgroundRun, {"usage": {}, "decisions": [], **data}
-    )
+    # a key that may only approve is shown neither of these
+    unseen: dict[str, Any] = {"usage": {}, "decisions": []}
+    return _parse(requests, BackgroundRun, unseen | data)
 
 
 def _parse(requests: ServiceRequests, model: type[ModelT], data: Any) -> ModelT:
@@ -536,7 +546,7 @@ def _parse(requests: ServiceRequests, model: type[ModelT], data: Any) -> ModelT:
         raise requests.invalid(f"an invalid {model.__name__}") from error
 
 
-def _is_passing(error: RemoteError) -> bool:
+def _is_temporary(error: RemoteError) -> bool:
     """Whether it may be over soon: the connection was lost, or the service cannot answer now."""
     if isinstance(error, ProblemError):
         return error.status in (502, 503, 504)
@@ -546,4 +556,6 @@ def _is_passing(error: RemoteError) -> bool:
 
 def _path(run_id: str, action: str = "") -> str:
     path = f"/runs/{quote(run_id, safe='')}"
-    return f"{path}/{action}" if action else path
+    if action:
+        return f"{path}/{action}"
+    return path
