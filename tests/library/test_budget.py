@@ -31,17 +31,17 @@ async def test_reservations_are_served_in_order_of_arrival() -> None:
     async def reserve(tokens: int) -> None:
         reservation = await budget.reserve(0, tokens, free)
         served.append(tokens)
-        budget.settle(reservation, Usage(0, 5))
+        budget.settle(reservation, Usage(0, 5), 1)
 
     tasks = [asyncio.create_task(reserve(tokens)) for tokens in (80, 10, 20)]
     await idle()
-    budget.settle(first, Usage(0, 5))
+    budget.settle(first, Usage(0, 5), 1)
     await idle()
     assert served == [], "10 tokens are free, but the first in line needs 80"
-    budget.settle(second, Usage(0, 5))
+    budget.settle(second, Usage(0, 5), 1)
     await asyncio.gather(*tasks)
     assert served == [80, 10, 20]
-    assert budget.tokens == 25
+    assert budget.used_tokens == 25
 
 
 async def test_a_reservation_has_the_price_of_a_cache_write() -> None:
@@ -69,10 +69,10 @@ async def test_a_cancelled_waiter_leaves_nothing_behind() -> None:
     cancelled.cancel()
     second = await following
     assert second.output_tokens == 10
-    budget.settle(first, Usage(10, 5))
-    budget.settle(second, None)
+    budget.settle(first, Usage(10, 5), 1)
+    budget.settle(second, None, 0)
     last = await budget.reserve(10, 75, free)
-    assert (last.output_tokens, budget.calls) == (75, 1)
+    assert (last.output_tokens, budget.used_calls) == (75, 1)
 
 
 async def test_a_waiting_call_is_refused_when_the_last_call_is_taken() -> None:
@@ -83,7 +83,7 @@ async def test_a_waiting_call_is_refused_when_the_last_call_is_taken() -> None:
         asyncio.create_task(budget.reserve(0, 50, free)) for _ in range(2)
     ]
     await idle()
-    budget.settle(first, Usage(0, 10))
+    budget.settle(first, Usage(0, 10), 1)
     assert (await waiting[0]).output_tokens == 50
     with pytest.raises(LimitExceededError) as caught:
         await waiting[1]
@@ -141,7 +141,11 @@ async def test_a_loan_is_what_the_tightest_budget_gives() -> None:
     )
     assert (await outer.reserve(0, 900, free)).output_tokens == 900
     loan.settle(Usage(20, 30), 2)
-    assert (outer.tokens, outer.calls, inner.tokens) == (50, 2, 50)
+    assert (outer.used_tokens, outer.used_calls, inner.used_tokens) == (
+        50,
+        2,
+        50,
+    )
 
 
 async def test_borrowing_waits_until_something_comes_back() -> None:
@@ -190,5 +194,5 @@ async def test_an_unknown_cost_counts_as_reserved() -> None:
     reservation = await budget.reserve(
         0, 10, lambda usage: usage.output_tokens * 0.05
     )
-    budget.settle(reservation, Usage(0, 10, cost=None))
-    assert budget.cost == pytest.approx(0.5)
+    budget.settle(reservation, Usage(0, 10, cost=None), 1)
+    assert budget.used_cost == pytest.approx(0.5)

@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 from tests.library.model_clients import NO_LIMITS, SOON
 from tests.library.upstream import (
+    HOUR,
     STREAM,
     Script,
     Upstream,
@@ -366,6 +367,43 @@ async def test_what_says_nothing_about_a_model_leaves_its_circuit(
     await providers.agent(api_key="wrong").arun("?")
     providers.first.answers([reply(completion("From the first."))])
     assert await agent.arun("?") == "From the first."
+
+
+async def test_a_stream_that_stalls_after_its_first_token_opens_the_circuit(
+    providers: Providers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection without data is a failure of the model, also where the call cannot fall back any more."""
+    monkeypatch.setattr(Model, "timeouts", replace(NO_LIMITS, idle=HOUR / 2))
+    await _stop_after_first_token(providers)
+    assert await providers.agent().arun("?") == "From the second."
+
+
+async def test_the_end_of_a_calls_time_leaves_the_circuit_closed(
+    providers: Providers,
+) -> None:
+    """An answer that is longer than the time of its call says nothing about the model."""
+    await _stop_after_first_token(providers, timeout=HOUR / 2)
+    assert await providers.agent().arun("?") == "From the first."
+
+
+async def _stop_after_first_token(providers: Providers, **options: Any) -> None:
+    """Let the time pass in which the first provider does not go on after a token; its next response is complete."""
+    first_token = asyncio.Event()
+
+    def on_token(_: str) -> None:
+        first_token.set()
+
+    stalled: Script = [
+        STREAM,
+        chunk(sse(delta(content="From the "), done=False)),
+        first_token,
+        pass_time,
+        "hang",
+    ]
+    providers.first.answers(stalled, [reply(completion("From the first."))])
+    agent = providers.agent(on_token=on_token, **options)
+    with pytest.raises(errors.ModelTimeoutError):
+        await agent.arun("?", stream=True)
 
 
 async def test_the_fields_of_a_model_of_ones_own_stay_with_it(

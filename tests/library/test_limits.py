@@ -405,10 +405,10 @@ async def test_what_is_known_of_an_unknown_cost_counts() -> None:
     ).as_call("a/b")
     budget = Budget(RunLimits(cost=1.0))
     budget.count(partly)
-    assert budget.cost == 0.9
+    assert budget.used_cost == 0.9
     reservation = await budget.reserve(10, 10, lambda _: 0.05)
-    budget.settle(reservation, partly)
-    assert budget.cost == 1.8
+    budget.settle(reservation, partly, 1)
+    assert budget.used_cost == 1.8
 
 
 async def test_thoughts_and_writes_are_reserved() -> None:

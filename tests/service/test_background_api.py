@@ -510,7 +510,7 @@ def test_following_goes_on_when_the_connection_is_lost(
         command(*arguments, url.rpartition(":")[2], cwd=tmp_path, **variables)
     )
     output, _ = follower.communicate(timeout=60)
-    assert follower.returncode == 0
+    assert follower.returncode == 0, output
     assert [
         output.count(f"[a{number}] final answer") for number in range(6)
     ] == [1] * 6

@@ -34,7 +34,12 @@ from podwright import (
 from podwright.errors import ConfigurationError
 from podwright.events import RunFinished, Token
 from podwright.models.retries import Retries
-from podwright_service.client import AsyncClient, Client, ProblemError
+from podwright_service.client import (
+    AsyncClient,
+    Client,
+    ProblemError,
+    asynchronous,
+)
 
 ECHO = Agent("echo", "Repeat.", "offline/echo")
 FLOW = Workflow("flow", [ApprovalStep("Go on?", name="ask"), AgentStep(ECHO)])
@@ -501,7 +506,7 @@ async def test_a_lost_stream_of_a_background_run_is_opened_again(
     server: Upstream, client: AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It goes on after the last event that was read, also if the connection ended without an error."""
-    monkeypatch.setattr("podwright_service.client.asynchronous._RECONNECT", 0.0)
+    monkeypatch.setattr(asynchronous, "_RECONNECT", 0.0)
     server.answers(
         [reply(RUN)],
         streamed(BEGUN),
@@ -518,16 +523,18 @@ async def test_a_lost_stream_of_a_background_run_is_opened_again(
 
 
 async def test_a_wait_outlives_a_restart(
-    server: Upstream, client: AsyncClient
+    server: Upstream, client: AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A service that cannot answer for a moment does not end a wait; one that never answered does."""
+    """A service that cannot answer for a moment does not end a wait, nor keep it from beginning; a lasting one does."""
     server.answers(
+        [BUSY],
         [reply(RUN)],
         *[[BUSY]] * 4,
         ["reset"],
         [reply(RUN | {"status": "succeeded"})],
     )
     assert (await client.runs.wait("r")).status == "succeeded"
+    monkeypatch.setattr(asynchronous, "_FIRST_CONTACT", 0.0)
     server.answers([BUSY])
     with pytest.raises(ProblemError, match="full"):
         await client.runs.wait("r")
@@ -559,7 +566,8 @@ async def test_known_events_are_not_yielded_again(
     server: Upstream, client: AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A service that ignores where the stream was does not begin it anew, and is given up."""
-    monkeypatch.setattr("podwright_service.client.asynchronous._RECONNECT", 0.0)
+    monkeypatch.setattr(asynchronous, "_RECONNECT", 0.0)
+    monkeypatch.setattr(asynchronous, "_LONGEST_OUTAGE", 0.0)
     server.answers([reply(RUN)], streamed(BEGUN))
     seen: list[str] = []
     with pytest.raises(errors.RemoteConnectionError):  # noqa: PT012 - what was seen before counts

@@ -46,14 +46,40 @@ class Reservation:
     lent: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class _CallEstimate:
+    """The worst case of a model call."""
+
+    input_tokens: int
+    output_tokens: int
+    """Most output tokens that the call asks for."""
+    cost_of: CostOf
+
+    def highest_cost(self, output_tokens: int) -> float | None:
+        """The most that the call may cost in USD with so many output tokens; None if it is unknown.
+
+        The provider may write the input to a cache, and the output may be thoughts.
+        """
+        highest = 0.0
+        for usage in _possible_usages(self.input_tokens, output_tokens):
+            cost = self.cost_of(usage)
+            if cost is None:
+                return None
+            highest = max(highest, cost)
+        return highest
+
+
 class Budget:
-    """What is left of one run's limits, shared with all runs nested in it."""
+    """A run's limits, what is used of them and what is reserved; shared with all runs nested in the run."""
 
     def __init__(self, limits: RunLimits) -> None:
         self.limits = limits
-        self.calls = 0
-        self.tokens = 0
-        self.cost: float = 0.0
+        self.used_calls = 0
+        """Model calls, failed ones included."""
+        self.used_tokens = 0
+        """Input and output tokens."""
+        self.used_cost: float = 0.0
+        """USD; a call of unknown cost counts as its reservation."""
         self._reservations: list[Reservation] = []
         self._queue_lock = asyncio.Lock()
         self._released = asyncio.Event()
@@ -84,10 +110,9 @@ class Budget:
         Raises:
             LimitExceededError: Not even one output token is left.
         """
-        attempt = partial(
-            self._try_reserve, input_tokens, output_tokens, cost_of, calls=calls
-        )
-        return await self._in_turn(attempt)
+        estimate = _CallEstimate(input_tokens, output_tokens, cost_of)
+        attempt = partial(self._try_reserve, estimate, calls)
+        return await self._in_queue_order(attempt)
 
     async def lend(self) -> Reservation:
         """Set aside a share of what is left for a run in another container; waits while nothing is left.
@@ -98,17 +123,17 @@ class Budget:
         Raises:
             LimitExceededError: Nothing is left, and nothing is reserved that could come back.
         """
-        return await self._in_turn(self._try_lend)
+        return await self._in_queue_order(self._try_lend)
 
     def settle(
-        self, reservation: Reservation, usage: Usage | None, calls: int = 1
+        self, reservation: Reservation, usage: Usage | None, calls: int
     ) -> None:
         """Release a reservation and count what was used.
 
         Args:
             reservation: What was set aside.
             usage: Tokens and cost; None if no call was made.
-            calls: How many model calls were begun.
+            calls: How many model calls were begun; ignored if no call was made.
         """
         self._reservations.remove(reservation)
         if usage is not None:
@@ -125,15 +150,15 @@ class Budget:
         cost = usage.cost
         if cost is None:
             cost = max(reservation.cost, usage.known_cost)
-        self.calls += calls
-        self.tokens += max(usage.total_tokens, least_tokens)
-        self.cost = add_cost(self.cost, cost) or 0.0
+        self.used_calls += calls
+        self.used_tokens += max(usage.total_tokens, least_tokens)
+        self.used_cost = add_cost(self.used_cost, cost) or 0.0
 
     def count(self, usage: Usage) -> None:
         """Count what an earlier attempt of the run has used."""
-        self.calls += usage.model_calls
-        self.tokens += usage.total_tokens
-        self.cost = add_cost(self.cost, usage.known_cost) or 0.0
+        self.used_calls += usage.model_calls
+        self.used_tokens += usage.total_tokens
+        self.used_cost = add_cost(self.used_cost, usage.known_cost) or 0.0
 
     def reduce(self, reservation: Reservation, limits: RunLimits) -> None:
         """Release the part of a loan that another budget does not allow to be used."""
@@ -142,7 +167,7 @@ class Budget:
         reservation.cost = min(reservation.cost, limits.cost or 0.0)
         self._released.set()
 
-    async def _in_turn(
+    async def _in_queue_order(
         self, attempt: Callable[[], Reservation | None]
     ) -> Reservation:
         # asyncio.Lock is fair: the first who asks is served first
@@ -157,40 +182,38 @@ class Budget:
         """What is neither used nor reserved."""
         limits = self.limits
         reserved = self._reservations
-        calls = sum(reservation.calls for reservation in reserved) + self.calls
-        tokens = (
-            sum(reservation.tokens for reservation in reserved) + self.tokens
-        )
-        cost = sum(reservation.cost for reservation in reserved) + self.cost
+        calls = sum(reservation.calls for reservation in reserved)
+        tokens = sum(reservation.tokens for reservation in reserved)
+        cost = sum(reservation.cost for reservation in reserved)
         return RunLimits(
-            model_calls=_left_of(limits.model_calls, calls),
-            tokens=_left_of(limits.tokens, tokens),
-            cost=_left_of(limits.cost, cost),
+            model_calls=_left_of(limits.model_calls, self.used_calls + calls),
+            tokens=_left_of(limits.tokens, self.used_tokens + tokens),
+            cost=_left_of(limits.cost, self.used_cost + cost),
         )
 
     def _try_reserve(
-        self, input_tokens: int, output_tokens: int, cost_of: CostOf, calls: int
+        self, estimate: _CallEstimate, calls: int
     ) -> Reservation | None:
+        """The reservation of a model call; None if it has to wait for others to be settled."""
         left = self._left()
         if left.model_calls == 0 and calls:
+            # a remote run may return calls that it did not make; a reserved call of this process will be made
             if any(reservation.lent for reservation in self._reservations):
                 return None
             message = (
                 f"The run has made its {self.limits.model_calls} model calls."
             )
             raise LimitExceededError(message, limit="model_calls")
-        allowed, limit = self._allowed(
-            left, input_tokens, output_tokens, cost_of
-        )
-        if allowed < output_tokens and self._reservations:
+        allowed, limit = self._allowed(left, estimate)
+        if allowed < estimate.output_tokens and self._reservations:
             return None
         if allowed < 1:
-            raise self._exhausted_error(limit, input_tokens)
+            raise self._exhausted_error(limit, estimate.input_tokens)
         cost = 0.0
         if left.cost is not None:
-            cost = _highest_cost(cost_of, input_tokens, allowed) or 0.0
+            cost = estimate.highest_cost(allowed) or 0.0
         return Reservation(
-            tokens=input_tokens + allowed,
+            tokens=estimate.input_tokens + allowed,
             cost=cost,
             calls=calls,
             output_tokens=allowed,
@@ -198,62 +221,57 @@ class Budget:
         )
 
     def _allowed(
-        self,
-        left: RunLimits,
-        input_tokens: int,
-        output_tokens: int,
-        cost_of: CostOf,
+        self, left: RunLimits, estimate: _CallEstimate
     ) -> tuple[int, str]:
         """The output tokens that a call may have, at most those that it asks for, and the limit that allows no more."""
-        allowed = output_tokens
+        allowed = estimate.output_tokens
         limit = ""
-        if left.tokens is not None and left.tokens - input_tokens < allowed:
-            allowed = left.tokens - input_tokens
-            limit = "tokens"
+        if left.tokens is not None:
+            available = left.tokens - estimate.input_tokens
+            if available < allowed:
+                allowed = available
+                limit = "tokens"
         if left.cost is not None:
-            affordable = self._affordable(
-                left.cost, input_tokens, output_tokens, cost_of
-            )
+            affordable = self._affordable(left.cost, estimate)
             if affordable < allowed:
                 allowed = affordable
                 limit = "cost"
         return allowed, limit
 
-    def _affordable(
-        self,
-        left: float,
-        input_tokens: int,
-        output_tokens: int,
-        cost_of: CostOf,
-    ) -> int:
+    def _affordable(self, left: float, estimate: _CallEstimate) -> int:
         """How many output tokens a call may have for what is left, at most those that it asks for."""
-        whole = _highest_cost(cost_of, input_tokens, output_tokens)
-        base = _highest_cost(cost_of, input_tokens, 0)
+        whole = estimate.highest_cost(estimate.output_tokens)
+        base = estimate.highest_cost(0)
         if whole is None or base is None:
             raise LimitExceededError(
                 "The model's price is unknown, and the run has a cost limit.",
                 limit="cost",
                 suggestion="Use a model of known price, or remove the cost limit.",
             )
-        if left <= 0 < self.cost:
+        # with a cost limit of 0, free models are allowed; a limit that is used up ends the run, even for free models
+        if left <= 0 < self.used_cost:
             return 0
         if whole <= left:
-            return output_tokens
+            return estimate.output_tokens
+        # the input alone costs more than is left
         if whole <= base:
             return 0
-        return int(output_tokens * (left - base) / (whole - base))
+        return int(estimate.output_tokens * (left - base) / (whole - base))
 
     def _exhausted_error(
         self, limit: str, input_tokens: int
     ) -> LimitExceededError:
         if limit == "cost":
-            used = f"{self.cost:.6g} of {self.limits.cost:.6g} USD are used"
+            used = (
+                f"{self.used_cost:.6g} of {self.limits.cost:.6g} USD are used"
+            )
         else:
-            used = f"{self.tokens} of {self.limits.tokens} tokens are used"
+            used = f"{self.used_tokens} of {self.limits.tokens} tokens are used"
         message = f"The next model call ({input_tokens} input tokens) exceeds the run's limit: {used}."
         return LimitExceededError(message, limit=limit)
 
     def _try_lend(self) -> Reservation | None:
+        """The share of a remote run; None if it has to wait for reservations to be settled."""
         left = self._left()
         exhausted = self._exhausted_limit(left)
         if exhausted and self._reservations:
@@ -263,6 +281,7 @@ class Budget:
                 f"Nothing is left of the run's limit '{exhausted}'.",
                 limit=exhausted,
             )
+        # the number of parallel tasks is a product: divided by that around this run, it is the number inside the run
         parts = max(1, parallel_tasks.get() // self._parallel_tasks)
         lent = [
             reservation
@@ -272,6 +291,7 @@ class Budget:
         tokens = _share(left.tokens, [loan.tokens for loan in lent], parts)
         cost = _share(left.cost, [loan.cost for loan in lent], parts)
         calls = _share(left.model_calls, [loan.calls for loan in lent], parts)
+        # rounded down to 0, a share would let the remote run fail although something is left
         return Reservation(
             tokens=max(1, int(tokens)),
             cost=cost,
@@ -286,7 +306,7 @@ class Budget:
         if left.tokens == 0:
             return "tokens"
         # with a cost limit of 0, free models are still allowed
-        if left.cost == 0 and (self.cost > 0 or self._reservations):
+        if left.cost == 0 and (self.used_cost > 0 or self._reservations):
             return "cost"
         return ""
 
@@ -296,22 +316,6 @@ def _left_of(limit: _Amount | None, used: _Amount) -> _Amount | None:
     if limit is None:
         return None
     return limit - min(used, limit)
-
-
-def _highest_cost(
-    cost_of: CostOf, input_tokens: int, output_tokens: int
-) -> float | None:
-    """The most that a call may cost: the provider may write its input to a cache, and its output may be thoughts.
-
-    None if it is unknown.
-    """
-    highest = 0.0
-    for usage in _possible_usages(input_tokens, output_tokens):
-        cost = cost_of(usage)
-        if cost is None:
-            return None
-        highest = max(highest, cost)
-    return highest
 
 
 def _possible_usages(input_tokens: int, output_tokens: int) -> Iterator[Usage]:
@@ -338,7 +342,7 @@ class Loan:
         default_factory=list[tuple[Budget, Reservation]]
     )
 
-    def settle(self, usage: Usage | None, calls: int = 0) -> None:
+    def settle(self, usage: Usage | None, calls: int) -> None:
         """As `Budget.settle`, for each of the budgets."""
         for budget, reservation in self.reservations:
             budget.settle(reservation, usage, calls)
@@ -359,7 +363,7 @@ async def borrow(budgets: Iterable[Budget]) -> Loan:
             share = await budget.lend()
             loan.reservations.append((budget, share))
     except BaseException:
-        loan.settle(None)
+        loan.settle(None, calls=0)
         raise
     loan.limits = _tightest(loan.reservations)
     for budget, reservation in loan.reservations:

@@ -1,7 +1,7 @@
 """Calling the functions of a caller: async ones are awaited, blocking ones run in threads.
 
-An executor joins its threads at exit, so that a blocked function would keep the process alive; anyio does not count the
-thread of a caller that has left. So these are daemon threads, each of which counts until its function returns.
+Each call gets a daemon thread, which keeps its slot until the function returns. An executor would join its threads at
+exit, so that a blocked function kept the process alive; anyio would release the slot when the caller is cancelled.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from podwright.text import describe_error, short_repr
 T = TypeVar("T")
 
 _level: ContextVar[int] = ContextVar("podwright_thread_level", default=0)
-"""How many blocking functions wait for this code to return."""
+"""How many blocking functions this code is nested in: all of them wait until it returns."""
 _slots: WeakKeyDictionary[
     asyncio.AbstractEventLoop, dict[int, asyncio.Semaphore]
 ] = WeakKeyDictionary()
-"""Free threads of each event loop by level: if a function shared the threads of those that wait for it, all could wait
-for each other."""
+"""Free threads of each event loop by level. If all levels shared threads, functions could hold all of them while each
+waits for a thread of the next level."""
 _computing: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = (
     WeakKeyDictionary()
 )
@@ -47,10 +47,7 @@ async def call_function(
         asyncio.CancelledError: The calling task is cancelled.
     """
     if not is_async(function):
-        by_level = _slots.setdefault(asyncio.get_running_loop(), {})
-        slots = by_level.setdefault(
-            _level.get(), asyncio.Semaphore(max_threads())
-        )
+        slots = _slots_of(asyncio.get_running_loop(), _level.get())
         call = partial(function, *args, **kwargs)
         return await _in_thread(call, slots)
     task = cast("asyncio.Task[Any]", asyncio.current_task())
@@ -62,9 +59,17 @@ async def call_function(
     except asyncio.CancelledError as error:
         if task.cancelling():
             raise
-        raise _exit_error(error) from error
+        raise _error_instead_of_exit(error) from error
     except SystemExit as error:
-        raise _exit_error(error) from error
+        raise _error_instead_of_exit(error) from error
+
+
+def _slots_of(loop: asyncio.AbstractEventLoop, level: int) -> asyncio.Semaphore:
+    """The free threads of an event loop for functions of a level."""
+    by_level = _slots.setdefault(loop, {})
+    if level not in by_level:
+        by_level[level] = asyncio.Semaphore(max_threads())
+    return by_level[level]
 
 
 async def compute(function: Callable[..., T], /, *args: Any) -> T:
@@ -114,16 +119,20 @@ def _positive_integer(name: str, default: int) -> int:
     return int(text)
 
 
-def _exit_error(error: BaseException) -> RuntimeError:
-    """An error in place of one that would end the process or the calling task."""
+def _error_instead_of_exit(error: BaseException) -> RuntimeError:
+    """An error in place of an exception that would end the process or the calling task."""
     return RuntimeError(f"the function raised {describe_error(error)}")
 
 
-def _ordinary_error(error: BaseException) -> Exception:
-    """The error itself, or another in its place if a future cannot hold it or a task cannot raise it."""
+def _raisable_error(error: BaseException) -> Exception:
+    """The error itself, or another one in its place.
+
+    A future cannot hold a `StopIteration`. A `SystemExit` would end the event loop, and a `CancelledError` would cancel
+    the awaiting task.
+    """
     if isinstance(error, Exception) and not isinstance(error, StopIteration):
         return error
-    return _exit_error(error)
+    return _error_instead_of_exit(error)
 
 
 async def _in_thread(
@@ -139,7 +148,7 @@ async def _in_thread(
         try:
             outcome = partial(future.set_result, context.run(_call, function))
         except BaseException as error:  # noqa: BLE001 - it is raised in the awaiting task
-            outcome = partial(future.set_exception, _ordinary_error(error))
+            outcome = partial(future.set_exception, _raisable_error(error))
         with contextlib.suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(finish, outcome)
 

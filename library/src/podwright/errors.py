@@ -377,6 +377,10 @@ class ModelTimeoutError(ModelError):
     )
     transient = True
 
+    is_limit_of_call: bool = False
+    """Whether the time for the whole call has passed, or the part of it for one of several models; such a limit may be
+    too short for any model. False for the time-outs of a connection."""
+
 
 class ModelConnectionError(ModelError):
     """The provider could not be reached, or the connection was lost."""

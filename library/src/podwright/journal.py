@@ -9,9 +9,10 @@ What the caller of a stopped workflow keeps is a `Checkpoint`; see `podwright.ru
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 from podwright.errors import (
     LimitExceededError,
@@ -44,7 +45,7 @@ Path = tuple[int, ...]
 _ToolCall = ToolCallStarted | ToolCallFinished | ToolCallFailed
 _Repeated = HistoryCut | PlanMade | LoopExhausted
 """Events that a new attempt emits again, because it performs the run again."""
-_Call = tuple[str, int]
+_CallKey = tuple[str, int]
 """Id of the run, and number of the call in it."""
 
 
@@ -68,7 +69,7 @@ class Journal:
         self.approved = frozenset(approved)
         self.seconds = seconds
         self.discarded = NO_USAGE
-        """What the answers used that are asked for again, and the calls and remote runs that failed."""
+        """The usage of answers that the model is asked for again, of failed model calls and of failed remote runs."""
         self.failed_calls = 0
         """Model calls that failed."""
         self._runs: defaultdict[str, _RunEntries] = defaultdict(_RunEntries)
@@ -103,22 +104,28 @@ class Journal:
             self.failed_calls += 1
 
     def _add_failure(self, run: _RunEntries, event: RunFailed) -> None:
-        """Add the failure of a run; if its last answer is the reason, have the model asked again."""
         run.failures += 1
         code = event.error.get("code")
         if code == RemoteInterruptedError.code:
             # the caller that lets the run go on knows of these calls
             run.remote_call.tool_calls.clear()
+        # taken also after a limit: the new attempt replays this answer, so its next failure has another reason
         last = run.calls.take_last_answer()
-        if code == LimitExceededError.code:
-            return
-        if last is not None and last.is_cause:
-            answer = run.calls.remove_answer(last)
-            usage = answer.response.usage
-            self.discarded += usage.as_call(answer.model)
+        # the limit is the reason: the answer is as good as before, and is not paid for a second time
+        is_due_to_limit = code == LimitExceededError.code
+        if last is not None and last.is_cause and not is_due_to_limit:
+            self._discard_answer_that_failed_the_run(run, last)
+
+    def _discard_answer_that_failed_the_run(
+        self, run: _RunEntries, last: _LastAnswer
+    ) -> None:
+        """Remove an answer, so that the new attempt asks the model again; its usage still counts."""
+        answer = run.calls.remove_answer(last)
+        usage = answer.response.usage
+        self.discarded += usage.as_call(answer.model)
 
     def _add_remote(self, run: _RunEntries, event: Event) -> None:
-        """Add an event of a run in another container to what the run here knows that called it."""
+        """Add an event of a run in another container to the entries of the run here that called it."""
         run.relayed[event.type] += 1
         parent = self._runs[event.parent_id or ""]
         if isinstance(event, RunStarted):
@@ -128,7 +135,7 @@ class Journal:
         match event:
             case ToolCallStarted():
                 run.caller.remote_call.add_tool_call(event)
-            case ToolCallFailed() if _has_invalid_arguments(event):
+            case ToolCallFailed() if is_wrong_call(event.error):
                 run.caller.remote_call.remove_tool_call(event)
             case RunFinished() if run.caller is parent:
                 run.caller.remote_call.finish(event)
@@ -162,7 +169,7 @@ class Journal:
         match event:
             case ToolCallFinished():
                 return event
-            case ToolCallFailed() if _has_invalid_arguments(event):
+            case ToolCallFailed() if is_wrong_call(event.error):
                 return event
             case _:
                 return None
@@ -187,7 +194,10 @@ class Journal:
         return (path, step) in run.steps
 
     def was_emitted(self, event: Event) -> bool:
-        """Whether an earlier attempt emitted this event; asked only of those that tell no call and no end."""
+        """Whether an earlier attempt emitted this event.
+
+        False for all but those in `_Repeated`; what has a recorded result emits no events a second time.
+        """
         if not isinstance(event, _Repeated):
             return False
         run = self._entries_of(event.run_id)
@@ -217,17 +227,17 @@ class Journal:
         return self._entries_of(run_id).failures
 
     def unfinished_tool_calls(self) -> list[ToolCallStarted]:
-        """The calls of tools that are not idempotent that were not seen to end: what they did is unknown."""
+        """The unfinished calls of tools that are not idempotent; what these calls did is unknown."""
         unfinished: list[ToolCallStarted] = []
         for run in self._runs.values():
             unfinished += run.calls.unfinished_tool_calls.values()
         return [call for call in unfinished if not call.idempotent]
 
     def unfinished_remote_calls(self, run_id: str) -> UnfinishedCalls | None:
-        """What a remote is to do if it does not know how the run ended that an earlier attempt of this one called.
+        """What a remote is to do if it does not know the end of the remote run that an earlier attempt called.
 
         Returns:
-            `interrupt` if that run called tools that are not idempotent; None if the run may be repeated.
+            `interrupt` if the remote run called tools that are not idempotent; None if it may be repeated.
         """
         run = self._entries_of(run_id)
         for call in run.remote_call.tool_calls.values():
@@ -290,9 +300,9 @@ class _RunEntries:
 class _LastAnswer:
     """The last answer of the model in one run."""
 
-    call: int
-    tool_calls: int
-    """How many tool calls there were before."""
+    call_number: int
+    first_tool_call: int
+    """Number of the first tool call after it."""
     is_cause: bool = True
     """Whether it is why the run fails, if it fails now: no call has failed since."""
 
@@ -314,8 +324,9 @@ class _Calls:
     def add_answer(self, event: ModelCallFinished) -> None:
         """Add the answer to a model call."""
         self.answers[event.call] = event
-        tool_calls = len(self.tool_calls)
-        self._last_answer = _LastAnswer(event.call, tool_calls)
+        self._last_answer = _LastAnswer(
+            call_number=event.call, first_tool_call=len(self.tool_calls)
+        )
 
     def excuse_last_answer(self) -> None:
         """After a call that failed the last answer is not why the run fails."""
@@ -330,10 +341,10 @@ class _Calls:
 
     def remove_answer(self, last: _LastAnswer) -> ModelCallFinished:
         """Remove the last answer and the tool calls after it, and return it."""
-        for call in list(self.tool_calls):
-            if call >= last.tool_calls:
-                del self.tool_calls[call]
-        return self.answers.pop(last.call)
+        for number in list(self.tool_calls):
+            if number >= last.first_tool_call:
+                del self.tool_calls[number]
+        return self.answers.pop(last.call_number)
 
     def add_tool_call(self, event: _ToolCall) -> None:
         """Add the start or the end of a tool call."""
@@ -344,7 +355,7 @@ class _Calls:
             case ToolCallStarted():
                 self.unfinished_tool_calls[event.call] = event
                 return
-            case ToolCallFailed() if not _has_invalid_arguments(event):
+            case ToolCallFailed() if not is_wrong_call(event.error):
                 self.excuse_last_answer()
             case _:
                 pass
@@ -358,18 +369,18 @@ class _RemoteCall:
     def __init__(self) -> None:
         self.end: RunFinished | None = None
         """Its end, if it has answered."""
-        self.tool_calls: dict[_Call, ToolCallStarted] = {}
+        self.tool_calls: dict[_CallKey, ToolCallStarted] = {}
         """Those that would be repeated, whether they ended or not; none if it has answered."""
 
     def add_tool_call(self, event: ToolCallStarted) -> None:
         """Add the start of a tool call, in the called run or one nested in it."""
-        call = event.run_id, event.call
-        self.tool_calls[call] = event
+        key = event.run_id, event.call
+        self.tool_calls[key] = event
 
     def remove_tool_call(self, event: ToolCallFailed) -> None:
         """Remove a tool call whose tool was not called."""
-        call = event.run_id, event.call
-        self.tool_calls.pop(call, None)
+        key = event.run_id, event.call
+        self.tool_calls.pop(key, None)
 
     def finish(self, event: RunFinished) -> None:
         """The called run has answered."""
@@ -393,12 +404,16 @@ def _key_of(event: _Repeated) -> tuple[str, Path, int]:
     return event.type, event.path, number
 
 
-def _has_invalid_arguments(event: ToolCallFailed) -> bool:
-    """Whether a tool call was wrong in itself, so that the tool was not called."""
-    if event.error.get("run_id"):
+def is_wrong_call(error: Mapping[str, Any]) -> bool:
+    """Whether a tool call was wrong in itself, so that the tool was not called.
+
+    Args:
+        error: The `error` of the event `tool_call_failed`.
+    """
+    if error.get("run_id"):
         # the error of a run nested in the tool
         return False
-    return event.error.get("code") == ToolArgumentsError.code
+    return error.get("code") == ToolArgumentsError.code
 
 
 def _is_cancelled(event: _ToolCall) -> bool:

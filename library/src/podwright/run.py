@@ -88,7 +88,7 @@ class Checkpoint:
 
 @dataclass(slots=True)
 class StepResult:
-    """How a step ends that raises nothing."""
+    """The outcome of a step that did not raise."""
 
     outcome: Outcome = "ok"
 
@@ -124,16 +124,17 @@ class Run:
         subscribers: tuple[Subscriber, ...] = (),
         limits: Iterable[RunLimits] = (),
         streaming: bool = False,
-        place: str = "",
+        sibling_key: str = "",
         run_id: str | None = None,
     ) -> None:
         self._component = component
         self._tree = tree
-        self._place = place
+        self._sibling_key = sibling_key
+        """Tells it from the other runs nested in the run around it; the same in each attempt."""
         self.parent = parent
         """The run that it is nested in."""
         self.id: str = self._make_id(run_id)
-        """32 hexadecimal digits; those of a nested run follow from its place in the run around it."""
+        """32 hexadecimal digits; those of a nested run follow from the id of the run around it and the sibling key."""
         self.component: str = component.name
         self.kind: Kind = component.kind
         self.path = path
@@ -158,12 +159,12 @@ class Run:
         """Whether models stream their responses."""
         self.in_tool = False
         """Whether it is nested in a call of a tool; a conductor's skills are runs, not tools."""
-        self.over = False
+        self.is_closed = False
         """Whether it has ended or is being stopped."""
         self._parent_id: str | None = None
         self._tool_call = current_tool_call.get()
         self._children: Counter[str] = Counter()
-        """Runs nested in this one so far, by their place."""
+        """How many runs are nested in this one so far, by the first part of their sibling keys."""
         self._nested_tasks: set[asyncio.Task[Any]] = set()
         """Tasks of nested runs that tools started."""
         self.started = perf_counter()
@@ -174,7 +175,7 @@ class Run:
 
     def _make_id(self, given: str | None) -> str:
         if self.parent is not None:
-            return self._id_at(self.parent.id)
+            return self._id_below(self.parent.id)
         return given or os.urandom(16).hex()
 
     def _make_deadline(self) -> float:
@@ -259,7 +260,7 @@ class Run:
                 subscriber(event)
             except Exception as error:
                 failed.add(id(subscriber))
-                # and not a full disk or a closed pipe
+                # only a bug needs a traceback; a full disk or a closed pipe does not
                 is_bug = not isinstance(error, OSError)
                 logger.error(
                     "A subscriber of run %s gets no more events: %r",
@@ -308,8 +309,9 @@ class Run:
     def count_discarded_work(self) -> None:
         """Count what earlier attempts used in vain: it is part of no result that is replayed."""
         self.count_recorded_usage(self.journal.discarded)
+        # limits count failed calls, but the reported usage has only those that succeeded
+        failed_calls = Usage(model_calls=self.journal.failed_calls)
         for budget in self.budgets:
-            failed_calls = Usage(model_calls=self.journal.failed_calls)
             budget.count(failed_calls)
 
     def child(
@@ -334,9 +336,10 @@ class Run:
             ),
             limits=_limits_of(component, limits),
             streaming=streaming,
-            place=self._assign_place(component, own_path),
+            sibling_key=self._next_sibling_key(component, own_path),
         )
         if self.journal.finished_run(run.id):
+            # it is performed again for its value, but an earlier attempt has delivered its events
             run.subscribers = ()
         return run
 
@@ -350,24 +353,29 @@ class Run:
         ]
         return (*known, *further)
 
-    def _assign_place(self, component: Component, path: tuple[int, ...]) -> str:
-        """Give the next nested run its place: the same in each attempt."""
-        place = f"{path} {current_tool_call.get()} {component.name}"
-        number = self._children[place]
-        self._children[place] += 1
-        return f"{place} {number}"
+    def _next_sibling_key(
+        self, component: Component, path: tuple[int, ...]
+    ) -> str:
+        """Count the next nested run, and return its sibling key."""
+        origin = f"{path} {current_tool_call.get()} {component.name}"
+        number = self._children[origin]
+        self._children[origin] += 1
+        return f"{origin} {number}"
 
-    def _id_at(self, above: str) -> str:
-        """An id of this place below another one."""
-        place = f"{above} {self._place}".encode()
-        return blake2b(place, digest_size=16).hexdigest()
+    def _id_below(self, above: str) -> str:
+        """An id that follows from one of the run around this one and from the sibling key."""
+        source = f"{above} {self._sibling_key}".encode()
+        return blake2b(source, digest_size=16).hexdigest()
 
     @property
     def idempotency_key(self) -> str:
-        """An id that is the same in each attempt to do the same work, also for another request of the same caller."""
+        """What the keys of its requests to remote components follow from.
+
+        It is the same in each attempt of the run, and in each run that a caller requests with the same key.
+        """
         if self.parent is None:
             return self._tree.idempotency_key or self.id
-        return self._id_at(self.parent.idempotency_key)
+        return self._id_below(self.parent.idempotency_key)
 
     def count_text(self, length: int) -> None:
         """Count the characters of a filled template.
@@ -462,7 +470,7 @@ class Run:
             )
             return value
         finally:
-            self.over = True
+            self.is_closed = True
             self._component.last_usage = self.usage
             _current.reset(token)
             current_tool_call.reset(call_token)
@@ -479,7 +487,7 @@ class Run:
 
     async def _cancel_nested(self) -> None:
         """Cancel the nested runs that tools in threads wait for, because threads cannot be cancelled."""
-        self.over = True
+        self.is_closed = True
         for task in self._nested_tasks:
             task.cancel()
         if self._nested_tasks:
@@ -666,19 +674,27 @@ def _enclosing_run() -> Run | None:
     That is only an active run of this event loop: subscribers and budgets are not thread-safe.
     """
     run = _current.get()
-    if run is None or run.over or run.loop is not asyncio.get_running_loop():
+    if (
+        run is None
+        or run.is_closed
+        or run.loop is not asyncio.get_running_loop()
+    ):
         return None
     return run
 
 
 async def gather_or_cancel(coroutines: Iterable[Awaitable[T]]) -> list[T]:
-    """Await all at once; the first failure cancels the others, waits for them, and is raised."""
+    """Await all at once; the first failure cancels the others, waits for them, and is raised.
+
+    Each task counts as one of `parallel_tasks`, so that it borrows only its share of a budget.
+    """
     awaitables = list(coroutines)
     parallel = parallel_tasks.get() * max(1, len(awaitables))
     token = parallel_tasks.set(parallel)
     try:
         tasks = [asyncio.ensure_future(awaitable) for awaitable in awaitables]
     finally:
+        # each task has its own copy of the context by now; the calling task is not one of them
         parallel_tasks.reset(token)
     try:
         return await asyncio.gather(*tasks)

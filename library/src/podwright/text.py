@@ -15,7 +15,7 @@ def truncate(text: str, length: int) -> str:
 
 def short_repr(value: object, length: int = 60) -> str:
     """The `repr` of a value of any type, cut to `length` characters; never raises."""
-    shown = _convert(repr, value)
+    shown = _try_text(repr, value)
     if not shown:
         shown = f"({type(value).__name__})"
     return truncate(shown, length)
@@ -24,13 +24,13 @@ def short_repr(value: object, length: int = 60) -> str:
 def describe_error(error: BaseException) -> str:
     """The type and the message of an exception, even if its `__str__` raises."""
     name = type(error).__name__
-    message = _convert(str, error)
+    message = _try_text(str, error)
     if message is None:
         return name
     return f"{name}: {message}"
 
 
-def _convert(function: Callable[[object], str], value: object) -> str | None:
+def _try_text(function: Callable[[object], str], value: object) -> str | None:
     """What `repr` or `str` makes of a value; None if the value's own method raises."""
     try:
         return function(value)

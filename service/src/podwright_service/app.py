@@ -25,6 +25,7 @@ from podwright_service.http.auth import ApiKeys, AuthenticationMiddleware
 from podwright_service.http.error_responses import add_exception_handlers
 from podwright_service.http.hosts import HostMiddleware
 from podwright_service.http.idempotency import IdempotencyStore
+from podwright_service.http.paths import PROBES
 from podwright_service.http.shutdown import DrainMiddleware, Lifecycle
 from podwright_service.inline.policy import inline_policy
 from podwright_service.model_checks import (
@@ -59,7 +60,7 @@ def create_app(settings: Settings, component: Component) -> FastAPI:
         PodwrightError: The settings do not fit the component, the API keys are invalid, no installed provider serves
             a model, its base URL is missing or invalid, or the price file is wrong.
     """
-    runtime = _runtime(settings, component)
+    runtime = _check_and_build_runtime(settings, component)
     app = FastAPI(
         title=settings.title or component.name,
         description=component.description,
@@ -150,7 +151,10 @@ def _allow_origins(app: FastAPI, origins: list[str]) -> None:
     )
 
 
-def _runtime(settings: Settings, component: Component) -> Runtime:
+def _check_and_build_runtime(
+    settings: Settings, component: Component
+) -> Runtime:
+    """The shared parts, once models, prices, limits and API keys are checked; what a run can do without is logged."""
     models = models_of(component)
     if settings.model:
         models = [resolve(settings.model)]
@@ -181,7 +185,7 @@ def _runtime(settings: Settings, component: Component) -> Runtime:
         remotes_in(component, *policy.agents.values()),
     )
     observability.metrics.track(admission)
-    background_runs = _background_runs(settings, component, observability)
+    background_worker = _background_worker(settings, component, observability)
     return Runtime(
         component=component,
         settings=settings,
@@ -196,14 +200,14 @@ def _runtime(settings: Settings, component: Component) -> Runtime:
             active_runs,
             observability.start,
             observability.shutdown,
-            background_runs,
+            background_worker,
         ),
         observability=observability,
-        background=background_runs,
+        background=background_worker,
     )
 
 
-def _background_runs(
+def _background_worker(
     settings: Settings, component: Component, observability: Observability
 ) -> BackgroundWorker | None:
     if settings.runs_database is None:
@@ -220,4 +224,4 @@ def _background_runs(
 
 
 def _not_traced(scope: Scope) -> bool:
-    return scope.get("path") in ("/health", "/ready", "/metrics")
+    return scope.get("path") in (*PROBES, "/metrics")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -14,16 +15,18 @@ from starlette.requests import Request
 from podwright.components import Component, Workflow
 from podwright.components.base import PromptComponent
 from podwright.errors import Problem, RunCancelledError
-from podwright.events import Event, Subscriber, ToolCallStarted
+from podwright.events import Subscriber
 from podwright.json_data import to_json_data
 from podwright.models import use_model
 from podwright.result import ExecutionResult
 from podwright.run import Task, execute
+from podwright_service.http.idempotency import idempotent_request
 from podwright_service.http.limits import granted_limits
 from podwright_service.http.problems import RequestError
 from podwright_service.http.schemas import RunRequest
 from podwright_service.origin import INLINE, Origin, current_origin
 from podwright_service.runtime import get_runtime
+from podwright_service.settings import Settings
 
 
 def new_run_id() -> str:
@@ -33,6 +36,17 @@ def new_run_id() -> str:
     """
     milliseconds = time.time_ns() // 1_000_000
     return f"{milliseconds:012x}{os.urandom(10).hex()}"
+
+
+@contextlib.contextmanager
+def run_context(settings: Settings, origin: Origin) -> Generator[None]:
+    """The context of a run: the operator's model, and where the run comes from."""
+    token = current_origin.set(origin)
+    try:
+        with use_model(settings.model):
+            yield
+    finally:
+        current_origin.reset(token)
 
 
 async def execute_request(
@@ -65,52 +79,34 @@ async def execute_request(
     runtime = get_runtime(request)
     limits, hops = granted_limits(request.headers, runtime.settings)
     observability = runtime.observability
-    model = runtime.settings.model
     shared = observability.subscribers
     if component is not runtime.component:
         shared = observability.inline_subscribers
         origin = replace(origin, root=origin.root or INLINE)
+    idempotency_key = None
+    idempotent = idempotent_request(request)
+    if idempotent is not None:
+        idempotency_key = idempotent.key
+        subscribers = (*subscribers, idempotent.note_tool)
     async with runtime.admission.run_slot():
-        token = current_origin.set(origin)
         try:
-            with use_model(model):
+            with run_context(runtime.settings, origin):
                 return await execute(
                     component,
                     task,
-                    subscribers=(
-                        *subscribers,
-                        *_called_tools(request),
-                        *shared,
-                    ),
+                    subscribers=(*subscribers, *shared),
                     limits=limits,
                     stream=stream,
                     trace=trace,
                     hops=hops,
                     run_id=run_id,
-                    idempotency_key=getattr(
-                        request.state, "idempotency_key", None
-                    ),
+                    idempotency_key=idempotency_key,
                 )
         except asyncio.CancelledError as cancelled:
-            # it knows where a workflow resumes
+            # the cause knows where a workflow resumes
             if isinstance(cancelled.__cause__, RunCancelledError):
                 raise cancelled.__cause__ from None
             raise
-        finally:
-            current_origin.reset(token)
-
-
-def _called_tools(request: Request) -> tuple[Subscriber, ...]:
-    """For a request with an `Idempotency-Key`, a subscriber that notes the tools whose calls must not be repeated."""
-    called: set[str] | None = getattr(request.state, "called_tools", None)
-    if called is None:
-        return ()
-
-    def note(event: Event) -> None:
-        if isinstance(event, ToolCallStarted) and not event.idempotent:
-            called.add(event.tool)
-
-    return (note,)
 
 
 def result_content(component: Component, result: ExecutionResult) -> Any:
@@ -130,17 +126,18 @@ def task_of(component: Component, body: RunRequest) -> Task:
     """
     value: Any = body.inputs or body.input
     if isinstance(component, Workflow):
-        _refuse(component, body, "agents and conductors", "messages")
+        _refuse_keys_of("agents and conductors", ["messages"], body, component)
         return component.task(value, body.start_step, body.resume_path)
-    _refuse(component, body, "workflows", "start_step", "resume_path")
+    _refuse_keys_of("workflows", ["start_step", "resume_path"], body, component)
     return cast("PromptComponent", component).task(
         value, messages=body.messages
     )
 
 
-def _refuse(
-    component: Component, body: RunRequest, owners: str, *keys: str
+def _refuse_keys_of(
+    owners: str, keys: Sequence[str], body: RunRequest, component: Component
 ) -> None:
+    """Raise a `RequestError` if the body has keys that only components of other kinds take."""
     sent = [key for key in keys if key in body.model_fields_set]
     if not sent:
         return

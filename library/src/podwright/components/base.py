@@ -339,7 +339,7 @@ def _loop_of_outer_run() -> asyncio.AbstractEventLoop | None:
     outer = current()
     if outer is None:
         return None
-    if outer.over:
+    if outer.is_closed:
         raise RunCancelledError(
             f"The run of '{outer.component}', which this call is part of, is over."
         )

@@ -12,7 +12,10 @@ from podwright.components.base import DEFAULT_MAX_TOOL_RETRIES, ModelComponent
 from podwright.components.chat_messages import ChatMessages
 from podwright.components.model_call import call_model
 from podwright.components.models_of_chat import ChatModels
-from podwright.components.response_format import response_format
+from podwright.components.response_format import (
+    ResponseFormat,
+    response_format,
+)
 from podwright.components.tool_calls import ToolCaller
 from podwright.messages import ModelSettings, OutputSchema
 from podwright.run import Run, Task
@@ -67,7 +70,7 @@ async def run_chat(
     """Call the model and the tools that it asks for, until it answers.
 
     Args:
-        run: The run that this is the work of.
+        run: The run of the agent or the conductor.
         config: Model, settings and tools.
         messages: The messages so far; the turn is extended, and at the end the run's `messages` are all of them.
         response_model: The type of the answer; None is text.
@@ -77,10 +80,10 @@ async def run_chat(
         OutputError: Its last answer did not fit the response model.
         ModelError, ToolError, LimitExceededError: See `podwright.errors`.
     """
-    output = await response_format(response_model)
-    output_schema: OutputSchema | None = None
-    if output is not None:
-        output_schema = output.schema
+    answer_format = await response_format(response_model)
+    schema: OutputSchema | None = None
+    if answer_format is not None:
+        schema = answer_format.schema
     tools = [tool.schema for tool in config.tools.values()]
     tool_caller = ToolCaller(run, config.tools, config.max_tool_retries)
     reason = ""
@@ -91,7 +94,7 @@ async def run_chat(
             messages,
             config.settings,
             tools=tools,
-            output=output_schema,
+            output=schema,
             accepts_cut_text=config.accepts_cut_text,
         )
         answer = response.message()
@@ -100,21 +103,30 @@ async def run_chat(
             results = await tool_caller.call_all(response.tool_calls)
             messages.turn += [answer, *results]
             continue
-        value: Any = response.text
         try:
-            if output is not None:
-                value = await output.read(response.text)
+            value = await _read_answer(response.text, answer_format)
         except ValueError as error:
             reason = str(error)
-            order = f"The answer does not fit the schema: {reason}. Answer again with JSON that fits."
-            messages.add_asides(answer, order)
-            # a model that answers at once must not keep other runs from their turn
+            correction = f"The answer does not fit the schema: {reason}. Answer again with JSON that fits."
+            messages.add_asides(answer, correction)
+            # a model that answers at once must not block the event loop for other runs
             await asyncio.sleep(0)
-        else:
-            messages.turn.append(answer)
-            run.messages = messages.to_data()
-            return value
+            continue
+        messages.turn.append(answer)
+        run.messages = messages.to_data()
+        return value
     raise _no_answer_error(run, config.max_loops, reason)
+
+
+async def _read_answer(text: str, answer_format: ResponseFormat | None) -> Any:
+    """The value of an answer; the text itself without a response model.
+
+    Raises:
+        ValueError: The text does not fit the response model.
+    """
+    if answer_format is None:
+        return text
+    return await answer_format.read(text)
 
 
 def _no_answer_error(

@@ -24,11 +24,11 @@ class ChatMessages:
     system: tuple[Message, ...]
     """The instructions, if there are any."""
     instructions: tuple[Message, ...]
-    """Those of the caller, if there are any."""
+    """The instructions of the caller, if there are any."""
     earlier: tuple[Message, ...]
-    """Those of earlier turns, given by the caller."""
+    """The messages of earlier turns, given by the caller."""
     turn: list[Message]
-    """Those of this run; it is extended."""
+    """The messages of this run; it is extended."""
     limits: HistorySettings = field(default_factory=HistorySettings)
     """How much of the earlier turns the model is given."""
     cut: int = 0
@@ -74,9 +74,9 @@ class ChatMessages:
         question = Message("user", text)
         return replace(self, turn=[*self.turn, question], asides=[])
 
-    def add_asides(self, answer: Message, order: str) -> None:
-        """Add an answer of the model and the next instruction to it, which later turns do not need."""
-        messages = (answer, Message("user", order))
+    def add_asides(self, answer: Message, instruction: str) -> None:
+        """Add messages that later turns do not need: an answer of the model, and the next instruction to it."""
+        messages = (answer, Message("user", instruction))
         self.turn += messages
         self.asides += messages
 

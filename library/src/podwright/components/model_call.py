@@ -76,26 +76,25 @@ async def call_model(
     )
     answer = _replay_answer(run)
     if answer is None:
-        # before: a call that may not begin holds nothing back
+        # entered before limits are reserved: the journal may not let the call begin
         async with run.journal.call(in_tool=run.in_tool):
             answer = await _ModelCall(run, models, request).answer()
-    accepts_cut_text = accepts_cut_text and output is None
-    _check_end(answer, accepts_cut_text=accepts_cut_text)
+    _check_end(answer, accepts_cut_text=accepts_cut_text and output is None)
     check_tool_calls(answer.model, len(answer.response.tool_calls))
     return answer.response
 
 
-class _Answer(NamedTuple):
-    """The response of a model."""
+class _ModelAnswer(NamedTuple):
+    """The response of a model, and who gave it."""
 
     model: str
-    """Who answered, "<provider>/<model_name>"."""
+    """The model that answered, "<provider>/<model_name>"."""
     response: ModelResponse
     limit: str = ""
     """The limit of the run that left it fewer tokens than were asked for; empty if none did."""
 
 
-def _replay_answer(run: Run) -> _Answer | None:
+def _replay_answer(run: Run) -> _ModelAnswer | None:
     """Count the answer that the next call had in an earlier attempt of the run, and return it; None if it had none."""
     recorded = run.journal.answer(run.id, run.model_calls)
     if recorded is None:
@@ -104,10 +103,10 @@ def _replay_answer(run: Run) -> _Answer | None:
     response = recorded.response
     usage = response.usage.as_call(recorded.model)
     run.count_recorded_usage(recorded.failed_usage + usage)
-    return _Answer(recorded.model, response)
+    return _ModelAnswer(recorded.model, response)
 
 
-def _check_end(answer: _Answer, *, accepts_cut_text: bool) -> None:
+def _check_end(answer: _ModelAnswer, *, accepts_cut_text: bool) -> None:
     """Check why the model stopped."""
     model, response, limit = answer
     if response.finish_reason == "content_filter":
@@ -149,7 +148,7 @@ class _ModelCall:
         """What the failed attempts used."""
         self._slot = CallSlot()
 
-    async def answer(self) -> _Answer:
+    async def answer(self) -> _ModelAnswer:
         """The response of the first model that answers; its usage is counted.
 
         Raises:
@@ -157,7 +156,7 @@ class _ModelCall:
             ModelError: That of the last model that was asked.
         """
         try:
-            answer = await self._ask_in_turn()
+            answer = await self._ask_until_answered()
         except (CancelledError, errors.PodwrightError) as error:
             if isinstance(error, errors.ModelError):
                 _add_passed_over(error, self._passed_over)
@@ -167,7 +166,7 @@ class _ModelCall:
         self._emit_finished(answer)
         return answer
 
-    async def _ask_in_turn(self) -> _Answer:
+    async def _ask_until_answered(self) -> _ModelAnswer:
         """Ask the models one after the other, until one answers."""
         *others, last = self._candidates()
         for model in others:
@@ -198,7 +197,7 @@ class _ModelCall:
 
     async def _ask_within_limits(
         self, model: Model, *, is_last: bool
-    ) -> _Answer:
+    ) -> _ModelAnswer:
         """The response of one model; its worst case is held back from the limits meanwhile."""
         self._asked = model
         request = self._models.request_to(model, self._request)
@@ -211,7 +210,7 @@ class _ModelCall:
                 model, request, allowance, is_last=is_last
             )
             allowance.use(response.usage)
-            return _Answer(model.name, response, allowance.limit)
+            return _ModelAnswer(model.name, response, allowance.limit)
         finally:
             allowance.settle()
 
@@ -242,7 +241,7 @@ class _ModelCall:
                 model, request, allowance, is_last=is_last
             )
         except BaseException as error:
-            _record_failed_call(model, error)
+            _record_outcome(model, error)
             raise
         circuits.record_success(model)
         return _with_provider(response, model)
@@ -318,7 +317,7 @@ class _ModelCall:
         """Whether the answer is handed out as it arrives."""
         return self._run.streaming
 
-    def _emit_finished(self, answer: _Answer) -> None:
+    def _emit_finished(self, answer: _ModelAnswer) -> None:
         self.emit(
             events.ModelCallFinished,
             model=answer.model,
@@ -337,9 +336,12 @@ class _ModelCall:
             usage=self._failed_usage,
         )
 
-    def emit(self, event: Callable[..., events.Event], **fields: Any) -> None:
+    def emit(
+        self, event_class: Callable[..., events.Event], **fields: Any
+    ) -> None:
         """Emit an event of the call."""
-        self._run.emit(event(**self._run.stamp(), call=self._number, **fields))
+        event = event_class(**self._run.stamp(), call=self._number, **fields)
+        self._run.emit(event)
 
 
 class _Attempts:
@@ -364,13 +366,14 @@ class _Attempts:
         self._is_last = is_last
         self._seconds = seconds
         """How long it may take until the model begins to answer."""
-        self._until = asyncio.timeout(None)
+        self._start_timeout = asyncio.timeout(None)
+        """The time limit until the model begins to answer; each attempt has its own."""
 
     async def next(self) -> ModelResponse:
         """The response to one attempt.
 
         Raises:
-            ModelError: The attempt failed. After a tool call that the provider could not read, the model reads so
+            ModelError: The attempt failed. After a tool call that the provider could not read, the model is notified
                 in the next attempt.
             LimitExceededError: The attempts before have used what the run may use.
         """
@@ -423,7 +426,7 @@ class _Attempts:
         if self._seconds == math.inf:
             return await self._complete()
         try:
-            async with asyncio.timeout(self._seconds) as self._until:
+            async with asyncio.timeout(self._seconds) as self._start_timeout:
                 return await self._complete()
         except TimeoutError as error:
             half = f"{self._seconds:.3g} s, half of the time that was left"
@@ -431,6 +434,7 @@ class _Attempts:
                 f"'{self._model.name}' gave no answer within {half}."
             )
             final.transient = False
+            final.is_limit_of_call = True
             cancellation = error.__cause__
             if isinstance(cancellation, CancelledError):
                 final.attempt_usage = noted_attempt(cancellation)
@@ -453,8 +457,8 @@ class _Attempts:
 
     def _lift_time_limit(self) -> None:
         """The model has begun to answer: it may take its time."""
-        if self._until.when() is not None:
-            self._until.reschedule(None)
+        if self._start_timeout.when() is not None:
+            self._start_timeout.reschedule(None)
 
     def may_repeat(self, error: errors.ModelError) -> bool:
         """Whether the model is asked again after an error that may pass, and not the next one."""
@@ -468,7 +472,7 @@ class _Attempts:
     def on_retry(
         self, tries: int, error: errors.ModelError, wait: float
     ) -> None:
-        """Tell that the model is asked again."""
+        """Emit that the model is asked again."""
         wait_ms = round(wait * 1000, 3)
         self._call.emit(
             events.ModelCallRetried,
@@ -479,25 +483,26 @@ class _Attempts:
         )
 
 
-def _record_failed_call(model: Model, error: BaseException) -> None:
-    """Record in the circuit of a model how a call failed."""
+def _record_outcome(model: Model, error: BaseException) -> None:
+    """Record in the circuit of a model what the error of a call says of the model."""
     if not isinstance(error, errors.ModelError) or _is_due_to_request(error):
         circuits.record_cancellation(model)
     elif isinstance(error, _FALLS_BACK):
         circuits.record_failure(model)
     else:
+        # to refuse a request or its content, the model must have been reached
         circuits.record_success(model)
 
 
 def _is_due_to_request(error: errors.ModelError) -> bool:
     """Whether an error may be due to the request, such as an answer that cannot be read, or a short time limit."""
     if isinstance(error, errors.ModelTimeoutError):
-        return not error.transient
+        return error.is_limit_of_call
     return isinstance(error, errors.ModelResponseError)
 
 
 def _with_provider(response: ModelResponse, model: Model) -> ModelResponse:
-    """The response with its provider: with fallback models, who answered is not known otherwise."""
+    """The response with its provider: with fallback models, nothing else says which of them answered."""
     if response.provider:
         return response
     provider = model.name.partition("/")[0]
@@ -524,11 +529,12 @@ def _with_notice(
 
 
 def _with_cost(model: Model, usage: Usage) -> Usage:
-    """The usage with its cost, unless it has one or its tokens are only estimated."""
+    """The usage with its cost by the prices of a model; the same usage if these cannot tell more about the cost."""
     if usage.cost is not None or usage.unpriced_model_calls:
+        # the cost is known, or the model has found that it is not, for example because the tokens are estimates
         return usage
     if isinstance(model, ProviderModel):
-        # it knows its price, or that there is none
+        # it has looked up its price already
         return usage
     cost = model.cost(usage)
     if cost is None:

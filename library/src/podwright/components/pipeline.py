@@ -21,8 +21,8 @@ class Pipeline(PromptComponent):
     Args:
         name: Its name.
         steps: The agents, in order.
-        model: The model of agents in its blueprint that name none.
-        **options: A `description`, `verbose`; see `DescribedOptions`.
+        model: The model for agents of its blueprint without a model of their own.
+        **options: `description` and `verbose`; see `DescribedOptions`.
 
     Raises:
         BlueprintValidationError: An argument has a wrong type or value.
@@ -77,6 +77,7 @@ class Pipeline(PromptComponent):
             agents=agents,
             overrides=kwargs,
         )
+        # not `__init__`, which makes the blueprint from the agents
         self = cls.__new__(cls)
         PromptComponent.__init__(self, parsed)
         self._steps = members

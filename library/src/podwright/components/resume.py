@@ -46,13 +46,18 @@ StepProgress = TypedDict(
     },
     total=False,
 )
-"""How far a step has come that contains other steps."""
+"""How far a step that contains other steps has come.
+
+`at` of a condition is the branch: 0 for `then`, 1 for `else`. `at` of a loop is the iteration, from 0. `at` of a
+parallel or map step is the part that the resume path leads into: the first that has failed or paused, else the first
+that has not finished.
+"""
 PartProgress = TypedDict(
     "PartProgress",
     {"set": _Values, "in": SequenceProgress},
     total=False,
 )
-"""How far one of the sequences has come that run at once, and what it wrote."""
+"""How far one sequence of a parallel or map step has come, and what it wrote."""
 
 # not where they are made, because type checkers would not see then that they are types
 _forbid_others = with_config(extra="forbid")

@@ -61,10 +61,10 @@ _ELSE = 1
 
 _MAX_MESSAGE = 10_000
 """Characters of the message of an approval: a map may keep one for each item."""
-_LARGE = 20_000
-"""Characters of a text whose items are read on the event loop; those of a longer one are read in a thread."""
-_SHOWN = 200
-"""Characters that an error shows of a text without certain items."""
+_THREAD_FROM_CHARS = 20_000
+"""The items of a longer text are read in a thread, so that the event loop stays free."""
+_SHOWN_CHARS = 200
+"""Characters that an error shows of a text whose items cannot be read for certain."""
 
 _StepWithCondition = ConditionStep | LoopStep
 
@@ -97,7 +97,7 @@ class Scope:
 
     @property
     def values(self) -> JsonMapping:
-        """What templates read: the context, and what it has no value for from the loop."""
+        """What templates read: the context, and the values of the loop for names that the context lacks."""
         return ChainMap(self.context, self.loop_values)
 
     def in_iteration(self, number: int) -> Scope:
@@ -214,11 +214,12 @@ class StepRunner:
     def _pause_unless_approved(
         self, step: ApprovalStep, scope: Scope, path: Path
     ) -> None:
-        place = (self._run.id, path)
-        if self._approved == path or place in self._run.journal.approved:
+        approval_step = (self._run.id, path)
+        is_approved = approval_step in self._run.journal.approved
+        if is_approved or self._approved == path:
             return
         pause = ApprovalRequired(self._fill_message(step, scope))
-        pause.step = place
+        pause.step = approval_step
         raise pause
 
     def _fill_message(self, step: ApprovalStep, scope: Scope) -> str:
@@ -239,8 +240,8 @@ class StepRunner:
         agent = self._agent_of(step, name)
         data: Any = visible(scope.context, self._hidden)
         if step.input is not None:
-            place = f"Step '{step.name}'"
-            data = fill_all(step.input, scope.values, place)
+            where = f"Step '{step.name}'"
+            data = fill_all(step.input, scope.values, where)
             self._run.count_text(len(data))
         task = agent.step_task(data, progress, self._approved_inside(path))
         task = replace(task, values=scope.loop_values)
@@ -395,7 +396,7 @@ class StepRunner:
     async def _run_map(
         self, step: MapStep, scope: Scope, progress: StepProgress, path: Path
     ) -> None:
-        items = await _items(step, scope.context)
+        items = await _items_of(step, scope.context)
         first = progress.get("at", 0)
         if first >= max(1, len(items)):
             raise ResumePathError(
@@ -406,6 +407,7 @@ class StepRunner:
             parts.add(step.steps, {step.as_: item})
         outputs = await parts.run(progress, step.max_concurrency)
         for key in output_names(assume_resolved(step.steps)):
+            # a name that no item wrote belongs to a branch not taken; without items, later steps get empty lists
             if not outputs or any(key in written for written in outputs):
                 values = [written.get(key) for written in outputs]
                 scope.write(key, to_text(values))
@@ -457,7 +459,7 @@ class _Parts:
         waiting = iter(numbers)
         workers = min(concurrency, len(numbers))
         try:
-            # it is in `_failed`, perhaps with others
+            # each error is in `_failed`: that of the first sequence is raised below
             with contextlib.suppress(Exception):
                 await gather_or_cancel(
                     self._work(waiting, parts) for _ in range(workers)
@@ -515,14 +517,15 @@ def _condition_of(step: _StepWithCondition) -> JsonMapping:
     return cast("JsonMapping", step.until)
 
 
-async def _items(step: MapStep, context: JsonMapping) -> list[Any]:
+async def _items_of(step: MapStep, context: JsonMapping) -> list[Any]:
+    """As `_checked_items`, without blocking the event loop."""
     value = context.get(step.over)
-    if isinstance(value, str) and len(value) > _LARGE:
-        return await compute(_read_items, step, context)
-    return _read_items(step, context)
+    if isinstance(value, str) and len(value) > _THREAD_FROM_CHARS:
+        return await compute(_checked_items, step, context)
+    return _checked_items(step, context)
 
 
-def _read_items(step: MapStep, context: JsonMapping) -> list[Any]:
+def _checked_items(step: MapStep, context: JsonMapping) -> list[Any]:
     """The items of a map step; see `podwright.components.map_items`.
 
     Raises:
@@ -541,7 +544,7 @@ def _read_items(step: MapStep, context: JsonMapping) -> list[Any]:
         whole = to_text(value)
         text = after_thoughts(whole).strip() or whole
         raise ContextError(
-            f"Step '{step.name}' maps over '{name}', which {error}: {truncate(text, _SHOWN)!r}.",
+            f"Step '{step.name}' maps over '{name}', which {error}: {truncate(text, _SHOWN_CHARS)!r}.",
             suggestion="Let the step before it answer with one JSON array and nothing else.",
         ) from error
     if len(items) > MAX_ITEMS:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, TypeGuard, cast
+from typing import Any, cast
 
 from podwright.errors import (
     PodwrightError,
@@ -23,6 +23,7 @@ from podwright.events import (
     ToolCallFinished,
     ToolCallStarted,
 )
+from podwright.journal import is_wrong_call
 from podwright.json_data import as_array, nested_deeper, to_text
 from podwright.messages import Message, ToolCall
 from podwright.run import (
@@ -78,10 +79,10 @@ class ToolCaller:
             PodwrightError: A run nested in a tool failed.
         """
         # decided before the calls, so that those of one turn do not count against each other
-        reported = self._reported_tools(calls)
+        retryable = self._tools_with_retries_left(calls)
         slots = asyncio.Semaphore(PARALLEL_CALLS)
 
-        async def call_in_turn(call: _Call) -> _Answer:
+        async def call_in_slot(call: _Call) -> _ToolAnswer:
             async with slots:
                 return await self._replay_or_call(call)
 
@@ -91,28 +92,28 @@ class ToolCaller:
                 call,
                 number=self._run.tool_calls,
                 tool=self._tools.get(call.name),
-                is_reported=call.name in reported,
+                may_report_error=call.name in retryable,
             )
             numbered.append(numbered_call)
             self._run.tool_calls += 1
-        answers = await gather_or_cancel(map(call_in_turn, numbered))
+        answers = await gather_or_cancel(map(call_in_slot, numbered))
         self._count_wrong_turns(calls, answers)
         return [answer.message for answer in answers]
 
-    def _reported_tools(self, calls: Sequence[ToolCall]) -> set[str]:
-        """The tools of which a wrong call is reported to the model, instead of failing the run."""
-        reported: set[str] = set()
+    def _tools_with_retries_left(self, calls: Sequence[ToolCall]) -> set[str]:
+        """The tools of which a wrong call is reported to the model; a wrong call of another one fails the run."""
+        retryable: set[str] = set()
         for call in calls:
             if self._wrong_turns[call.name] < self._max_retries:
-                reported.add(call.name)
-        return reported
+                retryable.add(call.name)
+        return retryable
 
     def _count_wrong_turns(
-        self, calls: Sequence[ToolCall], answers: Sequence[_Answer]
+        self, calls: Sequence[ToolCall], answers: Sequence[_ToolAnswer]
     ) -> None:
         right: set[str] = set()
         for call, answer in zip(calls, answers, strict=True):
-            if not answer.is_report:
+            if not answer.is_error:
                 right.add(call.name)
         for name in {call.name for call in calls}:
             if name in right:
@@ -120,29 +121,32 @@ class ToolCaller:
             else:
                 self._wrong_turns[name] += 1
 
-    async def _replay_or_call(self, call: _Call) -> _Answer:
+    async def _replay_or_call(self, call: _Call) -> _ToolAnswer:
         """Answer with the result of an earlier attempt of the run, or call the tool."""
         self._run.add_usage(Usage(tool_calls=1))
+        # never reset: each call has a task of its own, and so a context of its own
         current_tool_call.set(call.number)
         journal = self._run.journal
         match journal.tool_call(self._run.id, call.number):
             case ToolCallFailed() as recorded:
-                return call.report(recorded.error["message"])
+                return call.error_answer(recorded.error["message"])
             case ToolCallFinished() if call.is_nested_run:
                 # what it runs is recorded itself, and must be performed for the runs after it
                 arguments = _parse_arguments(call.request)
-                return call.result(await self._call_tool(call, arguments))
+                return call.result_answer(
+                    await self._call_tool(call, arguments)
+                )
             case ToolCallFinished() as recorded:
                 usage = journal.usage_of(self._run.id, call.number)
                 self._run.count_recorded_usage(usage)
-                return call.result(recorded.output)
+                return call.result_answer(recorded.output)
             case None if call.is_nested_run:
                 return await self._call_with_events(call)
             case None:
                 async with journal.call(in_tool=self._run.in_tool):
                     return await self._call_with_events(call)
 
-    async def _call_with_events(self, call: _Call) -> _Answer:
+    async def _call_with_events(self, call: _Call) -> _ToolAnswer:
         """Call a tool, emit the events of the call, and report to the model what is wrong with it."""
         started = perf_counter()
         try:
@@ -152,14 +156,15 @@ class ToolCaller:
                 await self._run.journal.before_effect()
             text = await self._call_tool(call, arguments)
         except (CancelledError, PodwrightError) as error:
+            details = error_details(error)
             self._emit(
                 ToolCallFailed,
                 call,
-                error=error_details(error),
+                error=details,
                 duration_ms=milliseconds_since(started),
             )
-            if call.is_reported and _is_wrong_call(error):
-                return call.report(error.message)
+            if call.may_report_error and is_wrong_call(details):
+                return call.error_answer(details["message"])
             raise
         self._emit(
             ToolCallFinished,
@@ -167,10 +172,10 @@ class ToolCaller:
             output=text,
             duration_ms=milliseconds_since(started),
         )
-        return call.result(text)
+        return call.result_answer(text)
 
     def _begin(self, call: _Call) -> dict[str, Any]:
-        """Emit the start of a call, and return its arguments."""
+        """Emit the start of a call, and return its arguments; a call with invalid arguments has a start as well."""
         arguments: Any = call.request.arguments
         try:
             arguments = _parse_arguments(call.request)
@@ -198,25 +203,25 @@ class ToolCaller:
             raise error_from(ToolError, f"Tool '{name}'", error) from error
 
     def _emit(
-        self, event: Callable[..., Event], call: _Call, **fields: Any
+        self, event_class: Callable[..., Event], call: _Call, **fields: Any
     ) -> None:
-        made = event(
+        event = event_class(
             **self._run.stamp(),
             call=call.number,
             tool=call.request.name,
             call_id=call.request.id,
             **fields,
         )
-        self._run.emit(made)
+        self._run.emit(event)
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
+class _ToolAnswer:
     """The answer to a tool call."""
 
     message: Message
-    is_report: bool
-    """Whether it says what was wrong with the call, instead of giving its result."""
+    is_error: bool
+    """Whether it says what was wrong with the call; if not, it is the result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,8 +233,8 @@ class _Call:
     """Its number in the run."""
     tool: Tool | None
     """The tool; None if there is none of this name."""
-    is_reported: bool
-    """Whether the model reads what is wrong with the call, instead of failing the run."""
+    may_report_error: bool
+    """Whether the model is told what is wrong with the call; if not, a wrong call fails the run."""
 
     @property
     def is_nested_run(self) -> bool:
@@ -243,22 +248,17 @@ class _Call:
             return False
         return self.tool.idempotent or self.tool.is_nested_run
 
-    def result(self, text: str) -> _Answer:
+    def result_answer(self, text: str) -> _ToolAnswer:
         """The answer with what the tool returned."""
         message = Message("tool", text, tool_call_id=self.request.id)
-        return _Answer(message, is_report=False)
+        return _ToolAnswer(message, is_error=False)
 
-    def report(self, reason: str) -> _Answer:
+    def error_answer(self, reason: str) -> _ToolAnswer:
         """The answer with what is wrong with the call."""
         message = Message(
             "tool", f"Error: {reason}", tool_call_id=self.request.id
         )
-        return _Answer(message, is_report=True)
-
-
-def _is_wrong_call(error: BaseException) -> TypeGuard[ToolArgumentsError]:
-    """Whether the call itself was wrong; with a `run_id` the error comes from a run nested in the tool."""
-    return isinstance(error, ToolArgumentsError) and error.run_id is None
+        return _ToolAnswer(message, is_error=True)
 
 
 def _parse_arguments(call: ToolCall) -> dict[str, Any]:

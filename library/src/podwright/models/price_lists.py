@@ -15,7 +15,7 @@ from podwright.models.pricing import SOURCES, Source, Tokens, cost_in_list
 
 _SHORT = 1_000
 _LONG = 1_000_000
-"""Tokens of a request of which the rates are shown, and of one that is long: some lists have tiers."""
+"""Tokens of the two requests whose rates are shown: some lists have other rates for a long request."""
 _COUNTS = {
     "input": ("input",),
     "cached_input": ("input", "cached"),
@@ -24,7 +24,7 @@ _COUNTS = {
     "output": ("output",),
     "reasoning": ("output", "reasoning"),
 }
-"""By kind of tokens the counts of a request with this kind only."""
+"""By kind of tokens: the counts of `Tokens` that are set for a request with no other kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +60,17 @@ def listed_prices(model: str) -> list[ListedPrice]:
     """
     file = os.environ.get(VARIABLE, "")
     versions = {"override": file, **list_versions()}
+    now = datetime.fromtimestamp(time.time(), UTC)
     found: list[ListedPrice] = []
     for source in SOURCES:
-        rates = _rates(source, model, _SHORT)
+        rates = _rates(source, model, _SHORT, now)
         if rates is None:
             continue
         price = ListedPrice(
             source=source,
             version=versions.get(source, ""),
             rates=rates,
-            long_rates=_differing(_rates(source, model, _LONG), rates),
+            long_rates=_differing(_rates(source, model, _LONG, now), rates),
         )
         found.append(price)
     return found
@@ -84,12 +85,13 @@ def _differing(
     return {kind: rate for kind, rate in rates.items() if rate != others[kind]}
 
 
-def _rates(source: Source, model: str, count: int) -> dict[str, float] | None:
+def _rates(
+    source: Source, model: str, count: int, now: datetime
+) -> dict[str, float] | None:
     """USD per million tokens by kind; None if the list does not know the model."""
     rates: dict[str, float] = {}
     for kind, names in _COUNTS.items():
         tokens = Tokens(**dict.fromkeys(names, count))
-        now = datetime.fromtimestamp(time.time(), UTC)
         amount = cost_in_list(source, model, tokens, now=now)
         if amount is None:
             return None

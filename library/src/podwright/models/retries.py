@@ -130,6 +130,7 @@ async def with_retries(
             f"{who} gave no complete answer within {seconds:g} s (tries: {tries})."
         )
         final.transient = False
+        final.is_limit_of_call = True
         raise final from error
 
 

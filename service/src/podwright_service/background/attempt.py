@@ -17,12 +17,12 @@ from podwright.errors import (
     RemoteInterruptedError,
 )
 from podwright.events import Event, Subscriber
-from podwright.models import use_model
 from podwright.run import execute
 from podwright.usage import Usage
 from podwright_service.background.store import StoredRun, cancelled_problem
-from podwright_service.background.stored_journal import StoredJournal, Writer
-from podwright_service.execution import result_content, task_of
+from podwright_service.background.stored_journal import StoredJournal
+from podwright_service.background.writer import Writer
+from podwright_service.execution import result_content, run_context, task_of
 from podwright_service.http.limits import granted_limits
 from podwright_service.http.problems import problem_of, run_problem
 from podwright_service.http.schemas import RunRequest, RunStatus
@@ -33,7 +33,7 @@ from podwright_service.observability.tracing import (
     resumed_run,
     trace_of,
 )
-from podwright_service.origin import Origin, current_origin
+from podwright_service.origin import Origin
 from podwright_service.settings import Settings
 
 MAX_TAKEOVERS = 10
@@ -126,7 +126,7 @@ class Attempt:
         await asyncio.wait([task])
         outcome, columns = self._end_of(task)
         seconds = self._run["seconds"] + time.monotonic() - started
-        self._journal.end(seconds=seconds, **columns)
+        self._journal.close(seconds=seconds, **columns)
         await self._journal.wait_until_stored()
         if self._journal.is_lost:
             return "lost"
@@ -164,14 +164,13 @@ class Attempt:
         limits, hops = granted_limits(
             Headers(request["headers"]), self._settings
         )
-        self._journal.set(repeat_calls=False)
+        self._journal.set_columns(repeat_calls=False)
         subscribers: tuple[Subscriber, ...] = (
             *self._observability.subscribers,
             self._journal,
             self._note_span,
         )
         stored: dict[str, Any] = self._run["origin"] or {}
-        origin = current_origin.set(Origin(**stored))
         earlier_attempt = None
         if self._run["attempt"] > 1:
             earlier_attempt = link_to(self._run["traceparent"])
@@ -179,7 +178,7 @@ class Attempt:
         try:
             with (
                 trace_of(request.get("traceparent")),
-                use_model(self._settings.model),
+                run_context(self._settings, Origin(**stored)),
             ):
                 body = RunRequest.model_validate(request["body"])
                 result = await execute(
@@ -203,7 +202,6 @@ class Attempt:
             )
         finally:
             resumed_run.reset(link)
-            current_origin.reset(origin)
         return self._ended(
             "succeeded",
             result=result_content(component, result),
@@ -287,7 +285,7 @@ class Attempt:
             return
         span = current_traceparent()
         if span:
-            self._journal.set(traceparent=span)
+            self._journal.set_columns(traceparent=span)
 
 
 def _usage_of(error: BaseException | None) -> Usage | None:

@@ -31,9 +31,7 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from podwright_service.background.database import Database
 from podwright_service.background.tables import (
-    ENDED,
     OPEN,
-    RESUMABLE,
     UNSUCCESSFUL,
     is_open,
     is_unsuccessful,
@@ -42,7 +40,7 @@ from podwright_service.background.tables import (
     workers,
 )
 from podwright_service.http.problems import run_problem
-from podwright_service.http.schemas import RunStatus
+from podwright_service.http.schemas import ENDED, RESUMABLE, RunStatus
 
 LEASE_SECONDS = 15.0
 """Seconds after which a run whose process is silent is taken over."""
@@ -290,16 +288,16 @@ class RunStore:
     async def claim(
         self, worker: str, component: str, digest: str, most: int
     ) -> Sequence[StoredRun]:
-        """Take over runs that wait for a process, oldest first.
+        """Claim queued runs, oldest first.
 
         Args:
-            worker: The process that takes them.
+            worker: The process that claims them.
             component: What it serves.
             digest: Digest of its blueprint.
             most: How many at most.
         """
         is_queued = runs.c.status == "queued"
-        return await self._take(
+        return await self._claim(
             worker, component, digest, most=most, which=is_queued, takeovers=0
         )
 
@@ -309,28 +307,28 @@ class RunStore:
         component: str,
         digest: str,
         most: int,
-        unknown: Collection[str],
+        unconfirmed: Collection[str],
     ) -> Sequence[StoredRun]:
-        """Take over runs of processes that are silent, oldest first.
+        """Claim runs whose process is silent, oldest first.
 
         Args:
-            worker: The process that takes them.
+            worker: The process that claims them.
             component: What it serves.
             digest: Digest of its blueprint.
             most: How many at most.
-            unknown: Runs that it holds without performing them, which are taken again.
+            unconfirmed: Runs that it holds without performing them, which it claims again.
         """
         now = self._database.now()
         is_held = exists().where(
             workers.c.id == runs.c.worker, workers.c.lease_until >= now
         )
-        is_orphan = (runs.c.worker == worker) & runs.c.id.in_(unknown)
+        is_orphan = (runs.c.worker == worker) & runs.c.id.in_(unconfirmed)
         if self._database.seconds_reached() > LEASE_SECONDS:
             # not before, because after an outage of the database the others have to renew their leases first
             is_orphan |= ~is_held & (runs.c.worker != worker)
         is_orphan &= runs.c.status == "running"
         takeovers = runs.c.takeovers + 1
-        return await self._take(
+        return await self._claim(
             worker,
             component,
             digest,
@@ -339,7 +337,7 @@ class RunStore:
             takeovers=takeovers,
         )
 
-    async def _take(
+    async def _claim(
         self,
         worker: str,
         component: str,

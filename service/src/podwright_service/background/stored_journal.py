@@ -14,19 +14,12 @@ from podwright.headers import UnfinishedCalls
 from podwright.journal import Journal
 from podwright.json_data import to_json_data
 from podwright.usage import NO_USAGE, Usage
-from podwright_service.background.database import DatabaseUnavailableError
 from podwright_service.background.gate import Gate
-from podwright_service.background.store import (
-    AttemptUpdate,
-    RunStore,
-    StoredRun,
-)
-
-BATCH_DELAY = 0.05
-"""Seconds that events wait for more of them, unless a call waits until they are stored."""
+from podwright_service.background.store import AttemptUpdate, StoredRun
+from podwright_service.background.writer import Writer
 
 _CONTEXTS = ("context",)
-"""Fields that are never stored: a new attempt does without the contexts of stopped workflows."""
+"""Fields that are never stored: a new attempt does not need the contexts of stopped workflows."""
 _CONTENT: Mapping[type[Any], tuple[str, ...]] = {
     events.RunStarted: ("input",),
     events.ToolCallStarted: ("arguments",),
@@ -64,7 +57,7 @@ class StoredJournal(Journal):
         self.has_ended = False
         """Whether the end of the attempt is being stored, or is stored."""
         self._used = NO_USAGE
-        """What the calls of all attempts used that are recorded; a repeated tool call is one."""
+        """What the recorded calls of all attempts used; a repeated tool call counts once."""
         self._knows_earlier_usage = run["attempt"] == 1
         self._writer = writer
         self._keep_content = keep_content
@@ -77,7 +70,7 @@ class StoredJournal(Journal):
         self._version = 0
         self._stored_version = 0
         self._result_version = 0
-        """The version with the last event that another call must not begin without."""
+        """The version that must be stored before the next call begins."""
         self._stored_event = asyncio.Event()
 
     @property
@@ -143,17 +136,17 @@ class StoredJournal(Journal):
             return self._used
         return max(reported, self._used, key=_extent)
 
-    def set(self, **values: Any) -> None:
+    def set_columns(self, **values: Any) -> None:
         """Change columns of the run, with the events so far."""
         self._values |= values
         self._change()
 
-    def end(self, **values: Any) -> None:
+    def close(self, **values: Any) -> None:
         """Take no more events, and store the last one together with these columns of the run."""
         if self._last_event is not None:
             self._append(self._last_event)
         self.has_ended = True
-        self.set(**values)
+        self.set_columns(**values)
 
     def lose(self) -> None:
         """Store nothing more, and stop the attempt."""
@@ -207,6 +200,7 @@ class StoredJournal(Journal):
             if self._values[name] is value:
                 del self._values[name]
         self._stored_version = version
+        # the next ones wait for another version; `lose` makes no new event, because nobody waits for a lost run
         self._stored_event.set()
         self._stored_event = asyncio.Event()
 
@@ -259,65 +253,3 @@ def _is_cancellation(event: Event) -> bool:
             return event.error.get("code") == RunCancelledError.code
         case _:
             return False
-
-
-class Writer:
-    """Stores the events of all runs of this process: what is emitted while a transaction runs goes into the next."""
-
-    def __init__(self, store: RunStore) -> None:
-        self._store = store
-        self._changed: dict[StoredJournal, None] = {}
-        self._wake = asyncio.Event()
-        self._hurry = asyncio.Event()
-
-    def schedule(self, journal: StoredJournal) -> None:
-        """Store what a journal has to add."""
-        self._changed[journal] = None
-        self._wake.set()
-
-    def flush_now(self) -> None:
-        """Store now: a run waits for it."""
-        self._hurry.set()
-
-    def wake(self) -> None:
-        """End a `write` that waits for something to store."""
-        self._wake.set()
-        self._hurry.set()
-
-    async def write(self) -> None:
-        """Wait for something to store, and store it.
-
-        Raises:
-            DatabaseUnavailableError: It cannot be stored now; the next call does so.
-            Exception: It can never be stored; then its journals are lost.
-        """
-        await self._wake.wait()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(BATCH_DELAY):
-                await self._hurry.wait()
-        self._wake.clear()
-        self._hurry.clear()
-        changed = self._changed
-        self._changed = {}
-        pending: dict[StoredJournal, tuple[int, AttemptUpdate]] = {}
-        for journal in changed:
-            if not journal.is_lost:
-                pending[journal] = journal.pending_update()
-        if not pending:
-            return
-        updates = [update for _, update in pending.values()]
-        try:
-            superseded = await self._store.write(updates)
-        except DatabaseUnavailableError:
-            self._changed = changed | self._changed
-            self._wake.set()
-            self._hurry.set()
-            raise
-        except Exception:
-            for journal in pending:
-                journal.lose()
-            raise
-        for journal, (version, update) in pending.items():
-            journal.mark_stored(version, update)
-            if update.run_id in superseded:
-                journal.lose()

@@ -18,16 +18,6 @@ from sqlalchemy import (
 
 from podwright_service.http.schemas import RunStatus
 
-ENDED: tuple[RunStatus, ...] = (
-    "succeeded",
-    "failed",
-    "cancelled",
-    "interrupted",
-)
-"""The statuses in which nothing more happens by itself."""
-RESUMABLE: tuple[RunStatus, ...] = ("failed", "interrupted")
-"""The ended statuses from which a person may have the run go on."""
-
 is_open = text(
     "status IN ('queued', 'running', 'waiting_for_approval', 'interrupted')"
 )
@@ -40,7 +30,8 @@ OPEN: tuple[RunStatus, ...] = (
     "interrupted",
 )
 UNSUCCESSFUL: tuple[RunStatus, ...] = ("failed", "cancelled")
-"""The statuses in them. Interrupted runs are open, because they wait for a person, and ended, so that they expire."""
+"""The statuses in these conditions. `interrupted` is in `OPEN`, because a person must act, and also in `ENDED` of
+`http/schemas.py`, so that the run is deleted if nobody does."""
 
 metadata = MetaData()
 
@@ -139,8 +130,8 @@ runs = Table(
     UniqueConstraint(
         "component", "idempotency_key", name="podwright_runs_by_key"
     ),
-    # Of the indexes on all runs, no column ever changes. Those on columns that do have few runs, so that what a run has
-    # been through does not slow the next ones down.
+    # The columns of an index on all runs never change. An index that depends on the status has a condition, and so has
+    # few runs: each change of a run adds an entry to it, and many entries would slow down the runs after it.
     Index("podwright_runs_by_time", "created_at", "id"),
     Index("podwright_runs_by_component", "component", "created_at", "id"),
     Index(
@@ -152,6 +143,7 @@ runs = Table(
         postgresql_where=is_open,
         sqlite_where=is_open,
     ),
+    # failed and cancelled runs
     Index(
         "podwright_runs_failed",
         "created_at",

@@ -1,4 +1,4 @@
-"""The worker of background runs in each process: it takes runs over, performs them, and gives them back at shutdown."""
+"""The worker of background runs in each process: it claims runs, performs them, and gives them back at shutdown."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from podwright.components import Component
 from podwright_service.background.attempt import Attempt
 from podwright_service.background.database import DatabaseUnavailableError
 from podwright_service.background.store import RunStore, StoredRun
-from podwright_service.background.stored_journal import Writer
+from podwright_service.background.writer import Writer
 from podwright_service.http.shutdown import RESPONSE_SECONDS
 from podwright_service.observability import Observability
 from podwright_service.settings import Settings
 
 POLL_INTERVAL = 1.0
-"""Seconds between two queries for runs that this process could take over."""
+"""Seconds between two queries for runs that this process could claim."""
 RENEWAL_INTERVAL = 2.0
 """Seconds between two renewals of the leases, at which requests to cancel are seen too."""
 CLEANUP_INTERVAL = 300.0
@@ -80,15 +80,16 @@ class BackgroundWorker:
         self._component = component
         self._settings = settings
         self._observability = observability
+        self._writer: Writer
         self._id: str
-        """Made in each process too."""
+        """Made in each process too, as the writer is."""
         self._active: dict[str, _Active] = {}
         self._starting: set[str] = set()
         """Runs that begin here as soon as they are stored."""
         self._choosing = asyncio.Lock()
         """Held while runs are chosen that this process performs, so that they are not more than it may."""
-        self._lost_claims: Set[str] = frozenset()
-        """Runs that this process holds and does not perform: the response of the statement that took them was lost."""
+        self._unconfirmed_claims: Set[str] = frozenset()
+        """Runs that this process holds and does not perform: no response of the statement that claimed them arrived."""
         self._wake = asyncio.Event()
         self._orphans_claimed_at = -math.inf
         self._renewed_at = -math.inf
@@ -103,14 +104,14 @@ class BackgroundWorker:
         self._id = os.urandom(16).hex()
         self.store = RunStore(self._url)
         self._writer = Writer(self.store)
-        # which `_take_over` logs
+        # `_claim_runs` meets the same error, which `_repeat` logs
         with contextlib.suppress(DatabaseUnavailableError):
             started = time.monotonic()
             await self.store.join(self._id, self._component.name)
             self._renewed_at = started
         loops = (
             self._repeat(0.0, self._writer.write),
-            self._repeat(0.0, self._take_over),
+            self._repeat(0.0, self._claim_runs),
             self._repeat(RENEWAL_INTERVAL, self._renew),
             self._repeat(METRICS_INTERVAL, self._count),
             self._repeat(CLEANUP_INTERVAL, self._clean_up),
@@ -160,7 +161,7 @@ class BackgroundWorker:
             self._active[run_id].attempt.cancel()
 
     def drain(self) -> None:
-        """Take no more runs over, and stop those in progress as soon as this would cut off none of their calls."""
+        """Claim no more runs, and stop those in progress as soon as this would cut off none of their calls."""
         if self._draining_since is None:
             self._draining_since = time.monotonic()
             for active in self._active.values():
@@ -172,9 +173,7 @@ class BackgroundWorker:
         deadline = (
             since + self._settings.drain_delay + self._settings.shutdown_timeout
         )
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(RESPONSE_SECONDS), self._choosing:
-                pass  # runs that are being taken over have begun now
+        await self._wait_for_claims()
         attempts = {each.task: each.attempt for each in self._active.values()}
         if not attempts:
             return
@@ -188,7 +187,13 @@ class BackgroundWorker:
         for task in late:
             task.cancel()
 
-    # --- Taking over --------------------------------------------------------------------------------------------------
+    async def _wait_for_claims(self) -> None:
+        """Wait a while until the runs have begun that are being claimed; the lock is held until then."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(RESPONSE_SECONDS), self._choosing:
+                return
+
+    # --- Claiming -----------------------------------------------------------------------------------------------------
 
     def _room(self) -> int:
         """How many more runs this process may perform; none if its lease may end soon: others would take them."""
@@ -199,21 +204,23 @@ class BackgroundWorker:
         begun = len(self._active) + len(self._starting)
         return self._settings.background_runs - begun
 
-    async def _take_over(self) -> None:
-        """Take runs over, and wait for the next reason to do so after the last one."""
+    async def _claim_runs(self) -> None:
+        """Claim runs; if none are left or there is no room, wait for `wake` or `POLL_INTERVAL`."""
         self._wake.clear()
         claimed = 0
         async with self._choosing:
             room = self._room()
-            if room > 0:
-                claimed = await self._claim(room)
-        if claimed < room or room <= 0:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(POLL_INTERVAL):
-                    await self._wake.wait()
+            has_room = room > 0
+            if has_room:
+                claimed = await self._claim_at_most(room)
+        if has_room and claimed == room:
+            return  # more may be left
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(POLL_INTERVAL):
+                await self._wake.wait()
 
-    async def _claim(self, room: int) -> int:
-        """Begin runs of silent processes, now and then, and runs that wait; returns how many."""
+    async def _claim_at_most(self, room: int) -> int:
+        """Begin runs of silent processes, now and then, and queued runs; returns how many."""
         orphans = 0
         if time.monotonic() - self._orphans_claimed_at > POLL_INTERVAL:
             orphans = await self._claim_orphans(room)
@@ -230,9 +237,11 @@ class BackgroundWorker:
     async def _claim_orphans(self, room: int) -> int:
         """Begin runs of silent processes; returns how many."""
         component = self._component.name
-        lost = self._lost_claims - self._active.keys() - self._starting
+        unconfirmed = (
+            self._unconfirmed_claims - self._active.keys() - self._starting
+        )
         runs = await self.store.claim_orphans(
-            self._id, component, self.digest, room, lost
+            self._id, component, self.digest, room, unconfirmed
         )
         self._orphans_claimed_at = time.monotonic()
         for run in runs:
@@ -289,7 +298,9 @@ class BackgroundWorker:
         started = time.monotonic()
         held = await self.store.renew(self._id, self._component.name)
         self._renewed_at = started
-        self._lost_claims = held.keys() - self._active.keys() - self._starting
+        self._unconfirmed_claims = (
+            held.keys() - self._active.keys() - self._starting
+        )
         for run_id, active in performed.items():
             number, cancel_requested = held.get(run_id, (None, False))
             active.attempt.renew(number, cancel_requested=cancel_requested)

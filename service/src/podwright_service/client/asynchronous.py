@@ -33,26 +33,27 @@ from podwright_service.client.requests import (
     ServiceRequests,
     run_request,
 )
-from podwright_service.http.schemas import BackgroundRun, Info, RunStatus
+from podwright_service.http.schemas import (
+    RESTING,
+    BackgroundRun,
+    Info,
+    RunStatus,
+)
 
 T = TypeVar("T")
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 DEFAULT_RETRIES = Retries()
-RESTING: tuple[RunStatus, ...] = (
-    "waiting_for_approval",
-    "succeeded",
-    "failed",
-    "cancelled",
-    "interrupted",
-)
-"""The statuses of a background run in which nothing more happens by itself."""
 
 _RECONNECT = 1.0
-"""Seconds before a lost stream of a background run is opened again."""
-_MOST_LOST = 30
-"""Most attempts that fail one after the other, to open a stream again or to look at a run."""
+"""Seconds before a service that did not answer is asked again for a background run."""
+_FIRST_CONTACT = 30.0
+"""Seconds that a service may not answer at first: it may be starting, or the address may be wrong."""
+_LONGEST_OUTAGE = 120.0
+"""Seconds that it may not answer later, as during a rollout."""
+_STABLE = 10.0
+"""Seconds after which a stream was not one of an outage, although it had no event: a run may wait for days."""
 _LASTING: tuple[Fault, ...] = ("tls", "not_http", "too_large")
 """What is wrong with a service, or with what answers in its place, and not over in a moment."""
 _FIRST_POLL = 0.1
@@ -325,21 +326,25 @@ class AsyncRuns:
 
     async def _look_again(self, run_id: str) -> AsyncGenerator[BackgroundRun]:
         """A run again and again; a service that cannot answer for a moment is asked later."""
-        yield await self.get(run_id)
+        yield await self._get_patiently(run_id, _FIRST_CONTACT)
         pause = _FIRST_POLL
-        lost = 0
         while True:
             await asyncio.sleep(pause)
             pause = min(pause * 1.5, _LONGEST_POLL)
+            yield await self._get_patiently(run_id, _LONGEST_OUTAGE)
+
+    async def _get_patiently(
+        self, run_id: str, seconds: float
+    ) -> BackgroundRun:
+        """A run of a service that may not answer for some seconds."""
+        until = time.monotonic() + seconds
+        while True:
             try:
-                run = await self.get(run_id)
+                return await self.get(run_id)
             except RemoteError as error:
-                lost += 1
-                if lost > _MOST_LOST or not _is_temporary(error):
+                if not _is_temporary(error) or time.monotonic() > until:
                     raise
-            else:
-                lost = 0
-                yield run
+            await asyncio.sleep(_RECONNECT)
 
     async def events(
         self, run_id: str, last_event_id: int = -1
@@ -350,10 +355,12 @@ class AsyncRuns:
             run_id: The run.
             last_event_id: Number (`seq`) of the last event that is known.
         """
-        await self.get(run_id)
+        await self._get_patiently(run_id, _FIRST_CONTACT)
         path = _path(run_id, "events")
-        lost = 0
+        until = math.inf
         while True:
+            opened = time.monotonic()
+            # also without an error: a stream ends when the pod that sends it stops
             failure = RemoteConnectionError("The stream of the run was lost.")
             headers = {"Last-Event-ID": str(last_event_id)}
             source = in_own_task(
@@ -367,16 +374,17 @@ class AsyncRuns:
                         parsed = _parse_event(self._requests, event.data)
                         # one that is known comes again if a service ignores where the stream was
                         if parsed is not None and parsed.seq > last_event_id:
-                            lost = 0
+                            until = math.inf
                             last_event_id = parsed.seq
                             yield parsed
             except RemoteError as error:
                 if not _is_temporary(error):
                     raise
                 failure = error
-            # a stream also ends when the pod that sends it stops
-            lost += 1
-            if lost > _MOST_LOST:
+            now = time.monotonic()
+            if until == math.inf or now - opened > _STABLE:
+                until = now + _LONGEST_OUTAGE
+            if now >= until:
                 raise failure
             await asyncio.sleep(_RECONNECT)
 

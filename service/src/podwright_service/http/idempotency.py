@@ -11,14 +11,15 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from podwright.errors import PodwrightError
+from podwright.events import Event, ToolCallStarted
 from podwright.headers import RUN_ID, UNFINISHED_CALLS
 from podwright.text import short_repr
 from podwright_service.http.error_responses import problem_response
@@ -56,6 +57,22 @@ class StoredResponse:
         for name, value in self.headers:
             size += len(name) + len(value)
         return size
+
+
+@dataclass(frozen=True, slots=True)
+class IdempotentRequest:
+    """A request that has claimed its key."""
+
+    key: str
+    fingerprint: str
+    """Digest of the request."""
+    called_tools: set[str] = field(default_factory=set[str])
+    """The tools of its run whose calls must not be repeated."""
+
+    def note_tool(self, event: Event) -> None:
+        """Note the tool of a call that is not idempotent; this is a subscriber of the run."""
+        if isinstance(event, ToolCallStarted) and not event.idempotent:
+            self.called_tools.add(event.tool)
 
 
 class IdempotencyStore:
@@ -99,15 +116,16 @@ class IdempotencyStore:
         ):
             self._drop_oldest()
 
-    def interrupt(
-        self, key: str, fingerprint: str, tools: Iterable[str]
-    ) -> None:
-        """Give up a claim whose run was cut off: the request may run again if it had called none of these tools."""
-        names = tuple(sorted(tools))
+    def interrupt(self, request: IdempotentRequest) -> None:
+        """Give up a claim whose run was cut off: the request may run again if its `called_tools` are empty."""
+        names = tuple(sorted(request.called_tools))
         if names:
-            self.keep(key, StoredResponse(fingerprint, interrupted_tools=names))
+            response = StoredResponse(
+                request.fingerprint, interrupted_tools=names
+            )
+            self.keep(request.key, response)
         else:
-            self.release(key)
+            self.release(request.key)
 
     def release(self, key: str) -> None:
         """Forget a key: the request may run again."""
@@ -128,6 +146,11 @@ class IdempotencyStore:
         self._bytes -= response.size
 
 
+def idempotent_request(request: Request) -> IdempotentRequest | None:
+    """What an `IdempotentRoute` knows of the request; None if it has no `Idempotency-Key`."""
+    return getattr(request.state, "idempotent", None)
+
+
 class IdempotentRoute(JSONRoute):
     """A JSON route that honours the header `Idempotency-Key`."""
 
@@ -144,16 +167,16 @@ class IdempotentRoute(JSONRoute):
             stored = _claim(store, key, fingerprint, request)
             if stored is not None:
                 return _replay(stored, fingerprint)
-            request.state.idempotency_key = key
-            request.state.called_tools = set[str]()
+            claimed = IdempotentRequest(key, fingerprint)
+            request.state.idempotent = claimed
             try:
                 response = await handler(request)
             except PodwrightError as error:
                 response = problem_response(request, error)
             except BaseException:
-                store.interrupt(key, fingerprint, request.state.called_tools)
+                store.interrupt(claimed)
                 raise
-            return _RecordedResponse(response, store, key, fingerprint)
+            return _RecordedResponse(response, store, claimed)
 
         return handle
 
@@ -165,14 +188,12 @@ class _RecordedResponse(Response):
         self,
         response: Response,
         store: IdempotencyStore,
-        key: str,
-        fingerprint: str,
+        request: IdempotentRequest,
     ) -> None:
         super().__init__()
         self._response = response
         self._store = store
-        self._key = key
-        self._fingerprint = fingerprint
+        self._request = request
         self._status = 500
         self._sent_headers: dict[str, str] = {}
         self._recorded = bytearray()
@@ -195,8 +216,7 @@ class _RecordedResponse(Response):
                 await self._response.send_rest(record_and_send)
         finally:
             if not self._complete:
-                called: set[str] = Request(scope).state.called_tools
-                self._store.interrupt(self._key, self._fingerprint, called)
+                self._store.interrupt(self._request)
 
     def _settle(self, scope: Scope) -> None:
         # a stream answers 200 when its run begins, and leaves the status of its end in the request's state
@@ -204,18 +224,18 @@ class _RecordedResponse(Response):
             Request(scope).state, "final_status", self._status
         )
         if final_status >= 500 or RUN_ID.lower() not in self._sent_headers:
-            self._store.release(self._key)
+            self._store.release(self._request.key)
             return
         body = None
         if not self._too_large:
             body = bytes(self._recorded)
         response = StoredResponse(
-            self._fingerprint,
+            self._request.fingerprint,
             self._status,
             headers=tuple(self._sent_headers.items()),
             body=body,
         )
-        self._store.keep(self._key, response)
+        self._store.keep(self._request.key, response)
 
     def _record(self, message: Message) -> None:
         if message["type"] == "http.response.start":

@@ -1,4 +1,7 @@
-"""The JSON of requests and responses."""
+"""The JSON of requests and responses.
+
+The docstrings of the models and of their fields are the descriptions in the OpenAPI document.
+"""
 
 from __future__ import annotations
 
@@ -57,16 +60,16 @@ class RunRequest(RequestModel):
     resume_path: Annotated[list[int], Field(max_length=64)] | None = None
     """Workflows: to resume, the `resume_path` of the problem, with its `context` as `inputs`."""
     user: str | None = None
-    """For whom the run is; on spans, in the log and in the record of a background run, there with 200 characters."""
+    """For whom the run is; shown on spans, in the log and in the background run, cut to 200 characters."""
     session: str | None = None
-    """The session or conversation that the run is a part of; recorded as `user` is."""
+    """The session or conversation that the run is a part of; shown where `user` is, and cut as it is."""
 
     def user_name(self) -> str:
-        """See `Sender`."""
+        """The user; empty if the request names none. For `Sender`, as the next method."""
         return self.user or ""
 
     def session_name(self) -> str:
-        """See `Sender`."""
+        """The session; empty if the request names none."""
         return self.session or ""
 
     @model_validator(mode="after")
@@ -140,6 +143,24 @@ RunStatus = Literal[
     "interrupted",
 ]
 
+RESTING: tuple[RunStatus, ...] = (
+    "waiting_for_approval",
+    "succeeded",
+    "failed",
+    "cancelled",
+    "interrupted",
+)
+"""The statuses that change only if a person acts, or not at all: a wait for a run ends at them."""
+ENDED: tuple[RunStatus, ...] = (
+    "succeeded",
+    "failed",
+    "cancelled",
+    "interrupted",
+)
+"""The statuses of a run with a result or a problem: its stream ends, and it is deleted after the retention time."""
+RESUMABLE: tuple[RunStatus, ...] = ("failed", "interrupted")
+"""The statuses in `ENDED` from which a person may have the run go on."""
+
 
 class Approval(BaseModel):
     """What a background run waits for: an approval step, which may be in a nested run."""
@@ -198,7 +219,7 @@ class BackgroundRun(BaseModel):
 
 
 class RunToApprove(BaseModel):
-    """What a caller reads of a background run whose key has the scope `approve`, and not `run`."""
+    """A background run as it is shown to a caller whose API key has the scope `approve` but not `run`."""
 
     model_config = ConfigDict(use_attribute_docstrings=True, extra="forbid")
 
@@ -261,9 +282,10 @@ class Info(BaseModel):
     """How each of the effective models is called."""
     tools: list[str]
     agents: list[str]
-    """Names of the remote components that this one uses."""
+    """Names of the remote components that the served component uses."""
     accepts: dict[str, list[str]]
-    """The `models`, `tools`, `agents` and `conditions` that an inline blueprint may name."""
+    """The `models`, `tools`, `agents` and `conditions` that an inline blueprint may name; these agents are parts of the
+    served component, and remote components of the settings."""
     openai: bool
     """Whether the service has the OpenAI-compatible routes below `/v1`."""
     limits: dict[str, int | float | None]

@@ -27,7 +27,8 @@ _STEP_KEYS = ("steps", "then", "else")
 _OPAQUE_KEYS = ("args", "schema", "metadata")
 """Keys under which any JSON may stand: the arguments of a condition, the schema of a tool, notes."""
 
-Objects = Mapping[str, Mapping[str, Any]]
+Blueprints = Mapping[str, Mapping[str, Any]]
+"""Blueprints of agents by name."""
 
 
 class _Part(NamedTuple):
@@ -65,7 +66,7 @@ class Inspection:
         """Steps of the blueprint that is visited."""
 
     def inspect(
-        self, blueprint: Mapping[str, Any], agents: Objects, served: Set[str]
+        self, blueprint: Mapping[str, Any], agents: Blueprints, served: Set[str]
     ) -> list[str]:
         """Check a blueprint and the agents that come with it.
 
@@ -78,35 +79,36 @@ class Inspection:
             The names of `agents`, each after those that it names.
         """
         settings = self._settings
-        if not self._check_limit(
+        if not self._check_size(
             "/agents", len(agents), settings.max_steps, "agents"
         ):
             return []
         parts: dict[str | None, _Part] = {}
-        for name, agent in agents.items():
-            parts[name] = _Part(json_pointer("agents", name), agent)
-        name = _name_for_agents(blueprint, agents, served)
-        parts[name] = _Part("/blueprint", blueprint)
+        for agent_name, agent in agents.items():
+            parts[agent_name] = _Part(json_pointer("agents", agent_name), agent)
+        own_name = _name_for_agents(blueprint, agents, served)
+        parts[own_name] = _Part("/blueprint", blueprint)
         steps = 0
         for part in parts.values():
             steps += self._inspect_part(part)
         if self.unsafe_to_build:
             return []
+        # what follows walks the blueprints again, which is quick only within the limits
         order = self._order(parts, served)
-        self._check_limit(
+        self._check_size(
             "/agents", steps, settings.max_steps, "steps in all blueprints"
         )
         size = len(to_json_bytes([blueprint, agents]))
-        self._check_limit(
+        self._check_size(
             "/blueprint", size, settings.max_blueprint_bytes, "bytes of JSON"
         )
-        return [name for name in order if name is not None and name in agents]
+        return [each for each in order if each is not None and each in agents]
 
     def _inspect_part(self, part: _Part) -> int:
         """Check all values of one blueprint; returns the number of its steps."""
         self._steps = 0
         self._visit(part.blueprint, part.pointer, key="", depth=1, nesting=0)
-        self._check_limit(
+        self._check_size(
             f"{part.pointer}/steps",
             self._steps,
             self._settings.max_steps,
@@ -136,7 +138,7 @@ class Inspection:
                 if "steps" in part.blueprint or "skills" in part.blueprint:
                     depth += 1
                 depths[name] = depth
-                self._check_limit(
+                self._check_size(
                     part.pointer,
                     depth,
                     self._settings.max_nesting,
@@ -168,18 +170,18 @@ class Inspection:
             nesting: How many steps it is inside.
         """
         if self._values > MAX_VALUES:
-            return
+            return  # the problem is noted already
         self._values += 1
-        self._check_limit("", self._values, MAX_VALUES, "JSON values")
+        self._check_size("", self._values, MAX_VALUES, "JSON values")
         if isinstance(value, str):
             number = len(_PLACEHOLDER.findall(value))
-            self._check_limit(
+            self._check_size(
                 pointer, number, MAX_PLACEHOLDERS, "placeholders in one text"
             )
             return
         if not isinstance(value, list | dict):
             return
-        if not self._check_limit(
+        if not self._check_size(
             pointer, depth, self._settings.max_json_depth, "levels of JSON"
         ):
             return
@@ -190,7 +192,7 @@ class Inspection:
             )
             return
         if key == "branches":
-            key = "steps"
+            key = "steps"  # each branch is a list of steps
         for index, item in enumerate(cast("list[object]", value)):
             self._visit(
                 item,
@@ -219,7 +221,7 @@ class Inspection:
                 )
         if key is not None:
             self._check_names(value, pointer, key)
-            self._check_caps(value, pointer, key)
+            self._check_bounds(value, pointer, key)
         has_opaque_values = key in (None, "config")
         for name, item in value.items():
             inner_key: str | None = name
@@ -276,16 +278,19 @@ class Inspection:
             )
             self.unsafe_to_build = True
 
-    def _check_caps(
+    def _check_bounds(
         self, value: dict[str, Any], pointer: str, key: str
     ) -> None:
+        """Check the settings of an object that multiply its work, and the lengths of its lists."""
         settings = self._settings
-        self._check_cap(value, pointer, "max_iterations", settings.max_loops)
-        self._check_cap(
+        self._check_setting(
+            value, pointer, "max_iterations", settings.max_loops
+        )
+        self._check_setting(
             value, pointer, "max_concurrency", settings.max_branches
         )
         if key == "config":
-            self._check_cap(value, pointer, "max_loops", settings.max_loops)
+            self._check_setting(value, pointer, "max_loops", settings.max_loops)
         self._check_default_loops(value, pointer)
         sizes = {
             "branches": settings.max_branches,
@@ -294,11 +299,12 @@ class Inspection:
         }
         for name, most in sizes.items():
             size = len(as_array(value.get(name)))
-            self._check_limit(f"{pointer}/{name}", size, most, name)
+            self._check_size(f"{pointer}/{name}", size, most, name)
 
-    def _check_cap(
+    def _check_setting(
         self, value: dict[str, Any], pointer: str, name: str, cap: int
     ) -> None:
+        """Note a setting that exceeds its cap; the blueprint is still safe to build."""
         number = value.get(name)
         if not isinstance(number, int) or number <= cap:
             return
@@ -314,10 +320,10 @@ class Inspection:
             detail = f"max_loops is {DEFAULT_MAX_LOOPS} by default; at most {most} is allowed."
             self._add(f"{pointer}/config/max_loops", detail)
 
-    def _check_limit(
+    def _check_size(
         self, pointer: str, number: int, limit: int, unit: str
     ) -> bool:
-        """Note a number that exceeds its limit; returns whether it is within the limit."""
+        """Whether a number is within its limit; if not, it is noted, and the blueprint is then unsafe to build."""
         if number <= limit:
             return True
         self._add(pointer, f"{number} {unit}; at most {limit} are allowed.")
@@ -330,7 +336,7 @@ class Inspection:
 
 
 def _name_for_agents(
-    blueprint: Mapping[str, Any], agents: Objects, served: Set[str]
+    blueprint: Mapping[str, Any], agents: Blueprints, served: Set[str]
 ) -> str | None:
     """The name by which agents may use a blueprint that comes with them; None if another one has it."""
     name = blueprint.get("name")
@@ -340,7 +346,7 @@ def _name_for_agents(
 
 
 def _has_parameters_of(function: Mapping[str, Any], tool: Tool) -> bool:
-    """Whether a function in a blueprint has the parameters of a served tool, as that has them or as it is written."""
+    """Whether a function in a blueprint has the parameters of a served tool: of its schema or its Python function."""
     parameters = _parameters(function)
     schemas = (tool.schema, to_tool(tool.function).schema)
     return any(

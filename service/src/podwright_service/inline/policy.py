@@ -21,7 +21,7 @@ from podwright.json_data import as_object, json_pointer
 from podwright.text import did_you_mean
 from podwright.tools import Tool
 from podwright.validation_errors import MAX_PROBLEMS
-from podwright_service.inline.inspection import Inspection, Objects
+from podwright_service.inline.inspection import Blueprints, Inspection
 from podwright_service.remotes import remotes_of
 from podwright_service.settings import Settings
 
@@ -40,7 +40,10 @@ class InlinePolicy:
     settings: Settings
 
     def build(
-        self, kind: Kind | None, blueprint: Mapping[str, Any], agents: Objects
+        self,
+        kind: Kind | None,
+        blueprint: Mapping[str, Any],
+        agents: Blueprints,
     ) -> Component:
         """The component of an inline blueprint.
 
@@ -114,7 +117,7 @@ def _below(pointer: str, problems: Iterable[Problem]) -> list[Problem]:
 
 
 def inline_warnings(
-    blueprint: Mapping[str, Any], agents: Objects
+    blueprint: Mapping[str, Any], agents: Blueprints
 ) -> list[Problem]:
     """The warnings of an inline blueprint, at most 100, with pointers into the body of the request."""
     found = _below("/blueprint", blueprints.warnings(blueprint))
@@ -126,7 +129,7 @@ def inline_warnings(
 
 
 def check_inline_names(
-    blueprint: Mapping[str, Any], agents: Objects
+    blueprint: Mapping[str, Any], agents: Blueprints
 ) -> Findings:
     """What nothing fills in the templates of a valid inline blueprint, with pointers into the body of the request."""
     instructions = {

@@ -19,7 +19,6 @@ from podwright.headers import BUDGET, HOPS
 from podwright.json_data import to_json_bytes
 from podwright_service.background.database import DatabaseUnavailableError
 from podwright_service.background.store import StoredRun
-from podwright_service.background.tables import ENDED
 from podwright_service.background.worker import BackgroundWorker
 from podwright_service.execution import new_run_id, task_of
 from podwright_service.http.auth import scope_missing
@@ -35,6 +34,7 @@ from podwright_service.http.json_body import JSONRoute
 from podwright_service.http.limits import granted_limits
 from podwright_service.http.problems import RequestError
 from podwright_service.http.schemas import (
+    ENDED,
     BackgroundRun,
     BackgroundRunPage,
     DecisionRequest,

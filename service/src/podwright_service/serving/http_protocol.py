@@ -32,7 +32,11 @@ _REFUSAL = (
 
 
 class HeadersTooLargeError(Exception):
-    """A request has more than `MAX_HEAD` bytes of headers; raised in the parser, which then stops."""
+    """A request has more than `MAX_HEAD` bytes of headers.
+
+    It is raised in a callback of httptools, which stops and wraps it in an error of its own. uvicorn answers each error
+    of httptools with `send_400_response`.
+    """
 
 
 class LimitedHttpProtocol(HttpToolsProtocol):
@@ -56,7 +60,8 @@ class LimitedHttpProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         """A request begins."""
-        self._head = self._undelivered = 0
+        self._head = 0
+        self._undelivered = 0
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
@@ -80,7 +85,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer a request that the parser has rejected."""
+        """Answer a request that the parser has rejected, or at which `_count` has stopped it."""
         if self._head > MAX_HEAD:
             self._refuse()
         else:

@@ -104,6 +104,7 @@ def _return_on_signal() -> Generator[None]:
         for number in (signal.SIGTERM, signal.SIGINT)
     }
     for number in handlers:
+        # raises KeyboardInterrupt, for SIGTERM too
         signal.signal(number, signal.default_int_handler)
     try:
         with contextlib.suppress(KeyboardInterrupt):

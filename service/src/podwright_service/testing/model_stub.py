@@ -8,7 +8,7 @@ import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 from aiohttp import web
 from pydantic import TypeAdapter
@@ -53,7 +53,11 @@ class ReceivedRequest:
 
 
 _LIST_PRICES = '{"*": {"as": "*"}}'
-"""Otherwise they do not hold at the address of a stub."""
+"""List prices apply only at a vendor's own URL; this makes them apply at the URL of a stub."""
+_CUT_CHUNKS = 2
+"""Chunks that a stream lacks if it is cut: those with the finish reason and the usage."""
+_CUT_BYTES = 20
+"""Bytes that a body lacks if it is cut; without the last one already, it is not JSON."""
 
 
 class ModelStub(BackgroundServer):
@@ -254,15 +258,13 @@ class ModelStub(BackgroundServer):
                     body=b'{"choices": [', content_type="application/json"
                 )
             case "silence":
-                # until the client disconnects or the stub stops, which cancels this
-                await asyncio.Event().wait()
+                return await _wait_until_cancelled()
             case "cut" | "reset":
-                pass
-        response = await self._start_response(
-            request, received, ModelResponse(fault.text)
-        )
-        _disconnect(request, reset=fault.kind == "reset")
-        return response
+                response = await self._start_response(
+                    request, received, ModelResponse(fault.text)
+                )
+                _disconnect(request, reset=fault.kind == "reset")
+                return response
 
     async def _start_response(
         self,
@@ -271,8 +273,8 @@ class ModelStub(BackgroundServer):
         partial: ModelResponse,
     ) -> web.StreamResponse:
         if received.body.get("stream"):
-            # without finish reason and usage
-            return await self._stream(request, _chunks(received, partial)[:-2])
+            chunks = _chunks(received, partial)
+            return await self._stream(request, chunks[:-_CUT_CHUNKS])
         response = web.StreamResponse(
             headers={"content-type": "application/json"}
         )
@@ -282,7 +284,7 @@ class ModelStub(BackgroundServer):
             )
             response.content_length = len(body)
             await response.prepare(request)
-            await response.write(body[:-20])
+            await response.write(body[:-_CUT_BYTES])
         return response
 
 
@@ -294,6 +296,12 @@ def _chunks(received: ReceivedRequest, response: ModelResponse) -> list[bytes]:
         with_usage=bool(options.get("include_usage")),
     )
     return [to_json_bytes(chunk) for chunk in chunks]
+
+
+async def _wait_until_cancelled() -> NoReturn:
+    """Wait until the client disconnects or the stub stops."""
+    while True:
+        await asyncio.Event().wait()
 
 
 def _disconnect(request: web.Request, reset: bool) -> None:
