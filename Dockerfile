@@ -19,7 +19,7 @@ ARG FLAVOUR=slim
 # The time of every installed file, so that two builds give the same layer.
 ARG SOURCE_DATE_EPOCH=0
 COPY deploy/image/requirements-${FLAVOUR}.lock requirements.lock
-# Removed: scripts of packages, files of uv with a time or a path, a .pth hook of virtualenv, tests of jsonschema, and
+# Removed: scripts of packages, files of uv with a time or a path, a .pth hook of virtualenv, tests of jsonschema and referencing, and
 # sources of compiled modules and types for editors.
 RUN --mount=type=cache,target=/root/.cache \
     /tools/bin/uv venv --quiet --python python3 /opt/podwright \
@@ -27,7 +27,8 @@ RUN --mount=type=cache,target=/root/.cache \
     && cd /opt/podwright \
     && find bin -mindepth 1 ! -name 'python*' -delete \
     && rm -f lib/python3*/site-packages/_virtualenv.* CACHEDIR.TAG .gitignore .lock \
-    && rm -rf lib/python3*/site-packages/jsonschema/benchmarks lib/python3*/site-packages/jsonschema/tests \
+    && rm -rf lib/python3*/site-packages/jsonschema/benchmarks \
+        lib/python3*/site-packages/jsonschema/tests lib/python3*/site-packages/referencing/tests \
     && find . \( -name '*.pyc' -o -name '*.py[ix]' \) -delete \
     && python3 -m compileall -q -j 0 --invalidation-mode unchecked-hash lib \
     && cp /usr/bin/tini bin/ \
