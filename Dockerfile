@@ -19,8 +19,8 @@ ARG FLAVOUR=slim
 # The time of every installed file, so that two builds give the same layer.
 ARG SOURCE_DATE_EPOCH=0
 COPY deploy/image/requirements-${FLAVOUR}.lock requirements.lock
-# Removed: scripts of packages, files of uv with a time or a path, a .pth hook of virtualenv, tests of jsonschema and referencing, and
-# sources of compiled modules and types for editors.
+# Removed: scripts of packages, files of uv with a time or a path, a .pth hook of virtualenv, tests of jsonschema and
+# referencing, and sources of compiled modules and types for editors.
 RUN --mount=type=cache,target=/root/.cache \
     /tools/bin/uv venv --quiet --python python3 /opt/podwright \
     && /tools/bin/uv pip sync --quiet --python /opt/podwright --require-hashes requirements.lock \
