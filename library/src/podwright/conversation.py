@@ -194,12 +194,12 @@ def _shape_errors(error: ValidationError) -> Iterator[InitErrorDetails]:
 def _relation_errors(messages: list[Any]) -> Iterator[InitErrorDetails]:
     if len(messages) > MAX_MESSAGES:
         return
-    for location, message in _misplaced(messages):
+    for location, message in _problems_between_messages(messages):
         kind = PydanticCustomError("value_error", cast("Any", message))
         yield {"type": kind, "loc": location, "input": messages}
 
 
-def _misplaced(
+def _problems_between_messages(
     messages: Sequence[Any],
 ) -> Iterator[tuple[tuple[int, str], str]]:
     """Tool results without their call, tool calls without their result, and what is not JSON data."""
@@ -267,14 +267,14 @@ def _is_json(value: object) -> bool:
     return True
 
 
-def _own_keys(shape: Any) -> frozenset[str]:
-    """The keys of a TypedDict, and those that are not sent back."""
+def _keys_not_further(shape: Any) -> frozenset[str]:
+    """The keys that are not further fields: those of a TypedDict, and those that are not sent back."""
     return shape.__required_keys__ | shape.__optional_keys__ | _NOT_SENT_BACK
 
 
-_ASSISTANT_KEYS = _own_keys(AssistantMessage)
-_CALL_KEYS = _own_keys(ToolCallData)
-_FUNCTION_KEYS = _own_keys(FunctionCallData)
+_ASSISTANT_KEYS = _keys_not_further(AssistantMessage)
+_CALL_KEYS = _keys_not_further(ToolCallData)
+_FUNCTION_KEYS = _keys_not_further(FunctionCallData)
 
 Conversation = Annotated[
     Annotated[list[ConversationMessage], Strict(), MaxLen(MAX_MESSAGES)],

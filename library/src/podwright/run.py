@@ -135,7 +135,7 @@ class Run:
         """The run that it is nested in."""
         self.id: str = self._make_id(run_id)
         """32 hexadecimal digits; those of a nested run follow from the id of the run around it and the sibling key."""
-        self.component: str = component.name
+        self.component_name: str = component.name
         self.kind: Kind = component.kind
         self.path = path
         """Its position in the outermost workflow."""
@@ -231,7 +231,7 @@ class Run:
         return min(own_time_left, self.parent.time_left)
 
     def stamp(self, path: tuple[int, ...] | None = None) -> dict[str, Any]:
-        """The common fields for an event that is emitted now.
+        """The common fields for an event that is emitted now; takes the next sequence number.
 
         Args:
             path: Where it happens; by default the run's own position.
@@ -243,7 +243,7 @@ class Run:
             "at": time(),
             "run_id": self.id,
             "parent_id": self._parent_id,
-            "component": self.component,
+            "component": self.component_name,
             "kind": self.kind,
             "path": path,
         }
@@ -346,7 +346,7 @@ class Run:
     def _with_further(
         self, subscribers: tuple[Subscriber, ...]
     ) -> tuple[Subscriber, ...]:
-        """The subscribers of this run, and those that are not among them."""
+        """This run's subscribers, then the given ones that are not among them."""
         known = self.subscribers
         further = [
             subscriber for subscriber in subscribers if subscriber not in known
@@ -395,7 +395,7 @@ class Run:
     def step(
         self, name: str, step_type: str, path: tuple[int, ...]
     ) -> Generator[StepResult]:
-        """Emit the start and the end of a step, with the outcome of the result that the context gives.
+        """Emit the start and the end of a step. The body may set the `outcome` of the `StepResult`, which the end has.
 
         Raises:
             LimitExceededError: The outermost run has done `MAX_STEPS_PER_RUN` steps.
@@ -455,7 +455,7 @@ class Run:
         except asyncio.CancelledError as cancellation:
             await self._cancel_nested()
             cancelled = RunCancelledError(
-                f"The run of '{self.component}' was cancelled."
+                f"The run of '{self.component_name}' was cancelled."
             )
             self._end_with(cancelled)
             # asyncio recognises only this exact exception type, so the error with the checkpoint is its cause
@@ -476,7 +476,7 @@ class Run:
             current_tool_call.reset(call_token)
 
     @contextlib.contextmanager
-    def nested_in_task(self) -> Generator[None]:
+    def bound_to_current_task(self) -> Generator[None]:
         """While the context is open, the current task is cancelled together with this run."""
         task = cast("asyncio.Task[Any]", asyncio.current_task())
         self._nested_tasks.add(task)
@@ -505,9 +505,7 @@ class Run:
         except TimeoutError as error:
             if not timeout.expired():
                 raise
-            message = (
-                f"'{self.component}' ran for longer than {self.wall_time:g} s."
-            )
+            message = f"'{self.component_name}' ran for longer than {self.wall_time:g} s."
             raise LimitExceededError(message, limit="wall_time") from error
 
     def _end_with(self, error: BaseException) -> None:
@@ -520,7 +518,7 @@ class Run:
             self.emit(events.RunFailed(**self._end_stamp(), error=details))
             return
         # the innermost component raised it, but only the outermost run and its checkpoint are of use to the caller
-        error.component = error.component or self.component
+        error.component = error.component or self.component_name
         error.run_id = self.id
         error.usage = self.usage
         error.context = None
@@ -643,7 +641,7 @@ async def execute(
             limits=limits,
             streaming=stream,
         )
-        with parent.nested_in_task():
+        with parent.bound_to_current_task():
             value = await run.execute(task)
     else:
         tree = _RunTree(asyncio.get_running_loop(), hops, idempotency_key)

@@ -158,7 +158,7 @@ def _redundant_braces(template: str, objects: Collection[int]) -> set[int]:
             rest = pairs.open(start, length)
         else:
             rest = pairs.close(start, length)
-        # a single brace inside an object shows that its braces are not doubled
+        # a single brace inside an object shows that its braces are not doubled; outside of objects nothing is kept
         if rest == 1 or not pairs.unclosed:
             pairs.forget()
     return pairs.redundant

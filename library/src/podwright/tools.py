@@ -58,7 +58,7 @@ class Tool:
     """Validates the arguments of a call."""
     idempotent: bool = False
     """Whether a call may be repeated if its end is unknown, such as after the end of a process."""
-    is_nested_run: bool = False
+    runs_a_component: bool = False
     """Whether all that it does is a nested run, which is recorded itself."""
 
     @property

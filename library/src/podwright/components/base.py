@@ -341,6 +341,6 @@ def _loop_of_outer_run() -> asyncio.AbstractEventLoop | None:
         return None
     if outer.is_closed:
         raise RunCancelledError(
-            f"The run of '{outer.component}', which this call is part of, is over."
+            f"The run of '{outer.component_name}', which this call is part of, is over."
         )
     return outer.loop

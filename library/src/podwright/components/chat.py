@@ -141,9 +141,9 @@ def _no_answer_error(
     """
     if not reason:
         return errors.LoopLimitError(
-            f"'{run.component}' still called tools after {max_loops} model calls."
+            f"'{run.component_name}' still called tools after {max_loops} model calls."
         )
     calls = f"max_loops={max_loops} calls"
     return errors.OutputError(
-        f"'{run.component}' gave no answer that fits the response model in {calls}: {reason}."
+        f"'{run.component_name}' gave no answer that fits the response model in {calls}: {reason}."
     )

@@ -96,7 +96,7 @@ class ChatMessages:
             **fields: Further fields of the request.
         """
         before = (*self.system, *self.instructions)
-        fields = {**fields, "component": run.component, "path": run.path}
+        fields = {**fields, "component": run.component_name, "path": run.path}
         request = ModelRequest(
             model,
             messages=(*before, *self.turn),

@@ -279,7 +279,7 @@ def _tool(
             "parameters": _json_schema(arguments),
         },
     }
-    return Tool(function, schema, arguments, is_nested_run=True)
+    return Tool(function, schema, arguments, runs_a_component=True)
 
 
 _json_schema = lru_cache(maxsize=64)(TypeAdapter[Any].json_schema)

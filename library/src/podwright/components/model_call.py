@@ -256,11 +256,12 @@ class _ModelCall:
     ) -> ModelResponse:
         """The response of a model, which is retried where that can help; its usage is counted."""
         passed = perf_counter() - self._started
-        left = request.settings.get("timeout", model.timeouts.total) - passed
+        total = request.settings.get("timeout", model.timeouts.total)
+        call_time_left = total - passed
         seconds = math.inf
         if not is_last:
             # a model that does not begin to answer leaves the next ones a part of the time
-            seconds = left / 2
+            seconds = call_time_left / 2
         attempts = _Attempts(
             self,
             model,
@@ -271,7 +272,7 @@ class _ModelCall:
         )
         response = await with_retries(
             attempts.next,
-            max(0.0, left),
+            max(0.0, call_time_left),
             model.retries,
             who=f"'{model.name}'",
             left=self._time_left,
@@ -407,9 +408,9 @@ class _Attempts:
         return replace(response, usage=usage)
 
     def _prepare_next(self, error: errors.ModelError) -> None:
-        """Prepare for another attempt after an error, or rule it out."""
+        """Prepare for another attempt after an error; after shown text there is none."""
         if self._call.has_shown_text:
-            error.transient = False
+            error.transient = False  # so that `with_retries` raises it
         if isinstance(error, errors.ModelToolCallError):
             self._request = _with_notice(self._request, error)
 
@@ -486,7 +487,7 @@ class _Attempts:
 def _record_outcome(model: Model, error: BaseException) -> None:
     """Record in the circuit of a model what the error of a call says of the model."""
     if not isinstance(error, errors.ModelError) or _is_due_to_request(error):
-        circuits.record_cancellation(model)
+        circuits.record_inconclusive(model)
     elif isinstance(error, _FALLS_BACK):
         circuits.record_failure(model)
     else:

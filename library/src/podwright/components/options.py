@@ -80,20 +80,20 @@ _OPTION_TYPES: dict[str, type] = {
 
 
 def apply_options(
-    blueprint: Blueprint, options: JsonMapping, settings: bool = True
+    blueprint: Blueprint, keywords: JsonMapping, settings: bool = True
 ) -> Options:
     """Move the keyword arguments of a constructor into the blueprint, and return those that are options.
 
     Args:
         blueprint: Is given the description and the model settings.
-        options: The keyword arguments.
+        keywords: The keyword arguments.
         settings: Whether the kind has model settings.
 
     Raises:
         ConfigurationError: A keyword is unknown.
     """
     kept = Options()
-    for key, value in options.items():
+    for key, value in keywords.items():
         if key in _OPTION_KEYS:
             kept[key] = value
         elif key in ("description", "metadata"):
@@ -231,12 +231,7 @@ def parse_with_overrides(
     )
 
 
-def option_subscribers(options: Options) -> tuple[Subscriber, ...]:
-    """The subscribers that `verbose` and `on_token` ask for.
-
-    Raises:
-        ConfigurationError: `limits` or `event_manager` has a wrong type, or `on_token` is async.
-    """
+def _check_option_types(options: Options) -> None:
     for name, expected in _OPTION_TYPES.items():
         value = options.get(name)
         if value is None or isinstance(value, expected):
@@ -245,6 +240,15 @@ def option_subscribers(options: Options) -> tuple[Subscriber, ...]:
         raise ConfigurationError(
             f"'{name}' must be of type {expected.__name__}, not {shown}."
         )
+
+
+def option_subscribers(options: Options) -> tuple[Subscriber, ...]:
+    """The subscribers that `verbose` and `on_token` ask for.
+
+    Raises:
+        ConfigurationError: `limits` or `event_manager` has a wrong type, or `on_token` is async.
+    """
+    _check_option_types(options)
     subscribers: list[Subscriber] = []
     if options.get("verbose"):
         subscribers.append(Printer())

@@ -178,7 +178,7 @@ class Remote(PromptComponent):
         own_headers = {
             **self._headers,
             "Idempotency-Key": _idempotency_key(run, body),
-            headers.ROOT: quote(run.outermost.component),
+            headers.ROOT: quote(run.outermost.component_name),
         }
         unfinished_calls = run.journal.unfinished_remote_calls(run.id)
         if unfinished_calls:

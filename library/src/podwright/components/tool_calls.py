@@ -130,7 +130,7 @@ class ToolCaller:
         match journal.tool_call(self._run.id, call.number):
             case ToolCallFailed() as recorded:
                 return call.error_answer(recorded.error["message"])
-            case ToolCallFinished() if call.is_nested_run:
+            case ToolCallFinished() if call.runs_a_component:
                 # what it runs is recorded itself, and must be performed for the runs after it
                 arguments = _parse_arguments(call.request)
                 return call.result_answer(
@@ -140,7 +140,7 @@ class ToolCaller:
                 usage = journal.usage_of(self._run.id, call.number)
                 self._run.count_recorded_usage(usage)
                 return call.result_answer(recorded.output)
-            case None if call.is_nested_run:
+            case None if call.runs_a_component:
                 return await self._call_with_events(call)
             case None:
                 async with journal.call(in_tool=self._run.in_tool):
@@ -152,7 +152,7 @@ class ToolCaller:
         try:
             arguments = self._begin(call)
             # a nested run has no effects but those of its own calls
-            if not call.is_nested_run:
+            if not call.runs_a_component:
                 await self._run.journal.before_effect()
             text = await self._call_tool(call, arguments)
         except (CancelledError, PodwrightError) as error:
@@ -193,7 +193,7 @@ class ToolCaller:
         if call.tool is None:
             hint = did_you_mean(name, self._tools) or "It has no tools."
             raise ToolArgumentsError(
-                f"Unknown tool '{name}' in '{self._run.component}'. {hint}"
+                f"Unknown tool '{name}' in '{self._run.component_name}'. {hint}"
             )
         try:
             return to_text(await call.tool.call(arguments))
@@ -237,16 +237,16 @@ class _Call:
     """Whether the model is told what is wrong with the call; if not, a wrong call fails the run."""
 
     @property
-    def is_nested_run(self) -> bool:
+    def runs_a_component(self) -> bool:
         """Whether the tool is a run nested in this one."""
-        return self.tool is not None and self.tool.is_nested_run
+        return self.tool is not None and self.tool.runs_a_component
 
     @property
     def is_repeatable(self) -> bool:
         """Whether a new attempt may make the call again."""
         if self.tool is None:
             return False
-        return self.tool.idempotent or self.tool.is_nested_run
+        return self.tool.idempotent or self.tool.runs_a_component
 
     def result_answer(self, text: str) -> _ToolAnswer:
         """The answer with what the tool returned."""

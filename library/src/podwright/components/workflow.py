@@ -190,8 +190,10 @@ class Workflow(Component):
         Raises:
             PodwrightError: With `context` and `resume_path` if the workflow can be resumed.
         """
-        task = self._task(context, start_step, resume_path, updates=kwargs)
-        return self._run(task, False, trace)
+        task = self._task_with_updates(
+            context, start_step, resume_path, updates=kwargs
+        )
+        return self._run(task, stream=False, trace=trace)
 
     async def arun(
         self,
@@ -202,8 +204,10 @@ class Workflow(Component):
         **kwargs: Any,
     ) -> Any:
         """As `run`, from asynchronous code; cancelling it cancels the run."""
-        task = self._task(context, start_step, resume_path, updates=kwargs)
-        return await self._arun(task, False, trace)
+        task = self._task_with_updates(
+            context, start_step, resume_path, updates=kwargs
+        )
+        return await self._arun(task, stream=False, trace=trace)
 
     def stream(
         self,
@@ -213,7 +217,9 @@ class Workflow(Component):
         **kwargs: Any,
     ) -> Iterator[Event]:
         """Run and yield each event as it happens, tokens included; leaving early cancels the run."""
-        task = self._task(context, start_step, resume_path, updates=kwargs)
+        task = self._task_with_updates(
+            context, start_step, resume_path, updates=kwargs
+        )
         return self._stream(task)
 
     def astream(
@@ -224,7 +230,9 @@ class Workflow(Component):
         **kwargs: Any,
     ) -> AsyncGenerator[Event]:
         """As `stream`, from asynchronous code."""
-        task = self._task(context, start_step, resume_path, updates=kwargs)
+        task = self._task_with_updates(
+            context, start_step, resume_path, updates=kwargs
+        )
         return self._astream(task)
 
     def task(
@@ -250,11 +258,11 @@ class Workflow(Component):
         approved: Path | None = None
         if resume_path is not None:
             approved = tuple(path_of(progress))
-        names_of_no_input = ("input", *self.output_names)
+        not_inputs = ("input", *self.output_names)
         inputs = {
             name: value
             for name, value in named.items()
-            if name not in names_of_no_input
+            if name not in not_inputs
         }
         combined = sections(inputs)
         if "input" not in named:
@@ -284,7 +292,7 @@ class Workflow(Component):
             runs_as_step=True,
         )
 
-    def _task(
+    def _task_with_updates(
         self,
         context: object,
         start_step: object,

@@ -36,7 +36,7 @@ class CircuitBreaker:
         return self.clock() < until
 
     def record_call(self, model: Model) -> None:
-        """A model is called: if its circuit is half open, other calls pass it over until this one has ended."""
+        """A model is called. If its circuit is half open, others pass it over until the end, or for `recovery_time`."""
         if model not in self._open_until:
             return
         if not self.is_open(model):
@@ -50,7 +50,7 @@ class CircuitBreaker:
         """A model has answered: its circuit is closed."""
         self._open_until.pop(model, None)
 
-    def record_cancellation(self, model: Model) -> None:
+    def record_inconclusive(self, model: Model) -> None:
         """A call says nothing about its model: an open circuit is half open."""
         if model in self._open_until:
             self._open_until[model] = self.clock()

@@ -212,11 +212,11 @@ async def send(
                 )
                 yield response
     except aiohttp.ClientError as error:
-        fault = certificate_fault(error) or _client_fault(error)
+        lost = certificate_error(error) or _client_error(error)
         # its message may quote the response
         if isinstance(error, aiohttp.ClientResponseError):
-            raise fault from None
-        raise fault from error
+            raise lost from None
+        raise lost from error
     except TimeoutError as error:
         if not deadline.expired():
             raise
@@ -261,7 +261,7 @@ _CERTIFICATE_SUGGESTIONS = {
 """By OpenSSL's code of the verification error, `X509_V_ERR_…`; the others are about trust."""
 
 
-def certificate_fault(error: BaseException) -> TransportError | None:
+def certificate_error(error: BaseException) -> TransportError | None:
     """The fault if an exception, or one of its causes, is about an invalid certificate; else None."""
     cause = _with_verify_code(error)
     if not isinstance(cause, ssl.SSLCertVerificationError):
@@ -281,11 +281,11 @@ def _with_verify_code(error: BaseException) -> BaseException | None:
     return None
 
 
-def connection_fault(error: BaseException) -> TransportError | None:
+def connection_error(error: BaseException) -> TransportError | None:
     """The fault if an exception of another client, or one of its causes, is about a connection; else None."""
     for cause in causes(error):
         if isinstance(cause, aiohttp.ClientConnectionError):
-            return _client_fault(cause)
+            return _client_error(cause)
         if isinstance(cause, ConnectionResetError | BrokenPipeError):
             return TransportError("disconnected", _LOST)
         if isinstance(cause, ConnectionError):
@@ -293,7 +293,7 @@ def connection_fault(error: BaseException) -> TransportError | None:
     return None
 
 
-def _client_fault(error: aiohttp.ClientError) -> TransportError:
+def _client_error(error: aiohttp.ClientError) -> TransportError:
     for kind, (fault, message) in _FAULTS.items():
         if isinstance(error, kind):
             return TransportError(fault, message)

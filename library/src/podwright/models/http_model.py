@@ -95,6 +95,7 @@ class HTTPModel(ProviderModel):
         self._endpoint = endpoint
         self._provider, _, model = name.partition("/")
         prefix = endpoint.model_prefix
+        # `accounts/us/models/` is not put before `accounts/my/models/m`
         if not model.startswith(prefix.partition("/")[0]):
             model = prefix + model
         self._model = model
@@ -164,7 +165,7 @@ class HTTPModel(ProviderModel):
         except (InvalidResponseError, ValueError, RecursionError) as error:
             failure = self._unreadable_error(error, reading)
             failure.provider_error = provider_error(
-                reading.first_words(), request, destination.key
+                reading.error_in_head(), request, destination.key
             )
         failure.attempt_usage = bill.of_failure()
         raise failure from cause
@@ -221,6 +222,7 @@ class HTTPModel(ProviderModel):
     def load_prices(self) -> None:
         """See `Model.load_prices`; the price of a vendor holds only at its own URL."""
         self.is_at_vendor = is_vendors(self._provider, self._base_url())
+        # a first look-up reads the price lists, for which a run would wait
         self.cost(Usage(input_tokens=1, output_tokens=1))
 
     async def prepare(self) -> None:
@@ -362,7 +364,7 @@ class _Reading:
         media_type = self._type or "no content type"
         return f" (status 200, {media_type})"
 
-    def first_words(self) -> ErrorBody:
+    def error_in_head(self) -> ErrorBody:
         """The first characters of a response that is not an answer."""
         if self.answer.has_choice:
             return ErrorBody()

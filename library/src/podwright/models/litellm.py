@@ -29,8 +29,8 @@ from podwright.models.chat_completions import (
 from podwright.models.error_body import ErrorBody, is_object, read_error
 from podwright.models.http import (
     NOT_SENT,
-    certificate_fault,
-    connection_fault,
+    certificate_error,
+    connection_error,
     propagated,
 )
 from podwright.models.litellm_http import Wire, clients, watched
@@ -454,7 +454,7 @@ class LiteLLMModel(ProviderModel):
         request: ModelRequest,
     ) -> errors.ModelError:
         """Our error for one of LiteLLM's exceptions, by its public class and `status_code`."""
-        fault = certificate_fault(error)
+        fault = certificate_error(error)
         if fault is not None:
             return transport_error(self.name, fault)
         missing = _missing_credentials(error)
@@ -480,7 +480,7 @@ class LiteLLMModel(ProviderModel):
             kind, reason = meaning
             return kind(f"'{self.name}': {reason}")
         if not is_answer:
-            fault = connection_fault(error)
+            fault = connection_error(error)
             if fault is not None:
                 return transport_error(self.name, fault)
         if not hasattr(error, "status_code"):
@@ -546,7 +546,7 @@ def _status(error: Any, error_body: ErrorBody) -> int:
 def _was_sent(error: Exception, model_error: errors.ModelError) -> bool:
     """Whether a request may have been sent that was not answered."""
     if isinstance(model_error, errors.ModelConnectionError):
-        fault = connection_fault(error)
+        fault = connection_error(error)
         return fault is None or fault.fault not in NOT_SENT
     return isinstance(
         model_error, errors.ModelTimeoutError | errors.ModelResponseError

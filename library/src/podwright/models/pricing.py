@@ -206,6 +206,15 @@ def operators_file() -> PriceFile:
     return read_prices(file, minute)
 
 
+def refresh_operators_file() -> None:
+    """Read the operator's price file again if a minute has passed.
+
+    Raises:
+        ConfigurationError: It is invalid.
+    """
+    operators_file()
+
+
 # Some prices depend on the time of day and the file may change, so a result is valid for one minute.
 @lru_cache(maxsize=4096)
 def _lookup(

@@ -42,7 +42,7 @@ MAX_TAKEOVERS = 10
 _AFTER_UNKNOWN_CALL = "Find out what the call did; then resume the run, which repeats the call, or cancel it."
 
 End = tuple[str, dict[str, Any]]
-"""How an attempt ended: a status, `moved` or `lost`, and the columns of the run that change."""
+"""How an attempt ended: a status or `moved`, and the columns of the run that change."""
 
 _log = logging.getLogger("podwright.background")
 
@@ -99,17 +99,19 @@ class Attempt:
         """Cancel the run, unless it has ended."""
         self._journal.gate.stop("cancelled")
 
-    def renew(self, attempt: int | None, *, cancel_requested: bool) -> None:
+    def apply_lease(
+        self, held_attempt: int | None, *, cancel_requested: bool
+    ) -> None:
         """Take note of what the database says of the run.
 
         Args:
-            attempt: The number of the attempt that this process holds; None if it holds none.
+            held_attempt: The number of the attempt that this process holds; None if it holds none.
             cancel_requested: Whether a caller has cancelled the run.
         """
         # what it still writes is refused if the run is lost
         if self._journal.has_ended:
             return
-        if attempt != self._journal.attempt:
+        if held_attempt != self._journal.attempt:
             self._journal.lose()
         elif cancel_requested:
             self.cancel()
@@ -164,6 +166,7 @@ class Attempt:
         limits, hops = granted_limits(
             Headers(request["headers"]), self._settings
         )
+        # the permission to repeat calls is for one attempt; `_moved` may give it to the next one
         self._journal.set_columns(repeat_calls=False)
         subscribers: tuple[Subscriber, ...] = (
             *self._observability.subscribers,

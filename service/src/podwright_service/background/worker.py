@@ -303,7 +303,9 @@ class BackgroundWorker:
         )
         for run_id, active in performed.items():
             number, cancel_requested = held.get(run_id, (None, False))
-            active.attempt.renew(number, cancel_requested=cancel_requested)
+            active.attempt.apply_lease(
+                number, cancel_requested=cancel_requested
+            )
 
     async def _count(self) -> None:
         metrics = self._observability.metrics

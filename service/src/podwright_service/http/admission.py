@@ -139,7 +139,7 @@ class AdmissionMiddleware:
 
     def _check_framing(self, headers: Headers) -> None:
         coding = headers.get("transfer-encoding", "chunked").strip().lower()
-        # a server would take a body that is compressed too for one that is not
+        # a server would treat a compressed chunked body as plain
         if coding != "chunked":
             detail = f"Invalid header 'Transfer-Encoding': expected chunked, got {short_repr(coding)}."
             raise RequestError(

@@ -84,7 +84,6 @@ _MAX_ANSWERED = 100
 """Names of models that answered that have a label value of their own."""
 _CALL_STATUSES = ("ok", "failed", "cancelled")
 _FELL_BACK = "fell_back"
-_IN_PROGRESS = "runs_in_progress"
 _CALLING_KINDS: tuple[Kind, ...] = ("agent", "conductor")
 """The kinds of components that call models and tools."""
 
@@ -301,7 +300,7 @@ class Metrics:
             accept: The `Accept` header: the text format, or OpenMetrics, which has exemplars.
         """
         with suppress(ConfigurationError):
-            pricing.operators_file()  # reads it again, if a minute has passed
+            pricing.refresh_operators_file()
         self._note_price_file()
         registry = self.registry
         if self._multiprocess:
@@ -337,7 +336,9 @@ class Metrics:
             "run_duration_seconds", "Duration of outermost runs.", _RUN_SECONDS
         )
         self._runs_in_progress = gauge(
-            "runs_in_progress", "Active outermost runs."
+            "runs_in_progress",
+            "Active outermost runs.",
+            kind="up_down_counter",
         )
         self._runs_waiting = gauge(
             "runs_waiting", "Requests that wait for another run to finish."
@@ -392,7 +393,7 @@ class Metrics:
         )
         self._answered_cost = counter(
             "answered_cost_usd_total",
-            "The same by the model that answered, where its name differs from the one that was asked.",
+            "Known cost in USD by the model that answered, where its name differs from the one that was asked.",
             "model",
             "response_model",
         )
@@ -560,6 +561,7 @@ class Metrics:
         documentation: str,
         *labels: str,
         mode: Literal["livesum", "livemax", "livemin"] = "livesum",
+        kind: InstrumentKind = "gauge",
     ) -> Callable[..., Gauge]:
         names = (*_COMMON_LABELS, *labels)
         gauge = Gauge(
@@ -569,9 +571,6 @@ class Metrics:
             registry=self.registry,
             multiprocess_mode=mode,
         )
-        kind: InstrumentKind = "gauge"
-        if name == _IN_PROGRESS:
-            kind = "up_down_counter"
         series = self._exported(
             gauge, name, kind, documentation=documentation, names=names
         )

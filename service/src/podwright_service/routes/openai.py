@@ -31,7 +31,7 @@ from podwright_service.openai_api.responses import (
 from podwright_service.openai_api.responses_request import ResponsesRequest
 from podwright_service.origin import Sender, origin_of
 from podwright_service.routes.openai_responses import NO_MODEL, OPENAI_RESPONSES
-from podwright_service.routes.runs import begun_stream, late_problem
+from podwright_service.routes.runs import begun_stream, report_late_failure
 from podwright_service.runtime import get_runtime
 
 models_router = APIRouter(prefix="/v1", tags=["openai"])
@@ -198,11 +198,11 @@ async def _stream(
     protocol: _Protocol,
 ) -> Response:
     """Start a run, wait for its first event, and send its events; an earlier error is answered with its own status."""
-    async with contextlib.AsyncExitStack() as run:
+    async with contextlib.AsyncExitStack() as cleanup:
         beginning = begun_stream(request, task, sender, run_id=answer.run_id)
-        stream = await run.enter_async_context(beginning)
+        stream = await cleanup.enter_async_context(beginning)
         events = _events(request, stream, answer, protocol)
-        return StreamedRun(events, stream, run.pop_all())
+        return StreamedRun(events, stream, cleanup.pop_all())
 
 
 async def _events(
@@ -222,7 +222,7 @@ async def _events(
         result = await stream.result()
         rest = answer.rest(result.value)
     except Exception as error:  # noqa: BLE001 - the response has begun, so any error becomes the last event
-        problem = late_problem(request, stream.run_id, error)
+        problem = report_late_failure(request, stream.run_id, error)
         yield _formatted(protocol.failed(problem))
     else:
         if rest.text:

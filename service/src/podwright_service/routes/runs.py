@@ -123,12 +123,12 @@ async def run_stream(
 ) -> Response:
     """Run the served component and send its events as they happen, and at the end the response of `/run`."""
     task = task_of(get_runtime(request).component, body)
-    async with contextlib.AsyncExitStack() as run:
+    async with contextlib.AsyncExitStack() as cleanup:
         beginning = begun_stream(
             request, task, body, run_id=new_run_id(), trace=trace
         )
-        stream = await run.enter_async_context(beginning)
-        return StreamedRun(_events(request, stream), stream, run.pop_all())
+        stream = await cleanup.enter_async_context(beginning)
+        return StreamedRun(_events(request, stream), stream, cleanup.pop_all())
 
 
 async def _events(request: Request, stream: RunStream) -> AsyncIterator[bytes]:
@@ -139,7 +139,7 @@ async def _events(request: Request, stream: RunStream) -> AsyncIterator[bytes]:
             get_runtime(request).component, await stream.result()
         )
     except Exception as error:  # noqa: BLE001 - the response has begun, so any error becomes the last event
-        problem = late_problem(request, stream.run_id, error)
+        problem = report_late_failure(request, stream.run_id, error)
         yield format_sse_event(
             event="problem", data_str=problem.to_bytes().decode()
         )
@@ -147,10 +147,10 @@ async def _events(request: Request, stream: RunStream) -> AsyncIterator[bytes]:
         yield format_sse_event(event="result", data_str=content.decode())
 
 
-def late_problem(
+def report_late_failure(
     request: Request, run_id: str, error: Exception
 ) -> ProblemDetails:
-    """The problem of a run that fails after its response has begun."""
+    """The problem of a run that fails after its response has begun; it is logged, and its status kept for telemetry."""
     problem = problem_details(request, error)
     if problem.code == "internal_error":
         _log.error("The run %s failed unexpectedly.", run_id, exc_info=error)
