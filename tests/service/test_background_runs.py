@@ -386,7 +386,7 @@ def test_no_more_runs_than_allowed(
 
     The process ends its look for others once a caller adds a run.
     """
-    add = BackgroundWorker.add
+    add = BackgroundWorker.add_or_find
     claim = RunStore.claim
     looking = threading.Event()
     adding = threading.Event()
@@ -400,7 +400,7 @@ def test_no_more_runs_than_allowed(
         await asyncio.to_thread(until, adding.is_set)
         return await claim(store, *arguments)
 
-    monkeypatch.setattr(BackgroundWorker, "add", note_add)
+    monkeypatch.setattr(BackgroundWorker, "add_or_find", note_add)
     monkeypatch.setattr(RunStore, "claim", claim_slowly)
     gate = Gate()
     client = serve(

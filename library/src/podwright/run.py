@@ -101,7 +101,7 @@ class _RunTree:
     hops: int = MAX_HOPS
     """Further containers that the run may pass through."""
     idempotency_key: str | None = None
-    """What the keys of requests to remote components follow from; None takes the id of the outermost run."""
+    """Seed of the `Idempotency-Key` of requests to remote components; None takes the id of the outermost run."""
     journal: Journal = field(default_factory=Journal)
     """What earlier attempts did; empty if there were none."""
     sequence: count[int] = field(default_factory=count)
@@ -369,7 +369,7 @@ class Run:
 
     @property
     def idempotency_key(self) -> str:
-        """What the keys of its requests to remote components follow from.
+        """Seed of the `Idempotency-Key` of its requests to remote components.
 
         It is the same in each attempt of the run, and in each run that a caller requests with the same key.
         """
@@ -395,7 +395,7 @@ class Run:
     def step(
         self, name: str, step_type: str, path: tuple[int, ...]
     ) -> Generator[StepResult]:
-        """Emit the start and the end of a step. The body may set the `outcome` of the `StepResult`, which the end has.
+        """Emit the start and the end of a step. The body may set `StepResult.outcome`, for `StepFinished`.
 
         Raises:
             LimitExceededError: The outermost run has done `MAX_STEPS_PER_RUN` steps.
@@ -517,8 +517,9 @@ class Run:
             }
             self.emit(events.RunFailed(**self._end_stamp(), error=details))
             return
-        # the innermost component raised it, but only the outermost run and its checkpoint are of use to the caller
+        # the innermost component has raised it
         error.component = error.component or self.component_name
+        # run and checkpoint are those of the outermost run, which the caller knows
         error.run_id = self.id
         error.usage = self.usage
         error.context = None
@@ -626,7 +627,7 @@ async def execute(
         hops: Further containers that the run may pass through; ignored for a nested run.
         run_id: The id of the run, 32 hexadecimal digits; by default a new one. Ignored for a nested run.
         journal: What earlier attempts of the run did, which have the same `run_id`; ignored for a nested run.
-        idempotency_key: What the keys of requests to remote components follow from, so that a repeated request repeats
+        idempotency_key: Seed of the `Idempotency-Key` of requests to remote components: a repeated request repeats
             theirs; by default the `run_id`. Ignored for a nested run.
     """
     trace_events: list[Event] = []

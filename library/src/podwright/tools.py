@@ -58,8 +58,8 @@ class Tool:
     """Validates the arguments of a call."""
     idempotent: bool = False
     """Whether a call may be repeated if its end is unknown, such as after the end of a process."""
-    runs_a_component: bool = False
-    """Whether all that it does is a nested run, which is recorded itself."""
+    is_performed_again: bool = False
+    """Whether a new attempt performs its calls again: what they do is recorded by itself, as a nested run or a plan."""
 
     @property
     def name(self) -> str:

@@ -131,7 +131,8 @@ def check(
     Args:
         blueprint: A dictionary, as `to_blueprint` returns it.
         kind: The kind that it must have; by default the one that it names.
-        validate: If false, unknown keys are dropped, except those of `config` that `warnings` lists.
+        validate: False drops unknown keys, except those of `config` that `warnings` lists; the rest is checked all the
+            same.
 
     Raises:
         BlueprintValidationError: With all problems.

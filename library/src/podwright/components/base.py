@@ -272,7 +272,7 @@ class ModelComponent(PromptComponent):
 
     @property
     def max_loops(self) -> int:
-        """Most model calls of one run."""
+        """Most model calls of one chat; planning is a chat of its own."""
         return self.config.get("max_loops", DEFAULT_MAX_LOOPS)
 
     @property

@@ -88,7 +88,7 @@ class ChatMessages:
         return to_data(conversation)
 
     def request(self, run: Run, model: str, **fields: Any) -> ModelRequest:
-        """The next request to the model; a history that is too long is cut, whole turns at a time.
+        """The next request to the model. A history that is too long is cut by whole turns, which emits `HistoryCut`.
 
         Args:
             run: The run of the chat.

@@ -194,6 +194,7 @@ class Conductor(ModelComponent):
             config = ChatConfig.of(self, task, {})
             plan = await run_chat(run, config, question, plan_type)
             state.replace(plan)
+            # so that the next request does not report the same cut
             messages.cut = question.cut
         order = f"Carry out the plan, one skill call per step; call {REVISE_PLAN} to change it. Then give the answer."
         messages.add_asides(
@@ -212,7 +213,7 @@ class _PlanState:
     calls: int = 0
 
     def replace(self, plan: JsonMapping) -> None:
-        """Replace the plan."""
+        """Replace the plan, and emit the new one."""
         self.revision += 1
         self.steps = [PlanStep(**step) for step in plan["steps"]]
         self.begun = set()
@@ -279,7 +280,7 @@ def _tool(
             "parameters": _json_schema(arguments),
         },
     }
-    return Tool(function, schema, arguments, runs_a_component=True)
+    return Tool(function, schema, arguments, is_performed_again=True)
 
 
 _json_schema = lru_cache(maxsize=64)(TypeAdapter[Any].json_schema)

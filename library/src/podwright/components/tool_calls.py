@@ -130,8 +130,8 @@ class ToolCaller:
         match journal.tool_call(self._run.id, call.number):
             case ToolCallFailed() as recorded:
                 return call.error_answer(recorded.error["message"])
-            case ToolCallFinished() if call.runs_a_component:
-                # what it runs is recorded itself, and must be performed for the runs after it
+            case ToolCallFinished() if call.is_performed_again:
+                # its nested run replays itself; later runs get their ids by its number
                 arguments = _parse_arguments(call.request)
                 return call.result_answer(
                     await self._call_tool(call, arguments)
@@ -140,7 +140,7 @@ class ToolCaller:
                 usage = journal.usage_of(self._run.id, call.number)
                 self._run.count_recorded_usage(usage)
                 return call.result_answer(recorded.output)
-            case None if call.runs_a_component:
+            case None if call.is_performed_again:
                 return await self._call_with_events(call)
             case None:
                 async with journal.call(in_tool=self._run.in_tool):
@@ -152,7 +152,7 @@ class ToolCaller:
         try:
             arguments = self._begin(call)
             # a nested run has no effects but those of its own calls
-            if not call.runs_a_component:
+            if not call.is_performed_again:
                 await self._run.journal.before_effect()
             text = await self._call_tool(call, arguments)
         except (CancelledError, PodwrightError) as error:
@@ -237,16 +237,16 @@ class _Call:
     """Whether the model is told what is wrong with the call; if not, a wrong call fails the run."""
 
     @property
-    def runs_a_component(self) -> bool:
+    def is_performed_again(self) -> bool:
         """Whether the tool is a run nested in this one."""
-        return self.tool is not None and self.tool.runs_a_component
+        return self.tool is not None and self.tool.is_performed_again
 
     @property
     def is_repeatable(self) -> bool:
         """Whether a new attempt may make the call again."""
         if self.tool is None:
             return False
-        return self.tool.idempotent or self.tool.runs_a_component
+        return self.tool.idempotent or self.tool.is_performed_again
 
     def result_answer(self, text: str) -> _ToolAnswer:
         """The answer with what the tool returned."""
@@ -269,7 +269,7 @@ def _parse_arguments(call: ToolCall) -> dict[str, Any]:
             f"The arguments of tool '{call.name}' are not valid JSON: {error}."
         ) from error
     items = as_array(arguments)
-    # arguments are one object, so that a list with one holds them
+    # some models put the object into a list
     if len(items) == 1 and isinstance(items[0], dict):
         arguments = cast("dict[str, Any]", items[0])
     if not isinstance(arguments, dict):

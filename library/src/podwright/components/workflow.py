@@ -284,6 +284,7 @@ class Workflow(Component):
     ) -> WorkflowTask:
         """The task of a run as a step of another workflow, which saves its context and progress."""
         task = self.task(progress.get("context", data))
+        # the same object: what steps write into it is saved
         progress["context"] = task.scope.context
         return replace(
             task,

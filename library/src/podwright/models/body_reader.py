@@ -73,7 +73,7 @@ class BodyReader:
         return self._documents(self._parser.feed(chunk))
 
     def close(self) -> Iterator[Any]:
-        """Yield what is left at the end of the body.
+        """Yield what is left at the end of the body; does nothing until it is iterated.
 
         Raises:
             RefusedError, json.JSONDecodeError: See `feed`.

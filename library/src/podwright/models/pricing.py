@@ -82,7 +82,7 @@ class Tokens(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """What the price of a call depends on, besides the tokens and the model that was asked for."""
+    """What the price of a call depends on, besides the counts of text and the model that was asked for."""
 
     model: str = ""
     """The model that answered, in the provider's words; empty if it is not known."""
@@ -335,14 +335,14 @@ def _long_rates(rates: TieredRates, input_tokens: int) -> JsonObject:
 
 def _by_rates(rates: Rates, tokens: Tokens, terms: Terms) -> Decimal:
     """USD; a kind of tokens without a rate of its own has that of the input, or of the output."""
-    sent = rates.get("input", _FREE)
-    produced = rates.get("output", _FREE)
-    cache_write = rates.get("cache_write", sent)
+    input_rate = rates.get("input", _FREE)
+    output_rate = rates.get("output", _FREE)
+    cache_write = rates.get("cache_write", input_rate)
     cache_write_1h = rates.get("cache_write_1h", cache_write)
-    cached_input = rates.get("cached_input", sent)
-    input_audio = rates.get("input_audio", sent)
-    reasoning = rates.get("reasoning", produced)
-    output_audio = rates.get("output_audio", produced)
+    cached_input = rates.get("cached_input", input_rate)
+    input_audio = rates.get("input_audio", input_rate)
+    reasoning = rates.get("reasoning", output_rate)
+    output_audio = rates.get("output_audio", output_rate)
     searches = rates.get("searches", _FREE)
 
     plain_input = (
@@ -350,12 +350,12 @@ def _by_rates(rates: Rates, tokens: Tokens, terms: Terms) -> Decimal:
     )
     plain_output = tokens.output - tokens.reasoning - terms.output_audio
     short_cache_write = tokens.cache_write - tokens.cache_write_1h
-    per_million = plain_input * sent
+    per_million = plain_input * input_rate
     per_million += short_cache_write * cache_write
     per_million += tokens.cache_write_1h * cache_write_1h
     per_million += tokens.cached * cached_input
     per_million += terms.input_audio * input_audio
-    per_million += plain_output * produced
+    per_million += plain_output * output_rate
     per_million += tokens.reasoning * reasoning
     per_million += terms.output_audio * output_audio
     per_thousand = terms.searches * searches

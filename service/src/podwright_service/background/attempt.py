@@ -24,7 +24,7 @@ from podwright_service.background.stored_journal import StoredJournal
 from podwright_service.background.writer import Writer
 from podwright_service.execution import result_content, run_context, task_of
 from podwright_service.http.limits import granted_limits
-from podwright_service.http.problems import problem_of, run_problem
+from podwright_service.http.problems import stored_problem, stored_problem_of
 from podwright_service.http.schemas import RunRequest, RunStatus
 from podwright_service.observability import Observability
 from podwright_service.observability.tracing import (
@@ -108,7 +108,7 @@ class Attempt:
             held_attempt: The number of the attempt that this process holds; None if it holds none.
             cancel_requested: Whether a caller has cancelled the run.
         """
-        # what it still writes is refused if the run is lost
+        # its end is on the way to the database, which refuses it if the run is lost
         if self._journal.has_ended:
             return
         if held_attempt != self._journal.attempt:
@@ -174,10 +174,10 @@ class Attempt:
             self._note_span,
         )
         stored: dict[str, Any] = self._run["origin"] or {}
-        earlier_attempt = None
+        link = None
         if self._run["attempt"] > 1:
-            earlier_attempt = link_to(self._run["traceparent"])
-        link = resumed_run.set(earlier_attempt)
+            link = link_to(self._run["traceparent"])
+        token = resumed_run.set(link)
         try:
             with (
                 trace_of(request.get("traceparent")),
@@ -204,7 +204,7 @@ class Attempt:
                 "waiting_for_approval", approval=approval, usage=pause.usage
             )
         finally:
-            resumed_run.reset(link)
+            resumed_run.reset(token)
         return self._ended(
             "succeeded",
             result=result_content(component, result),
@@ -237,7 +237,7 @@ class Attempt:
                 self._run["id"],
                 exc_info=error,
             )
-        problem = problem_of(
+        problem = stored_problem_of(
             self._run["id"], error, self._settings.provider_errors
         )
         return self._ended("failed", problem=problem, usage=_usage_of(error))
@@ -245,7 +245,7 @@ class Attempt:
     def _interrupted(
         self, detail: str, suggestion: str, usage: Usage | None = None
     ) -> End:
-        problem = run_problem(
+        problem = stored_problem(
             self._run["id"],
             409,
             "run_interrupted",

@@ -26,7 +26,7 @@ class Gate:
     def __init__(self) -> None:
         self.reason: StopReason | None = None
         """Why the attempt is to stop; None while it may go on."""
-        self.is_stopped = False
+        self.has_cancelled = False
         """Whether its task was cancelled."""
         self._task: asyncio.Task[Any] | None = None
         self._calls = 0
@@ -39,7 +39,7 @@ class Gate:
     def guard(self, task: asyncio.Task[Any]) -> None:
         """Cancel this task when the attempt is to stop."""
         self._task = task
-        if self.is_stopped:
+        if self.has_cancelled:
             task.cancel()
 
     @contextlib.asynccontextmanager
@@ -49,7 +49,7 @@ class Gate:
         Args:
             in_tool: Whether it is part of a call that has begun, which it must not hold up.
         """
-        if self.is_stopped or (self.reason is not None and not in_tool):
+        if self.has_cancelled or (self.reason is not None and not in_tool):
             await self._wait_for_cancellation()
         self._calls += 1
         try:
@@ -71,12 +71,13 @@ class Gate:
 
     def stop(self, reason: StopReason) -> None:
         """Stop at once; calls in progress are cut off."""
-        if reason == "lost" or not self.is_stopped:
+        # a lost run counts more than any other reason
+        if reason == "lost" or not self.has_cancelled:
             self.reason = reason
         self._cancel()
 
     async def _wait_for_cancellation(self) -> None:
-        if self.is_stopped:  # a tool has caught the cancellation
+        if self.has_cancelled:  # a tool has caught the cancellation
             raise asyncio.CancelledError
         self._waiting += 1
         self._check_soon()
@@ -99,7 +100,7 @@ class Gate:
             self._cancel()
 
     def _cancel(self) -> None:
-        if not self.is_stopped:
-            self.is_stopped = True
+        if not self.has_cancelled:
+            self.has_cancelled = True
             if self._task is not None:
                 self._task.cancel()

@@ -39,7 +39,7 @@ from podwright_service.background.tables import (
     runs,
     workers,
 )
-from podwright_service.http.problems import run_problem
+from podwright_service.http.problems import stored_problem
 from podwright_service.http.schemas import ENDED, RESUMABLE, RunStatus
 
 LEASE_SECONDS = 15.0
@@ -547,7 +547,7 @@ def _has_decision(run: StoredRun, decision: Mapping[str, Any]) -> bool:
 
 def cancelled_problem(run_id: str) -> dict[str, Any]:
     """The problem of a run that a caller cancelled."""
-    return run_problem(
+    return stored_problem(
         run_id,
         503,
         "run_cancelled",
@@ -560,7 +560,7 @@ def _rejected_problem(run_id: str, comment: str) -> dict[str, Any]:
     detail = "The run was rejected."
     if comment:
         detail = f"The run was rejected: {comment}"
-    return run_problem(
+    return stored_problem(
         run_id,
         409,
         "approval_rejected",

@@ -104,7 +104,7 @@ class StoredJournal(Journal):
 
     def _is_caused_by_move(self, event: Event) -> bool:
         """Whether an event only tells that the run goes on in another process."""
-        is_moving = self.gate.is_stopped and self.gate.reason == "moved"
+        is_moving = self.gate.has_cancelled and self.gate.reason == "moved"
         return is_moving and _is_cancellation(event)
 
     def _count_usage(self, event: Event) -> None:

@@ -130,7 +130,7 @@ class BackgroundWorker:
                 await self.store.release_lease(self._id)
             await self.store.close()
 
-    async def add(self, run: Mapping[str, Any]) -> StoredRun:
+    async def add_or_find(self, run: Mapping[str, Any]) -> StoredRun:
         """Store a new run, or find the one that has its idempotency key; begin it if this process has room.
 
         Args:

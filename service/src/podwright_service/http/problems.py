@@ -139,7 +139,7 @@ def problem_details(request: Request, error: Exception) -> ProblemDetails:
         case HTTPException():
             return _of_http_error(request, error)
         case PodwrightError():
-            return _of_logged_error(request, error)
+            return _log_and_describe(request, error)
         # Starlette raises it again after the response, and the server logs it
         case _:
             return _unexpected(path)
@@ -175,7 +175,9 @@ def _of_http_error(request: Request, error: HTTPException) -> ProblemDetails:
     )
 
 
-def _of_logged_error(request: Request, error: PodwrightError) -> ProblemDetails:
+def _log_and_describe(
+    request: Request, error: PodwrightError
+) -> ProblemDetails:
     path = request.url.path
     shown: str = request.app.state.runtime.settings.provider_errors
     reason: str | None = getattr(error, "provider_error", None)
@@ -192,7 +194,7 @@ def _of_logged_error(request: Request, error: PodwrightError) -> ProblemDetails:
     return problem
 
 
-def run_problem(
+def stored_problem(
     run_id: str, status: int, code: str, detail: str, suggestion: str
 ) -> dict[str, Any]:
     """A problem document that is stored with a background run."""
@@ -206,7 +208,9 @@ def run_problem(
     return problem.model_dump(exclude_unset=True)
 
 
-def problem_of(run_id: str, error: BaseException, shown: str) -> dict[str, Any]:
+def stored_problem_of(
+    run_id: str, error: BaseException, shown: str
+) -> dict[str, Any]:
     """The problem document of what ended a background run; it has no context, because the service keeps that itself.
 
     Args:

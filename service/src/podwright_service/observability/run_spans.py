@@ -110,7 +110,14 @@ class RunSpans:
                 pass
             case events.ConditionChecked() | events.LoopExhausted():
                 pass
-            case _:
+            case (
+                events.RunEnded()
+                | events.StepFinished()
+                | events.ModelCallFinished()
+                | events.ModelCallFailed()
+                | events.ToolCallFinished()
+                | events.ToolCallFailed()
+            ):
                 self._end(event)
 
     def _start(self, event: events.Event, start: SpanStart) -> None:

@@ -134,7 +134,7 @@ async def start_run(
     for name in (BUDGET, HOPS):
         if name in request.headers:
             limits[name] = ", ".join(request.headers.getlist(name))
-    run = await worker.add(
+    run = await worker.add_or_find(
         {
             "id": run_id,
             "component": runtime.component.name,
@@ -149,6 +149,7 @@ async def start_run(
             "origin": origin_of(request, runtime.settings, body).to_dict(),
         }
     )
+    # an older run with this key must be one of the same request
     if fingerprint is not None:
         check_fingerprint(run["fingerprint"], fingerprint)
     headers = {"Location": f"/runs/{run['id']}"}
@@ -362,7 +363,7 @@ async def _decide(
 
 
 def _asked_attempt(run: StoredRun) -> int:
-    """The attempt of the question that a decision without one is about: that of now, or the last that was answered."""
+    """The attempt that a decision without a number is about: the one that waits, else the last that was decided."""
     if run["status"] == "waiting_for_approval" or not run["decisions"]:
         return run["attempt"]
     return run["decisions"][-1].get("attempt", run["attempt"])
