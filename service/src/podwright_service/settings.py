@@ -172,8 +172,7 @@ class Settings(BaseSettings):
     )
     """Origins whose web pages may call the service, or `*`; by default none."""
     secrets_dir: str = SECRETS_DIR
-    """A folder of files that each hold one setting, named after its variable: `podwright_api_keys`. Read from the
-    environment, because it is needed before the other settings."""
+    """A folder of files that each hold one setting, named after its variable: `podwright_api_keys`. A variable only."""
     max_runs: PositiveInt = 64
     """Concurrent runs of each process."""
     max_waiting: NonNegativeInt = 256
