@@ -199,7 +199,8 @@ client = Client({url!r})
 {code}
 """
     done = subprocess.run(
-        [sys.executable, "-c", program],
+        # Python warns of forks beside threads
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", program],
         capture_output=True,
         text=True,
         timeout=60,
