@@ -26,7 +26,7 @@ from podwright.usage import NO_USAGE, RunLimits, Usage
 from podwright_service.cli.console import print_error, print_note, read_key
 from podwright_service.cli.run import write_trace
 from podwright_service.cli.turn_printer import TurnPrinter
-from podwright_service.client import AsyncClient, Client, ProblemError
+from podwright_service.client import AsyncClient, ProblemError
 from podwright_service.remotes import name_and_key, remotes_of
 from podwright_service.settings import Settings, adopt_secrets, read_settings
 from podwright_service.source import load_component
@@ -169,10 +169,13 @@ def _no_conversation(name: str, kind: Kind) -> InputError:
 
 def _kind_at(url: str, key: str | None) -> Kind:
     """The kind of a service's component; if the service does not tell, for example with this key, "agent"."""
+    client = AsyncClient(url, api_key=key, timeout=_INFO_TIMEOUT)
     try:
-        return Client(url, api_key=key, timeout=_INFO_TIMEOUT).info().kind
+        # not the synchronous client, whose thread would live as long as the chat
+        info = asyncio.run(client.info())
     except ProblemError:
         return "agent"
+    return info.kind
 
 
 class _Chat:
