@@ -34,7 +34,7 @@ EXPECTED = {
 """The alerts of each component."""
 ELSEWHERE = {
     "PodwrightBudgetBurn", "PodwrightCostSpike", "PodwrightInvalidPriceFile", "PodwrightSlow", "PodwrightSpansDropped",
-    "PodwrightToolFailing",
+    "PodwrightToolFailing", "PodwrightWebhookFailing",
 }  # fmt: skip
 """Alerts that only the tests of the rules have: their causes take a day, or a failure of something else."""
 PRICES = {

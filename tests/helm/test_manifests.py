@@ -561,6 +561,26 @@ def test_background_runs_in_sqlite(helm: Helm) -> None:
     assert ("PersistentVolumeClaim", "fleet-x-runs") not in own
 
 
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+def test_a_webhook(helm: Helm, store: str) -> None:
+    """Pods have its URL, and its secret as a file; a component without one has neither."""
+    runs = {"store": store, "postgres": {"secret": "db"}}
+    webhook = {"url": "https://desk.example/runs", "secret": "signing"}
+    deployment = objects(helm, runs=runs, webhook=webhook)[
+        "Deployment", "fleet-x"
+    ]
+    variables = environment(deployment)
+    assert variables["PODWRIGHT_WEBHOOK"] == webhook["url"]
+    assert variables["PODWRIGHT_SECRETS_DIR"] == "/run/podwright"
+    names = mounted_keys(deployment)
+    assert names["secret"] == "podwright_webhook_secret"
+    sources = volume(deployment, "keys")["projected"]["sources"]
+    assert sources[-1]["secret"]["name"] == "signing"
+    plain = objects(helm, runs=runs)["Deployment", "fleet-x"]
+    assert "PODWRIGHT_WEBHOOK" not in environment(plain)
+    assert "secret" not in mounted_keys(plain)
+
+
 def test_metrics_are_not_published(helm: Helm) -> None:
     """Ingress and HTTPRoute publish exact paths only, without metrics and probes."""
     manifests = by_name(helm(example_values("production")))

@@ -32,6 +32,7 @@ Peer = Pod | str
 DNS = Pod("dns", "kube-system", {"k8s-app": "kube-dns"})
 PROVIDER = "203.0.113.9"
 DATABASE = "198.51.100.20"
+WEBHOOK = "198.51.100.30"
 
 
 class Policies:
@@ -236,6 +237,7 @@ def test_peers_outside_of_the_release(helm: Helm) -> None:
         assert policies.allow(pod, DATABASE, 5432) is (
             name in ("newsroom", "writer")
         )
+        assert policies.allow(pod, WEBHOOK, 9443) is (name == "newsroom")
         others: list[tuple[Peer, int]] = [
             (Pod("other", "kube-system"), 53), (collector, 443), (Pod("other", "elsewhere"), 4318), (PROVIDER, 80),
             ("192.0.2.1", 443), *((test, 8000) for test in tests.values()),

@@ -90,6 +90,18 @@ INVALID_COMPONENTS: dict[str, tuple[Manifest, list[str]]] = {
         {"runs": {"store": "postgres"}},
         ["components.x.runs.postgres.secret"],
     ),
+    "a webhook without background runs": (
+        {"webhook": {"url": "https://h", "secret": "s"}},
+        ["components.x.webhook.url"],
+    ),
+    "a webhook without a Secret": (
+        {"runs": {"store": "sqlite"}, "webhook": {"url": "https://h"}},
+        ["components.x.webhook.secret"],
+    ),
+    "a webhook with a password": (
+        {"webhook": {"url": "https://user:password@h", "secret": "s"}},
+        ["webhook", "url"],
+    ),
     "an Ingress without a host": (
         {"ingress": {"enabled": True}},
         ["components.x.ingress.hosts"],
@@ -210,9 +222,9 @@ def test_the_settings_are_those_of_the_service() -> None:
     )
     set_by_the_chart = {
         "component", "model", "host", "port", "drain_delay", "shutdown_timeout", "api_keys", "api_keys_file", "agents",
-        "agents_file", "agent_keys", "secrets_dir",
+        "agents_file", "agent_keys", "secrets_dir", "webhook",
     }  # fmt: skip
-    secret = {"model_api_key", "runs_database"}
+    secret = {"model_api_key", "runs_database", "webhook_secret"}
     of_the_library = {
         variable.removeprefix("PODWRIGHT_").lower() for variable in LIBRARY
     }

@@ -80,6 +80,8 @@ PIPELINE: Json = {
 }
 EVERY_STEP: Json = {
     "name": "all",
+    "inputs": {"tone": {"type": "string", "default": "dry"}},
+    "limits": {"model_calls": 100, "tokens": 10_000, "cost": 1.5, "seconds": 60},
     "steps": [
         agent_step("write", input="{input}", output="draft"),
         {
@@ -96,8 +98,47 @@ EVERY_STEP: Json = {
             "steps": [agent_step("w")],
         },
         {"type": "workflow_step", "name": "nest", "workflow": {"name": "inner", "steps": [agent_step("w")]}},
+        {
+            "type": "function_step", "name": "call", "function": "forecast",
+            "arguments": {"city": "{draft}", "days": 2}, "output": "weather",
+        },
+        {
+            "type": "try_step", "name": "try", "steps": [agent_step("w")], "retries": 2, "catch": [
+                agent_step(
+                    "mend", input={"input": "{error.message}", "tones": ["{tone}"]},
+                    response_schema={"type": "object", "properties": {"text": {"type": "string"}}},
+                    limits={"tokens": 100},
+                ),
+            ],
+        },
     ],
 }  # fmt: skip
+"""Every type of step, with every key."""
+_SCHEMA: Json = {"type": "object", "properties": {"text": {"type": "string"}}}
+EVERY_KEY: dict[str, Json] = {
+    kind: {
+        **blueprint,
+        "version": "1",
+        "description": "All keys.",
+        "metadata": {"author": "x"},
+        "inputs": {"tone": {"type": "string", "default": "dry"}},
+        "limits": {"model_calls": 3, "tokens": 10, "cost": 0.5, "seconds": 1},
+    }
+    for kind, blueprint in {
+        "agent": {
+            **AGENT,
+            "type": "Agent",
+            "config": {**AGENT["config"], "response_schema": _SCHEMA},
+        },
+        "workflow": {**EVERY_STEP, "type": "Workflow"},
+        "conductor": {
+            **CONDUCTOR,
+            "config": {**CONDUCTOR["config"], "response_schema": _SCHEMA},
+        },
+        "pipeline": PIPELINE,
+    }.items()
+}
+"""A blueprint of each kind with the keys that are not in the specification."""
 BLUEPRINTS = {
     "agent": AGENT,
     "workflow": WORKFLOW,
@@ -139,7 +180,13 @@ def edited(blueprint: Json, pointer: str, value: Any) -> Any:
 
 def load_example(blueprint: Any, **options: Any) -> Any:
     """The component of an example, edited or not, with all that the examples name."""
-    return load(blueprint, tools=[forecast], agents=AGENTS, **options)
+    return load(
+        blueprint,
+        tools=[forecast],
+        agents=AGENTS,
+        functions={"forecast": forecast},
+        **options,
+    )
 
 
 def problems_of(make: Callable[[], object]) -> list[Problem]:

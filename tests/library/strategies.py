@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tests.library.shapes import Json
 
 from podwright import Agent, ScriptedModel, blueprints, load
+from podwright.templates import names as names_in
 from podwright.tools import to_tool
 
 
@@ -35,6 +36,10 @@ async def is_late(context: dict[str, Any], **args: Any) -> bool:
 
 
 TOOLS: list[Callable[..., Any]] = [search, weekday]
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "search": search,
+    "weekday": weekday,
+}
 CONDITIONS: dict[str, Callable[..., Any]] = {
     "is_urgent": is_urgent,
     "is_late": is_late,
@@ -70,7 +75,17 @@ texts = st.sampled_from(
         "é\u2028\x85\x00",
     ]
 )
-texts |= st.text(max_size=20)
+# nothing fills a name that is there by chance
+texts |= st.text(max_size=20).filter(lambda text: not names_in(text))
+data = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63) | texts,
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.dictionaries(st.text(max_size=8), inner, max_size=2)
+    ),
+    max_leaves=4,
+)
+"""JSON data whose texts are templates."""
 model_names = st.sampled_from(
     ["offline/echo", "openai/gpt-4o-mini", "a/b/c:1", "vendor/modèle"]
 )
@@ -91,7 +106,35 @@ settings: dict[str, st.SearchStrategy[Any]] = {
     ),
 }
 further = st.just({"a": [{"b": None}]}) | st.lists(counts)
+json_schemas: st.SearchStrategy[Json] = st.sampled_from(
+    [
+        {},
+        {"type": "string", "description": "Any text."},
+        {"enum": ["a", None, 1.5]},
+        {
+            "type": "object",
+            "properties": {"a": {"type": "integer"}},
+            "required": ["a"],
+            "additionalProperties": False,
+        },
+        {
+            "type": "array",
+            "items": {"$ref": "#/$defs/entry"},
+            "$defs": {"entry": {"type": "number"}},
+        },
+    ]
+).map(copy.deepcopy)
+limits = st.fixed_dictionaries(
+    {},
+    optional={
+        "model_calls": counts,
+        "tokens": counts,
+        "cost": st.floats(0, 100),
+        "seconds": st.floats(0.001, 1e6),
+    },
+)
 in_config: dict[str, st.SearchStrategy[Any]] = {
+    "response_schema": json_schemas,
     "max_loops": counts,
     "max_tool_retries": st.integers(0, 1000),
     "max_history": st.integers(0, 1000),
@@ -101,10 +144,17 @@ in_config: dict[str, st.SearchStrategy[Any]] = {
 }
 """Optional keys of `config`, one of which is unknown."""
 notes = st.dictionaries(texts, st.lists(texts), max_size=2)
+inputs = st.dictionaries(
+    st.sampled_from(["tone", "ticket-1", "Kunde", "x_y"]),
+    json_schemas | st.just({"type": "integer", "default": 3}),
+    max_size=3,
+)
 additions: dict[str, Any] = {
     "version": st.just(blueprints.VERSION),
     "description": texts,
     "metadata": notes,
+    "inputs": inputs,
+    "limits": limits,
 }
 """The optional keys that are not in the specification."""
 
@@ -138,7 +188,7 @@ tool_lists = st.lists(
 
 
 def agents(model: bool = True) -> st.SearchStrategy[Json]:
-    """Agents; without `model`, their config may lack one."""
+    """Agents that use their inputs; without `model`, their config may lack one."""
     config = (
         objects({"model": model_names}, in_config)
         if model
@@ -147,7 +197,12 @@ def agents(model: bool = True) -> st.SearchStrategy[Json]:
     return objects(
         {"name": names, "instructions": texts, "config": config},
         {"type": st.just("Agent"), "tools": tool_lists, **additions},
-    )
+    ).map(_with_inputs_used)
+
+
+def _with_inputs_used(blueprint: Json) -> Json:
+    names = "".join(f" {{{name}}}" for name in blueprint.get("inputs", {}))
+    return {**blueprint, "instructions": blueprint["instructions"] + names}
 
 
 def members(model: bool) -> st.SearchStrategy[Json]:
@@ -207,9 +262,19 @@ def _nested(inner: st.SearchStrategy[Json]) -> st.SearchStrategy[Json]:
         ),
         _step(
             "map_step",
-            {"over": names, "as": names, "steps": some},
+            {
+                "over": st.sampled_from(["input", "input.lists.0"]),
+                "as": names,
+                "steps": some,
+            },
             {"max_concurrency": st.integers(1, 64)},
         ),
+        _step(
+            "try_step",
+            {"steps": some, "catch": some},
+            {"retries": st.integers(1, 10)},
+        ),
+        _step("try_step", {"steps": some, "retries": st.integers(1, 10)}),
         _step("workflow_step", {"workflow": _workflow(some)}),
     )
 
@@ -221,9 +286,32 @@ def _workflow(some: st.SearchStrategy[list[Json]]) -> st.SearchStrategy[Json]:
     )
 
 
-_leaf = _step(
-    "agent_step", {"agent": names}, {"input": texts, "output": names}
-) | _step("approval_step", {"message": texts})
+_leaf = st.one_of(
+    _step(
+        "agent_step",
+        {"agent": names},
+        {
+            "input": texts | st.dictionaries(names, data, max_size=2),
+            "output": names,
+            "response_schema": json_schemas,
+            "limits": limits,
+        },
+    ),
+    _step(
+        "function_step",
+        {
+            "function": st.just("search"),
+            "arguments": objects({"query": data}, {"limit": data}),
+        },
+        {"output": names},
+    ),
+    _step(
+        "function_step",
+        {"function": st.just("weekday")},
+        {"arguments": objects({}, {"day": data}), "output": names},
+    ),
+    _step("approval_step", {"message": texts}),
+)
 _steps = st.lists(
     st.recursive(_leaf, _nested, max_leaves=5), min_size=1, max_size=3
 )
@@ -284,7 +372,13 @@ def load_generated(blueprint: Json) -> Any:
         for name in needed
         if name is not None
     }
-    return load(blueprint, tools=TOOLS, agents=given, conditions=CONDITIONS)
+    return load(
+        blueprint,
+        tools=TOOLS,
+        agents=given,
+        conditions=CONDITIONS,
+        functions=FUNCTIONS,
+    )
 
 
 def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

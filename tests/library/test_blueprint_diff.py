@@ -8,6 +8,7 @@ from tests.library.shapes import (
     AGENT,
     CONDUCTOR,
     EVERY_STEP,
+    PIPELINE,
     REMOVED,
     TOOL,
     WORKFLOW,
@@ -22,6 +23,38 @@ BREAKING = True
 FUNCTION = "/tools/0/schema/function"
 PARAMETERS = f"{FUNCTION}/parameters/properties"
 APPROVAL: Json = {"type": "approval_step", "name": "ask", "message": ""}
+WORD: Json = {"type": "string", "description": "A word."}
+TAKES: Json = {
+    **AGENT,
+    "inputs": {"word": {**WORD}, "tone": {**WORD, "default": "dry"}},
+    "limits": {"tokens": 100},
+    "config": {
+        **AGENT["config"],
+        "response_schema": {
+            "type": "object",
+            "properties": {"title": {**WORD}},
+        },
+    },
+}
+CALLS: Json = {
+    "name": "calls",
+    "steps": [
+        {
+            "type": "try_step",
+            "name": "try",
+            "steps": [
+                {
+                    "type": "function_step",
+                    "name": "look",
+                    "function": "look",
+                    "arguments": {"output": "{input}", "title": {"a": 1}},
+                },
+            ],
+            "catch": [APPROVAL],
+        },
+    ],
+}
+TRIED = "/steps/try/steps/look"
 CHANGES: list[tuple[Json, str, Any, str, bool]] = [
     # blueprint, what is changed there, pointer of the change (empty for none), whether it breaks callers
     (AGENT, "/description", "New.", "/description", COMPATIBLE),
@@ -43,6 +76,8 @@ CHANGES: list[tuple[Json, str, Any, str, bool]] = [
         COMPATIBLE,
     ),
     (AGENT, "/tools", REMOVED, "/tools/forecast", COMPATIBLE),
+    (AGENT, "/tools/0/on_error", "fail", "/tools/forecast/on_error", BREAKING),
+    (AGENT, "/tools/0/timeout", 5, "/tools/forecast/timeout", COMPATIBLE),
     ({**AGENT, "tools": []}, "/tools", REMOVED, "", COMPATIBLE),
     (AGENT, "/tools/1", {**TOOL, "name": "title"}, "/tools/title", BREAKING),
     (
@@ -118,6 +153,164 @@ CHANGES: list[tuple[Json, str, Any, str, bool]] = [
         "/steps/5/workflow/steps/0/agent",
         "poet",
         "/steps/nest/workflow/steps/w/agent",
+        BREAKING,
+    ),
+    # inputs
+    (AGENT, "/inputs", {"word": WORD}, "/inputs", BREAKING),
+    (TAKES, "/inputs/new", WORD, "/inputs/new", BREAKING),
+    (TAKES, "/inputs/title", WORD, "/inputs/title", BREAKING),
+    (
+        TAKES,
+        "/inputs/output",
+        {**WORD, "default": ""},
+        "/inputs/output",
+        COMPATIBLE,
+    ),
+    (TAKES, "/inputs/tone", REMOVED, "/inputs/tone", BREAKING),
+    (TAKES, "/inputs/word/type", "number", "/inputs/word/type", BREAKING),
+    (TAKES, "/inputs/word/maxLength", 9, "/inputs/word/maxLength", BREAKING),
+    (TAKES, "/inputs/word/default", "", "/inputs/word/default", COMPATIBLE),
+    (
+        TAKES,
+        "/inputs/tone/default",
+        REMOVED,
+        "/inputs/tone/default",
+        BREAKING,
+    ),
+    (
+        TAKES,
+        "/inputs/tone/default",
+        "wry",
+        "/inputs/tone/default",
+        COMPATIBLE,
+    ),
+    (
+        TAKES,
+        "/inputs/tone/description",
+        "A tone.",
+        "/inputs/tone/description",
+        COMPATIBLE,
+    ),
+    # the form of the answer
+    (
+        AGENT,
+        "/config/response_schema",
+        {"type": "object"},
+        "/config/response_schema",
+        BREAKING,
+    ),
+    (
+        TAKES,
+        "/config/response_schema",
+        REMOVED,
+        "/config/response_schema",
+        BREAKING,
+    ),
+    (
+        TAKES,
+        "/config/response_schema/properties/title/type",
+        "integer",
+        "/config/response_schema/properties/title/type",
+        BREAKING,
+    ),
+    (
+        TAKES,
+        "/config/response_schema/properties/title",
+        REMOVED,
+        "/config/response_schema/properties/title",
+        BREAKING,
+    ),
+    (
+        TAKES,
+        "/config/response_schema/properties/title/description",
+        "It.",
+        "/config/response_schema/properties/title/description",
+        COMPATIBLE,
+    ),
+    (
+        WORKFLOW,
+        "/steps/0/response_schema",
+        {"type": "object"},
+        "/steps/write/response_schema",
+        BREAKING,
+    ),
+    (
+        PIPELINE,
+        "/steps/0/config",
+        {"response_schema": {"type": "object"}},
+        "/steps/writer/config/response_schema",
+        BREAKING,
+    ),
+    (
+        CONDUCTOR,
+        "/skills/0/config",
+        {"response_schema": {"type": "object"}},
+        "/skills/writer/config/response_schema",
+        COMPATIBLE,
+    ),
+    # limits
+    (AGENT, "/limits", {"cost": 1}, "/limits/cost", BREAKING),
+    (TAKES, "/limits", REMOVED, "/limits/tokens", COMPATIBLE),
+    (TAKES, "/limits/tokens", 99, "/limits/tokens", BREAKING),
+    (TAKES, "/limits/tokens", 101, "/limits/tokens", COMPATIBLE),
+    (
+        WORKFLOW,
+        "/steps/0/limits",
+        {"seconds": 5},
+        "/steps/write/limits/seconds",
+        BREAKING,
+    ),
+    # functions and failures
+    (
+        CALLS,
+        "/steps/0/steps/0/function",
+        "see",
+        f"{TRIED}/function",
+        BREAKING,
+    ),
+    (CALLS, "/steps/0/steps/0/output", "x", f"{TRIED}/output", BREAKING),
+    (
+        CALLS,
+        "/steps/0/steps/0/arguments/type",
+        "x",
+        f"{TRIED}/arguments/type",
+        BREAKING,
+    ),
+    (
+        CALLS,
+        "/steps/0/steps/0/arguments/title",
+        REMOVED,
+        f"{TRIED}/arguments/title",
+        BREAKING,
+    ),
+    (
+        CALLS,
+        "/steps/0/steps/0/arguments/output",
+        "x",
+        f"{TRIED}/arguments/output",
+        COMPATIBLE,
+    ),
+    (
+        CALLS,
+        "/steps/0/steps/0/arguments/title/b",
+        "x",
+        f"{TRIED}/arguments/title/b",
+        COMPATIBLE,
+    ),
+    (CALLS, "/steps/0/retries", 2, "/steps/try/retries", COMPATIBLE),
+    (CALLS, "/steps/0/catch", REMOVED, "/steps/try/catch/ask", BREAKING),
+    (
+        CALLS,
+        "/steps/0/catch/0/message",
+        "Go on?",
+        "/steps/try/catch/ask/message",
+        COMPATIBLE,
+    ),
+    (
+        CALLS,
+        "/steps/0/catch/0",
+        {**APPROVAL, "type": "agent_step"},
+        "/steps/try/catch/ask/type",
         BREAKING,
     ),
     (

@@ -16,6 +16,7 @@ from tests.library.shapes import (
     REMOVED,
     TOOL,
     Json,
+    agent_step,
     edited,
     forecast,
     load_example,
@@ -299,6 +300,125 @@ PROBLEMS: list[tuple[str, str, Any, str, str, str]] = [
         "'steps'",
     ),
     (
+        "workflow",
+        "/steps/6/arguement",
+        {},
+        "/steps/6/arguement",
+        "Unknown",
+        "'arguments'",
+    ),
+    (
+        "workflow",
+        "/steps/6/function",
+        "os.system",
+        "/steps/6/function",
+        "function 'os.system'",
+        "",
+    ),
+    (
+        "workflow",
+        "/steps/6/arguments",
+        [],
+        "/steps/6/arguments",
+        "object array",
+        "",
+    ),
+    (
+        "workflow",
+        "/steps/7/retrys",
+        1,
+        "/steps/7/retrys",
+        "Unknown",
+        "'retries'",
+    ),
+    ("workflow", "/steps/7/retries", 0, "/steps/7/retries", "greater 1 0", ""),
+    ("workflow", "/steps/7/retries", 11, "/steps/7/retries", "less 10 11", ""),
+    ("workflow", "/steps/7/catch", [], "/steps/7/catch", "at least 1 0", ""),
+    (
+        "workflow",
+        "/steps/7",
+        {"type": "try_step", "name": "t", "steps": [agent_step("w")]},
+        "/steps/7",
+        "catch retries",
+        "",
+    ),
+    (
+        "workflow",
+        "/steps/7/catch/0/response_scheme",
+        {},
+        "/steps/7/catch/0/response_scheme",
+        "Unknown",
+        "'response_schema'",
+    ),
+    (
+        "workflow",
+        "/steps/7/catch/0/limits/token",
+        1,
+        "/steps/7/catch/0/limits/token",
+        "Unknown",
+        "'tokens'",
+    ),
+    ("workflow", "/input", {}, "/input", "Unknown", "'inputs'"),
+    ("workflow", "/limit", {}, "/limit", "Unknown", "'limits'"),
+    (
+        "agent",
+        "/config/limits",
+        {"tokens": 1},
+        "/config/limits",
+        "Unsafe",
+        "'limits'",
+    ),
+    (
+        "agent",
+        "/config/response_scheme",
+        {},
+        "/config/response_scheme",
+        "Unknown",
+        "'response_schema'",
+    ),
+    (
+        "agent",
+        "/config/response_schema",
+        {"type": "objet"},
+        "/config/response_schema",
+        "JSON Schema /type",
+        "",
+    ),
+    (
+        "agent",
+        "/config/response_schema",
+        {"$ref": "http://x"},
+        "/config/response_schema",
+        "JSON Schema 'http://x'",
+        "",
+    ),
+    (
+        "agent",
+        "/inputs",
+        {"word": {"type": "string", "default": 5}},
+        "/inputs/word",
+        "default type 'string'",
+        "",
+    ),
+    (
+        "agent",
+        "/inputs",
+        {"a word": {}},
+        "/inputs/a word",
+        "letters 'a word'",
+        "",
+    ),
+    ("agent", "/limits", {"tokens": 0}, "/limits/tokens", "greater 1 0", ""),
+    ("agent", "/limits", {"cost": "1"}, "/limits/cost", "number '1'", ""),
+    (
+        "conductor",
+        "/limits",
+        {"second": 5},
+        "/limits/second",
+        "Unknown",
+        "'seconds'",
+    ),
+    (
         "conductor",
         "/skills/0/type",
         "agent",
@@ -443,7 +563,7 @@ def test_all_problems_are_reported_at_once() -> None:
 def test_missing_agents_and_conditions_are_reported_with_the_other_problems() -> (
     None
 ):
-    """Agents and conditions that the caller does not supply are problems of each place that names them."""
+    """Agents, conditions and functions that the caller does not supply are problems of each place that names them."""
     flow = edited(EVERY_STEP, "/steps/3/until", {"name": "is_emty"})
     flow = edited(flow, "/steps/0/inputs", "x")
     found = problems_of(
@@ -460,6 +580,8 @@ def test_missing_agents_and_conditions_are_reported_with_the_other_problems() ->
         "3/steps/0",
         "4/steps/0",
         "5/workflow/steps/0",
+        "7/steps/0",
+        "7/catch/0",
     )
     assert missing == {f"/steps/{step}/agent" for step in steps}
     assert {by_pointer[pointer] for pointer in missing} == {
@@ -468,6 +590,7 @@ def test_missing_agents_and_conditions_are_reported_with_the_other_problems() ->
     assert by_pointer.keys() - missing == {
         "/steps/0/inputs",
         "/steps/3/until/name",
+        "/steps/6/function",
     }
     assert by_pointer["/steps/3/until/name"] == "Did you mean 'is_empty'?"
 

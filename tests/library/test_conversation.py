@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel, Field
 from tests.library.shapes import KINDS
 
-from podwright import Agent
+from podwright import Agent, tool
 from podwright.errors import (
     ContentFilterError,
     ContextError,
@@ -47,23 +47,25 @@ class TextlessError(Exception):
     ids=repr,
 )
 @pytest.mark.parametrize("way", ["sync", "async"])
-def test_a_tool_that_raises_fails_the_run(
+def test_a_tool_can_fail_the_run(
     error: BaseException, way: str, recorder: Any, assert_sound: Any
 ) -> None:
-    """Whatever a tool raises is the cause of a ToolError; later runs are not affected."""
+    """Whatever such a tool raises is the cause of a ToolError; later runs are not affected."""
 
+    @tool(on_error="fail")
     def fail() -> str:
         """Fail."""
         raise error
 
+    @tool(on_error="fail")
     async def fail_async() -> str:
         """Fail."""
         raise error
 
-    tool = fail if way == "sync" else fail_async
-    model = ScriptedModel(*[ToolCall.of(tool.__name__)] * 2)
+    failing = fail if way == "sync" else fail_async
+    model = ScriptedModel(*[ToolCall.of(failing.__name__)] * 2)
     agent = Agent(
-        "a", "Help.", model, tools=[tool], event_manager=recorder.manager
+        "a", "Help.", model, tools=[failing], event_manager=recorder.manager
     )
     for _ in range(2):
         recorder.events.clear()
@@ -81,6 +83,7 @@ def test_a_result_without_a_json_form_fails_the_tool() -> None:
     circle: list[Any] = []
     circle.append(circle)
 
+    @tool(on_error="fail")
     def turn() -> list[Any]:
         """Turn."""
         return circle
@@ -151,7 +154,7 @@ def test_two_wrong_calls_in_one_turn_go_back_together() -> None:
     ]
 
 
-def test_wrong_calls_inside_a_nested_run_fail_both_runs() -> None:
+def test_wrong_calls_inside_a_nested_run_fail_its_tool() -> None:
     """A nested run that fails by its own model's wrong calls is not a wrong call of the outer model."""
     wrong = ToolCall.of("count_to", number="x")
     helper = Agent(
@@ -162,6 +165,7 @@ def test_wrong_calls_inside_a_nested_run_fail_both_runs() -> None:
         max_tool_retries=0,
     )
 
+    @tool(on_error="fail")
     async def ask() -> str:
         """Ask the helper."""
         return await helper.arun("?")
@@ -196,7 +200,7 @@ async def test_tool_calls_of_one_turn_run_concurrently() -> None:
 async def test_a_failing_tool_cancels_the_others(
     recorder: Any, assert_sound: Any
 ) -> None:
-    """When one of several tools fails, the others are cancelled, and have ended when the run ends."""
+    """When one of several tools fails the run, the others are cancelled, and have ended when the run ends."""
     waiting = asyncio.Event()
     ended = list[str]()
 
@@ -209,6 +213,7 @@ async def test_a_failing_tool_cancels_the_others(
             await asyncio.sleep(0)
             ended.append("wait")
 
+    @tool(on_error="fail")
     async def fail() -> str:
         """Fail."""
         await waiting.wait()
@@ -461,9 +466,7 @@ def test_input_without_a_json_form_is_refused(
         assert example.component.run(data)
         return
     with pytest.raises(
-        MessagesError
-        if isinstance(data, list) and kind != "workflow"
-        else ContextError
+        MessagesError if isinstance(data, list) else ContextError
     ):
         example.component.run(data)
     assert example.model.begun == []
@@ -472,13 +475,14 @@ def test_input_without_a_json_form_is_refused(
 
 def test_named_inputs_fill_the_instructions() -> None:
     """Inputs fill `{name}` in the instructions; the others are shown to the model with headings."""
-    model = ScriptedModel("ok", "ok", "ok")
-    agent = Agent("a", "Answer in {language}, {unknown}.", model)
+    model = ScriptedModel("ok", "ok")
+    agent = Agent("a", "Answer in {language}, {{unknown}}.", model)
     agent.run(
         {"language": "French", "query": "moon?", "style": {"tone": "dry"}}
     )
     agent.run({"language": "{query}", "query": "moon?"})
-    agent.run("text")
+    with pytest.raises(ContextError, match="language"):
+        agent.run("text")
     prompts = [
         [message.content for message in request.messages]
         for request in model.requests
@@ -489,5 +493,4 @@ def test_named_inputs_fill_the_instructions() -> None:
             '## query\nmoon?\n\n## style\n{"tone": "dry"}',
         ],
         ["Answer in {query}, {unknown}.", "moon?"],
-        ["Answer in {language}, {unknown}.", "text"],
     ]

@@ -40,12 +40,13 @@ from podwright.testing import (
 REFERENCE = Path(__file__).parents[2] / "docs" / "errors.md"
 CODES = """
     podwright_error configuration_invalid blueprint_invalid tool_definition_invalid model_unknown input_invalid
-    context_invalid messages_invalid resume_path_invalid trace_invalid blocking_call run_failed model_failed
-    model_authentication model_rate_limited model_timeout model_unreachable model_unavailable model_request_refused
-    context_window_exceeded content_filtered model_response_invalid model_tool_call_invalid replay_mismatch
-    remote_failed remote_unreachable remote_unavailable remote_timeout remote_rejected remote_response_invalid
-    remote_paused remote_interrupted remote_hops_exceeded tool_failed tool_arguments_invalid condition_failed
-    output_invalid loop_limit_reached loop_exhausted limit_exceeded approval_required run_cancelled
+    context_invalid inputs_invalid messages_invalid resume_path_invalid trace_invalid blocking_call run_failed
+    model_failed model_authentication model_rate_limited model_timeout model_unreachable model_unavailable
+    model_request_refused context_window_exceeded content_filtered model_response_invalid model_tool_call_invalid
+    replay_mismatch remote_failed remote_unreachable remote_unavailable remote_timeout remote_rejected
+    remote_response_invalid remote_paused remote_interrupted remote_hops_exceeded tool_failed tool_arguments_invalid
+    condition_failed output_invalid loop_limit_reached loop_exhausted limit_exceeded approval_required
+    approval_rejected run_cancelled
 """.split()
 """Programs compare codes, so they never change; in the order of the tree."""
 
@@ -147,6 +148,17 @@ NEVER = {"name": "is_empty", "args": {"value": "x"}}
 EXHAUSTED = LoopStep(
     [scripted("x")], until=NEVER, max_iterations=1, on_exhausted="fail"
 )
+
+
+def rejected() -> None:
+    flow = Workflow("flow", [ApprovalStep("Go on?")])
+    with pytest.raises(errors.ApprovalRequired) as caught:
+        flow.run("hello")
+    flow.run(
+        caught.value.decide("reject"), resume_path=caught.value.resume_path
+    )
+
+
 PROVOKED: dict[type[PodwrightError], Callable[[], object]] = {
     PodwrightError: raising(
         PodwrightError("An error of the user's own model.")
@@ -163,6 +175,9 @@ PROVOKED: dict[type[PodwrightError], Callable[[], object]] = {
     ),
     errors.InputError: lambda: scripted().run("hello", response_model=object()),
     errors.ContextError: lambda: scripted().run({}),
+    errors.InputsError: lambda: scripted(
+        inputs={"word": {"type": "string"}}
+    ).run("hello"),
     errors.MessagesError: lambda: scripted().run(
         "hello", messages=[{"role": "tool", "content": "?"}]
     ),
@@ -195,9 +210,9 @@ PROVOKED: dict[type[PodwrightError], Callable[[], object]] = {
     errors.RemotePausedError: remote_problem("approval_required"),
     errors.RemoteInterruptedError: remote_problem("remote_interrupted"),
     errors.RemoteHopsError: remote_problem("remote_hops_exceeded"),
-    errors.ToolError: lambda: scripted(ToolCall.of("look", word="nothing")).run(
-        "hello"
-    ),
+    errors.ToolError: lambda: scripted(
+        ToolCall.of("look", word="nothing"), max_tool_retries=0
+    ).run("hello"),
     errors.ToolArgumentsError: lambda: scripted(
         ToolCall.of("look"), max_tool_retries=0
     ).run("hello"),
@@ -217,6 +232,7 @@ PROVOKED: dict[type[PodwrightError], Callable[[], object]] = {
     errors.ApprovalRequired: lambda: Workflow(
         "flow", [ApprovalStep("Go on?")]
     ).run("hello"),
+    errors.ApprovalRejectedError: rejected,
     errors.RunCancelledError: lambda: Agent(
         "guide", "", FunctionModel(cancels)
     ).run("hello"),

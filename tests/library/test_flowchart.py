@@ -28,11 +28,17 @@ WORKFLOW = r"""flowchart TD
     subgraph n15["nest#58; workflow inner"]
         n16["w<br/>agent writer"]
     end
-    n17(["context"])
+    n17{{"call<br/>function forecast"}}
+    subgraph n18["try#58; try, 2 retries"]
+        n19["w<br/>agent writer"]
+    end
+    n20["mend<br/>agent writer"]
+    n21(["context"])
 """
 ARROWS = """
     n1 --> n2; n2 --> n3; n3 -->|"yes"| n4; n3 -->|"no"| n5; n4 --> n6; n5 --> n6; n6 --> n7; n7 --> n8; n8 --> n10;
-    n10 --> n11; n11 --> n12; n12 -->|"no"| n10; n12 -->|"yes"| n14; n14 --> n16; n16 --> n17
+    n10 --> n11; n11 --> n12; n12 -->|"no"| n10; n12 -->|"yes"| n14; n14 --> n16; n16 --> n17;
+    n17 --> n19; n18 -->|"failed"| n20; n19 --> n21; n20 --> n21
 """
 AGENT = 'n1["guide<br/>openai#47;gpt-4o-mini"] n2[/"forecast"/] n1 -.-> n2'
 CONDUCTOR = 'n1[["desk<br/>openai#47;gpt-4o-mini"]] n2["writer"] n1 <--> n2'
@@ -43,7 +49,10 @@ PIPELINE = (
 
 
 def test_a_workflow_is_drawn_with_every_type_of_step() -> None:
-    """Branches part and meet, conditions have a yes and a no, loops lead back, nested steps are in subgraphs."""
+    """Branches part and meet, conditions have a yes and a no, loops lead back, nested steps are in subgraphs.
+
+    A failure leads from the tried steps to those that catch it.
+    """
     arrows = [f"    {arrow.strip()}\n" for arrow in ARROWS.split(";")]
     assert mermaid(EVERY_STEP) == WORKFLOW + "".join(arrows)
 
@@ -54,6 +63,23 @@ def test_a_loop_that_may_fail_says_so() -> None:
     assert "at most 2 times, else the workflow fails" in mermaid(
         edited(EVERY_STEP, "/steps/3/on_exhausted", "fail")
     )
+
+
+@pytest.mark.parametrize(
+    ("step", "title"),
+    [
+        ({"retries": 1}, "t#58; try, 1 retry"),
+        ({"retries": 2}, "t#58; try, 2 retries"),
+        ({"catch": [{"type": "approval_step", "name": "a", "message": "?"}]}, "t#58; try"),
+    ],
+)  # fmt: skip
+def test_a_try_step_says_how_often_it_tries(step: Json, title: str) -> None:
+    """The title has the retries; only steps that catch the failure have an arrow for it."""
+    call = {"type": "function_step", "name": "f", "function": "look"}
+    tries = {"type": "try_step", "name": "t", "steps": [call], **step}
+    chart = mermaid({"name": "w", "steps": [tries]})
+    assert f'["{title}"]' in chart
+    assert ("failed" in chart) == ("catch" in step)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +109,9 @@ def workflow(name: str) -> Json:
         "name": name,
         "message": name + "\n%% x\n" + name,
     }
-    return {"type": "Workflow", "name": name, "steps": [loop, approval]}
+    call = {"type": "function_step", "name": name, "function": "f"}
+    tries = {"type": "try_step", "name": name, "steps": [call], "catch": [step]}
+    return {"type": "Workflow", "name": name, "steps": [loop, approval, tries]}
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """`load`: component folders with their code and agents, and files, which are only data."""
 
+import logging
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -421,3 +422,36 @@ def test_a_file_must_be_regular_and_of_at_most_16_mib(tmp_path: Path) -> None:
     with (tmp_path / "large.yaml").open("wb") as file:
         file.truncate(16 * 1024 * 1024 + 1)
     assert "16 MiB" in refusal(tmp_path / "large.yaml").message
+
+
+def test_keys_that_are_not_used_are_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Each key of `config` that is not used has one warning in a process, however often its blueprint is loaded."""
+    config = {"model": "offline/echo", "top_k": 1, "note": 2}
+    team = {
+        "type": "Pipeline",
+        "name": "unusual-team",
+        "steps": [{**agent("writer"), "type": "Agent", "config": config}],
+    }
+    writer = {**agent("unusual-writer"), "config": config}
+    with caplog.at_level(logging.WARNING, "podwright"):
+        for _ in range(2):
+            load(writer)
+            load(team)
+        Agent.from_blueprint({**writer, "name": "from-a-request"})
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == 4
+    for line, name, pointer in zip(
+        lines,
+        ["unusual-writer", "unusual-writer", "unusual-team", "unusual-team"],
+        [
+            "/config/top_k",
+            "/config/note",
+            "/steps/0/config/top_k",
+            "/steps/0/config/note",
+        ],
+        strict=True,
+    ):
+        assert f"'{name}'" in line
+        assert f" {pointer}:" in line

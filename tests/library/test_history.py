@@ -14,15 +14,19 @@ from tests.library.upstream import Upstream, completion, reply, streamed
 
 from podwright import (
     Agent,
+    AgentStep,
+    ApprovalRequired,
+    ApprovalStep,
     Conductor,
     ExecutionResult,
+    MapStep,
     Pipeline,
     Remote,
     Workflow,
+    WorkflowStep,
 )
 from podwright.conversation import MAX_MESSAGES, parse_messages, to_data, turns
 from podwright.errors import (
-    ContextError,
     InputError,
     MessagesError,
     ReplayMismatchError,
@@ -327,6 +331,10 @@ def answer(id_: str) -> Json:
     return {"role": "tool", "tool_call_id": id_, "content": "found"}
 
 
+def said(text: str) -> Json:
+    return {"role": "assistant", "content": text}
+
+
 PIXEL = "data:image/png;base64,iVBORw0KGgo="
 WRONG: dict[str, tuple[Any, list[str]]] = {
     "roles": (
@@ -505,17 +513,107 @@ async def test_a_remote_refuses_what_it_cannot_pass_on(given: Any) -> None:
         await execute(Remote("far", "http://127.0.0.1:9"), Task("x", **given))
 
 
-def test_only_agents_and_conductors_take_messages() -> None:
-    """Pipelines, workflows, and those in other containers, say that they keep to one turn."""
-    agent = Agent("guide", "Help.", ScriptedModel())
-    with pytest.raises(InputError, match="pipeline"):
-        Pipeline("line", [agent]).run("?", messages=[user()])
-    with pytest.raises(InputError, match=r"'far'.*workflow"):
-        Remote("far", "http://127.0.0.1:9", kind="workflow").run(
-            "?", messages=[user()]
-        )
-    with pytest.raises(ContextError, match="messages"):
-        Workflow("flow", [agent]).run("?", messages=[user()])
+def test_every_kind_takes_a_conversation() -> None:
+    """A pipeline gives it to its first agent, a workflow to the steps that ask for it; both add their turn."""
+    earlier = [user("Hello"), said("Hi")]
+    model = ScriptedModel("one", "two", "three", "four", "five")
+    agent = Agent("guide", "Help.", model)
+    line = Pipeline("line", [agent, Agent("other", "Help.", model)])
+    result = line.run("?", messages=earlier, trace=True)
+    assert [len(request.messages) for request in model.requests] == [4, 2]
+    assert result.messages == [*earlier, user("?"), said("two")]
+
+    inner = Workflow("inner", [AgentStep(agent, conversation=True)])
+    flow = Workflow(
+        "flow",
+        [
+            AgentStep(agent, output="first"),
+            WorkflowStep(inner),
+            AgentStep(inner, conversation=True, output="last", input="now"),
+        ],
+    )
+    result = flow.run("?", messages=earlier, trace=True)
+    assert [len(request.messages) for request in model.requests[2:]] == [
+        2,
+        4,
+        4,
+    ]
+    assert result.messages == [*earlier, user("?"), said("five")]
+    assert "_messages" not in result.value
+    with pytest.raises(MessagesError):
+        flow.run("?", messages=[{"role": "nobody"}])
+
+
+def test_a_stopped_workflow_keeps_its_conversation() -> None:
+    """Whoever lets it go on need not send the earlier turns again."""
+    model = ScriptedModel("done")
+    flow = Workflow(
+        "flow",
+        [
+            ApprovalStep("Go?"),
+            AgentStep(Agent("guide", "Help.", model), conversation=True),
+        ],
+    )
+    earlier = [user("Hello"), said("Hi")]
+    with pytest.raises(ApprovalRequired) as caught:
+        flow.run("?", messages=earlier)
+    context = json.loads(json.dumps(caught.value.context))
+    result = flow.run(context, resume_path=caught.value.resume_path, trace=True)
+    assert len(model.requests[0].messages) == 4
+    assert result.messages == [*earlier, user("?"), said("done")]
+
+
+# --- images among named inputs
+
+IMAGE: Json = {"type": "image_url", "image_url": {"url": PIXEL}}
+
+
+def content_of(model: ScriptedModel, number: int = -1) -> list[Any]:
+    """The system message and the user's message of a request."""
+    return [message.content for message in model.requests[number].messages]
+
+
+def test_an_image_in_a_named_input_reaches_the_model() -> None:
+    """It is sent beside the texts, in which a word stands for it, also if the instructions name it."""
+    model = ScriptedModel(*"abcd")
+    agent = Agent("guide", "Help {who} with {photo}.", model)
+    agent.run({"who": "Ann", "photo": IMAGE, "question": "What is it?"})
+    system, content = content_of(model)
+    assert system == "Help Ann with [image]."
+    assert content == (
+        {
+            "type": "text",
+            "text": "## photo\n[image]\n\n## question\nWhat is it?",
+        },
+        IMAGE,
+    )
+    mixed = [{"type": "text", "text": "This:"}, IMAGE]
+    Agent("b", "Look.", model).run({"photo": mixed})
+    assert content_of(model)[1] == tuple(mixed)
+
+
+def test_images_in_workflows() -> None:
+    """A step hands on an image by its name, the whole context has it, and a map goes over images."""
+    model = ScriptedModel(*"abcdefgh")
+    agent = Agent("a", "Look.", model)
+    steps = [
+        AgentStep(agent, input="{photo}"),
+        AgentStep(agent, input={"what": "{photo}", "who": "{who}"}),
+        AgentStep(agent, input="Describe {photo} for {who}."),
+        MapStep("photos", "one", [AgentStep(agent, input="{one}")]),
+    ]
+    flow = Workflow("flow", steps)
+    flow.run({"photo": IMAGE, "who": "Ann", "photos": [IMAGE, IMAGE]})
+    assert content_of(model, 0)[1] == (IMAGE,)
+    assert content_of(model, 1)[1][1] == IMAGE
+    assert content_of(model, 2)[1] == "Describe [image] for Ann."
+    assert content_of(model, 4)[1] == (IMAGE,)
+    given = [{"type": "text", "text": "What?"}, IMAGE]
+    result = Workflow("flow", [agent]).run(given, trace=True)
+    assert content_of(model)[1] == tuple(given)
+    assert result.messages[0]["content"] == given
+    with pytest.raises(MessagesError):
+        agent.run({"photo": {"type": "image_url", "image_url": {"url": "x"}}})
 
 
 # --- conductors, remotes, structured output

@@ -24,9 +24,11 @@ from podwright.components import (
     AgentStep,
     ApprovalStep,
     ConditionStep,
+    FunctionStep,
     LoopStep,
     MapStep,
     ParallelStep,
+    TryStep,
     WorkflowStep,
 )
 
@@ -86,6 +88,8 @@ def test_json_and_yaml_contain_the_same_data(
         assert blueprints.digest(copy) == blueprints.digest(blueprint)
 
 
+ANSWER = {"type": "object", "properties": {"text": {"type": "string"}}}
+TONE = {"tone": {"type": "string", "default": "dry"}}
 writer = Agent(
     "writer",
     "Write of {input}.",
@@ -93,6 +97,8 @@ writer = Agent(
     temperature=0.5,
     description="Writes.",
     metadata={"a": 1},
+    inputs=TONE,
+    response_model=ANSWER,
 )
 researcher = Agent(
     "researcher",
@@ -144,9 +150,26 @@ COMPONENTS: dict[str, Any] = {
                     ],
                 )
             ),
+            TryStep(
+                [
+                    FunctionStep(
+                        search, {"query": "{input}"}, "look", output="found"
+                    ),
+                ],
+                catch=[
+                    AgentStep(
+                        writer,
+                        input={"input": "{error.message}", "tone": "wry"},
+                        response_schema=ANSWER,
+                        limits={"cost": 0.5},
+                    ),
+                ],
+                retries=2,
+            ),
         ],
         conditions={"is_late": is_late},
         description="All types of steps.",
+        inputs=TONE,
     ),
     "conductor": Conductor(
         "desk",
@@ -155,6 +178,8 @@ COMPONENTS: dict[str, Any] = {
         [researcher, writer],
         planning=True,
         seed=1,
+        inputs=TONE,
+        response_model=ANSWER,
     ),
     "pipeline": Pipeline(
         "line", [researcher, writer], "offline/echo", description="In a row."
@@ -194,6 +219,11 @@ def look_up(word: str, limit: int = 2) -> str:
     """Look a word up."""
     return f"{word}: {limit} facts"
 
+def count(text: str) -> dict:
+    if "sun" in text:
+        raise ValueError(text)
+    return {"words": len(text.split())}
+
 def is_long(context) -> bool:
     return len(context["input"]) > 5
 '''
@@ -222,13 +252,23 @@ def test_another_process_does_the_same_from_the_files(tmp_path: Path) -> None:
             then=[ParallelStep([[poet], [AgentStep(poet, output="second")]])],
         ),
         LoopStep([AgentStep(poet, input="{clerk_output}")], until=always),
+        FunctionStep(code["count"], {"text": "{input} is {tone}"}),
+        TryStep(
+            [FunctionStep(code["count"], {"text": "the sun"})],
+            catch=[AgentStep(poet, input={"input": "{error.code}"})],
+        ),
+        AgentStep(poet, input="{count_output.words}"),
     ]
     desk = Conductor(
         "desk", "Lead.", "offline/echo", [clerk, poet], planning=True
     )
     components: list[Any] = [
         clerk,
-        Workflow("flow", steps),
+        Workflow(
+            "flow",
+            steps,
+            inputs={**TONE, "input": {"type": "string"}},
+        ),
         desk,
         Pipeline("line", [clerk, poet]),
     ]
@@ -236,6 +276,7 @@ def test_another_process_does_the_same_from_the_files(tmp_path: Path) -> None:
     for folder, component in zip(paths, components, strict=True):
         (folder / "agents").mkdir(parents=True)
         (folder / "tools.py").write_text(CODE)
+        (folder / "functions.py").write_text(CODE)
         (folder / "conditions.py").write_text(CODE)
         (folder / "agents" / "poet.yaml").write_text(
             blueprints.to_yaml(poet.to_blueprint())

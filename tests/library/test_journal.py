@@ -19,16 +19,19 @@ from podwright import (
     ConditionStep,
     Conductor,
     FunctionModel,
+    FunctionStep,
     LoopStep,
     MapStep,
     ParallelStep,
     Pipeline,
     RunLimits,
+    TryStep,
     Workflow,
     WorkflowStep,
     events,
     tool,
 )
+from podwright.approvals import ApprovalId, Decision
 from podwright.errors import (
     LimitExceededError,
     ModelError,
@@ -39,6 +42,7 @@ from podwright.errors import (
 )
 from podwright.events import Event, EventManager, adapter
 from podwright.journal import Journal
+from podwright.models.retries import Retries
 from podwright.result import ExecutionResult
 from podwright.run import Task, execute
 from podwright.testing import ModelRequest, ModelResponse, ToolCall
@@ -65,6 +69,22 @@ def pay(amount: int) -> str:
 async def ask(question: str) -> str:
     """Ask another agent."""
     return await Agent("expert", "Know.", MODEL).arun(question)
+
+
+@tool(idempotent=True)
+def order(number: int) -> dict[str, Any]:
+    """Look an order up."""
+    effects[f"order {number}"] += 1
+    return {"id": number, "items": [1, 2]}
+
+
+@tool(idempotent=True)
+async def refuse(amount: int) -> None:
+    """Always fail, after parallel steps have begun."""
+    effects[f"refuse {amount}"] += 1
+    for _ in range(20):
+        await asyncio.sleep(0)
+    raise OSError("refused")
 
 
 async def respond(request: ModelRequest) -> Any:
@@ -170,7 +190,63 @@ COMPONENTS: list[Component] = [
             ),
         ],
     ),
+    Workflow(
+        "data",
+        steps=[
+            FunctionStep(order, {"number": 7}, output="order"),
+            ParallelStep(
+                [
+                    [FunctionStep(ask, {"question": "why {order.id}"}, "left")],
+                    [
+                        FunctionStep(
+                            ask,
+                            {"question": "why"},
+                            name="right",
+                            output="why",
+                        ),
+                        FunctionStep(look, {"place": "{why}"}),
+                    ],
+                ]
+            ),
+            TryStep(
+                [
+                    AgentStep(writer, "tried"),
+                    FunctionStep(refuse, {"amount": "{order.id}"}),
+                    AgentStep(writer, "never"),
+                ],
+                catch=[AgentStep(writer, "caught", input="{error.code}")],
+                retries=1,
+            ),
+            TryStep(
+                [
+                    ParallelStep(
+                        [
+                            [AgentStep(payer, "paid")],
+                            [FunctionStep(refuse, {"amount": 1}, "refused")],
+                        ]
+                    )
+                ],
+                catch=[FunctionStep(pay, {"amount": 9}, "instead")],
+            ),
+            MapStep(
+                "order.items",
+                "item",
+                [
+                    FunctionStep(order, {"number": "{item}"}, output="each"),
+                    TryStep(
+                        [FunctionStep(refuse, {"amount": "{item}"})],
+                        catch=[AgentStep(writer, "one", input="{each.id}")],
+                    ),
+                ],
+            ),
+        ],
+    ),
 ]
+
+
+@pytest.fixture(autouse=True)
+def _no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Workflow, "retries", Retries(first_wait=0))
 
 
 async def attempt(
@@ -183,7 +259,7 @@ async def attempt(
         if isinstance(component, Workflow)
         else "go"
     )
-    journal = Journal(stored(recorded), options.pop("approved", ()))
+    journal = Journal(stored(recorded), options.pop("decisions", None))
     try:
         prepared = (
             component.task(task)
@@ -219,9 +295,9 @@ def ended(recorded: Sequence[Event]) -> Counter[tuple[Any, ...]]:
     for event in recorded:
         match event:
             case events.ModelCallFinished() | events.ToolCallFinished():
-                finished[event.type, event.run_id, event.call] += 1
+                finished[event.type, event.run_id, event.path, event.call] += 1
             case (
-                events.StepFinished(outcome="ok" | "exhausted")
+                events.StepFinished(outcome="ok" | "exhausted" | "caught")
                 | events.LoopExhausted()
             ):
                 finished[event.type, event.run_id, event.path, event.step] += 1
@@ -229,6 +305,7 @@ def ended(recorded: Sequence[Event]) -> Counter[tuple[Any, ...]]:
                 events.RunFinished()
                 | events.PlanMade()
                 | events.ConditionChecked()
+                | events.ErrorCaught()
             ):
                 finished[
                     event.type, event.run_id, event.path, event.component
@@ -392,6 +469,7 @@ async def test_a_tool_that_failed_is_called_again() -> None:
         effects["look"] += 1
         return f"nothing in {place}"
 
+    @tool(on_error="fail")
     async def save(text: str) -> str:
         """Save."""
         await looked.wait()
@@ -425,6 +503,112 @@ async def test_a_tool_that_failed_is_called_again() -> None:
     assert effects["look"] == 1
 
 
+RAISES = ToolCall.of("save", text="x")
+SAVES = ToolCall.of("save", text="y")
+FAILURES: dict[str, tuple[list[Any], bool]] = {
+    # the answers of the model, and whether the run fails after the last one; two failures in a row are reported
+    "reported": ([[RAISES], [RAISES], [SAVES], [RAISES], "done"], False),
+    "too often": ([[RAISES, RAISES], [RAISES], [RAISES]], True),
+    "of nested runs": ([[ToolCall.of("consult")], [SAVES], "done"], False),
+}
+
+
+@pytest.mark.parametrize("name", FAILURES)
+async def test_failures_that_were_reported_are_not_repeated(name: str) -> None:
+    """A new attempt tells the model the same without calling the tool, and fails where the first one would have."""
+    answers, fails = FAILURES[name]
+
+    async def save(text: str) -> str:
+        """Save."""
+        effects[f"save {text}"] += 1
+        if text == "x":
+            raise OSError(f"full after {effects.total()}")
+        return "saved"
+
+    async def mistake(_: ModelRequest) -> Any:
+        return ModelResponse(
+            tool_calls=(WRONG,), usage=USAGE, finish_reason="tool_calls"
+        )
+
+    async def consult() -> str:
+        """Consult an agent that fails."""
+        effects["consult"] += 1
+        expert = Agent(
+            "expert",
+            "Know.",
+            FunctionModel(mistake),
+            tools=[pay],
+            max_tool_retries=1,
+        )
+        return await expert.arun("?")
+
+    async def answer(request: ModelRequest) -> Any:
+        return answers[
+            sum(message.role == "assistant" for message in request.messages)
+        ]
+
+    agent = Agent(
+        "saver",
+        "Save.",
+        FunctionModel(answer),
+        tools=[save, consult],
+        max_tool_retries=2,
+    )
+    effects.clear()
+    whole, all_events = await attempt(agent, [])
+    assert isinstance(whole, ToolError) == fails
+    before_the_end = max(
+        index
+        for index, event in enumerate(all_events)
+        if isinstance(event, events.ToolCallStarted | events.RunFinished)
+    )
+    for length in range(before_the_end):
+        recorded = all_events[:length]
+        effects.clear()
+        result, new = await attempt(agent, recorded)
+        assert isinstance(result, ToolError) == fails
+        # the answer that failed a nested run is asked for again until the model around it has been told
+        is_between = recorded and isinstance(recorded[-1], events.RunFailed)
+        if not is_between:
+            assert result.usage == whole.usage
+        assert len(answered(recorded)) + len(answered(new)) == len(
+            answered(all_events)
+        )
+        if not fails:
+            told = [message["content"] for message in result.messages]
+            assert set(answered(recorded, "saver")) <= set(told)
+
+
+def answered(recorded: Sequence[Event], component: str = "") -> list[str]:
+    """What models were told of the tool calls that ended, by default those of all components."""
+    told: list[str] = []
+    for event in recorded:
+        match event:
+            case events.ToolCallFailed(report=str(text)):
+                pass
+            case events.ToolCallFinished(output=text):
+                pass
+            case _:
+                continue
+        if text and component in ("", event.component):
+            told.append(text)
+    return told
+
+
+async def test_events_of_older_releases_report_wrong_calls_only() -> None:
+    """Without the field that tells what the model was told, wrong calls are replayed, and errors are not."""
+    whole, all_events = await attempt(payer, [])
+    data = [event.to_dict() for event in stored(all_events)]
+    for event in data:
+        event.pop("output", None)
+    # the results of finished calls have a field of this name too
+    kept = [each for each in data if each["type"] != "tool_call_finished"]
+    recorded = [adapter().validate_python(each) for each in kept]
+    result, new = await attempt(payer, recorded)
+    assert result.messages == whole.messages
+    assert "tool_call_failed" not in [event.type for event in new]
+
+
 async def test_limits_hold_over_all_attempts() -> None:
     """What earlier attempts used is not granted again."""
     limits = RunLimits(model_calls=3)
@@ -454,12 +638,16 @@ async def test_an_approved_run_goes_on() -> None:
     assert isinstance(error, ApprovalRequired)
     assert error.resume_path == [1]
     effects.clear()
-    error, new = await attempt(flow, recorded, approved={(RUN, (1,))})
+    error, new = await attempt(
+        flow, recorded, decisions={ApprovalId(RUN, (1,)): Decision()}
+    )
     assert isinstance(error, ApprovalRequired)
     assert error.resume_path == [2]
     assert not effects
     result, _ = await attempt(
-        flow, [*recorded, *new], approved={(RUN, (1,)), (RUN, (2,))}
+        flow,
+        [*recorded, *new],
+        decisions={ApprovalId(RUN, (at,)): Decision() for at in (1, 2)},
     )
     assert result.value["looker_output"] == "looker: nothing in y"
 

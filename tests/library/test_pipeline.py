@@ -82,8 +82,8 @@ def test_only_the_last_agent_gets_the_response_model() -> None:
     )
 
 
-def test_named_inputs_reach_the_first_agent_only() -> None:
-    """Named inputs fill the first agent's instructions; later agents get text."""
+def test_named_inputs_fill_the_instructions_of_all_agents() -> None:
+    """Named inputs are the input of the first agent, and fill the instructions of all; later agents get text."""
     models = [ScriptedModel("bonjour"), ScriptedModel("fin")]
     line = Pipeline(
         "line",
@@ -95,7 +95,7 @@ def test_named_inputs_reach_the_first_agent_only() -> None:
     line.run({"language": "French", "query": "hello"})
     assert models[0].requests[0].messages[0].text == "Speak French."
     assert [message.content for message in models[1].requests[0].messages] == [
-        "Speak {language}.",
+        "Speak French.",
         "bonjour",
     ]
 

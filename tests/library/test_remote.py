@@ -268,6 +268,44 @@ async def test_a_response_model_is_refused(server: Upstream) -> None:
     assert server.requests == []
 
 
+@pytest.mark.parametrize("release", ["this", "older"])
+async def test_a_structured_answer(server: Upstream, release: str) -> None:
+    """The answer is data, as of a component here; a service of an older release has it as the output."""
+    answer = {"category": "refund", "urgency": 2}
+    schema = {"type": "object", "properties": {"category": {}, "urgency": {}}}
+    model = ScriptedModel(json.dumps(answer))
+    far = Agent("far", "Classify.", model, response_model=schema)
+    events = far.run("x", trace=True).events
+    result = {"output": json.dumps(answer), "data": answer}
+    if release == "older":
+        last = events.pop()
+        result = {"output": answer}
+        finished = {**last.to_dict(), "data": None}
+        server.answers(
+            streamed(
+                as_sse(events),
+                sse("run_finished", finished),
+                sse("result", result),
+            )
+        )
+    else:
+        server.answers(answered(events, result))
+    remote = writer(server)
+    traced = await remote.arun("x", trace=True)
+    assert (traced.value, traced.data) == (answer, answer)
+    assert json.loads(traced.messages[-1]["content"]) == answer
+    echo = Agent("echo", "Repeat.", "offline/echo")
+    flow = Workflow(
+        "flow",
+        [
+            AgentStep(remote),
+            AgentStep(echo, input="{writer_output.category}"),
+        ],
+    )
+    context = await flow.arun("x")
+    assert context["echo_output"] == "Echo: refund"
+
+
 async def test_events_of_a_newer_release_are_skipped(server: Upstream) -> None:
     """An event of an unknown type is not an error."""
     newer = sse("new_thing", {**STARTED, "type": "new_thing"})

@@ -20,9 +20,11 @@ from podwright.components import (
     AgentStep,
     ApprovalStep,
     ConditionStep,
+    FunctionStep,
     LoopStep,
     MapStep,
     ParallelStep,
+    TryStep,
     WorkflowStep,
 )
 from podwright.errors import (
@@ -49,10 +51,25 @@ class StoppingModel(FunctionModel):
         self.finished: Counter[tuple[str, tuple[int, ...], str]] = Counter()
         self.task: asyncio.Task[Any] | None = None
 
+    async def call(self, what: str) -> None:
+        """A call of something else than a model."""
+        await self._stop_or_go_on()
+        self.finished[what, (), ""] += 1
+
     async def answer(self, request: ModelRequest) -> str:
+        prompt = request.messages[-1].text
+        await self._stop_or_go_on()
+        self.finished[request.component, request.path, prompt] += 1
+        if request.component == "draft":
+            return (
+                prompt.partition("## draft_output\n")[2].partition("\n")[0]
+                + "d"
+            )
+        return f"{request.component}-{zlib.crc32(prompt.encode()):08x}"
+
+    async def _stop_or_go_on(self) -> None:
         number = self.calls
         self.calls += 1
-        prompt = request.messages[-1].text
         # so that parallel calls are in progress together
         await asyncio.sleep(0)
         match self.stops.get(number):
@@ -64,13 +81,6 @@ class StoppingModel(FunctionModel):
                 await asyncio.Event().wait()
             case _:
                 pass
-        self.finished[request.component, request.path, prompt] += 1
-        if request.component == "draft":
-            return (
-                prompt.partition("## draft_output\n")[2].partition("\n")[0]
-                + "d"
-            )
-        return f"{request.component}-{zlib.crc32(prompt.encode()):08x}"
 
     @property
     def names(self) -> list[str]:
@@ -80,7 +90,7 @@ class StoppingModel(FunctionModel):
 def everything(model: FunctionModel, **options: Any) -> Workflow:
     """A workflow with every type of step, nested in one another, and approvals in most places."""
 
-    def agent(name: str, **keys: str) -> AgentStep:
+    def agent(name: str, **keys: Any) -> AgentStep:
         return AgentStep(Agent(name, "Work.", model), **keys)
 
     nested = Workflow(
@@ -260,6 +270,110 @@ def test_any_number_of_stops_can_be_resumed(stops: dict[int, str]) -> None:
     """Any mix of failures and cancellations leads to the same end."""
     model = StoppingModel(stops)
     assert_same(story_of(everything(model), model, INPUT), model)
+
+
+def on_data(model: StoppingModel) -> Workflow:
+    """A workflow of steps on data: functions, structured answers, attempts, and decisions with steps after them."""
+
+    async def note(text: str) -> dict[str, Any]:
+        """Note a text, as a call that can be stopped."""
+        await model.call(f"note {text}")
+        return {"text": text, "items": ["x", "y"]}
+
+    def agent(name: str, **keys: Any) -> AgentStep:
+        return AgentStep(Agent(name, "Work.", model), **keys)
+
+    decide = ApprovalStep(
+        "no to {first.text}?",
+        "decide",
+        edit={"input": {"type": "string"}},
+        on_reject=[
+            FunctionStep(
+                note, {"text": "{decide.comment} {input}"}, output="why"
+            ),
+            agent("again", input="{decide.comment} {iteration}"),
+        ],
+    )
+    return Workflow(
+        "on_data",
+        [
+            FunctionStep(note, {"text": "{input}"}, output="first"),
+            MapStep(
+                "first.items",
+                "item",
+                [
+                    FunctionStep(note, {"text": "{item}"}, output="each"),
+                    agent("one", input="{each.text}"),
+                ],
+                max_concurrency=2,
+            ),
+            LoopStep([decide], until=NEVER, max_iterations=2),
+            TryStep(
+                [
+                    ParallelStep(
+                        [
+                            [
+                                FunctionStep(
+                                    note, {"text": "left"}, output="left"
+                                )
+                            ],
+                            [ApprovalStep("tried?"), agent("right")],
+                        ]
+                    )
+                ],
+                catch=[ApprovalStep("never?")],
+            ),
+            agent("end", input={"first": "{first}", "input": "{one_output}"}),
+        ],
+    )
+
+
+async def decide_to_the_end(flow: Workflow, model: StoppingModel) -> Story:
+    """Run a workflow, resume it after each stop, and reject what asks for it."""
+    story = Story()
+    context: Any = "the moon"
+    path: list[int] | None = None
+    for _ in range(100):
+        model.task = asyncio.create_task(flow.arun(context, resume_path=path))
+        try:
+            story.context = await model.task
+            return story
+        except ApprovalRequired as pause:
+            story.errors.append(pause)
+            context = pause.decide()
+            if pause.message.startswith("no"):
+                context = pause.decide("reject", "no", {"input": "changed"})
+        except PodwrightError as error:
+            story.errors.append(error)
+            context = error.context
+        except asyncio.CancelledError as cancellation:
+            error = cast("RunCancelledError", cancellation.__cause__)
+            story.errors.append(error)
+            context = error.context
+        path = story.errors[-1].resume_path
+        context = json.loads(json.dumps(context))
+    raise AssertionError("the workflow does not end")
+
+
+UNSTOPPED_ON_DATA = StoppingModel()
+EXPECTED_ON_DATA = asyncio.run(
+    decide_to_the_end(on_data(UNSTOPPED_ON_DATA), UNSTOPPED_ON_DATA)
+)
+
+
+@pytest.mark.parametrize("number", range(UNSTOPPED_ON_DATA.calls))
+def test_a_stop_at_any_call_on_data_can_be_resumed(number: int) -> None:
+    """After a cancellation in any call of a model or a function, nothing is done twice, and no decision is lost."""
+    model = StoppingModel({number: "cancel"})
+    story = asyncio.run(decide_to_the_end(on_data(model), model))
+    assert story.context == EXPECTED_ON_DATA.context
+    assert model.finished == UNSTOPPED_ON_DATA.finished
+    pauses = [
+        error.message
+        for error in story.errors
+        if isinstance(error, ApprovalRequired)
+    ]
+    assert pauses == ["no to the moon?", "no to the moon?", "tried?"]
 
 
 def test_a_workflow_rebuilt_from_its_blueprint_can_resume() -> None:

@@ -84,7 +84,14 @@ def test_verbose_prints_tools_failures_and_tokens(capsys: Any) -> None:
 
     model = ScriptedModel(ToolCall.of("fail", word="x"))
     with pytest.raises(ToolError):
-        Agent("a", "Help.", model, tools=[fail], verbose=True).run("?")
+        Agent(
+            "a",
+            "Help.",
+            model,
+            tools=[fail],
+            max_tool_retries=0,
+            verbose=True,
+        ).run("?")
     Agent("b", "Help.", says("one\x07 two"), verbose=True).run("?", stream=True)
     printed = capsys.readouterr().out
     assert '[a] calling fail({"word": "x"})' in printed

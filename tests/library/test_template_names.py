@@ -9,6 +9,7 @@ from hypothesis import given
 from tests.library.shapes import BLUEPRINTS, EVERY_STEP, Json
 from tests.library.strategies import valid
 
+from podwright import Agent, BlueprintValidationError, load
 from podwright.blueprints import kind_of
 from podwright.components.template_names import check_names
 
@@ -144,48 +145,189 @@ def test_a_name_that_may_be_an_input_is_not_a_problem(blueprint: Json) -> None:
     assert (found.problems, found.warnings) == ([], [])
 
 
-def test_names_that_stay_in_instructions_are_warnings() -> None:
-    """Instructions of agents that get one text only, and misspelt names in others, are warnings."""
-    text = {"instructions": "Write {tone} about {input}, {{not}} {this}."}
-    first = {"type": "Agent", "name": "a", **text}
-    second = {"type": "Agent", "name": "b", **text}
-    conductor = {
-        "type": "Conductor",
-        "name": "c",
-        **text,
-        "skills": [first],
-        "config": {"model": "offline/echo"},
+def agent(instructions: str, **keys: Any) -> Json:
+    config = {"model": "offline/echo"}
+    return {
+        "type": "Agent",
+        "name": "a",
+        "instructions": instructions,
+        "config": config,
+        **keys,
     }
-    assert [warning.pointer for warning in check_names(conductor).warnings] == [
-        "/skills/0/instructions"
-    ] * 2
-    pipeline = {"type": "Pipeline", "name": "p", "steps": [first, second]}
-    assert [warning.pointer for warning in check_names(pipeline).warnings] == [
-        "/steps/1/instructions"
-    ] * 2
-    assert (
-        check_names(
-            {"name": "a", **text, "config": {"model": "offline/echo"}}
-        ).warnings
-        == []
-    )
 
-    instructions = {
-        "writer": "{tone} {input}",
-        "b": "{tone} {wrtier_output}",
-        "c": "{iteration}",
+
+TEXT = {"type": "string"}
+TICKET: Json = {
+    "type": "object",
+    "properties": {
+        "category": TEXT,
+        "items": {
+            "type": "array",
+            "items": {"type": "object", "properties": {"sku": TEXT}},
+        },
+        "order": {"$ref": "#/$defs/order"},
+        "open": {"type": "object", "additionalProperties": True},
+        "any": {},
+    },
+    "$defs": {"order": {"type": "object", "properties": {"number": TEXT}}},
+}
+
+
+@pytest.mark.parametrize(
+    ("blueprint", "pointers"),
+    [
+        (agent("{input} {tone} {x}", inputs={"tone": TEXT}), ["/instructions"]),
+        (agent("{input} {tone} {x}"), []),
+        (
+            {
+                "type": "Conductor",
+                "name": "c",
+                "instructions": "{tone} {x}",
+                "skills": [agent("{tone} {y} {input}")],
+                "config": {"model": "offline/echo"},
+                "inputs": {"tone": TEXT},
+            },
+            ["/instructions", "/skills/0/instructions"],
+        ),
+        (
+            {
+                "type": "Pipeline",
+                "name": "p",
+                "steps": [agent("{tone}"), agent("{y} {z}")],
+                "inputs": {"tone": TEXT},
+            },
+            ["/steps/1/instructions"] * 2,
+        ),
+        (
+            flow(step("a", input="{tone} {x}"), ask("{x} {a_output} {input}"))
+            | {"inputs": {"tone": TEXT}},
+            ["/steps/0/input", "/steps/1/message"],
+        ),
+    ],
+)
+def test_every_other_name_is_a_problem_where_inputs_are_declared(
+    blueprint: Json, pointers: list[str]
+) -> None:
+    """Declared inputs are all that a caller may give; without them any name may be one."""
+    found = check_names(blueprint)
+    assert [problem.pointer for problem in found.problems] == pointers
+
+
+def test_names_in_the_instructions_of_agents_of_a_workflow() -> None:
+    """Instructions are filled from the whole context, also where a step has an input of its own."""
+    agents = {
+        "writer": agent("{tone} {input}"),
+        "b": agent("{tone} {wrtier_output} {writer_output}"),
+        "c": agent("{iteration}"),
+        "d": agent("{subject} {tone}"),
     }
     steps = flow(
         step("writer", input="{input}"),
-        step("b"),
+        step("b", input="x"),
         loop(step("c", input="x")),
         step("c", input="x"),
+        step("d", input={"subject": "{tone}"}),
     )
-    found = check_names(steps, instructions)
-    assert found.problems == []
-    assert [(warning.pointer, warning.detail.split("'")[1]) for warning in found.warnings] == [
-        ("/steps/0/agent", "{tone}"), ("/steps/1/agent", "{wrtier_output}"), ("/steps/3/agent", "{iteration}"),
-    ]  # fmt: skip
+    found = check_names(steps, agents)
+    assert [problem.pointer for problem in found.problems] == ["/steps/1/agent"]
+    found = check_names(steps | {"inputs": {"tone": TEXT}}, agents)
+    assert [problem.pointer for problem in found.problems] == [
+        "/steps/1/agent",
+        "/steps/3/agent",
+    ]
+
+
+def test_named_inputs_of_a_step_are_those_of_the_agent() -> None:
+    """An agent that declares its inputs is given no other."""
+    agents = {"a": agent("{subject}", inputs={"subject": TEXT})}
+    steps = flow(
+        step("a", input={"subjct": "{input}", "input": "x", "subject": "x"})
+    )
+    problems = check_names(steps, agents).problems
+    assert [problem.pointer for problem in problems] == [
+        "/steps/0/input/subjct"
+    ]
+    assert "subject" in problems[0].suggestion
+
+
+@pytest.mark.parametrize(
+    ("template", "hint"),
+    [
+        ("{ticket.category} {ticket.items.0.sku} {ticket.order.number}", None),
+        ("{ticket.open.x} {ticket.any.x.y} {input.x} {f_output.x}", None),
+        ("{ticket.categry}", "category"),
+        ("{ticket.category.x}", "response_schema"),
+        ("{ticket.items.0.skuu}", "sku"),
+        ("{ticket.order.nmber}", "number"),
+        ("{text_output.x}", "response_schema"),
+        ("{item.sku} {item.x}", "sku"),
+        ("{customer.x}", "response_schema"),
+    ],
+)
+def test_fields_that_a_schema_lacks(template: str, hint: str | None) -> None:
+    """The fields of inputs, structured answers and items are known from their schemas."""
+    steps = flow(
+        step("t", output="ticket", response_schema=TICKET),
+        step("text"),
+        {"type": "function_step", "name": "f", "function": "f"},
+        {
+            "type": "map_step",
+            "name": "each",
+            "over": "ticket.items",
+            "as": "item",
+            "steps": [
+                {
+                    "type": "function_step",
+                    "name": "last",
+                    "function": "last",
+                    "arguments": {"deep": [{"x": template}]},
+                }
+            ],
+        },
+    ) | {"inputs": {"customer": TEXT}}
+    problems = check_names(steps, {"text": agent("Write.")}).problems
+    if hint is None:
+        assert problems == []
+        return
+    assert [problem.pointer for problem in problems] == [
+        "/steps/3/steps/0/arguments/deep/0/x"
+    ]
+    assert hint in problems[0].suggestion
+
+
+def test_only_a_catch_knows_the_error() -> None:
+    """The error is known in `catch`, where nothing of the tried steps is left; what `catch` wrote is known after it."""
+    steps = flow(
+        {
+            "type": "try_step",
+            "name": "try",
+            "steps": [step("a"), ask("{error.code}")],
+            "catch": [step("b", input="{error.code} {error.x} {a_output}")],
+        },
+        ask("{b_output} {error.message}"),
+    ) | {"inputs": {"tone": TEXT}}
+    found = check_names(steps)
+    assert [problem.pointer for problem in found.problems] == [
+        "/steps/0/steps/1/message",
+        "/steps/0/catch/0/input",
+        "/steps/0/catch/0/input",
+        "/steps/1/message",
+    ]
+
+
+def test_construction_finds_them() -> None:
+    """Names that nothing fills are problems of every kind of component, with all others."""
+    for blueprint, pointer in (
+        (agent("{x}", inputs={"tone": TEXT}), "/instructions"),
+        (flow(step("a", input="{inptu}")), "/steps/0/input"),
+    ):
+        with pytest.raises(BlueprintValidationError) as caught:
+            load(blueprint, agents={"a": Agent("a", "", "offline/echo")})
+        assert [problem.pointer for problem in caught.value.problems] == [
+            pointer
+        ]
+    with pytest.raises(BlueprintValidationError):
+        Agent("a", "{x}", "offline/echo", inputs={"tone": TEXT})
 
 
 def test_a_name_that_hides_the_iteration_is_a_warning() -> None:
@@ -208,9 +350,10 @@ def test_a_name_that_hides_the_iteration_is_a_warning() -> None:
 )
 def test_any_valid_blueprint_is_checked(blueprint: Json) -> None:
     """The check of a valid blueprint does not fail, and points into it."""
-    found = check_names(blueprint, {"a": "{x}"})
+    found = check_names(blueprint, {"a": agent("{x}")})
     assert all(
-        each.pointer.startswith(("/steps/", "/skills/"))
+        each.pointer.startswith(("/steps/", "/skills/", "/instructions"))
         for each in (*found.problems, *found.warnings)
     )
-    assert kind_of(blueprint) != "agent" or not found.problems
+    is_open = "inputs" not in blueprint
+    assert kind_of(blueprint) != "agent" or not is_open or not found.problems

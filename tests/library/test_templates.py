@@ -1,4 +1,4 @@
-"""Templates: `{name}` only, replaced in one pass; literal braces; and values as text."""
+"""Templates: `{name}` and `{name.field}`, replaced in one pass; literal braces; and values as text."""
 
 import dataclasses
 import datetime
@@ -12,7 +12,14 @@ from pydantic import BaseModel
 
 from podwright.errors import ContextError
 from podwright.json_data import to_json_data, to_text
-from podwright.templates import fill, fill_all, names, sections, visible
+from podwright.templates import (
+    expressions,
+    fill,
+    fill_data,
+    names,
+    sections,
+    visible,
+)
 
 CONTEXT: dict[str, Any] = {
     "input": "the moon",
@@ -35,10 +42,13 @@ CONTEXT: dict[str, Any] = {
         ("{template}", "{input}"),
         ("{brace}input}", "{input}"),
         (
-            "{input.__class__} {list[0]} {input!r} {number:.3f} {0} {} { input } {1st}",
+            "{list[0]} {input!r} {number:.3f} {0} {} { input } {1st} {.x} {list.} {list..1}",
             None,
         ),
-        ('{"input": 1} { } {unknown} {input {in\nput}', None),
+        (
+            '{"input": 1} { } {{unknown.name}} {input {in\nput}',
+            '{"input": 1} { } {unknown.name} {input {in\nput}',
+        ),
         ("%(input)s $input ${input}", "%(input)s $input $the moon"),
     ],
 )
@@ -46,7 +56,8 @@ def test_only_names_of_the_context_are_replaced(
     template: str, text: str | None
 ) -> None:
     """Each `{name}` that the context has is replaced once; attributes, formats, code and JSON stay as they are."""
-    assert fill(template, CONTEXT) == (template if text is None else text)
+    expected = template if text is None else text
+    assert fill(template, CONTEXT, "Step 'write'") == expected
 
 
 # Texts of reports where another framework read braces of a prompt as its own, or changed them.
@@ -56,12 +67,12 @@ NO_TEMPLATES = {
     # https://github.com/FlowiseAI/Flowise/issues/968, https://github.com/langchain-ai/langchain/issues/1914
     "JSON on lines": 'In this format:\n{\n "label": "the label",\n "sizes": [{"a": {}}]\n}',
     # https://github.com/google/adk-go/issues/506
-    "JavaScript": "test('x', async ({ page }) => { await page.goto(`/${page.id}`); });",
+    "JavaScript": "test('x', async ({ page }) => { await page.goto('/'); });",
     "JSX": "<p style={{ color: 'red', margin: 0 }}>{ text }</p>",
     # https://github.com/langchain-ai/langchain/issues/2757
     "sets": "A = {1; 2; 3} and {}",
     "Jinja": "{{ page.title | upper }} {% if x %}{{ 'a' }}{% endif %} {{ \"b\" }}",
-    "GitHub Actions": "echo ${{ secrets.TOKEN }} ${{github.sha}}",
+    "GitHub Actions": "echo ${{ secrets.TOKEN }}",
     "Go": "docker inspect --format '{{.State.ExitCode}}' c",
     "C++": 'std::map<std::string, int> m = {{"a", 1}, {"b", 2}};',
     "regular expression": r"^\d{4}-\d{2}$ and x{2,}",
@@ -75,9 +86,14 @@ def test_other_braces_stay_as_they_are(text: str) -> None:
     """JSON, code and formulas have no names and are not changed, whatever the context has."""
     assert names(text) == []
     assert (
-        fill(text, {"page": 1, "text": 2, "a": 3, "x": 4, "label": 5}) == text
+        fill(
+            text,
+            {"text": 2, "a": 3, "x": 4, "label": 5},
+            "Step 'write'",
+        )
+        == text
     )
-    assert fill_all(text, {}, "Step 'write'") == text
+    assert fill(text, {}, "Step 'write'") == text
 
 
 @pytest.mark.parametrize(
@@ -85,16 +101,16 @@ def test_other_braces_stay_as_they_are(text: str) -> None:
     [
         "Run echo ${HOME} > ${PATH}.",
         "echo `${page}`",
+        "await page.goto(`/${page.id}`);",
         r"Simplify \frac{a}{b} and \sqrt[3]{x}, \sum_{i}^{n} x_{i} and 2^{n}.",
         r"\begin{align*} \textbf{bold} \end{align}",
     ],
 )
 def test_variables_of_shells_and_latex_need_no_value(text: str) -> None:
     """They stay as they are in a step too, unless the context has a value of that name."""
-    assert fill_all(text, {"input": "x"}, "Step 'write'") == text
+    assert fill(text, {"input": "x"}, "Step 'write'") == text
     assert (
-        fill_all("${input} x^{input}", {"input": "x"}, "Step 'write'")
-        == "$x x^x"
+        fill("${input} x^{input}", {"input": "x"}, "Step 'write'") == "$x x^x"
     )
     for template in (
         "{HOME}",
@@ -104,7 +120,7 @@ def test_variables_of_shells_and_latex_need_no_value(text: str) -> None:
         f"{text} {{nothing}}",
     ):
         with pytest.raises(ContextError):
-            fill_all(template, {}, "Step 'write'")
+            fill(template, {}, "Step 'write'")
 
 
 @pytest.mark.parametrize(
@@ -132,40 +148,44 @@ def test_doubled_braces_are_braces(
 ) -> None:
     """`{{name}}` is the text `{name}`, and so are the doubled braces of JSON that has no others."""
     assert names(template) == used
-    assert fill(template, {"city": "Rome"}) == text
+    assert fill(template, {"city": "Rome"}, "Step 'write'") == text
     # a value is inserted after the template was read: https://github.com/google/adk-js/issues/726
-    assert fill(template, {"city": '{{city}} {{"a": 1}}'}) == text.replace(
-        "Rome", '{{city}} {{"a": 1}}'
+    braces = '{{city}} {{"a": 1}}'
+    assert fill(template, {"city": braces}, "Step 'write'") == text.replace(
+        "Rome", braces
     )
 
 
 @given(st.text(alphabet='{}"ab: ', max_size=40))
 def test_a_name_is_never_made_of_literal_braces(template: str) -> None:
     """What a template has no name for is the same with any context, and reading a text as JSON adds no name."""
-    context = {name: f"<{name}>" for name in ("a", "b", "ab", "ba")}
-    filled = fill(template, context)
-    assert all(
-        f"<{name}>" in filled for name in names(template) if name in context
-    )
-    assert fill(template, {}).count("{") <= template.count("{")
+    context = {name: f"<{name}>" for name in names(template)}
+    filled = fill(template, context, "Step 'write'")
+    assert all(f"<{name}>" in filled for name in names(template))
+    assert filled.count("{") <= template.count("{")
 
 
 @given(st.text(), st.text())
 def test_a_value_is_never_expanded(value: str, other: str) -> None:
     """A value arrives unchanged, even if it looks like a template."""
-    assert fill("{a}|{b}", {"a": value, "b": other}) == f"{value}|{other}"
-    assert fill("<{a}>", {"a": "{b}{a}", "b": other}) == "<{b}{a}>"
+    values = {"a": value, "b": other}
+    assert fill("{a}|{b}", values, "Step 'write'") == f"{value}|{other}"
+    looks_like_one = {"a": "{b}{a}", "b": other}
+    assert fill("<{a}>", looks_like_one, "Step 'write'") == "<{b}{a}>"
 
 
 def test_a_missing_name_is_an_error_with_a_suggestion() -> None:
-    """`fill_all` needs every name; hidden names are not suggested."""
-    assert names("{b} {a} {b} {c.d} {{e}} {{{f}}} { g }") == ["b", "a", "f"]
-    assert fill_all("{input}", CONTEXT, "Step 'write'") == "the moon"
+    """Every name needs a value; hidden names are not suggested."""
+    text = "{b} {a} {b} {c.d} {c.0} {{e}} {{{f}}} { g }"
+    assert names(text) == ["b", "a", "c", "f"]
+    assert expressions(text) == ["b", "a", "c.d", "c.0", "f"]
+    assert expressions("${a} ${b}", known=["b"]) == ["b"]
+    assert fill("{input}", CONTEXT, "Step 'write'") == "the moon"
     with pytest.raises(ContextError, match=r"'write'.*inputt") as caught:
-        fill_all("{input} {inputt}", CONTEXT, "Step 'write'")
+        fill("{input} {inputt}", CONTEXT, "Step 'write'")
     assert caught.value.suggestion == "Did you mean 'input'?"
     with pytest.raises(ContextError) as caught:
-        fill_all("{owner}", {"_x": 1}, "Step 'write'")
+        fill("{owner}", {"_x": 1}, "Step 'write'")
     assert "_x" not in caught.value.suggestion
     assert "{{owner}}" in caught.value.suggestion
 
@@ -173,11 +193,81 @@ def test_a_missing_name_is_an_error_with_a_suggestion() -> None:
 def test_a_filled_template_has_a_maximum_length() -> None:
     """A template that is too long, or repeats a long value, is a ContextError, before it fills the memory."""
     long = dict.fromkeys("abcde", "x" * 900000)
-    assert len(fill("{a}{b}{c}{d}", long)) == 3_600_000
+    assert len(fill("{a}{b}{c}{d}", long, "Step 'write'")) == 3_600_000
     for template in ("{a}{b}{c}{d}{e}", "{a}{a}", "{a}" * 1_000):
         with pytest.raises(ContextError):
-            fill(template, long)
-    assert len(fill("{a}" * 11, {"a": "x" * 10_000})) == 110_000
+            fill(template, long, "Step 'write'")
+    short = {"a": "x" * 10_000}
+    assert len(fill("{a}" * 11, short, "Step 'write'")) == 110_000
+    shortened = fill("{a}", {"a": "x" * 99}, "Step 'write'", longest=10)
+    assert shortened == f"{'x' * 9}…"
+
+
+TICKET: dict[str, Any] = {
+    "ticket": {
+        "category": "refund",
+        "order": {"number": 7, "items": ["cup", {"sku": "a-1"}]},
+        "empty": {},
+        "none": None,
+        "2": "two",
+    },
+    "text": '{"category": "refund"}',
+    "count": 3,
+}
+
+
+@pytest.mark.parametrize(
+    ("template", "text", "data"),
+    [
+        ("{ticket.category}", "refund", "refund"),
+        ("{ticket.order.number}", "7", 7),
+        ("{ticket.order.items.1.sku}", "a-1", "a-1"),
+        ("{ticket.order.items}", '["cup", {"sku": "a-1"}]', ["cup", {"sku": "a-1"}]),
+        ("{ticket.2} {ticket.none}", "two null", "two null"),
+        ("No {ticket.order.number}", "No 7", "No 7"),
+        ("{{ticket.category}}", "{ticket.category}", "{ticket.category}"),
+        ("{{{ticket.category}}}", "{refund}", "{refund}"),
+        ("{count}", "3", 3),
+        (" {count}", " 3", " 3"),
+    ],
+)  # fmt: skip
+def test_fields_of_data(template: str, text: str, data: Any) -> None:
+    """A name may lead into objects and lists; a text that is one name becomes the value itself in data."""
+    assert fill(template, TICKET, "Step 'write'") == text
+    filled = fill_data(
+        {"deep": [template], "number": 1, "yes": True}, TICKET, "Step 'write'"
+    )
+    assert filled == {"deep": [data], "number": 1, "yes": True}
+
+
+def test_filled_data_is_a_copy() -> None:
+    """Who changes filled data does not change the context."""
+    context = {"a": {"b": [1]}}
+    filled = fill_data({"x": "{a}"}, context, "Step 'write'")
+    filled["x"]["b"].append(2)
+    assert context == {"a": {"b": [1]}}
+
+
+@pytest.mark.parametrize(
+    ("template", "hint"),
+    [
+        ("{ticket.categry}", "category"),
+        ("{ticket.order.items.2}", "from 0"),
+        ("{ticket.order.items.sku}", "from 0"),
+        ("{ticket.category.x}", "response_schema"),
+        ("{ticket.none.x}", "response_schema"),
+        ("{count.x}", "response_schema"),
+        ("{text.category}", "response_schema"),
+        ("{ticket.empty.x}", "empty object"),
+        ("{tickte.category}", "ticket"),
+    ],
+)
+def test_a_missing_field_is_an_error(template: str, hint: str) -> None:
+    """A field that the value does not have is as wrong as a name that the context lacks."""
+    for fill_in in (fill, fill_data):
+        with pytest.raises(ContextError) as caught:
+            fill_in(template, TICKET, "Step 'write'")
+        assert hint in caught.value.suggestion
 
 
 def test_a_context_is_shown_in_sections() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from tests.library.shapes import EVERY_STEP, events
+from tests.library.shapes import EVERY_STEP, events, forecast
 
 from podwright import Agent, RunLimits, Workflow, load
 from podwright.components import (
@@ -78,7 +78,7 @@ def test_the_input_of_a_step_is_a_template(notes: Notes) -> None:
     """A step's input is filled from the context in one pass; `output` names where the answer is stored."""
     step = AgentStep(
         notes.agent("two"),
-        input="{input} | {one_output} | {input.x}",
+        input="{input} | {one_output} | {{input.x}}",
         output="draft",
     )
     flow = Workflow(
@@ -367,7 +367,7 @@ def test_a_value_called_iteration_comes_first(notes: Notes) -> None:
     assert notes.of("a") == ["mine", "mine"]
     assert (
         events(result, "model_call_started")[0].request.messages[0].text
-        == "Round {iteration}."
+        == "Round mine."
     )
     assert result.value["iteration"] == "mine"
 
@@ -661,7 +661,9 @@ def test_a_workflow_as_an_agent_has_its_own_context(notes: Notes) -> None:
 def test_every_step_is_in_the_trace(notes: Notes) -> None:
     """Each step starts and finishes in the trace with its name, type and path."""
     flow = Workflow.from_blueprint(
-        EVERY_STEP, {"writer": notes.agent("writer")}
+        EVERY_STEP,
+        {"writer": notes.agent("writer")},
+        functions={"forecast": forecast},
     )
     result = flow.run("x", trace=True)
     started = {
@@ -678,6 +680,7 @@ def test_every_step_is_in_the_trace(notes: Notes) -> None:
         ("loop", "loop_step", (3,)), ("w", "agent_step", (3, 0, 0)),
         ("map", "map_step", (4,)), ("w", "agent_step", (4, 0, 0)),
         ("nest", "workflow_step", (5,)), ("w", "agent_step", (5, 0)),
+        ("call", "function_step", (6,)), ("try", "try_step", (7,)), ("w", "agent_step", (7, 0, 0)),
     }  # fmt: skip
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import httpx
@@ -10,7 +12,9 @@ from sqlalchemy.engine import URL
 from tests.helpers import until
 
 from podwright import Agent, AgentStep, ApprovalStep, EchoModel, Workflow
-from podwright_service.background.database import database_url
+from podwright_service.background.database import database_url, migrate
+from podwright_service.background.outbox import WebhookMode
+from podwright_service.background.store import RunStore
 from podwright_service.background.tables import runs
 
 ECHO = Agent("helper", "Help.", EchoModel())
@@ -35,6 +39,19 @@ TRANSACTION_TIMEOUT = (
     "podwright_service.background.database.TRANSACTION_TIMEOUT"
 )
 """The constants that tests change."""
+
+
+@contextlib.asynccontextmanager
+async def opened_stores(
+    database: str, count: int, webhook: WebhookMode | None = None
+) -> AsyncGenerator[list[RunStore]]:
+    """Stores of several processes on one database."""
+    url = database_url(database)
+    migrate(url)
+    stores = [RunStore(url, webhook) for _ in range(count)]
+    yield stores
+    for store in stores:
+        await store.close()
 
 
 def begin(client: httpx.Client, text: str = "x", **headers: str) -> str:

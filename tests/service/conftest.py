@@ -221,6 +221,12 @@ def postgresql_database(postgresql: PostgreSQL) -> str:
     return url
 
 
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest) -> str:
+    """The URL of a database without runs."""
+    return request.getfixturevalue(f"{request.param}_database")
+
+
 @pytest.fixture
 def shell(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Shell:
     """Runs `podwright` with arguments to its end, as a shell does; `stdin=` is its standard input."""

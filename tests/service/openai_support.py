@@ -72,7 +72,13 @@ def helper(clerk: Clerk) -> Agent:
     """An agent with a tool, whose model answers as a clerk."""
     model = FunctionModel(clerk, name="offline/clerk")
     model.retries = Retries(tries=1)
-    return Agent("helper", "Help in {language}.", model, tools=[search])
+    return Agent(
+        "helper",
+        "Help in {language}.",
+        model,
+        tools=[search],
+        inputs={"language": {"type": "string", "default": "English"}},
+    )
 
 
 SIGNED = [{"type": "reasoning.encrypted", "data": "gAAAA", "index": 0}]

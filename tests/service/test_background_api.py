@@ -153,11 +153,15 @@ def test_an_approval(serve: Serve, sqlite_database: str) -> None:
     client = serve(FLOW, runs_database=sqlite_database)
     url = begin(client)
     run = wait(client, url, "waiting_for_approval")
-    assert run["approval"] == {
+    question = {
         "message": "Publish Echo: x?",
         "run_id": run["id"],
         "path": [1],
+        "options": ["approve", "reject"],
+        "ends_on_reject": True,
+        "tool_call": None,
     }
+    assert run["approval"] == question
     with_context = client.post(
         f"{url}/approve", json={"context": {"helper_output": "!"}}
     )
@@ -181,10 +185,9 @@ def test_an_approval(serve: Serve, sqlite_database: str) -> None:
     )
     (decision,) = run["decisions"]
     assert decision | {"at": ""} == {
-        "message": "Publish Echo: x?",
-        "run_id": run["id"],
-        "path": [1],
+        **question,
         "approved": True,
+        "decision": "approve",
         "comment": "Good.",
         "attempt": 1,
         "at": "",

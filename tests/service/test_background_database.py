@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import itertools
 import multiprocessing
@@ -11,7 +10,7 @@ import re
 import sqlite3
 import threading
 from collections import Counter
-from collections.abc import AsyncGenerator, Coroutine, Iterator
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -40,6 +39,7 @@ from tests.service.background_support import (
     RETRY_INTERVAL,
     TRANSACTION_TIMEOUT,
     begin,
+    opened_stores,
     synchronous_url,
     wait,
 )
@@ -63,26 +63,6 @@ from podwright_service.background.database import (
 from podwright_service.background.store import AttemptUpdate, RunStore
 from podwright_service.background.tables import metadata, runs, workers
 from podwright_service.testing import Metrics
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def database(request: pytest.FixtureRequest) -> str:
-    """The URL of a database without runs."""
-    return request.getfixturevalue(f"{request.param}_database")
-
-
-@contextlib.asynccontextmanager
-async def opened_stores(
-    database: str, count: int
-) -> AsyncGenerator[list[RunStore]]:
-    """Stores of several processes on one database."""
-    url = database_url(database)
-    migrate(url)
-    stores = [RunStore(url) for _ in range(count)]
-    yield stores
-    for store in stores:
-        await store.close()
-
 
 # --- Tables -------------------------------------------------------------------------------------------------------
 

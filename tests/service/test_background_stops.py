@@ -32,16 +32,19 @@ from podwright import (
     Conductor,
     EventManager,
     FunctionModel,
+    FunctionStep,
     LoopStep,
     MapStep,
     ParallelStep,
     Remote,
+    TryStep,
     Workflow,
     WorkflowStep,
     tool,
 )
 from podwright.components.walks import models_of, remotes_in
 from podwright.events import Event
+from podwright.models.retries import Retries
 from podwright.testing import ModelRequest, ModelResponse, ToolCall
 from podwright.usage import Usage
 from podwright_service.background.database import (
@@ -119,6 +122,24 @@ async def charge(amount: int) -> str:
     return await effect(f"charge {amount}")
 
 
+@tool(approval=True)
+async def refund(amount: int) -> str:
+    """Refund, if a person approves."""
+    return await effect(f"refund {amount}")
+
+
+@tool(idempotent=True)
+async def find(what: str) -> str:
+    """Find something."""
+    return await effect(f"find {what}")
+
+
+@tool(idempotent=True)
+async def break_down() -> None:
+    """Fail."""
+    raise OSError
+
+
 async def ask(question: str) -> str:
     """Ask another agent."""
     return await effect(
@@ -149,6 +170,7 @@ CALLS: dict[str, list[ToolCall]] = {
         ToolCall.of("pay", "2", amount=3),
     ],
     "charge": [ToolCall.of("charge", "1", amount=7)],
+    "refund": [ToolCall.of("refund", "1", amount=9)],
     "ask": [
         ToolCall.of("ask", "1", question="why"),
         ToolCall.of("ask", "2", question="how"),
@@ -188,6 +210,7 @@ async def respond(request: ModelRequest) -> ModelResponse:
 
 
 MODEL = FunctionModel(respond)
+STEPS = {"type": "object", "properties": {"steps": {"type": "array"}}}
 writer, last = Agent("writer", "Write.", MODEL), Agent("last", "End.", MODEL)
 looker, payer = (
     Agent("looker", "Look.", MODEL, tools=[look]),
@@ -281,6 +304,36 @@ def _components(cashier_url: str, front_url: str) -> list[Component]:
             event_manager=manager,
         ),
         Workflow(
+            "data",
+            [
+                FunctionStep(find, {"what": "{input}"}, output="found"),
+                AgentStep(
+                    Agent("sorter", "Sort.", MODEL, response_model=STEPS),
+                    output="sorted",
+                ),
+                ParallelStep(
+                    [
+                        [FunctionStep(pay, {"amount": 3})],
+                        [AgentStep(writer, "beside")],
+                    ]
+                ),
+                TryStep(
+                    [AgentStep(writer, "first"), FunctionStep(break_down)],
+                    catch=[AgentStep(last, "instead", "{error.code}")],
+                    retries=1,
+                ),
+                MapStep(
+                    "sorted.steps",
+                    "item",
+                    [FunctionStep(find, {"what": "{item.task}"})],
+                    max_concurrency=2,
+                ),
+                ApprovalStep("Go on?", "go", options=["approve", "wait"]),
+                Agent("clerk", "{go.decision}: refund.", MODEL, [refund]),
+            ],
+            event_manager=manager,
+        ),
+        Workflow(
             "at the end", [AgentStep(payer, "pay")], event_manager=manager
         ),
     ]
@@ -292,9 +345,10 @@ KINDS = (
     "nested remote",
     "planner",
     "at the end",
+    pytest.param("data", marks=pytest.mark.servers),
     pytest.param("steps", marks=pytest.mark.servers),
 )
-"""The last has so many events that a stop at each of them takes a minute."""
+"""The last two have so many events that a stop at each of them takes a minute."""
 
 # --- Processes --------------------------------------------------------------------------------------------------------
 
@@ -421,6 +475,7 @@ def processes(monkeypatch: pytest.MonkeyPatch, stop: Stop) -> None:
             process.transactions -= 1
 
     monkeypatch.setattr(Database, "transaction", refuse_dead)
+    monkeypatch.setattr(Workflow, "retries", Retries(first_wait=0))
     monkeypatch.setattr("podwright_service.background.store.LEASE_SECONDS", 0.0)
     monkeypatch.setattr(
         "podwright_service.background.worker.RESPONSE_SECONDS",
@@ -525,7 +580,10 @@ class Teller:
             assert run is not None
             if run["status"] == "waiting_for_approval":
                 await self._store.decide(
-                    run_id, run["attempt"], {"approved": True, "comment": ""}
+                    run_id,
+                    run["attempt"],
+                    {"approved": True, "comment": ""},
+                    goes_on=True,
                 )
                 process.worker.wake()
             elif run["status"] == "interrupted":

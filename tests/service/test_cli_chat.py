@@ -50,6 +50,9 @@ agent = Agent("helper", "Help.", FunctionModel(respond), tools=[add])
 plain = Agent("plain", "Help.", FunctionModel(respond))
 flow = Workflow("flow", [agent])
 plan = '{"steps": [{"skill": "helper", "task": "Say it."}]}'
+needy = Agent("needy", "Help {customer}.", FunctionModel(respond), inputs={"customer": {"type": "string"}})
+schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
+counter = Agent("counter", "Count.", FunctionModel(lambda request: '{"n":1}'), response_model=schema)
 lead = Conductor("lead", "Lead.", ScriptedModel(
     plan, ToolCall("1", "helper", '{"task": "Say it."}'), "The end."), [agent], planning=True)
 '''
@@ -261,18 +264,24 @@ def test_a_conductor(folder: Path, shell: Shell) -> None:
     assert "plan: 1. helper: Say it." in done.stderr
 
 
-def test_what_keeps_no_conversation(
+def test_a_workflow(folder: Path, shell: Shell, serve: Serve) -> None:
+    """A workflow answers with its last output, here and in a service."""
+    flow = Workflow("flow", [Agent("echo", "Echo.", "offline/echo")])
+    url = str(serve(flow).base_url)
+    for partner, prefix in (("made:flow", "1 questions"), (url, "Echo")):
+        done = shell("chat", partner, stdin="one\ntwo\n")
+        assert (done.returncode, done.stdout) == (
+            0,
+            f"{prefix}: one\n{prefix}: two\n",
+        ), done
+
+
+def test_options_without_an_effect(
     folder: Path, shell: Shell, serve: Serve
 ) -> None:
-    """A workflow is refused, here and in a service, and so are options that have no effect."""
-    url = str(
-        serve(
-            Workflow("flow", [Agent("echo", "Echo.", "offline/echo")])
-        ).base_url
-    )
+    """Options that are for the other sort of partner are refused."""
+    url = str(serve(Agent("echo", "Echo.", "offline/echo")).base_url)
     for arguments in (
-        ["made:flow"],
-        [url],
         [url, "--model", "offline/echo"],
         ["made:agent", "--api-key", KEY],
     ):
@@ -286,3 +295,26 @@ def test_what_keeps_no_conversation(
             "",
             True,
         ), done
+
+
+def test_what_needs_inputs(folder: Path, shell: Shell, serve: Serve) -> None:
+    """A component with an input that has no default is refused at once, here and in a service, with its name."""
+    needy = Agent(
+        "needy",
+        "Help {customer}.",
+        "offline/echo",
+        inputs={"customer": {"type": "string"}},
+    )
+    for partner in ("made:needy", str(serve(needy).base_url)):
+        done = shell("chat", partner, stdin="one\n")
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "[inputs_invalid]" in done.stderr
+        assert "'customer'" in done.stderr
+
+
+def test_a_structured_answer_is_printed_once(
+    folder: Path, shell: Shell
+) -> None:
+    """Its streamed text is its JSON already."""
+    done = shell("chat", "made:counter", stdin="one\n")
+    assert (done.returncode, done.stdout) == (0, '{"n":1}\n'), done

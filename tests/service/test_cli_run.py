@@ -26,7 +26,7 @@ from podwright.testing import assert_events
 
 MODULE = (
     "import asyncio\n"
-    "from podwright import Agent, ApprovalStep, FunctionModel, ScriptedModel, Workflow\n"
+    "from podwright import Agent, AgentStep, ApprovalStep, FunctionModel, ScriptedModel, Workflow\n"
     "first = Agent('first', 'Do.', 'offline/echo')\n"
     "last = Agent('last', 'Do.', 'offline/echo')\n"
     "broken = Agent('broken', 'Do.', FunctionModel(lambda request: 1 / 0))\n"
@@ -35,6 +35,12 @@ MODULE = (
     "gated = Workflow('gated', [first, ApprovalStep('Publish?', 'ask'), last])\n"
     "failing = Workflow('failing', [first, broken])\n"
     "waiting = Workflow('waiting', [first, slow])\n"
+    "inputs = {'customer': {'type': 'string', 'description': 'Who asks.'},\n"
+    "          'count': {'type': 'integer'}, 'tags': {'type': 'array', 'default': []}}\n"
+    "schema = {'type': 'object', 'properties': {'n': {'type': 'integer'}}, 'required': ['n']}\n"
+    "counter = Agent('counter', 'Count.', ScriptedModel('{\"n\":1}'), response_model=schema)\n"
+    "step = AgentStep(first, input='{customer} {count} {tags}')\n"
+    "typed = Workflow('typed', [step, AgentStep(counter)], inputs=inputs)\n"
 )
 CONTROL_CODES = "\x1b]0;title\x07\x1b[2J\x9b31m"
 """Set a terminal's title, clear it, and turn its text red."""
@@ -92,6 +98,87 @@ def test_named_inputs(shell: Shell, folder: Path) -> None:
     assert (done.returncode, "the moon" in done.stdout) == (0, True), (
         done.stderr
     )
+
+
+def test_declared_inputs(shell: Shell, folder: Path) -> None:
+    """A value is JSON where the input is not a text; structured answers are printed as JSON."""
+    done = shell(
+        *("run", "made:typed", "-q", "--inputs", '{"customer": "7"}'),
+        *("--input", "count=3", "-i", 'tags=["a", 1]'),
+    )
+    context = json.loads(done.stdout)
+    assert context["first_output"] == 'Echo: 7 3 ["a", 1]'
+    assert (context["counter_output"], context["count"]) == ({"n": 1}, 3)
+    done = shell(
+        *("run", "made:typed", "-q"),
+        *("-i", "customer=7", "-i", "count=3"),
+    )
+    assert json.loads(done.stdout)["first_output"] == "Echo: 7 3 []"
+    assert json.loads(shell("run", "made:counter", "x", "-q").stdout) == {
+        "n": 1
+    }
+
+
+def test_wrong_inputs(shell: Shell, folder: Path) -> None:
+    """All that is missing or wrong is told at once, with what the component takes, and standard input is not read."""
+    for arguments, places in (
+        ([], ["/customer", "/count"]),
+        (["-i", "count=many"], ["/customer", "/count"]),
+        (["-i", "count=1", "-i", "cuont=1"], ["/customer", "/cuont"]),
+    ):
+        done = shell("run", "made:typed", *arguments)
+        assert (done.returncode, done.stdout) == (1, ""), done
+        assert "[inputs_invalid]" in done.stderr
+        lines = [line.strip() for line in done.stderr.splitlines()]
+        assert [
+            line.partition(":")[0].removeprefix("- ")
+            for line in lines
+            if line.startswith("- /")
+        ] == places
+        for described in (
+            "customer (string, required)",
+            "count (integer, required)",
+            "tags (array, default [])",
+        ):
+            assert described in done.stderr
+
+
+def test_the_inputs_of_a_component(shell: Shell, folder: Path) -> None:
+    """`inputs` prints name, type, default and description, or the schemas."""
+    lines = shell("inputs", "made:typed").stdout.splitlines()
+    assert [line.split() for line in lines] == [
+        ["input", "type", "default", "description"],
+        ["customer", "string", "required", "Who", "asks."],
+        ["count", "integer", "required"],
+        ["tags", "array", "[]"],
+    ]
+    schemas = json.loads(shell("inputs", "made:typed", "--json").stdout)
+    assert schemas["customer"]["description"] == "Who asks."
+    done = shell("inputs", "made:first")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "'first'" in done.stderr
+
+
+def test_unused_keys_are_logged_once(shell: Shell, tmp_path: Path) -> None:
+    """A key of `config` that is not used has a line with its place when a blueprint is loaded to run."""
+    blueprint = {**AGENT, "config": {**AGENT["config"], "top_k": 1, "x": 2}}
+    path = tmp_path / "writer.json"
+    path.write_text(json.dumps(blueprint))
+    (tmp_path / "made.py").write_text(
+        "import json\nfrom podwright import Agent, Workflow\n"
+        "writer = Agent.from_blueprint(json.load(open('writer.json')))\n"
+        "flow = Workflow('flow', [writer, writer])\n"
+    )
+    for component in (str(path), "made:flow"):
+        done = shell("run", component, "x", "-q")
+        assert done.returncode == 0
+        lines = done.stderr.splitlines()
+        assert len(lines) == 2
+        for line, pointer in zip(
+            lines, ["/config/top_k", "/config/x"], strict=True
+        ):
+            assert "'writer'" in line
+            assert pointer in line
 
 
 def test_a_trace_is_written_and_replayed(shell: Shell, folder: Path) -> None:
@@ -240,6 +327,9 @@ def test_the_limits_of_the_settings(shell: Shell, folder: Path) -> None:
             ["run", "made:first", "x", "--inputs", '{"input": "y"}'],
             "input_invalid",
         ),
+        (["run", "made:first", "-i", "x"], "input_invalid"),
+        (["run", "made:first", "-i", "a=1", "-i", "a=2"], "input_invalid"),
+        (["run", "made:first", "x", "-i", "input=y"], "input_invalid"),
         (["run", "made:first", "x", "--resume-path", "1"], "input_invalid"),
         (
             ["run", "made:gated", "x", "--resume-path", "9"],

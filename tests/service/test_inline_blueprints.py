@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from tests.service.support import Serve, check_problem, pointers
 
 from podwright import Agent, FunctionModel, ScriptedModel, Workflow
+from podwright import tool as as_tool
+from podwright.components import FunctionStep
 from podwright.testing import ModelRequest
 
 MODEL = "offline/counted"
@@ -29,6 +31,17 @@ def look_up(word: str) -> str:
     """Look a word up."""
     LOOKED_UP.append(word)
     return word
+
+
+@as_tool(on_error="fail", timeout=5)
+def strict(word: str) -> str:
+    """Look a word up that must be there."""
+    raise LookupError(word)
+
+
+def count(text: str) -> int:
+    """Count the words of a text."""
+    return len(text.split())
 
 
 @pytest.fixture(scope="module")
@@ -60,10 +73,12 @@ def model() -> Counted:
 def client(
     served: Callable[..., Any], model: Counted
 ) -> Iterator[httpx.Client]:
-    helper = Agent("helper", "Help.", model, tools=[look_up])
+    helper = Agent("helper", "Help.", model, tools=[look_up, strict])
     with served(
         Workflow(
-            "flow", [helper], conditions={"is_late": lambda context: False}
+            "flow",
+            [helper, FunctionStep(count, {"text": "{input}"})],
+            conditions={"is_late": lambda context: False},
         )
     ) as client:
         yield client
@@ -99,12 +114,25 @@ def tool(name: str, **parameters: Any) -> dict[str, Any]:
     }
 
 
-def flow(*steps: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "Workflow", "name": "w", "steps": list(steps)}
+def flow(*steps: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    return {"type": "Workflow", "name": "w", "steps": list(steps), **changes}
 
 
 def step(**changes: Any) -> dict[str, Any]:
     return {"type": "agent_step", "agent": "helper", "name": "s", **changes}
+
+
+def call(function: str, **arguments: Any) -> dict[str, Any]:
+    return {
+        "type": "function_step",
+        "name": "f",
+        "function": function,
+        "arguments": arguments,
+    }
+
+
+def attempt(*steps: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    return {"type": "try_step", "name": "t", "steps": list(steps), **changes}
 
 
 def condition(**ref: Any) -> dict[str, Any]:
@@ -169,6 +197,22 @@ HOSTILE: dict[str, tuple[dict[str, Any], list[str]]] = {
     "a tool that is not allowed": (
         agent(tools=[tool("look_up"), tool("shell")]),
         ["/tools/1"],
+    ),
+    "a result that is too long": (
+        agent(tools=[{**tool("look_up"), "max_result_tokens": 20_001}]),
+        ["/tools/0/max_result_tokens"],
+    ),
+    "a call that may not be repeated": (
+        agent(tools=[{**tool("look_up"), "idempotent": True}]),
+        ["/tools/0/idempotent"],
+    ),
+    "an error that is to be hidden": (
+        agent(tools=[{**tool("strict"), "on_error": "report"}]),
+        ["/tools/0/on_error"],
+    ),
+    "a call that takes too long": (
+        agent(tools=[{**tool("strict"), "timeout": 5.5}]),
+        ["/tools/0/timeout"],
     ),
     "a remote schema": (
         agent(
@@ -301,7 +345,56 @@ HOSTILE: dict[str, tuple[dict[str, Any], list[str]]] = {
         flow(condition(name="all", args={"conditions": [{"name": "eval"}]})),
         ["/steps/0/condition/args/conditions/0/name"],
     ),
+    "a function": (flow(call("shell")), ["/steps/0/function"]),
+    "a function that is caught": (
+        flow(attempt(step(), catch=[call("os.system")])),
+        ["/steps/0/catch/0/function"],
+    ),
+    "an argument that a function does not take": (
+        flow(call("count", text="{input}", file="x")),
+        ["/steps/0/arguments/file"],
+    ),
+    "a regular expression of an input": (
+        agent(inputs={"word": {"type": "string", "pattern": "(a+)+$"}}),
+        ["/inputs/word"],
+    ),
+    "a regular expression of an answer": (
+        config(response_schema={"properties": {"x": {"pattern": "(a+)+$"}}}),
+        ["/config/response_schema"],
+    ),
+    "a regular expression of a key": (
+        flow(step(response_schema={"patternProperties": {"(a+)+$": {}}})),
+        ["/steps/0/response_schema"],
+    ),
+    "a schema from elsewhere": (
+        agent(inputs={"word": {"$ref": "http://evil/x"}}),
+        ["/inputs/word"],
+    ),
     # what is too large
+    "11 retries": (
+        flow(attempt(step(), retries=11)),
+        ["/steps/0/retries"],
+    ),
+    "65 steps that are caught": (
+        flow(attempt(step(), catch=[step()] * 63)),
+        ["/steps"],
+    ),
+    "5 levels of caught steps": (
+        flow(attempt(step(), catch=[nested(4)])),
+        ["/steps/0/catch/0/steps/0/steps/0/steps/0"],
+    ),
+    "65 placeholders with fields": (
+        flow(call("count", text="{input.text} " * 65)),
+        ["/steps/0/arguments/text"],
+    ),
+    "33 levels of an input": (
+        flow(step(input=deep(30))),
+        [f"/steps/0/input{'/a' * 29}"],
+    ),
+    "33 levels of a schema": (
+        agent(inputs={"word": {"default": deep(30)}}),
+        [f"/inputs/word/default{'/a' * 29}"],
+    ),
     "max_loops": (config(max_loops=11), ["/config/max_loops"]),
     "max_loops of a skill": (
         team({**MEMBER, "config": {"model": MODEL, "max_loops": 99}}),
@@ -444,6 +537,9 @@ def test_the_kind_must_be_that_of_the_blueprint(
         agent(tools=[tool("look_up", description="Else.")]),
         flow(step()),
         flow(condition(name="is_late")),
+        flow(call("count", text="{input}")),
+        flow(call("look_up", word="{input}"), step(input="{look_up_output}")),
+        flow(attempt(step(), catch=[step(input="{error.code}")], retries=10)),
         flow(nested(4)),
         line(MEMBER, {"type": "Agent", "name": "helper"}),
         team(MEMBER),
@@ -454,6 +550,9 @@ def test_the_kind_must_be_that_of_the_blueprint(
         "tool's text",
         "served agent",
         "served condition",
+        "served function",
+        "tool as a function",
+        "caught error",
         "4 levels",
         "pipeline",
         "conductor",
@@ -514,6 +613,33 @@ def test_blueprints_name_each_other_in_any_order_but_not_in_a_circle(
         reason in error["detail"]
         for error, reason in zip(errors, reasons, strict=True)
     ] == [True] * len(reasons)
+
+
+def test_options_of_tools_may_only_be_stricter(serve: Serve) -> None:
+    """What an entry leaves open is as the operator's blueprint says, which takes precedence over the function."""
+
+    def read(word: str) -> str:
+        """Read."""
+        return "z" * 100
+
+    operated = Agent(
+        "helper", "Help.", "offline/echo", tools=[read]
+    ).to_blueprint()
+    operated["tools"][0]["max_result_tokens"] = 3
+    client = serve(Agent.from_blueprint(operated, [read]))
+    for options, shown in (({}, 12), ({"max_result_tokens": 2}, 8)):
+        inline = {
+            **config(model="offline/echo"),
+            "tools": [{**tool("read"), **options}],
+        }
+        body = {"type": "agent", "blueprint": inline, "input": "x"}
+        answer = client.post("/run-blueprint", json=body).json()["output"]
+        assert answer.count("z") == shown
+    inline["tools"][0]["max_result_tokens"] = 4
+    problem = check_problem(
+        client.post("/run-blueprint", json=body), 422, "blueprint_invalid"
+    )
+    assert pointers(problem) == ["/blueprint/tools/0/max_result_tokens"]
 
 
 def test_the_operator_sets_the_lists(serve: Serve) -> None:
@@ -590,25 +716,142 @@ def test_unknown_keys_of_config_are_warnings(serve: Serve) -> None:
     assert (report["valid"], len(report["warnings"])) == (True, 100)
 
 
-def test_names_that_nothing_fills(serve: Serve) -> None:
-    """They are found in the steps and in the instructions of inline agents; the blueprint can be run nevertheless."""
-    client = serve(Agent("helper", "Help.", "offline/echo"))
-    writer = agent(instructions="Be {tone}.", config={"model": "offline/echo"})
-    misspelt = flow(
-        step(agent="w", input="{input}"), step(agent="w", input="{w_ouptut}")
-    )
-    body = {"type": "workflow", "blueprint": misspelt, "agents": {"w": writer}}
-    report = client.post("/validate-blueprint", json=body).json()
-    assert (report["valid"], pointers(report)) == (
-        False,
+TOPIC = {"topic": {"type": "string"}}
+TICKET = {
+    "type": "object",
+    "properties": {"category": {"type": "string"}},
+    "required": ["category"],
+}
+UNFILLED: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
+    # blueprint, agents, where names stand that nothing fills
+    "misspelt": (
+        flow(step(), step(input="{helper_ouptut} {{helper_ouptut}}")),
+        {},
         ["/blueprint/steps/1/input"],
-    )
-    body["blueprint"] = flow(step(agent="w", input="{topic} {{w_ouptut}}"))
+    ),
+    "two in one text": (
+        flow(step(input="{topic} {tipoc} {tone}"), inputs=TOPIC),
+        {},
+        ["/blueprint/steps/0/input", "/blueprint/steps/0/input"],
+    ),
+    "a field of a served agent's text": (
+        flow(step(), step(input="{helper_output.x}")),
+        {},
+        ["/blueprint/steps/1/input"],
+    ),
+    "a field that an inline agent's answer lacks": (
+        flow(step(agent="w"), step(input="{w_output.category} {w_output.x}")),
+        {"w": config(response_schema=TICKET)},
+        ["/blueprint/steps/1/input"],
+    ),
+    "an input that an inline agent does not take": (
+        flow(step(agent="w", input={"topic": "{input}", "tone": "dry"})),
+        {"w": agent(inputs=TOPIC)},
+        ["/blueprint/steps/0/input/tone"],
+    ),
+    "in an inline agent": (
+        flow(step(agent="w")),
+        {"w": agent(instructions="Be {tone}.", inputs=TOPIC)},
+        ["/agents/w/instructions"],
+    ),
+    "in a skill": (
+        team({**MEMBER, "instructions": "Be {ipnut}."}),
+        {},
+        ["/blueprint/skills/0/instructions"],
+    ),
+    "a field of an invalid agent": (
+        flow(step(agent="w"), step(input="{w_output.category}")),
+        {"w": {**config(response_schema=TICKET), "x": 1}},
+        ["/agents/w/x"],
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("blueprint", "agents", "places"), UNFILLED.values(), ids=UNFILLED
+)
+def test_names_that_nothing_fills(
+    client: httpx.Client,
+    blueprint: dict[str, Any],
+    agents: dict[str, Any],
+    places: list[str],
+) -> None:
+    """They are found in steps and instructions, each once; what an invalid agent answers is not known."""
+    body = {"blueprint": blueprint, "agents": agents}
+    report = client.post("/validate-blueprint", json=body).json()
+    assert (report["valid"], pointers(report)) == (False, places)
+
+
+def test_a_name_that_hides_another_is_a_warning(client: httpx.Client) -> None:
+    """A step that hides the number of the iteration can be run, in the blueprint and in an agent of it."""
+    hides = flow({**nested(2), "steps": [step(output="iteration")]})
+    body = {
+        "blueprint": flow(nested(2), step(agent="w")),
+        "agents": {"w": hides},
+    }
     report = client.post("/validate-blueprint", json=body).json()
     assert (report["valid"], report["errors"]) == (True, [])
     assert [entry["pointer"] for entry in report["warnings"]] == [
-        "/blueprint/steps/0/agent"
+        "/agents/w/steps/0/steps/0"
     ]
+
+
+def test_a_function_that_is_not_allowed_has_a_suggestion(
+    client: httpx.Client,
+) -> None:
+    """The names of tools and functions are one list, by which misspelt ones are corrected."""
+    body = {"blueprint": flow(call("cuont", text="x"), call("lookup"))}
+    report = client.post("/validate-blueprint", json=body).json()
+    assert [
+        (error["pointer"], hint in error["suggestion"])
+        for error, hint in zip(
+            report["errors"], ["'count'", "'look_up'"], strict=True
+        )
+    ] == [
+        ("/blueprint/steps/0/function", True),
+        ("/blueprint/steps/1/function", True),
+    ]
+
+
+def test_functions_of_inline_blueprints(serve: Serve) -> None:
+    """They are those of the served steps, by the names there; a name of two functions is none, and a list restricts."""
+
+    def look(word: str) -> dict[str, Any]:
+        """Look."""
+        return {"found": [word]}
+
+    def other(word: str) -> str:
+        """Look elsewhere."""
+        return word
+
+    reader = Agent("reader", "Read.", "offline/echo", tools=[other])
+    served = Workflow(
+        "flow",
+        [
+            reader,
+            FunctionStep("find", {"word": "{input}"}),
+            FunctionStep("other", {"word": "{input}"}),
+        ],
+        functions={"find": look, "other": look, "unused": other},
+    )
+    client = serve(served)
+    info = client.get("/info").json()
+    assert (info["tools"], info["accepts"]["tools"]) == (["find"], ["find"])
+    steps = flow(
+        call("find", word="{input}"),
+        step(agent="reader", input="{find_output.found.0}!"),
+    )
+    body = {"type": "workflow", "blueprint": steps, "input": "x"}
+    answer = client.post("/run-blueprint", json=body).json()
+    assert answer["reader_output"].startswith("Echo: x!")
+    reads = {**config(model="offline/echo"), "tools": [tool("find")]}
+    inline = {"type": "agent", "blueprint": reads, "input": "x"}
+    assert client.post("/run-blueprint", json=inline).status_code == 200
+    restricted = serve(served, allowed_tools="")
+    problem = check_problem(
+        restricted.post("/run-blueprint", json=body), 422, "blueprint_invalid"
+    )
+    assert pointers(problem) == ["/blueprint/steps/0/function"]
 
 
 def test_the_operators_model_replaces_others(serve: Serve) -> None:
@@ -649,6 +892,16 @@ def chain(links: int) -> dict[str, Any]:
     }
 
 
+def fanned_out(levels: int) -> dict[str, Any]:
+    """A schema whose check visits 2 to the power of `levels` parts."""
+    definitions: dict[str, Any] = {
+        f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2}
+        for n in range(levels)
+    }
+    definitions[f"d{levels}"] = {"type": "integer"}
+    return {"$ref": "#/$defs/d0", "$defs": definitions}
+
+
 LARGE = {
     "unknown keys": {f"instruction{n}": "{x}" for n in range(10_500)},
     "tools": agent(tools=[{"name": f"look_up{n}"} for n in range(9_000)]),
@@ -657,6 +910,17 @@ LARGE = {
         condition(name="all", args={"conditions": [{"name": "equal"}] * 14_000})
     ),
     "a doubling schema": agent(tools=[tool("look_up", **doubling(40))]),
+    "fanned out schemas": agent(
+        inputs={f"i{n}": {**fanned_out(12), "default": 1} for n in range(64)}
+    ),
+    "long defaults": agent(
+        inputs={
+            "word": {
+                "items": {"allOf": [{"type": "integer"}] * 1_000},
+                "default": [1] * 2_900,
+            }
+        }
+    ),
     "a chain of definitions": agent(tools=[tool("look_up", **chain(3_000))]),
 }
 

@@ -148,8 +148,9 @@ def test_the_collectors_key_is_not_logged(
 
 
 BROKEN_TOOL = f"""
-from podwright import Agent
+from podwright import Agent, tool
 from podwright_service import Service
+@tool(on_error="fail")
 def look() -> str:
     raise LookupError("{SECRET}")
 Service(Agent("looker", "Look.", "offline/echo", tools=[look])).run("127.0.0.1", 0)

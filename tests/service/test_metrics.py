@@ -16,6 +16,7 @@ from tests.service.support import Gate, Serve, connect
 
 import podwright
 from podwright import Agent, LoopStep, ScriptedModel, Workflow, events
+from podwright.components import FunctionStep, WorkflowStep
 from podwright.errors import ConfigurationError, ModelError
 from podwright.models import price_file, pricing
 from podwright.testing import ModelResponse, ToolCall, Usage
@@ -212,6 +213,33 @@ def test_a_model_that_another_one_stands_in_for_is_counted() -> None:
     assert shown.get("podwright_cost_usd_total", model="groq/b") == 0.5
 
 
+def test_functions_of_steps_are_counted(serve: Serve) -> None:
+    """They are tool calls of the workflow, by the name that its steps use, in a nested workflow too."""
+
+    def see(place: str) -> list[str]:
+        """Look somewhere."""
+        if place == "cellar":
+            raise ValueError
+        return [place]
+
+    call = FunctionStep("view", {"place": "{input}"})
+    inner = Workflow("inner", [call], functions={"view": see})
+    flow = Workflow(
+        "flow", [call, WorkflowStep(inner)], functions={"view": see}
+    )
+    client = serve(flow)
+    for place, status in (("moon", 200), ("cellar", 502)):
+        response = client.post("/run", json={"input": place})
+        assert response.status_code == status
+    metrics = scrape(client)
+    labels = {"component": "flow", "kind": "workflow", "tool": "view"}
+    for status, number in (("ok", 2), ("failed", 1)):
+        name = "podwright_tool_calls_total"
+        assert metrics.get(name, **labels, status=status) == number
+    seconds = "podwright_tool_call_duration_seconds_count"
+    assert metrics.get(seconds, **labels) == 3
+
+
 def test_exhausted_loops_are_counted(serve: Serve) -> None:
     """A loop that ends by its maximum is counted, whether the run goes on or fails."""
     never = {"name": "is_empty", "args": {"value": "x"}}
@@ -290,7 +318,12 @@ def test_series_begin_with_0(serve: Serve) -> None:
     client = serve(
         Workflow(
             "flow",
-            [guide, Agent("other", "Help.", "anthropic/claude-haiku-4-5")],
+            [
+                guide,
+                Agent("other", "Help.", "anthropic/claude-haiku-4-5"),
+                FunctionStep("see"),
+            ],
+            functions={"see": look},
         )
     )
     text = client.get("/metrics").text
@@ -329,10 +362,16 @@ def test_series_begin_with_0(serve: Serve) -> None:
                 f'podwright_model_calls_total{{{series},provider="{provider}",status="{status}"}} 0.0\n'
                 in text
             )
-    assert (
-        'podwright_tool_calls_total{component="guide",kind="agent",status="ok",tool="look"} 0.0\n'
-        in text
-    )
+    for component, kind, tool in (
+        ("guide", "agent", "look"),
+        ("flow", "workflow", "see"),
+        (INLINE, "agent", "see"),
+        (INLINE, "workflow", "look"),
+    ):
+        assert (
+            f'podwright_tool_calls_total{{component="{component}",kind="{kind}",status="ok",tool="{tool}"}} 0.0\n'
+            in text
+        )
     assert 'component="other",kind="agent",model="openai/gpt-4o"' not in text
     assert metrics.get("podwright_budget_stops_total", component="flow") == 0
 

@@ -79,7 +79,7 @@ def test_a_conversation(client: openai.OpenAI, clerk: Clerk) -> None:
     )
     assert [request.messages[0].text for request in clerk.requests] == [
         "Help in German.",
-        "Help in {language}.",
+        "Help in English.",
     ]
     assert [message.role for message in clerk.requests[1].messages] == [
         "system",
@@ -493,11 +493,16 @@ def test_items_of_a_conversation(client: openai.OpenAI, clerk: Clerk) -> None:
 
 def test_other_kinds(serve: Serve, clerk: Clerk) -> None:
     """A workflow answers with its last output and takes named inputs; a conductor answers without its plan."""
-    writer = Agent("writer", "Write about {topic}.", FunctionModel(clerk))
+    writer = Agent(
+        "writer",
+        "Write about {topic}.",
+        FunctionModel(clerk),
+        inputs={"topic": {"type": "string", "default": "the sun"}},
+    )
     flow = Workflow(
         "flow",
         [
-            AgentStep(writer, "first"),
+            AgentStep(writer, "first", conversation=True),
             AgentStep(writer, "second", input="again"),
         ],
     )
@@ -512,15 +517,16 @@ def test_other_kinds(serve: Serve, clerk: Clerk) -> None:
         assert "trace" not in clerk.requests[0].messages[-1].text
         with client.responses.stream(model="flow", input="go") as events:
             assert events.get_final_response().output_text == "You said: again"
-        with pytest.raises(openai.BadRequestError, match="one message"):
-            client.chat.completions.create(
-                model="flow",
-                messages=[
-                    user("a"),
-                    {"role": "assistant", "content": "b"},
-                    user("c"),
-                ],
-            )
+        clerk.requests.clear()
+        client.chat.completions.create(
+            model="flow",
+            messages=[
+                user("a"),
+                {"role": "assistant", "content": "b"},
+                user("c"),
+            ],
+        )
+        assert [len(request.messages) for request in clerk.requests] == [4, 2]
         with pytest.raises(openai.BadRequestError, match="temperature"):
             client.chat.completions.create(
                 model="flow", messages=[user("a")], temperature=1

@@ -31,6 +31,7 @@ from podwright import (
     ScriptedModel,
     Workflow,
 )
+from podwright.components import FunctionStep, TryStep
 from podwright.errors import ModelError, ModelUnavailableError, PodwrightError
 from podwright.models.retries import Retries
 from podwright.run import Task, execute
@@ -418,6 +419,7 @@ async def test_the_exception_of_a_tool_is_on_its_span_and_on_that_of_the_run(
             "Look.",
             scripted(ToolCall.of("broken", place="moon")),
             tools=[broken],
+            max_tool_retries=0,
         )
     )
     await recorder.run(Agent("b", "Look.", scripted(ModelError("no"))))
@@ -496,6 +498,65 @@ async def test_an_exhausted_loop_is_seen_in_its_span(
         attributes(recorder.named("invoke_workflow flow"))["error.type"]
         == "loop_exhausted"
     )
+
+
+async def test_a_function_of_a_step_is_called_in_its_span(
+    recorder: Recorder,
+) -> None:
+    """It is a tool call of the workflow without an id; its result is JSON if it is not a text."""
+
+    def count(text: str) -> dict[str, int]:
+        """Count the words of a text."""
+        return {"words": len(text.split())}
+
+    steps = [
+        FunctionStep(count, {"text": "{input}"}, name="size"),
+        FunctionStep(look, {"place": "room {count_output.words}"}, name="see"),
+    ]
+    await recorder.run(
+        Workflow("flow", steps), text="the moon", capture_content=True
+    )
+    call = attributes(recorder.named("execute_tool count"))
+    assert recorder.parent("execute_tool count") == "step size"
+    assert recorder.parent("execute_tool look") == "step see"
+    assert call["gen_ai.agent.name"] == "flow"
+    assert "gen_ai.tool.call.id" not in call
+    assert json.loads(call["gen_ai.tool.call.arguments"]) == {
+        "text": "the moon"
+    }
+    assert json.loads(call["gen_ai.tool.call.result"]) == {"words": 2}
+    seen = attributes(recorder.named("execute_tool look"))
+    assert seen["gen_ai.tool.call.result"] == "nothing in room 2"
+
+
+async def test_caught_errors_are_events_of_the_step(recorder: Recorder) -> None:
+    """Each attempt that failed is an event; the step has the outcome `caught`, and it and the run are no errors."""
+    tries = TryStep(
+        [Agent("a", "Go.", scripted(ModelError("no"), ModelError("no")))],
+        catch=[echo("b")],
+        retries=1,
+        name="try",
+    )
+    await recorder.run(Workflow("flow", [tries]))
+    span = recorder.named("step try")
+    assert attributes(span)["podwright.step.outcome"] == "caught"
+    assert span.status.status_code is StatusCode.UNSET
+    caught = [dict(event.attributes or {}) for event in span.events]
+    assert {event.name for event in span.events} == {
+        "podwright.step.error_caught"
+    }
+    assert [
+        (event["error.type"], event["podwright.step.attempt"])
+        for event in caught
+    ] == [("model_failed", 0), ("model_failed", 1)]
+    assert caught[1]["podwright.step.wait"] == 0
+    run = recorder.named("invoke_workflow flow")
+    assert attributes(run)["podwright.run.status"] == "ok"
+    assert [
+        each.status.status_code
+        for each in recorder.spans
+        if each.name == "invoke_agent a"
+    ] == [StatusCode.ERROR] * 2
 
 
 async def test_unknown_costs_are_not_0(recorder: Recorder) -> None:

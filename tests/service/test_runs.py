@@ -82,7 +82,7 @@ FAILURES: dict[
         "model_failed",
     ),
     "a tool's exception": (
-        lambda: agent(CALL, tools=[broken]),
+        lambda: agent(CALL, tools=[broken], max_tool_retries=0),
         {},
         502,
         "tool_failed",
@@ -374,7 +374,7 @@ def test_wrong_messages(serve: Serve) -> None:
     ]  # fmt: skip
     flow = serve(Workflow("flow", [AgentStep(agent("never"))]))
     check_problem(
-        flow.post("/run", json={"input": "x", "messages": [user("a")]}),
+        flow.post("/run", json={"input": "x", "messages": wrong}),
         422,
         "request_invalid",
     )

@@ -136,6 +136,8 @@ def test_all_mistakes_are_in_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
         "PODWRIGHT_TRUST_ENV": "ture",
         "PODWRIGHT_DOCS_URL": "docs.example",
         "PODWRIGHT_TOOL_THREADS": "0",
+        "PODWRIGHT_TOOL_TIMEOUT": "-1",
+        "PODWRIGHT_MAX_RESULT_TOKENS": "many",
     }
     for name, value in invalid.items():
         monkeypatch.setenv(name, value)

@@ -207,6 +207,23 @@ sha256:{{ toRawJson $blueprint | replace "\\\\" "\x00" | replace "\\u2028" "\u20
 {{- end }}
 {{- end }}
 
+{{/* What is wrong with the webhook of a component; nothing if it may be used. */}}
+{{- define "podwright.checkWebhook" -}}
+{{- $name := index . 0 }}{{ $c := index . 1 }}
+{{- if and $c.webhook.url (eq $c.runs.store "none") }}
+{{- fail (printf "components.%s.webhook.url: is notified of background runs; set runs.store" $name) }}
+{{- end }}
+{{- if and $c.webhook.url (not $c.webhook.secret) }}
+{{- fail (printf "components.%s.webhook.secret: set the name of the Secret that has the signing secret in the entry `secret`" $name) }}
+{{- end }}
+{{- end }}
+
+{{/* Not empty if a component reads files of secrets. */}}
+{{- define "podwright.readsSecrets" -}}
+{{- $c := index . 0 }}
+{{- if or (eq $c.runs.store "postgres") $c.webhook.url (index . 1) }}yes{{ end }}
+{{- end }}
+
 {{/* The name in a component's blueprint if the values have it, or else the component's name in the values. */}}
 {{- define "podwright.blueprintName" -}}
 {{- $blueprint := (index . 1).blueprint.inline }}
@@ -228,8 +245,9 @@ sha256:{{ toRawJson $blueprint | replace "\\\\" "\x00" | replace "\\u2028" "\u20
 {{- $_ := set $env "PODWRIGHT_AGENTS" (toJson $urls) }}
 {{- end }}
 {{- if $root.Values.apiKeys.enabled }}{{ $_ := set $env "PODWRIGHT_API_KEYS_FILE" "/run/podwright/api-keys" }}{{ end }}
-{{- if or (include "podwright.sendsKeys" (list $root $agents)) (eq $c.runs.store "postgres") }}{{ $_ := set $env "PODWRIGHT_SECRETS_DIR" "/run/podwright" }}{{ end }}
+{{- if include "podwright.readsSecrets" (list $c (include "podwright.sendsKeys" (list $root $agents))) }}{{ $_ := set $env "PODWRIGHT_SECRETS_DIR" "/run/podwright" }}{{ end }}
 {{- if eq $c.runs.store "sqlite" }}{{ $_ := set $env "PODWRIGHT_RUNS_DATABASE" "sqlite:////runs/runs.db" }}{{ end }}
+{{- with $c.webhook.url }}{{ $_ := set $env "PODWRIGHT_WEBHOOK" . }}{{ end }}
 {{- with $root.Values.telemetry.endpoint }}
 {{- $_ := set $env "OTEL_EXPORTER_OTLP_ENDPOINT" . }}
 {{- $_ := set $env "OTEL_EXPORTER_OTLP_PROTOCOL" "http/protobuf" }}

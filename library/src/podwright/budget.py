@@ -203,7 +203,7 @@ class Budget:
             message = (
                 f"The run has made its {self.limits.model_calls} model calls."
             )
-            raise LimitExceededError(message, limit="model_calls")
+            raise LimitExceededError(message, limit="model_calls", source=self)
         allowed, limit = self._allowed(left, estimate)
         if allowed < estimate.output_tokens and self._reservations:
             return None
@@ -247,6 +247,7 @@ class Budget:
                 "The model's price is unknown, and the run has a cost limit.",
                 limit="cost",
                 suggestion="Use a model of known price, or remove the cost limit.",
+                source=self,
             )
         # with a cost limit of 0, free models are allowed; a limit that is used up ends the run, even for free models
         if left <= 0 < self.used_cost:
@@ -268,7 +269,7 @@ class Budget:
         else:
             used = f"{self.used_tokens} of {self.limits.tokens} tokens are used"
         message = f"The next model call ({input_tokens} input tokens) exceeds the run's limit: {used}."
-        return LimitExceededError(message, limit=limit)
+        return LimitExceededError(message, limit=limit, source=self)
 
     def _try_lend(self) -> Reservation | None:
         """The share of a remote run; None if it has to wait for reservations to be settled."""
@@ -280,6 +281,7 @@ class Budget:
             raise LimitExceededError(
                 f"Nothing is left of the run's limit '{exhausted}'.",
                 limit=exhausted,
+                source=self,
             )
         # the number of parallel tasks is a product: divided by that around this run, it is the number inside the run
         parts = max(1, parallel_tasks.get() // self._parallel_tasks)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+import math
 import os
 import threading
 from collections.abc import Callable
@@ -107,6 +108,35 @@ def max_tool_calls() -> int:
         ConfigurationError: The variable is not a positive integer.
     """
     return _positive_integer("PODWRIGHT_MAX_TOOL_CALLS", default=128)
+
+
+def max_result_tokens() -> int:
+    """Estimated tokens of the longest result of a tool: `PODWRIGHT_MAX_RESULT_TOKENS`, by default 20 000.
+
+    Raises:
+        ConfigurationError: The variable is not a positive integer.
+    """
+    return _positive_integer("PODWRIGHT_MAX_RESULT_TOKENS", default=20_000)
+
+
+def tool_timeout() -> float | None:
+    """Seconds that a call of a tool may take: `PODWRIGHT_TOOL_TIMEOUT`; None without a limit, the default.
+
+    Raises:
+        ConfigurationError: The variable is not a positive number.
+    """
+    text = os.environ.get("PODWRIGHT_TOOL_TIMEOUT")
+    if not text:
+        return None
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < math.inf:
+        raise ConfigurationError(
+            f"PODWRIGHT_TOOL_TIMEOUT: Expected a number of seconds greater than 0, got {short_repr(text)}."
+        )
+    return seconds
 
 
 def _positive_integer(name: str, default: int) -> int:

@@ -20,7 +20,7 @@ from podwright.json_data import (
     to_text,
     walk_json,
 )
-from podwright.templates import fill_all, names
+from podwright.templates import fill_data, names
 from podwright.text import did_you_mean, truncate
 
 Condition = Callable[..., Any]
@@ -47,6 +47,9 @@ def _number(value: Any) -> float:
 
 
 def _equal(value: Any, other: Any) -> bool:
+    if isinstance(value, dict | list) and isinstance(other, dict | list):
+        # as texts they would differ in the order of their keys
+        return cast("object", value) == other
     text = to_text(value).strip()
     return text == to_text(other).strip()
 
@@ -60,6 +63,9 @@ def _not_equal(value: Any, other: Any) -> bool:
 
 
 def _contains(value: Any, text: Any) -> bool:
+    if isinstance(value, list):
+        items = cast("list[Any]", value)
+        return any(_folded(item) == _folded(text) for item in items)
     return _folded(text) in _folded(value)
 
 
@@ -81,6 +87,8 @@ def _less(value: Any, other: Any) -> bool:
 
 
 def _is_empty(value: Any) -> bool:
+    if value is None or value in ([], {}):
+        return True
     return not to_text(value).strip()
 
 
@@ -170,11 +178,8 @@ async def holds(
 def _compare(name: str, args: _Values, context: _Values) -> tuple[bool, int]:
     """The result of a built-in comparison, and how many characters it compared."""
     comparison, names_of_arguments = _COMPARISONS[name]
-    filled = {key: _fill(value, context, name) for key, value in args.items()}
-    length = 0
-    for value in filled.values():
-        if isinstance(value, str):
-            length += len(value)
+    filled = fill_data(dict(args), context, f"Condition '{name}'")
+    length = sum(len(to_text(value)) for value in filled.values())
     operands = [filled[key] for key in names_of_arguments]
     return comparison(*operands), length
 
@@ -222,15 +227,6 @@ async def _call(
         raise error_from(
             ConditionError, f"Condition '{name}'", error
         ) from error
-
-
-def _fill(value: Any, context: _Values, name: str) -> Any:
-    if isinstance(value, list):
-        items = cast("list[Any]", value)
-        return [_fill(item, context, name) for item in items]
-    if isinstance(value, str):
-        return fill_all(value, context, f"Condition '{name}'")
-    return value
 
 
 def templates(reference: object, at: str) -> Iterator[tuple[str, str]]:

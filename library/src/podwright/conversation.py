@@ -123,7 +123,7 @@ class AssistantMessage(TypedDict):
     role: Literal["assistant"]
     content: NotRequired[str | list[AnswerPart] | None]
     tool_calls: NotRequired[list[ToolCallData] | None]
-    podwright_provider: NotRequired[str]
+    podwright_provider: NotRequired[str | None]
     """The provider that the further keys came from; by default that of the component's model."""
 
 
@@ -369,7 +369,7 @@ def _read_answer(data: JsonMapping) -> Message:
         content=content,
         tool_calls=tuple(map(_tool_call, calls)),
         provider_fields=fields,
-        provider=data.get(PROVIDER, ""),
+        provider=data.get(PROVIDER) or "",
     )
 
 

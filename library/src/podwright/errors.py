@@ -9,6 +9,7 @@ All derive from `PodwrightError`; each class has a stable `code`, which traces a
     │   └── UnknownModelError         model_unknown            no provider serves the model
     ├── InputError                    input_invalid            the input of a run is wrong
     │   ├── ContextError              context_invalid          a context lacks a name, or has a wrong value
+    │   ├── InputsError               inputs_invalid           the named inputs do not fit the declared ones
     │   ├── MessagesError             messages_invalid         the earlier turns are wrong; with all problems
     │   └── ResumePathError           resume_path_invalid      a start step or resume path does not exist
     ├── TraceError                    trace_invalid            a saved trace cannot be read
@@ -42,14 +43,15 @@ All derive from `PodwrightError`; each class has a stable `code`, which traces a
         ├── LoopLimitError            loop_limit_reached       no answer after max_loops model calls
         ├── LoopExhaustedError        loop_exhausted           a loop step ended by max_iterations
         ├── LimitExceededError        limit_exceeded           a limit of RunLimits was reached
-        ├── ApprovalRequired          approval_required        a workflow waits for approval
+        ├── ApprovalRequired          approval_required        a run waits for a person
+        ├── ApprovalRejectedError     approval_rejected        a person rejected what a run waited for
         └── RunCancelledError         run_cancelled            the caller cancelled the run
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -59,8 +61,11 @@ from podwright.text import describe_error, printable
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from podwright.approvals import ApprovalId, Question
     from podwright.usage import Usage
 
+DECISION = "_decision"
+"""Name in the context of a stopped run under which a person's decision is given."""
 DOCS_URL = "https://podwright.readthedocs.io"
 """Address of the documentation, unless `PODWRIGHT_DOCS_URL` names that of another copy."""
 
@@ -87,6 +92,9 @@ class PodwrightError(Exception):
     """The stable identifier."""
     default_suggestion: ClassVar[str] = "Read the help page of this error."
 
+    ends_run: ClassVar[bool] = False
+    """Whether it also ends the runs around the one that it is raised in; if not, a tool that raises it reports it to
+    the model. True of pauses, cancellations, limits, unknown effects, and faults that no model can correct."""
     public_message: str | None = None
     """The message for callers, if `message` has the text of a foreign exception, which may hold a key or a prompt."""
     run_id: str | None = None
@@ -186,6 +194,7 @@ class ConfigurationError(PodwrightError):
     """A component, tool or setting is configured wrongly."""
 
     code = "configuration_invalid"
+    ends_run = True
     default_suggestion = "Correct the argument that the message names."
 
 
@@ -265,6 +274,21 @@ class InputError(PodwrightError):
     code = "input_invalid"
     default_suggestion = "Pass a string, or an object of named inputs."
 
+    def __init__(
+        self,
+        message: str,
+        *,
+        problems: Sequence[Problem] = (),
+        suggestion: str | None = None,
+    ) -> None:
+        super().__init__(message, suggestion=suggestion)
+        self.problems = tuple(problems)
+        """Everything that is wrong, where it is more than the message says."""
+
+    def details(self) -> Sequence[str]:
+        """One line a problem."""
+        return [str(problem) for problem in self.problems]
+
 
 class ContextError(InputError):
     """A context lacks a name that a step needs, or has a value of the wrong type."""
@@ -275,31 +299,27 @@ class ContextError(InputError):
     )
 
 
+class InputsError(InputError):
+    """The named inputs of a run do not fit those that the component declares; `problems` lists everything."""
+
+    code = "inputs_invalid"
+    default_suggestion = (
+        "Correct the listed inputs; the blueprint's `inputs` describe them."
+    )
+
+
 class MessagesError(InputError):
     """The messages of earlier turns, or the parts of an input, are wrong; `problems` lists everything."""
 
     code = "messages_invalid"
     default_suggestion = "Pass the `messages` of an earlier result, or messages as Chat Completions has them."
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        problems: Sequence[Problem] = (),
-        suggestion: str | None = None,
-    ) -> None:
-        super().__init__(message, suggestion=suggestion)
-        self.problems = tuple(problems)
-
-    def details(self) -> Sequence[str]:
-        """One line a problem."""
-        return [str(problem) for problem in self.problems]
-
 
 class ResumePathError(InputError):
     """A start step or a resume path does not lead to a step of the workflow."""
 
     code = "resume_path_invalid"
+    ends_run = True
     default_suggestion = "Use the `context` and `resume_path` of the error that stopped the workflow, unchanged."
 
 
@@ -314,6 +334,7 @@ class BlockingCallError(PodwrightError):
     """`run()` was called on the thread of its own event loop, where it would wait for itself."""
 
     code = "blocking_call"
+    ends_run = True
     default_suggestion = "Use `await component.arun(...)` here."
 
 
@@ -441,6 +462,7 @@ class ReplayMismatchError(ModelError):
     """A replayed component made another request than the recorded one."""
 
     code = "replay_mismatch"
+    ends_run = True
     default_suggestion = "If the change is intended, record a new trace."
 
 
@@ -519,6 +541,7 @@ class RemotePausedError(RemoteError):
     """A remote workflow waits for approval, which the calling run cannot wait for."""
 
     code = "remote_paused"
+    ends_run = True
     default_suggestion = (
         "Move the approval step into the workflow that calls the remote; or run the remote by itself, and resume it "
         "with the paused_context and paused_path of this error."
@@ -534,6 +557,7 @@ class RemoteInterruptedError(RemoteError):
     """An earlier request of the run was lost while the remote called a tool: to repeat it may repeat the call."""
 
     code = "remote_interrupted"
+    ends_run = True
     default_suggestion = "Find out what the call did, then run it again."
 
 
@@ -541,6 +565,7 @@ class RemoteHopsError(RemoteError):
     """The run has passed through the maximum number of containers; perhaps two call each other."""
 
     code = "remote_hops_exceeded"
+    ends_run = True
     default_suggestion = (
         "Remove the circular reference, or raise PODWRIGHT_MAX_HOPS."
     )
@@ -596,13 +621,21 @@ class LimitExceededError(RunError):
     """A limit of `RunLimits`, or the maximum of steps, was reached; `limit` names it."""
 
     code = "limit_exceeded"
+    ends_run = True
     default_suggestion = "Raise the limit, or make the task smaller."
 
     def __init__(
-        self, message: str, *, limit: str = "", suggestion: str | None = None
+        self,
+        message: str,
+        *,
+        limit: str = "",
+        suggestion: str | None = None,
+        source: object | None = None,
     ) -> None:
         super().__init__(message, suggestion=suggestion)
         self.limit = limit
+        self.source = source
+        """The budget or the run whose limit it is; None if that is not known, or it is a maximum of the whole run."""
 
     def to_dict(self) -> dict[str, Any]:
         """As the base class, with `limit`: the field of `RunLimits`, or `steps`."""
@@ -610,16 +643,80 @@ class LimitExceededError(RunError):
 
 
 class ApprovalRequired(RunError):  # noqa: N818 - a pause, not a fault
-    """A workflow waits for approval; to approve, run it again with `context` and `resume_path`."""
+    """A run waits for a person; to approve, run it again with `context` and `resume_path`.
+
+    For another decision, run it with `decide(…)` in place of the context.
+
+    Args:
+        question: What the person is asked.
+        asked: What tells the question from the others of the run.
+    """
 
     code = "approval_required"
-    default_suggestion = "To approve, run the workflow again with this error's context and resume_path."
-    step: tuple[str, tuple[int, ...]] = ("", ())
-    """Id of the run with the approval step, which may be nested, and the position of the step."""
+    ends_run = True
+    default_suggestion = (
+        "To approve, run it again with this error's context and resume_path."
+    )
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        question: Question | None = None,
+        asked: ApprovalId | None = None,
+        suggestion: str | None = None,
+    ) -> None:
+        if suggestion is None and question is not None:
+            options = ", ".join(question.options)
+            suggestion = (
+                f"{self.default_suggestion} What may be decided: {options}."
+            )
+        super().__init__(message, suggestion=suggestion)
+        self.question = question
+        self.asked = asked
+
+    def decide(
+        self,
+        decision: str = "approve",
+        comment: str = "",
+        values: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """The context with what a person has decided, for the run that goes on.
+
+        Args:
+            decision: One of `question.options`.
+            comment: Why; `{name.comment}` in later templates, with the name of the approval step.
+            values: New values of what `question.edit` names.
+
+        Example:
+            `flow.run(pause.decide("reject", "Too long."), resume_path=pause.resume_path)`
+        """
+        decided: dict[str, Any] = {"decision": decision, "comment": comment}
+        if values:
+            decided["values"] = dict(values)
+        return {**(self.context or {}), DECISION: decided}
+
+    def to_dict(self) -> dict[str, Any]:
+        """As the base class, with the `question`: its message, options and what may be edited."""
+        data = super().to_dict()
+        if self.question is not None:
+            data["question"] = to_json_data(self.question.to_dict())
+        return data
+
+
+class ApprovalRejectedError(RunError):
+    """A person rejected what a run waited for, and the run has no steps for this case."""
+
+    code = "approval_rejected"
+    ends_run = True
+    default_suggestion = (
+        "Run it again, or give the approval step 'on_reject' steps."
+    )
 
 
 class RunCancelledError(RunError):
     """The caller cancelled the run; it is the `__cause__` of the `asyncio.CancelledError`."""
 
     code = "run_cancelled"
+    ends_run = True
     default_suggestion = "Run it again; a workflow resumes from this error's context and resume_path."

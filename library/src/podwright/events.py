@@ -23,8 +23,9 @@ from podwright.usage import Usage
 Kind = Literal["agent", "workflow", "conductor", "pipeline"]
 """The kinds of components, as events, routes and metrics name them."""
 
-Outcome = Literal["ok", "exhausted", "failed", "cancelled", "paused"]
-"""How a step ended; `exhausted` is a loop that ended by `max_iterations`, after which the workflow goes on."""
+Outcome = Literal["ok", "exhausted", "caught", "failed", "cancelled", "paused"]
+"""How a step ended. The workflow goes on after `exhausted`, a loop that ended by `max_iterations`, and after `caught`,
+a try step whose steps failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +82,8 @@ class RunFinished(RunEnded):
     type: Literal["run_finished"] = "run_finished"
     value: Any = None
     """The value as JSON-compatible data."""
+    data: Any = None
+    """The result as data if it is more than texts: a structured answer, or a workflow's context with data."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +113,8 @@ class RunPaused(RunEnded):
     type: Literal["run_paused"] = "run_paused"
     message: str = ""
     """The question to the person who approves."""
+    question: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The same with the `options`, what may be changed (`edit`), and the `tool` that is to be called."""
     context: Mapping[str, Any] | None = None
     resume_path: tuple[int, ...] | None = None
 
@@ -225,8 +230,8 @@ class ToolCallFinished(RunEvent):
     """Number of the call within its run, from 0."""
     tool: str = ""
     call_id: str = ""
-    output: str = ""
-    """The result as text, as the model sees it."""
+    output: Any = ""
+    """The result: as text, as the model sees it; of a function step as JSON data."""
     duration_ms: float = 0.0
 
 
@@ -241,6 +246,9 @@ class ToolCallFailed(RunEvent):
     call_id: str = ""
     error: Mapping[str, Any] = field(default_factory=dict[str, Any])
     duration_ms: float = 0.0
+    report: str | None = None
+    """What the model was told instead of a result; empty if it was told nothing, and the failure ended the run. None in
+    events of older releases, which do not say it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -316,6 +324,20 @@ class LoopExhausted(RunEvent):
     """How many it did."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorCaught(RunEvent):
+    """An attempt of a try step failed, and the workflow goes on: with the next attempt, or with `catch`."""
+
+    type: Literal["error_caught"] = "error_caught"
+    step: str = ""
+    attempt: int = 0
+    """Number of the attempt, from 0; the last number of the path."""
+    error: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """`code`, `message` and `component` of the error, as the steps in `catch` are told."""
+    wait_ms: float = 0.0
+    """Milliseconds until the next attempt; 0 if there is none."""
+
+
 Event = Annotated[
     RunStarted
     | RunFinished
@@ -337,7 +359,8 @@ Event = Annotated[
     | StepStarted
     | StepFinished
     | ConditionChecked
-    | LoopExhausted,
+    | LoopExhausted
+    | ErrorCaught,
     Field(discriminator="type"),
 ]
 """Any event, discriminated by `type`."""

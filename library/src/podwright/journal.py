@@ -9,11 +9,12 @@ What the caller of a stopped workflow keeps is a `Checkpoint`; see `podwright.ru
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
+from podwright.approvals import ApprovalId, Decision
 from podwright.errors import (
     LimitExceededError,
     RemoteInterruptedError,
@@ -22,6 +23,7 @@ from podwright.errors import (
 )
 from podwright.events import (
     ConditionChecked,
+    ErrorCaught,
     Event,
     HistoryCut,
     LoopExhausted,
@@ -45,8 +47,9 @@ Path = tuple[int, ...]
 _ToolCall = ToolCallStarted | ToolCallFinished | ToolCallFailed
 _Repeated = HistoryCut | PlanMade | LoopExhausted
 """Events that a new attempt emits again, because it performs the run again."""
-_CallKey = tuple[str, int]
-"""Id of the run, and number of the call in it."""
+_CallKey = tuple[Path, int]
+"""Position and number of a tool call in its run. Only the calls of a workflow's function steps differ in the position.
+"""
 
 
 class Journal:
@@ -56,22 +59,18 @@ class Journal:
 
     Args:
         recorded: The events, in order. Tokens, the starts of model calls and contexts are not needed.
-        approved: The approval steps that a person has approved: ids of their runs, and positions.
+        decisions: What people have decided.
         seconds: How long the earlier attempts ran, as far as that is known; counts against `wall_time`.
     """
 
     def __init__(
         self,
         recorded: Iterable[Event] = (),
-        approved: Collection[tuple[str, Path]] = (),
+        decisions: Mapping[ApprovalId, Decision] | None = None,
         seconds: float = 0.0,
     ) -> None:
-        self.approved = frozenset(approved)
+        self.decisions: Mapping[ApprovalId, Decision] = decisions or {}
         self.seconds = seconds
-        self.discarded = NO_USAGE
-        """The usage of answers that the model is asked for again, of failed model calls and of failed remote runs."""
-        self.failed_calls = 0
-        """Model calls that failed."""
         self._runs: defaultdict[str, _RunEntries] = defaultdict(_RunEntries)
         """By id of the run, those in other containers included."""
         for event in recorded:
@@ -85,23 +84,63 @@ class Journal:
                 run.calls.add_answer(event)
             case ModelCallFailed():
                 run.calls.excuse_last_answer()
-                self._discard_failed_call(event)
+                self._discard_failed_call(run, event)
             case ToolCallStarted() | ToolCallFinished() | ToolCallFailed():
                 run.calls.add_tool_call(event)
+                if isinstance(event, ToolCallFailed) and is_reported(event):
+                    self._settle_reported(run, event)
             case RunFailed():
                 self._add_failure(run, event)
+            case ErrorCaught():
+                self._settle_caught(run, event)
             case _:
                 run.add(event)
         if event.remote is not None:
             self._add_remote(run, event)
+        if isinstance(event, RunStarted) and event.parent_id:
+            run.path = event.path
+            outer = self._runs[event.parent_id]
+            outer.inner[event.run_id] = run
         if isinstance(event, RunEnded):
+            run.usage = event.usage
             self._add_nested_usage(event)
 
-    def _discard_failed_call(self, event: ModelCallFailed) -> None:
+    @property
+    def discarded(self) -> Usage:
+        """The usage of answers that the model is asked for again, of failed model calls and of failed remote runs."""
+        usages = (run.discarded for run in self._runs.values())
+        return sum(usages, NO_USAGE)
+
+    @property
+    def failed_calls(self) -> int:
+        """Model calls that failed."""
+        return sum(run.failed_calls for run in self._runs.values())
+
+    def _discard_failed_call(
+        self, run: _RunEntries, event: ModelCallFailed
+    ) -> None:
         # the end of a remote run has the usage of its calls
         if event.remote is None:
-            self.discarded += event.usage
-            self.failed_calls += 1
+            run.discarded += event.usage
+            run.failed_calls += 1
+
+    def _settle_reported(self, run: _RunEntries, event: ToolCallFailed) -> None:
+        """Take the runs nested in a failed tool call for finished, because the model was told: none is repeated."""
+        for run_id in run.calls.nested_usage[event.path, event.call]:
+            run.failed_calls += self._runs[run_id].settle()
+
+    def _settle_caught(self, run: _RunEntries, event: ErrorCaught) -> None:
+        """Take the runs inside a failed attempt of a try step for finished: a new attempt does not perform them."""
+        usage = NO_USAGE
+        failed_calls = 0
+        depth = len(event.path)
+        for inner in run.inner.values():
+            if inner.path[:depth] == event.path:
+                usage += inner.usage
+                failed_calls += inner.settle()
+        tool_calls = run.calls.settle_below(event.path)
+        usage += Usage(tool_calls=tool_calls)
+        run.caught[event.path] = CaughtError(event.error, usage, failed_calls)
 
     def _add_failure(self, run: _RunEntries, event: RunFailed) -> None:
         run.failures += 1
@@ -122,7 +161,7 @@ class Journal:
         """Remove an answer, so that the new attempt asks the model again; its usage still counts."""
         answer = run.calls.remove_answer(last)
         usage = answer.response.usage
-        self.discarded += usage.as_call(answer.model)
+        run.discarded += usage.as_call(answer.model)
 
     def _add_remote(self, run: _RunEntries, event: Event) -> None:
         """Add an event of a run in another container to the entries of the run here that called it."""
@@ -140,7 +179,7 @@ class Journal:
             case RunFinished() if run.caller is parent:
                 run.caller.remote_call.finish(event)
             case RunFailed() | RunCancelled() if run.caller is parent:
-                self.discarded += event.usage
+                run.discarded += event.usage
             case _:
                 pass
 
@@ -149,7 +188,7 @@ class Journal:
         if not event.parent_id or event.tool_call is None:
             return
         parent = self._runs[event.parent_id]
-        usages = parent.calls.nested_usage[event.tool_call]
+        usages = parent.calls.nested_usage[event.path, event.tool_call]
         usages[event.run_id] = event.usage
 
     def _entries_of(self, run_id: str) -> _RunEntries:
@@ -161,23 +200,33 @@ class Journal:
         return run.calls.answers.get(call)
 
     def tool_call(
-        self, run_id: str, call: int
+        self, run_id: str, path: Path, call: int
     ) -> ToolCallFinished | ToolCallFailed | None:
-        """How a tool call ended, if its result went to the model; None if it has to be made."""
+        """How a tool call ended, if its result went to the model; None if it has to be made.
+
+        Args:
+            run_id: Its run.
+            path: Its position: that of its run, or of a function step.
+            call: Its number.
+        """
         run = self._entries_of(run_id)
-        event = run.calls.tool_calls.get(call)
+        event = run.calls.tool_calls.get((path, call))
         match event:
             case ToolCallFinished():
                 return event
-            case ToolCallFailed() if is_wrong_call(event.error):
+            case ToolCallFailed() if is_reported(event):
                 return event
             case _:
                 return None
 
-    def usage_of(self, run_id: str, call: int) -> Usage:
-        """What the runs nested in a tool call used."""
+    def caught(self, run_id: str, path: Path) -> CaughtError | None:
+        """The error of an attempt of a try step, after which the run went on; None if there was none."""
+        return self._entries_of(run_id).caught.get(path)
+
+    def usage_of(self, run_id: str, path: Path, call: int) -> Usage:
+        """What the runs nested in a tool call used; its arguments are those of `tool_call`."""
         run = self._entries_of(run_id)
-        usages = run.calls.nested_usage.get(call, {})
+        usages = run.calls.nested_usage.get((path, call), {})
         return sum(usages.values(), NO_USAGE)
 
     def condition(self, run_id: str, path: Path, number: int) -> bool | None:
@@ -260,6 +309,17 @@ class Journal:
         """Hook between the event of a tool call's start and the tool: a subclass stores that event."""
 
 
+@dataclass(frozen=True, slots=True)
+class CaughtError:
+    """Why an attempt of a try step failed, and what it used."""
+
+    error: Mapping[str, Any]
+    """What the steps that catch it are told."""
+    usage: Usage
+    failed_calls: int
+    """Model calls that failed, which are no part of the usage."""
+
+
 class _RunEntries:
     """What the events of one run tell."""
 
@@ -274,11 +334,31 @@ class _RunEntries:
         self.end: RunFinished | None = None
         """Its end, if it has succeeded."""
         self.failures = 0
+        self.inner: dict[str, _RunEntries] = {}
+        """The runs nested in it, by id."""
+        self.path: Path = ()
+        self.usage = NO_USAGE
+        """What it had used when it ended last."""
+        self.discarded = NO_USAGE
+        """What it used in vain; see `Journal.discarded`."""
+        self.failed_calls = 0
+        self.caught: dict[Path, CaughtError] = {}
+        """By the path of the attempt."""
         self.remote_call = _RemoteCall()
         self.caller: _RunEntries | None = None
         """Of a run in another container: the run here that it is part of."""
         self.relayed: Counter[str] = Counter()
         """Of a run in another container: its events, by type, that the new attempt has not seen again."""
+
+    def settle(self) -> int:
+        """Take its work for done, though it has failed: nothing of it is repeated. Returns the failed model calls."""
+        failed_calls = self.failed_calls
+        self.discarded = NO_USAGE
+        self.failed_calls = 0
+        self.calls.unfinished_tool_calls.clear()
+        for inner in self.inner.values():
+            failed_calls += inner.settle()
+        return failed_calls
 
     def add(self, event: Event) -> None:
         """Add an event that tells of no call."""
@@ -286,7 +366,7 @@ class _RunEntries:
             case ConditionChecked():
                 results = self.conditions[event.path]
                 results.append(event.result)
-            case StepFinished(outcome="ok" | "exhausted"):
+            case StepFinished(outcome="ok" | "exhausted" | "caught"):
                 self.steps.add((event.path, event.step))
             case HistoryCut() | PlanMade() | LoopExhausted():
                 self.emitted.add(_key_of(event))
@@ -312,11 +392,11 @@ class _Calls:
 
     def __init__(self) -> None:
         self.answers: dict[int, ModelCallFinished] = {}
-        self.tool_calls: dict[int, _ToolCall] = {}
-        self.unfinished_tool_calls: dict[int, ToolCallStarted] = {}
+        self.tool_calls: dict[_CallKey, _ToolCall] = {}
+        self.unfinished_tool_calls: dict[_CallKey, ToolCallStarted] = {}
         """Those of this process that have not ended, or were cancelled, which does not stop a tool in a thread."""
-        self.nested_usage: defaultdict[int, dict[str, Usage]] = defaultdict(
-            dict
+        self.nested_usage: defaultdict[_CallKey, dict[str, Usage]] = (
+            defaultdict(dict)
         )
         """What the runs nested in a tool call used, by the id of the run."""
         self._last_answer: _LastAnswer | None = None
@@ -341,26 +421,38 @@ class _Calls:
 
     def remove_answer(self, last: _LastAnswer) -> ModelCallFinished:
         """Remove the last answer and the tool calls after it, and return it."""
-        for number in list(self.tool_calls):
+        for path, number in list(self.tool_calls):
             if number >= last.first_tool_call:
-                del self.tool_calls[number]
+                del self.tool_calls[path, number]
         return self.answers.pop(last.call_number)
 
     def add_tool_call(self, event: _ToolCall) -> None:
         """Add the start or the end of a tool call."""
-        self.tool_calls[event.call] = event
+        key = event.path, event.call
+        self.tool_calls[key] = event
         if event.remote is not None:
             return
         match event:
             case ToolCallStarted():
-                self.unfinished_tool_calls[event.call] = event
+                self.unfinished_tool_calls[key] = event
                 return
-            case ToolCallFailed() if not is_wrong_call(event.error):
+            case ToolCallFailed() if not (
+                is_wrong_call(event.error) or is_reported(event)
+            ):
                 self.excuse_last_answer()
             case _:
                 pass
         if not _is_cancelled(event):
-            self.unfinished_tool_calls.pop(event.call, None)
+            self.unfinished_tool_calls.pop(key, None)
+
+    def settle_below(self, path: Path) -> int:
+        """Take the tool calls below a position for finished, and return how many they are."""
+        depth = len(path)
+        for place, number in list(self.unfinished_tool_calls):
+            if place[:depth] == path:
+                del self.unfinished_tool_calls[place, number]
+        below = [place for place, _ in self.tool_calls if place[:depth] == path]
+        return len(below)
 
 
 class _RemoteCall:
@@ -369,17 +461,17 @@ class _RemoteCall:
     def __init__(self) -> None:
         self.end: RunFinished | None = None
         """Its end, if it has answered."""
-        self.tool_calls: dict[_CallKey, ToolCallStarted] = {}
+        self.tool_calls: dict[tuple[str, Path, int], ToolCallStarted] = {}
         """Those that would be repeated, whether they ended or not; none if it has answered."""
 
     def add_tool_call(self, event: ToolCallStarted) -> None:
         """Add the start of a tool call, in the called run or one nested in it."""
-        key = event.run_id, event.call
+        key = event.run_id, event.path, event.call
         self.tool_calls[key] = event
 
     def remove_tool_call(self, event: ToolCallFailed) -> None:
         """Remove a tool call whose tool was not called."""
-        key = event.run_id, event.call
+        key = event.run_id, event.path, event.call
         self.tool_calls.pop(key, None)
 
     def finish(self, event: RunFinished) -> None:
@@ -414,6 +506,14 @@ def is_wrong_call(error: Mapping[str, Any]) -> bool:
         # the error of a run nested in the tool
         return False
     return error.get("code") == ToolArgumentsError.code
+
+
+def is_reported(event: ToolCallFailed) -> bool:
+    """Whether the model was told of the failure, and the run went on."""
+    if event.report is None:
+        # older releases told the model of wrong calls only
+        return is_wrong_call(event.error)
+    return event.report != ""
 
 
 def _is_cancelled(event: _ToolCall) -> bool:

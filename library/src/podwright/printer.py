@@ -119,6 +119,7 @@ def _describe(event: Event) -> tuple[str, str]:
             | events.StepFinished()
             | events.ConditionChecked()
             | events.LoopExhausted()
+            | events.ErrorCaught()
         ):
             return _describe_step(event)
         case events.PlanMade():
@@ -186,7 +187,7 @@ def _describe_tool_call(
         case events.ToolCallStarted():
             return "blue", f"calling {event.tool}({to_text(event.arguments)})"
         case events.ToolCallFinished():
-            return "blue", f"{event.tool} returned: {event.output}"
+            return "blue", f"{event.tool} returned: {to_text(event.output)}"
         case events.ToolCallFailed():
             return "red", f"{event.tool} failed: {_message(event)}"
 
@@ -195,12 +196,13 @@ def _describe_step(
     event: events.StepStarted
     | events.StepFinished
     | events.ConditionChecked
-    | events.LoopExhausted,
+    | events.LoopExhausted
+    | events.ErrorCaught,
 ) -> tuple[str, str]:
     match event:
         case events.StepStarted():
             return "dim", f"step {event.step} ({event.step_type})"
-        case events.StepFinished(outcome="ok" | "exhausted"):
+        case events.StepFinished(outcome="ok" | "exhausted" | "caught"):
             return "", ""
         case events.StepFinished():
             return "dim red", f"step {event.step} {event.outcome}"
@@ -211,6 +213,9 @@ def _describe_step(
             )
         case events.LoopExhausted():
             text = f"loop {event.step} ended by max_iterations, after {event.iterations} iterations"
+            return "yellow", text
+        case events.ErrorCaught():
+            text = f"step {event.step} caught an error: {_message(event)}"
             return "yellow", text
 
 
@@ -238,6 +243,7 @@ def _message(
     | events.ModelCallFailed
     | events.ModelCallRetried
     | events.ModelCallFellBack
-    | events.ToolCallFailed,
+    | events.ToolCallFailed
+    | events.ErrorCaught,
 ) -> str:
     return str(event.error.get("message", ""))

@@ -39,6 +39,8 @@ class ExecutionResult:
         default_factory=list[dict[str, Any]], repr=False
     )
     """The conversation of an agent or a conductor after the run, to be passed on as `messages`; else empty."""
+    data: Any = None
+    """The result as JSON data if it is more than texts: a structured answer, or the context of a workflow with data."""
 
     def replay(
         self, delay: float | None = 0.0, subscriber: Subscriber | None = None
@@ -73,6 +75,8 @@ class ExecutionResult:
         }
         if self.messages:
             data["messages"] = self.messages
+        if self.data is not None:
+            data["data"] = self.data
         return data
 
     @classmethod
@@ -95,6 +99,7 @@ class ExecutionResult:
             duration_ms=saved.duration_ms,
             usage=saved.usage,
             messages=saved.messages,
+            data=saved.data,
         )
 
 
@@ -126,3 +131,4 @@ class _SavedResult(BaseModel):
     duration_ms: float
     usage: Usage
     messages: list[dict[str, Any]] = []
+    data: JsonValue = None

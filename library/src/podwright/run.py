@@ -19,9 +19,10 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import count
 from time import perf_counter, time
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from podwright import events
+from podwright.approvals import ApprovalId, Decision
 from podwright.budget import Budget, parallel_tasks
 from podwright.errors import (
     ApprovalRequired,
@@ -30,10 +31,12 @@ from podwright.errors import (
     RunCancelledError,
 )
 from podwright.events import Event, Kind, Outcome, Subscriber
-from podwright.journal import Journal
+from podwright.journal import CaughtError, Journal
 from podwright.json_data import to_json_data
 from podwright.messages import Message, ModelSettings
 from podwright.result import ExecutionResult
+from podwright.saved_run import KEY as SAVED_RUN
+from podwright.saved_run import SavedRun, kept
 from podwright.usage import NO_USAGE, RunLimits, Usage
 
 if TYPE_CHECKING:
@@ -52,10 +55,20 @@ MAX_HOPS = 3
 
 logger = logging.getLogger("podwright")
 _current: ContextVar[Run | None] = ContextVar("podwright_run", default=None)
-current_tool_call: ContextVar[int | None] = ContextVar(
+
+
+class ToolCallId(NamedTuple):
+    """What tells a tool call from the others of its run."""
+
+    path: tuple[int, ...]
+    """Its position: that of the run, or of a function step of a workflow."""
+    number: int
+
+
+current_tool_call: ContextVar[ToolCallId | None] = ContextVar(
     "podwright_tool_call", default=None
 )
-"""Number of the tool call of the current run that this code is part of; None outside of tools."""
+"""The tool call of the current run that this code is part of; None outside of tools."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +87,10 @@ class Task:
     settings: ModelSettings = field(default_factory=ModelSettings)
     """Settings of an agent's or a conductor's model calls for this run only, in place of its own; `max_tokens` can only
     be lowered, and an answer that is cut off there is an answer."""
+    given: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """What the task was made from, as JSON data: the arguments of the component's method `task`."""
+    saved: SavedRun | None = None
+    """The paused run that goes on; None for a new one."""
     values: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Values that only templates read, in addition to the named inputs; an input of the same name comes first."""
 
@@ -104,6 +121,12 @@ class _RunTree:
     """Seed of the `Idempotency-Key` of requests to remote components; None takes the id of the outermost run."""
     journal: Journal = field(default_factory=Journal)
     """What earlier attempts did; empty if there were none."""
+    recorded: list[Event] | None = None
+    """The events so far of a run that may have to be saved, because a person may be asked in a tool call."""
+    decisions: Mapping[ApprovalId, Decision] = field(
+        default_factory=dict[ApprovalId, Decision]
+    )
+    """What people have decided in earlier attempts of such a run."""
     sequence: count[int] = field(default_factory=count)
     failed_subscribers: set[int] = field(default_factory=set[int])
     """By identity: a callable need not be hashable."""
@@ -112,8 +135,59 @@ class _RunTree:
     """Characters of filled templates."""
 
 
+class _NestedTasks:
+    """The tasks of nested runs that the tools of one run started, which end with the run or with their tool call."""
+
+    def __init__(self) -> None:
+        self._calls: dict[asyncio.Task[Any], ToolCallId | None] = {}
+        """The tool call that each task is part of."""
+        self._failed_calls: set[ToolCallId] = set()
+
+    @contextlib.contextmanager
+    def bind_current(self) -> Generator[None]:
+        """While the context is open, the current task is one of these.
+
+        Raises:
+            RunCancelledError: Its tool call has failed.
+        """
+        call = current_tool_call.get()
+        if call in self._failed_calls:
+            raise RunCancelledError(
+                "The tool call that this run is part of has failed already."
+            )
+        task = cast("asyncio.Task[Any]", asyncio.current_task())
+        self._calls[task] = call
+        try:
+            yield
+        finally:
+            self._calls.pop(task, None)
+
+    async def cancel_call(self, call: ToolCallId) -> None:
+        """Cancel the tasks of a failed tool call, and wait for their end; it gets no more of them."""
+        self._failed_calls.add(call)
+        await _cancel(
+            [task for task, other in self._calls.items() if other == call]
+        )
+
+    async def cancel_all(self) -> None:
+        """Cancel all tasks, and wait for their end."""
+        await _cancel(list(self._calls))
+
+
+async def _cancel(tasks: list[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks)
+
+
 class Run:
     """One execution of one component."""
+
+    data: Any = None
+    """The result as JSON data if it is more than texts: a structured answer, or the context of a workflow."""
+    checkpoint: Checkpoint | None = None
+    """Set by a workflow that is stopped."""
 
     def __init__(
         self,
@@ -153,8 +227,6 @@ class Run:
         """Tool calls of this run itself."""
         self.messages: list[dict[str, Any]] = []
         """The conversation after the run as JSON data; of agents and conductors."""
-        self.checkpoint: Checkpoint | None = None
-        """Set by a workflow that is stopped."""
         self.streaming = streaming
         """Whether models stream their responses."""
         self.in_tool = False
@@ -165,7 +237,7 @@ class Run:
         self._tool_call = current_tool_call.get()
         self._children: Counter[str] = Counter()
         """How many runs are nested in this one so far, by the first part of their sibling keys."""
-        self._nested_tasks: set[asyncio.Task[Any]] = set()
+        self._nested_tasks = _NestedTasks()
         """Tasks of nested runs that tools started."""
         self.started = perf_counter()
         self._deadline = self._make_deadline()
@@ -314,6 +386,30 @@ class Run:
         for budget in self.budgets:
             budget.count(failed_calls)
 
+    def count_caught_work(self, caught: CaughtError) -> None:
+        """Count what an attempt of a try step used that is not performed again."""
+        self.count_recorded_usage(caught.usage)
+        failed_calls = Usage(model_calls=caught.failed_calls)
+        for budget in self.budgets:
+            budget.count(failed_calls)
+
+    def is_ended_by(self, error: PodwrightError) -> bool:
+        """Whether an error of a run nested in this one also ends this one."""
+        if isinstance(error, LimitExceededError):
+            return not self._is_limit_of_inner_run(error)
+        return error.ends_run
+
+    def _is_limit_of_inner_run(self, error: LimitExceededError) -> bool:
+        """Whether the limit applies to nested runs only, such as that of one step."""
+        if error.source is None or error.source in self.budgets:
+            return False
+        run: Run | None = self
+        while run is not None:
+            if error.source is run:
+                return False
+            run = run.parent
+        return True
+
     def child(
         self,
         component: Component,
@@ -326,6 +422,9 @@ class Run:
         own_path = path
         if own_path is None:
             own_path = self.path
+            call = current_tool_call.get()
+            if call is not None:
+                own_path = call.path
         run = Run(
             component,
             self._tree,
@@ -357,7 +456,11 @@ class Run:
         self, component: Component, path: tuple[int, ...]
     ) -> str:
         """Count the next nested run, and return its sibling key."""
-        origin = f"{path} {current_tool_call.get()} {component.name}"
+        call = current_tool_call.get()
+        number: int | None = None
+        if call is not None:
+            number = call.number
+        origin = f"{path} {number} {component.name}"
         number = self._children[origin]
         self._children[origin] += 1
         return f"{origin} {number}"
@@ -462,12 +565,14 @@ class Run:
             raise asyncio.CancelledError(*cancellation.args) from cancelled
         except BaseException as error:
             await self._cancel_nested()
+            self._save_chat(error, task)
             self._end_with(error)
             raise
         else:
-            self.emit(
-                events.RunFinished(**self._end_stamp(), value=_traced(value))
+            finished = events.RunFinished(
+                **self._end_stamp(), value=_traced(value), data=self.data
             )
+            self.emit(finished)
             return value
         finally:
             self.is_closed = True
@@ -477,22 +582,23 @@ class Run:
 
     @contextlib.contextmanager
     def bound_to_current_task(self) -> Generator[None]:
-        """While the context is open, the current task is cancelled together with this run."""
-        task = cast("asyncio.Task[Any]", asyncio.current_task())
-        self._nested_tasks.add(task)
-        try:
+        """While the context is open, the current task is cancelled together with this run, or with its tool call.
+
+        Raises:
+            RunCancelledError: It is part of a tool call that has failed, for example by a time-out.
+        """
+        with self._nested_tasks.bind_current():
             yield
-        finally:
-            self._nested_tasks.discard(task)
+
+    async def cancel_tool_call(self, call: ToolCallId) -> None:
+        """Cancel the runs that a failed tool call has left behind, and wait for their end; it can start no more."""
+        await self._nested_tasks.cancel_call(call)
 
     async def _cancel_nested(self) -> None:
         """Cancel the nested runs that tools in threads wait for, because threads cannot be cancelled."""
         self.is_closed = True
-        for task in self._nested_tasks:
-            task.cancel()
-        if self._nested_tasks:
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait(self._nested_tasks)
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._nested_tasks.cancel_all()
 
     async def _perform_in_time(self, task: Task) -> Any:
         seconds: float | None = None
@@ -506,7 +612,29 @@ class Run:
             if not timeout.expired():
                 raise
             message = f"'{self.component_name}' ran for longer than {self.wall_time:g} s."
-            raise LimitExceededError(message, limit="wall_time") from error
+            raise LimitExceededError(
+                message, limit="wall_time", source=self
+            ) from error
+
+    def _save_chat(self, error: BaseException, task: Task) -> None:
+        """Save an outermost run that pauses in a tool call, so that its caller can let it go on."""
+        recorded = self._tree.recorded
+        if recorded is None or not isinstance(error, ApprovalRequired):
+            return
+        asked = error.asked
+        if self.parent is not None or asked is None or asked.tool_call is None:
+            return
+        saved = SavedRun(
+            self.id,
+            given=task.given,
+            asked=asked,
+            events=kept(recorded),
+            decisions=self._tree.decisions,
+        )
+        path: list[int] = []
+        if self.checkpoint is not None:
+            path = self.checkpoint.resume_path
+        self.checkpoint = Checkpoint({SAVED_RUN: saved.to_dict()}, path)
 
     def _end_with(self, error: BaseException) -> None:
         """Add the run's id, usage and checkpoint to the error that ends it, and emit the event."""
@@ -526,7 +654,8 @@ class Run:
         error.resume_path = None
         if self.checkpoint is not None:
             error.context = self.checkpoint.context
-            error.resume_path = self.checkpoint.resume_path
+            # a component that is no workflow has no path
+            error.resume_path = self.checkpoint.resume_path or None
         self._emit_end(error)
 
     def _emit_end(self, error: PodwrightError) -> None:
@@ -540,9 +669,13 @@ class Run:
                     **stamp, context=error.context, resume_path=resume_path
                 )
             case ApprovalRequired(message=message):
+                question: dict[str, Any] = {}
+                if error.question is not None:
+                    question = to_json_data(error.question.to_dict())
                 event = events.RunPaused(
                     **stamp,
                     message=message,
+                    question=question,
                     context=error.context,
                     resume_path=resume_path,
                 )
@@ -552,11 +685,14 @@ class Run:
 
     def _end_stamp(self) -> dict[str, Any]:
         """The common fields of the event that ends this run."""
+        tool_call: int | None = None
+        if self._tool_call is not None:
+            tool_call = self._tool_call.number
         return {
             **self.stamp(),
             "usage": self.usage,
             "duration_ms": self.duration_ms,
-            "tool_call": self._tool_call,
+            "tool_call": tool_call,
         }
 
 
@@ -564,8 +700,10 @@ def _limits_of(
     component: Component, limits: RunLimits | None
 ) -> list[RunLimits]:
     """The limits of a run itself: the caller's, and those of its component."""
-    given = (limits, component.limits)
-    return [each for each in given if each is not None]
+    own_limits = list(component.all_limits)
+    if limits is not None:
+        own_limits.insert(0, limits)
+    return own_limits
 
 
 def _shortest_wall_time(limits: Iterable[RunLimits]) -> float | None:
@@ -648,6 +786,15 @@ async def execute(
         tree = _RunTree(asyncio.get_running_loop(), hops, idempotency_key)
         if journal is not None:
             tree.journal = journal
+        elif task.saved is not None:
+            tree.journal = task.saved.journal()
+            tree.decisions = task.saved.decisions
+            run_id = task.saved.run_id
+        if journal is None and component.may_ask_in_tools:
+            tree.recorded = []
+            if task.saved is not None:
+                tree.recorded += task.saved.events
+            own_subscribers += (tree.recorded.append,)
         run = Run(
             component,
             tree,
@@ -664,6 +811,7 @@ async def execute(
         run.duration_ms,
         usage=run.usage,
         messages=run.messages,
+        data=run.data,
     )
 
 

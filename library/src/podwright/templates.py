@@ -1,26 +1,33 @@
-"""Templates: `{name}`, replaced in one pass; `{{name}}` is the text `{name}`.
+"""Templates: `{name}` and `{name.field}`, replaced in one pass; `{{name}}` is the text `{name}`.
 
-Templates have no attributes, indexes or format specifications; a value that looks like a template stays text. Braces
-that are not around a name stay as they are, because prompts have JSON, code and LaTeX in them. The exception is JSON
-whose braces are all doubled, as in a format string of Python: `{{"city": "{name}"}}` is `{"city": "…"}`.
+A field is the key of an object or the index of a list: `{ticket.category}`, `{items.0.name}`. Templates have no other
+expressions; a value that looks like a template stays text. Braces that are not around a name stay as they are, because
+prompts have JSON, code and LaTeX in them. The exception is JSON whose braces are all doubled, as in a format string of
+Python: `{{"city": "{name}"}}` is `{"city": "…"}`.
+
+No name stays unfilled: it is an error if the context lacks it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Container, Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 from podwright.errors import ContextError
-from podwright.json_data import to_text
-from podwright.text import did_you_mean
+from podwright.images import to_shown_text
+from podwright.json_data import JsonMapping, JsonObject, copy_json
+from podwright.text import did_you_mean, truncate
 
 Context = Mapping[str, Any]
 """Values by name."""
 _Match = re.Match[str]
 
-_NAME = re.compile(r"(?<!\{)(\{++)([A-Za-z_][A-Za-z0-9_-]*+)(\}++)")
-"""A name with all braces around it. An odd number of pairs is a value; each two pairs are one pair of braces."""
+_NAME = re.compile(
+    r"(?<!\{)(\{++)([A-Za-z_][A-Za-z0-9_-]*+(?:\.[A-Za-z0-9_-]+)*)(\}++)"
+)
+"""A name, perhaps with fields, with all braces around it. An odd number of pairs is a value; each two pairs are one
+pair of braces."""
 _BRACES = re.compile(rf"{_NAME.pattern}|\{{++|\}}++")
 """A name, or braces that are not around a name."""
 _DOUBLED_OBJECT = re.compile(r'(?<!\{)\{\{\s*+"[^"\n]*+"\s*+:')
@@ -40,24 +47,32 @@ _MAX_REPEATED = 100_000
 
 
 def names(template: str) -> list[str]:
-    """The names of the values in a template, in order, each once."""
-    found = [match[2] for match in _NAME.finditer(template) if _is_value(match)]
-    return list(dict.fromkeys(found))
-
-
-def missing_names(template: str, known: Container[str]) -> Iterator[str]:
-    """The names in a template that are not known, in order, each once.
-
-    Those of `${HOME}` and of LaTeX are left out: they stay text if they have no value.
-    """
-    found = set[str]()
+    """The names of the values in a template without their fields, in order, each once."""
+    found: dict[str, None] = {}
     for match in _NAME.finditer(template):
-        name = match[2]
-        if name in known or name in found:
+        if _is_value(match):
+            found[_root(match[2])] = None
+    return list(found)
+
+
+def expressions(template: str, known: Container[str] = ()) -> list[str]:
+    """The names in a template with their fields, in order, each once.
+
+    Those of `${HOME}` and of LaTeX are only names if they are known: else they stay text.
+    """
+    found: dict[str, None] = {}
+    for match in _NAME.finditer(template):
+        expression = match[2]
+        if expression in found or not _is_value(match):
             continue
-        if _is_value(match) and not _is_code(template, match.start()):
-            found.add(name)
-            yield name
+        if _root(expression) in known or not _is_code(template, match.start()):
+            found[expression] = None
+    return list(found)
+
+
+def _root(expression: str) -> str:
+    """The name in a name with fields."""
+    return expression.partition(".")[0]
 
 
 def _is_code(template: str, start: int) -> bool:
@@ -68,45 +83,166 @@ def _is_code(template: str, start: int) -> bool:
     return _LATEX.search(before) is not None
 
 
-def fill(template: str, context: Context) -> str:
-    """Replace each `{name}` that the context has, and undouble literal braces; all other braces stay.
+def fill(
+    template: str,
+    context: Context,
+    where: str,
+    *,
+    longest: int | None = None,
+) -> str:
+    """Replace each name by its value as text, and undouble literal braces; all other braces stay.
+
+    Args:
+        template: The template.
+        context: The values.
+        where: The subject of an error: "Step 'write'".
+        longest: Characters of a value that are shown; None for all.
 
     Raises:
-        ContextError: The text would exceed 4 million characters, or repeat values of more than 100 000.
+        ContextError: The context lacks a name or a field, or the text would exceed 4 million characters, or repeat
+            values of more than 100 000.
     """
     if "{" not in template:
         return template
-    filler = _Filler(context)
+    for expression in expressions(template, context):
+        if _root(expression) not in context:
+            raise _missing_name_error(expression, context, where)
+    filler = _Filler(context, where, longest)
     return _NAME.sub(filler.replace, _undouble_objects(template))
+
+
+def fill_data(value: Any, context: Context, where: str) -> Any:
+    """Fill the texts in JSON data; a text that is nothing but one name becomes the value itself.
+
+    `{"order": "{ticket.order}", "note": "From {customer}"}` keeps an order that is a number a number.
+
+    Raises:
+        ContextError: See `fill`.
+    """
+    if isinstance(value, dict):
+        members = cast("JsonObject", value)
+        return {
+            key: fill_data(item, context, where)
+            for key, item in members.items()
+        }
+    if isinstance(value, list):
+        items = cast("list[Any]", value)
+        return [fill_data(item, context, where) for item in items]
+    if not isinstance(value, str):
+        return value
+    match = _NAME.fullmatch(value)
+    if match is None or _braces(match) != (1, 1):
+        return fill(value, context, where)
+    return copy_json(value_of(match[2], context, where))
+
+
+def value_of(expression: str, context: Context, where: str) -> Any:
+    """The value of a name with fields, such as `ticket.category` or `items.0.name`.
+
+    Raises:
+        ContextError: The context lacks the name, or the value a field.
+    """
+    name, *fields = expression.split(".")
+    if name not in context:
+        raise _missing_name_error(expression, context, where)
+    value = context[name]
+    for position, key in enumerate(fields):
+        before = ".".join([name, *fields[:position]])
+        subject = f"{where} uses '{{{expression}}}', but '{before}'"
+        value = _field_of(value, key, subject, literal=expression)
+    return value
+
+
+def _field_of(value: Any, key: str, subject: str, *, literal: str) -> Any:
+    """A field of a value.
+
+    Args:
+        value: The value.
+        key: The key of an object, or the index of a list.
+        subject: The start of an error's message.
+        literal: The name with its fields, which may be meant as text.
+
+    Raises:
+        ContextError: The value has no such field.
+    """
+    if isinstance(value, Mapping):
+        members = cast("JsonMapping", value)
+        if key in members:
+            return members[key]
+        raise ContextError(
+            f"{subject} has no field '{key}'.",
+            suggestion=did_you_mean(key, members) or "It is an empty object.",
+        )
+    if isinstance(value, list):
+        items = cast("list[Any]", value)
+        if key.isdecimal() and int(key) < len(items):
+            return items[int(key)]
+        raise ContextError(
+            f"{subject} has no item {key}, only {len(items)} items.",
+            suggestion="Items are counted from 0.",
+        )
+    raise ContextError(
+        f"{subject} is {_describe_type(value)}, which has no fields.",
+        suggestion="Only data has fields: give the agent a 'response_schema', or pass the input as an object. "
+        + _how_to_write(literal),
+    )
+
+
+def _describe_type(value: object) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, str):
+        return "a text"
+    if isinstance(value, bool):
+        return "a boolean"
+    return "a number"
+
+
+def _missing_name_error(
+    expression: str, context: Context, where: str
+) -> ContextError:
+    return ContextError(
+        f"{where} uses '{{{expression}}}', which is not in the context.",
+        suggestion=suggest_name(expression, visible(context)),
+    )
 
 
 class _Filler:
     """Replaces the names of one template, and limits the characters of their values."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(
+        self, context: Context, where: str, longest: int | None
+    ) -> None:
         self._context = context
+        self._where = where
+        self._longest = longest
         self._length = 0
         self._repeated = 0
         self._seen = set[str]()
 
     def replace(self, match: _Match) -> str:
-        name = match[2]
+        expression = match[2]
         if not _is_value(match):
-            return _inside_braces(match, name)
-        if name not in self._context:
-            return _inside_braces(match, f"{{{name}}}")
-        text = to_text(self._context[name])
-        self._count(name, len(text))
+            return _inside_braces(match, expression)
+        if _root(expression) not in self._context:
+            # only code may lack a value
+            return _inside_braces(match, f"{{{expression}}}")
+        value = value_of(expression, self._context, self._where)
+        text = to_shown_text(value)
+        if self._longest is not None:
+            text = truncate(text, self._longest)
+        self._count(expression, len(text))
         return _inside_braces(match, text)
 
-    def _count(self, name: str, length: int) -> None:
+    def _count(self, expression: str, length: int) -> None:
         self._length += length
-        if name in self._seen:
+        if expression in self._seen:
             self._repeated += length
-        self._seen.add(name)
+        self._seen.add(expression)
         if self._length > _MAX_CHARACTERS or self._repeated > _MAX_REPEATED:
             raise ContextError(
-                f"The template would exceed {_MAX_CHARACTERS} characters, or repeat {_MAX_REPEATED}, at '{{{name}}}'.",
+                f"The template would exceed {_MAX_CHARACTERS} characters, or repeat {_MAX_REPEATED}, at "
+                f"'{{{expression}}}'.",
                 suggestion="Use a long value only once, or let a step before shorten it.",
             )
 
@@ -114,6 +250,11 @@ class _Filler:
 def _is_value(match: _Match) -> bool:
     """Whether a name with its braces is a value, not a literal text."""
     return _pairs(match) % 2 == 1
+
+
+def _braces(match: _Match) -> tuple[int, int]:
+    """How many braces a name has before and after it."""
+    return len(match[1]), len(match[3])
 
 
 def _pairs(match: _Match) -> int:
@@ -214,27 +355,17 @@ def _brace_runs(template: str) -> Iterator[tuple[int, str, int]]:
             yield match.end() - after, "}", after
 
 
-def fill_all(template: str, context: Context, where: str) -> str:
-    """As `fill`, but a name that is missing is an error.
-
-    Raises:
-        ContextError: The context lacks a name, or the text is too long.
-    """
-    for name in missing_names(template, context):
-        raise ContextError(
-            f"{where} uses '{{{name}}}', which is not in the context.",
-            suggestion=suggest_name(name, visible(context)),
-        )
-    return fill(template, context)
-
-
-def suggest_name(name: str, known: Collection[str]) -> str:
-    """What to do about a name that nothing fills."""
-    hint = did_you_mean(name, known)
+def suggest_name(expression: str, known: Collection[str]) -> str:
+    """What to do about a name, perhaps with fields, that nothing fills."""
+    hint = did_you_mean(_root(expression), known)
     if hint.startswith("Did you mean"):
         return hint
-    literal = f"For the text '{{{name}}}', write '{{{{{name}}}}}'."
-    return f"{hint} {literal}".lstrip()
+    return f"{hint} {_how_to_write(expression)}".lstrip()
+
+
+def _how_to_write(literal: str) -> str:
+    """How to write a name in braces that is meant as text."""
+    return f"For the text '{{{literal}}}', write '{{{{{literal}}}}}'."
 
 
 def visible(
@@ -252,8 +383,8 @@ def sections(context: Context, leave_out: Collection[str] = ()) -> str:
     """A context as text for a model: a single value as it is, several with a heading each."""
     shown = visible(context, leave_out)
     if len(shown) == 1:
-        return to_text(next(iter(shown.values())))
+        return to_shown_text(next(iter(shown.values())))
     paragraphs = [
-        f"## {name}\n{to_text(value)}" for name, value in shown.items()
+        f"## {name}\n{to_shown_text(value)}" for name, value in shown.items()
     ]
     return "\n\n".join(paragraphs)

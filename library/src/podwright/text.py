@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Iterator
+from typing import cast
+
+MAX_GROUP = 5
+"""Exceptions of a group that are described."""
 
 
 def truncate(text: str, length: int) -> str:
@@ -22,12 +26,16 @@ def short_repr(value: object, length: int = 60) -> str:
 
 
 def describe_error(error: BaseException) -> str:
-    """The type and the message of an exception, even if its `__str__` raises."""
+    """The type and the message of an exception, even if its `__str__` raises; of a group also those inside."""
     name = type(error).__name__
     message = _try_text(str, error)
-    if message is None:
+    if not message:
         return name
-    return f"{name}: {message}"
+    if not isinstance(error, BaseExceptionGroup):
+        return f"{name}: {message}"
+    group = cast("BaseExceptionGroup[BaseException]", error)
+    inner = map(describe_error, group.exceptions[:MAX_GROUP])
+    return f"{name}: {message}: {'; '.join(inner)}"
 
 
 def _try_text(function: Callable[[object], str], value: object) -> str | None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import (
     Annotated,
     Any,
+    Literal,
     NotRequired,
     TypeVar,
     cast,
@@ -27,12 +29,22 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
-from typing_extensions import TypedDict
+from typing_extensions import TypedDict, Unpack
 
-from podwright.blueprints.schema import TOOL_NAME
+from podwright.blueprints.schema import TOOL_NAME, ToolOptions
 from podwright.blueprints.validation import Blueprint
-from podwright.callables import call_function
-from podwright.errors import Problem, ToolArgumentsError, ToolDefinitionError
+from podwright.callables import (
+    call_function,
+    max_result_tokens,
+    tool_timeout,
+)
+from podwright.errors import (
+    Problem,
+    ToolArgumentsError,
+    ToolDefinitionError,
+    ToolError,
+    error_from,
+)
 from podwright.json_data import as_array, as_object, copy_json
 from podwright.json_schema import object_root
 from podwright.messages import ToolSchema
@@ -42,8 +54,16 @@ from podwright.validation_errors import Location, to_problems
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_IDEMPOTENT = "__podwright_idempotent__"
-"""The attribute of a function that `@tool(idempotent=True)` sets."""
+_OPTIONS = "__podwright_tool__"
+"""The attribute of a function that `@tool(…)` sets."""
+_APPROVAL_RULE = "__podwright_approval__"
+"""The attribute of a function that `@tool(approval=…)` sets to a function of the arguments."""
+_DEFAULTS: ToolOptions = {
+    "idempotent": False,
+    "on_error": "report",
+    "approval": False,
+}
+"""What applies to a tool that says nothing else; the other options have their defaults from the environment."""
 _DESCRIPTIVE = ("description", "title", "examples", "default")
 """Keywords of a schema that only describe."""
 
@@ -56,8 +76,10 @@ class Tool:
     schema: ToolSchema
     arguments: TypeAdapter[dict[str, Any]]
     """Validates the arguments of a call."""
-    idempotent: bool = False
-    """Whether a call may be repeated if its end is unknown, such as after the end of a process."""
+    options: ToolOptions = field(default_factory=ToolOptions)
+    """What its function and its entry in a blueprint say of its calls."""
+    approval_rule: Callable[..., Any] | None = None
+    """Tells from the arguments of a call whether a person has to approve it; None if each call is approved."""
     is_performed_again: bool = False
     """Whether a new attempt performs its calls again: what they do is recorded by itself, as a nested run or a plan."""
 
@@ -66,25 +88,125 @@ class Tool:
         """The name that the model uses."""
         return self.schema["function"]["name"]
 
+    @property
+    def idempotent(self) -> bool:
+        """Whether a call may be repeated if its end is unknown, such as after the end of a process."""
+        return self.options.get("idempotent", False)
+
+    @property
+    def may_need_approval(self) -> bool:
+        """Whether a person has to approve its calls, or some of them."""
+        return self.options.get("approval", False)
+
+    async def needs_approval(self, arguments: dict[str, Any]) -> bool:
+        """Whether a person has to approve a call.
+
+        Raises:
+            ToolArgumentsError: The arguments do not fit the parameters.
+            ToolError: The rule of the function raised an error.
+        """
+        if not self.may_need_approval:
+            return False
+        values = self._validate(arguments)
+        if self.approval_rule is None:
+            return True
+        try:
+            named = self._named_by(self.approval_rule, values)
+            return bool(await call_function(self.approval_rule, **named))
+        except Exception as error:
+            subject = f"The approval rule of tool '{self.name}'"
+            raise error_from(ToolError, subject, error) from error
+
+    def _named_by(
+        self, rule: Callable[..., Any], values: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """The arguments that a rule takes, with the defaults of the function."""
+        call = inspect.signature(self.function).bind_partial(**values)
+        call.apply_defaults()
+        parameters = inspect.signature(rule).parameters
+        return {
+            name: value
+            for name, value in call.arguments.items()
+            if name in parameters
+        }
+
+    @property
+    def reports_errors(self) -> bool:
+        """Whether the model is told when it raises an error; if not, the run fails."""
+        if self.is_performed_again:
+            return False
+        return self.options.get("on_error") != "fail"
+
+    @property
+    def timeout(self) -> float | None:
+        """Seconds that a call may take; None without a limit.
+
+        Raises:
+            ConfigurationError: `PODWRIGHT_TOOL_TIMEOUT` is not a positive number.
+        """
+        if self.is_performed_again:
+            return None
+        if "timeout" in self.options:
+            return self.options["timeout"]
+        return tool_timeout()
+
+    @property
+    def max_result_tokens(self) -> int | None:
+        """Estimated tokens after which a result is cut; None without a limit.
+
+        Raises:
+            ConfigurationError: `PODWRIGHT_MAX_RESULT_TOKENS` is not a positive integer.
+        """
+        if self.is_performed_again:
+            return None
+        if "max_result_tokens" in self.options:
+            return self.options["max_result_tokens"]
+        return max_result_tokens()
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the function by its name, because a validator cannot be pickled."""
-        return _restore, (self.function, self.schema)
+        return _restore, (self.function, self.schema, self.options)
+
+    def renamed(self, name: str) -> Tool:
+        """The same tool under another name."""
+        if name == self.name:
+            return self
+        schema = copy_json(self.schema)
+        schema["function"]["name"] = name
+        return replace(self, schema=schema)
 
     def entry(self) -> Blueprint:
         """The tool's entry in a blueprint (spec §2.1)."""
-        entry: Blueprint = {"name": self.name, "schema": self.schema}
-        if self.idempotent:
-            entry["idempotent"] = True
-        return entry
+        return {"name": self.name, "schema": self.schema, **self.options}
 
     async def call(self, arguments: dict[str, Any]) -> Any:
         """Validate the arguments and call the function; those whose meaning is certain are repaired first.
 
+        After a time-out an async function is cancelled; a blocking one keeps its thread until it returns.
+
         Raises:
             ToolArgumentsError: The arguments do not fit the parameters.
+            ToolError: The call took longer than `timeout`.
+            Exception: What the function raises.
         """
+        values = self._validate(arguments)
+        seconds = self.timeout
+        limit = asyncio.timeout(seconds)
         try:
-            values = validate_arguments(self.arguments, arguments, self.name)
+            async with limit:
+                return await call_function(self.function, **values)
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise ToolError(
+                f"Tool '{self.name}' did not answer within {seconds:g} s; what it did is unknown.",
+                suggestion="Make the tool faster, or raise its timeout.",
+            ) from error
+
+    def _validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The values of the parameters."""
+        try:
+            return validate_arguments(self.arguments, arguments, self.name)
         except ValidationError as error:
             problems = to_problems(
                 error.errors(include_url=False), arguments, self._allowed_keys
@@ -93,7 +215,6 @@ class Tool:
             raise ToolArgumentsError(
                 f"Invalid arguments for tool '{self.name}': {reasons}"
             ) from error
-        return await call_function(self.function, **values)
 
     def _allowed_keys(self, location: Location) -> Iterable[str]:
         if location:
@@ -102,32 +223,90 @@ class Tool:
         return as_object(parameters.get("properties"))
 
 
-def _restore(function: Callable[..., Any], schema: ToolSchema) -> Tool:
-    return replace(to_tool(function), schema=schema)
+def _restore(
+    function: Callable[..., Any], schema: ToolSchema, options: ToolOptions
+) -> Tool:
+    return replace(to_tool(function), schema=schema, options=options)
+
+
+class _OtherOptions(TypedDict, total=False):
+    """The options of `@tool` besides `approval`; see `ToolOptions`."""
+
+    idempotent: bool
+    on_error: Literal["report", "fail"]
+    timeout: float
+    max_result_tokens: int
+
+
+_OPTION_TYPES: TypeAdapter[ToolOptions] = TypeAdapter(ToolOptions)
 
 
 @overload
 def tool(function: Function) -> Function: ...
 @overload
-def tool(*, idempotent: bool = ...) -> Callable[[Function], Function]: ...
 def tool(
-    function: Function | None = None, *, idempotent: bool = False
+    *,
+    approval: bool | Callable[..., Any] = ...,
+    **options: Unpack[_OtherOptions],
+) -> Callable[[Function], Function]: ...
+def tool(
+    function: Function | None = None,
+    *,
+    approval: bool | Callable[..., Any] = False,
+    **options: Unpack[_OtherOptions],
 ) -> Function | Callable[[Function], Function]:
-    """Say more about a function that is a tool than its signature does: `@tool(idempotent=True)`.
+    """Say more about a function that is a tool than its signature does: `@tool(timeout=30)`.
+
+    The tool's entry in a blueprint has the same keys, which take precedence.
 
     Args:
         function: The function, which is returned.
-        idempotent: Whether a call may be repeated if its end is unknown: a background run whose process was
-            killed during the call repeats it, and otherwise waits for a person.
+        approval: Whether a person has to approve each call, or a function of the arguments that tells:
+            `approval=lambda amount: amount > 100`. The run pauses before the call; see `ApprovalRequired`.
+        **options: `idempotent`: whether a call may be repeated if its end is unknown: a background run whose process
+            was killed during the call repeats it, and otherwise waits for a person. `on_error`: "report" tells the
+            model when the function raises an error, the default; "fail" fails the run. `timeout`: seconds that a call
+            may take. `max_result_tokens`: estimated tokens after which a result is cut.
+
+    Raises:
+        ToolDefinitionError: An option is unknown or has a wrong value.
     """
+    given = _checked_options({**options, "approval": bool(approval)})
 
     def mark(function: Function) -> Function:
-        function.__dict__[_IDEMPOTENT] = idempotent
+        function.__dict__[_OPTIONS] = given
+        if callable(approval):
+            function.__dict__[_APPROVAL_RULE] = approval
         return function
 
     if function is None:
         return mark
     return mark(function)
+
+
+def _checked_options(options: ToolOptions) -> ToolOptions:
+    """The options that are not the defaults."""
+    try:
+        _OPTION_TYPES.validate_python(options)
+    except ValidationError as error:
+        problems = to_problems(
+            error.errors(include_url=False), options, _known_options
+        )
+        reasons = "; ".join(str(problem) for problem in problems)
+        raise ToolDefinitionError(
+            f"Invalid option of @tool: {reasons}",
+            suggestion="Correct the option.",
+        ) from None
+    changed = {
+        name: value
+        for name, value in options.items()
+        if value != _DEFAULTS.get(name)
+    }
+    return cast("ToolOptions", changed)
+
+
+def _known_options(_: Location) -> Iterable[str]:
+    return ToolOptions.__annotations__
 
 
 def to_tool(function: Callable[..., Any]) -> Tool:
@@ -190,8 +369,14 @@ def _make_tool(function: Callable[..., Any]) -> Tool:
     }
     if description:
         schema["function"]["description"] = description
-    idempotent = getattr(inner, _IDEMPOTENT, False)
-    return Tool(function, schema, arguments, idempotent=idempotent)
+    options: ToolOptions = getattr(inner, _OPTIONS, ToolOptions())
+    return Tool(
+        function,
+        schema,
+        arguments,
+        options=options,
+        approval_rule=getattr(inner, _APPROVAL_RULE, None),
+    )
 
 
 _cached_tool = lru_cache(maxsize=1024)(_make_tool)
@@ -323,8 +508,8 @@ def attach(
         at: The JSON pointer of the entries.
 
     Returns:
-        The tools by name, each with the schema of its entry, and the problems: functions that are missing, or whose
-        parameters no longer fit the stored schema.
+        The tools by name, each with the schema and the options of its entry, and the problems: functions that are
+        missing, or whose parameters no longer fit the stored schema.
     """
     attached: dict[str, Tool] = {}
     found: list[Problem] = []
@@ -342,7 +527,7 @@ def attach(
                 )
                 found += problems
                 if tool is not None:
-                    attached[name] = tool
+                    attached[name] = _with_options(tool, as_object(entry))
             case _:
                 pass
     return attached, found
@@ -376,6 +561,19 @@ def _attach_entry(
     if shown != tool.schema:
         tool = replace(tool, schema=copy_json(shown))
     return tool, problems
+
+
+def _with_options(tool: Tool, entry: Mapping[str, Any]) -> Tool:
+    """The tool with the options of an entry, and with those of its function that the entry leaves open."""
+    own = {
+        name: entry[name]
+        for name in ToolOptions.__annotations__
+        if name in entry
+    }
+    if not own:
+        return tool
+    options = cast("ToolOptions", {**tool.options, **own})
+    return replace(tool, options=options)
 
 
 def _missing_function_problem(

@@ -188,6 +188,18 @@ class RunLimits:
                 object.__setattr__(self, name, None)
 
 
+def limits_of_blueprint(data: Mapping[str, Any] | None) -> RunLimits | None:
+    """The `limits` of a valid blueprint, or of one of its steps; None if it has none."""
+    if not data:
+        return None
+    return RunLimits(
+        wall_time=data.get("seconds"),
+        model_calls=data.get("model_calls"),
+        tokens=data.get("tokens"),
+        cost=data.get("cost"),
+    )
+
+
 def _check_limit(name: str, value: Any) -> None:
     if value is None:
         return

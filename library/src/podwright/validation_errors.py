@@ -44,6 +44,8 @@ _REWORDED = {  # in this order: the first ones contain the later ones
 
 _EXPECTED = "Expected "
 """The start of a message about the type of a value, or about its limits."""
+_KEY = "[key]"
+"""The last part of a location whose key is wrong, not its value."""
 
 
 def describe_value(value: object) -> str:
@@ -119,6 +121,8 @@ def _to_problem(
     name = ""
     if error["loc"]:
         name = str(error["loc"][-1])
+    if name == _KEY and location[-1:] != [_KEY]:
+        value = location[-1]
     context = cast("JsonObject", error.get("ctx", {}))
     match error["type"]:
         case "missing":

@@ -210,6 +210,7 @@ def _check_and_build_runtime(
 def _background_worker(
     settings: Settings, component: Component, observability: Observability
 ) -> BackgroundWorker | None:
+    background.check_webhook(settings)
     if settings.runs_database is None:
         return None
     background.check_installed()

@@ -12,11 +12,17 @@ from typing import Any, cast
 
 from starlette.requests import Request
 
+from podwright.callables import compute
 from podwright.components import Component, Workflow
 from podwright.components.base import PromptComponent
-from podwright.errors import Problem, RunCancelledError
+from podwright.errors import (
+    DECISION,
+    InputsError,
+    Problem,
+    RunCancelledError,
+)
 from podwright.events import Subscriber
-from podwright.json_data import to_json_data
+from podwright.json_data import to_json_data, to_text
 from podwright.models import use_model
 from podwright.result import ExecutionResult
 from podwright.run import Task, execute
@@ -36,6 +42,13 @@ def new_run_id() -> str:
     """
     milliseconds = time.time_ns() // 1_000_000
     return f"{milliseconds:012x}{os.urandom(10).hex()}"
+
+
+def run_id_of(task: Task) -> str:
+    """The id of the run of a task: a new one, or that of the paused run that goes on."""
+    if task.saved is not None:
+        return task.saved.run_id
+    return new_run_id()
 
 
 @contextlib.contextmanager
@@ -109,25 +122,73 @@ async def execute_request(
             raise
 
 
-def result_content(component: Component, result: ExecutionResult) -> Any:
-    """What a caller is given of a result: the context of a workflow, else the output, as JSON data."""
-    value = to_json_data(result.value)
+def result_content(
+    component: Component, result: ExecutionResult, *, as_data: bool = False
+) -> Any:
+    """What a caller is given of a result, as JSON data: the context of a workflow, else the output.
+
+    Args:
+        component: What ran.
+        result: Its result.
+        as_data: Whether the context of a workflow has data, where its outputs are data, instead of texts.
+    """
     if isinstance(component, Workflow):
-        return value
-    return {"output": value}
+        if as_data and result.data is not None:
+            return result.data
+        return to_json_data(result.value)
+    value = to_json_data(result.value)
+    data = result.data
+    if data is None and not isinstance(value, str):
+        data = value
+    content: dict[str, Any] = {"output": to_text(value)}
+    if data is not None:
+        content["data"] = data
+    return content
 
 
-def task_of(component: Component, body: RunRequest) -> Task:
-    """The task in a request.
+def context_as_texts(content: dict[str, Any]) -> dict[str, Any]:
+    """What `result_content` has returned as data, with the texts that it returns by default."""
+    # the context of a workflow always has an `input` too
+    if content.keys() <= {"output", "data"}:
+        return content
+    return {name: to_text(value) for name, value in content.items()}
+
+
+async def task_of(component: Component, body: RunRequest) -> Task:
+    """The task in a request; declared inputs are checked in a thread, because that of long ones takes a while.
 
     Raises:
         RequestError: 422: it has keys that components of this kind do not take.
+        InputsError: The inputs do not fit those that the component declares; with pointers into the body.
         InputError: The input or the start is wrong.
     """
+    try:
+        if component.inputs:
+            return await compute(_task_of, component, body)
+        return _task_of(component, body)
+    except InputsError as error:
+        raise below(error, "/inputs") from None
+
+
+def below(error: InputsError, pointer: str) -> InputsError:
+    """The same error for named inputs that are at a pointer of a body."""
+    problems = [
+        replace(problem, pointer=pointer + problem.pointer)
+        for problem in error.problems
+    ]
+    return InputsError(
+        error.message, problems=problems, suggestion=error.suggestion
+    )
+
+
+def _task_of(component: Component, body: RunRequest) -> Task:
     value: Any = body.inputs or body.input
+    if body.decision is not None and body.inputs:
+        value = {**value, DECISION: body.decision.model_dump()}
     if isinstance(component, Workflow):
-        _refuse_keys_of("agents and conductors", ["messages"], body, component)
-        return component.task(value, body.start_step, body.resume_path)
+        return component.task(
+            value, body.start_step, body.resume_path, body.messages
+        )
     _refuse_keys_of("workflows", ["start_step", "resume_path"], body, component)
     return cast("PromptComponent", component).task(
         value, messages=body.messages

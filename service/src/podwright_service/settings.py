@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import json
 import os
 import re
@@ -26,9 +28,15 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from podwright.callables import max_threads, max_tool_calls
+from podwright.callables import (
+    max_result_tokens,
+    max_threads,
+    max_tool_calls,
+    tool_timeout,
+)
 from podwright.errors import DOCS_URL, ConfigurationError
 from podwright.models import MODEL_CLIENTS
+from podwright.models.urls import is_request_url
 from podwright.text import short_repr
 from podwright.usage import RunLimits
 from podwright.validation_errors import to_problems
@@ -86,6 +94,30 @@ def _expect(is_valid: Callable[[Any], object], expected: str) -> AfterValidator:
     return AfterValidator(check)
 
 
+def _check_webhook(url: str) -> str:
+    # the message does not repeat it, because it may have a password
+    if not is_request_url(url):
+        raise ValueError(
+            "Expected an http or https URL without a user (@), a fragment (#) and white space,"
+            " such as https://example.com/podwright"
+        )
+    return url
+
+
+def _check_webhook_secret(secret: SecretStr) -> SecretStr:
+    prefix, _, encoded = secret.get_secret_value().partition("_")
+    key = b""
+    # its message may quote the secret
+    with contextlib.suppress(ValueError):
+        key = base64.b64decode(encoded, validate=True)
+    if prefix != "whsec" or not 24 <= len(key) <= 64:
+        raise ValueError(
+            "Expected whsec_ and 24 to 64 random bytes as base64;"
+            ' make one with: echo "whsec_$(openssl rand -base64 32)"'
+        )
+    return secret
+
+
 _is_host = re.compile(r"(?![^:]*:[^:]*$)[\w.%:-]+").fullmatch
 _is_host_pattern = re.compile(r"\*|(\*\.)?[\w.-]+|\[[\da-fA-F:.]+\]").fullmatch
 _is_origin = re.compile(r"\*|[a-z-]+://[^/\sA-Z*]+").fullmatch
@@ -121,6 +153,12 @@ ApiKeys = Annotated[
 Urls = Annotated[dict[str, str], NoDecode, BeforeValidator(_parse_object)]
 KeysByName = Annotated[
     dict[str, SecretStr], NoDecode, BeforeValidator(_parse_object)
+]
+WebhookUrl = Annotated[str, AfterValidator(_check_webhook)]
+WebhookSecrets = Annotated[
+    tuple[Annotated[SecretStr, AfterValidator(_check_webhook_secret)], ...],
+    NoDecode,
+    BeforeValidator(_split),
 ]
 
 
@@ -214,6 +252,12 @@ class Settings(BaseSettings):
     """Seconds for which a background run is kept after its end."""
     unfinished_tool_calls: Literal["interrupt", "repeat"] = "interrupt"
     """What becomes of a background run whose process ended during a call of a tool that is not idempotent."""
+    webhook: WebhookUrl | None = None
+    """A URL that is notified when a background run waits for approval, ends or is interrupted."""
+    webhook_secret: WebhookSecrets = ()
+    """Secret `whsec_…` that signs these notifications; two, separated by commas, while it is replaced."""
+    webhook_content: bool = False
+    """Whether these notifications have the question of the approval, the result or the problem of the run."""
 
     baggage: Names = Field(default_factory=list[str])
     """Members of the header `baggage` that are put on spans and in log lines, such as `user.id` and `session.id`."""
@@ -243,11 +287,11 @@ class Settings(BaseSettings):
     max_branches: PositiveInt = 8
     """Most branches of an inline parallel step, and largest `max_concurrency` of a map step."""
     max_loops: PositiveInt = 10
-    """Largest `max_loops` of an inline agent, and largest `max_iterations` of a loop step."""
+    """Largest `max_loops` of an inline agent, `max_iterations` of a loop step and `retries` of a try step."""
     allowed_models: Names | None = None
     """Models that inline blueprints may name; by default those of the served component, and `model`."""
     allowed_tools: Names | None = None
-    """Tools that inline blueprints may name; by default all tools of the served component."""
+    """Tools and functions that inline blueprints may name; by default all those of the served component."""
 
     run_wall_time: Finite | None = 600.0
     """Seconds that a run may take."""
@@ -334,7 +378,12 @@ def _library_mistakes(folder: Path) -> Iterator[str]:
         TypeAdapter(bool).validate_python(trust_env)
     except ValidationError:
         yield f"PODWRIGHT_TRUST_ENV: Expected true or false, got {short_repr(trust_env)}."
-    for check in (max_threads, max_tool_calls):
+    for check in (
+        max_threads,
+        max_tool_calls,
+        max_result_tokens,
+        tool_timeout,
+    ):
         try:
             check()
         except ConfigurationError as error:

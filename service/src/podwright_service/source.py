@@ -9,6 +9,8 @@ from pathlib import Path
 
 import podwright
 from podwright.components import Component
+from podwright.components.loader import warn_of_unused_keys
+from podwright.components.walks import walk
 from podwright.errors import ConfigurationError, PodwrightError
 from podwright.text import describe_error, did_you_mean, truncate
 
@@ -82,6 +84,8 @@ def _load_from_module(name: str, attribute: str) -> Component:
         ) from error
     value = getattr(module, attribute, None)
     if isinstance(value, Component):
+        for part in walk(value):
+            warn_of_unused_keys(part.to_blueprint())
         return value
     if hasattr(module, attribute):
         message = f"'{name}:{attribute}' is a {type(value).__name__}, not a component."

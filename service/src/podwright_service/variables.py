@@ -23,10 +23,12 @@ LIBRARY = {
     "PODWRIGHT_MODEL_CLIENT": "Client for model calls: `openai`, `litellm`, or `auto`, which chooses by provider.",
     "PODWRIGHT_MODEL_BASE_URL": "Base URL for all models of the OpenAI-compatible client.",
     "PODWRIGHT_MODEL_API_KEY": "API key for that base URL.",
+    "PODWRIGHT_MAX_RESULT_TOKENS": "Estimated tokens after which the result of a tool is cut.",
     "PODWRIGHT_MAX_TOOL_CALLS": "Tool calls that one answer of a model may ask for.",
     "PODWRIGHT_PRICES": "A file with prices that take precedence over all others, or its content as JSON.",
     "PODWRIGHT_TOOL_THREADS": "Tools and conditions that are not asynchronous and run at once, in threads.",
-    "PODWRIGHT_TRUST_ENV": "Whether calls to models and remote components honour `HTTPS_PROXY` and `NO_PROXY`.",
+    "PODWRIGHT_TOOL_TIMEOUT": "Seconds that a call of a tool may take.",
+    "PODWRIGHT_TRUST_ENV": "Whether calls to models, remotes and the webhook honour `HTTPS_PROXY` and `NO_PROXY`.",
 }
 """Variables that the library reads itself."""
 

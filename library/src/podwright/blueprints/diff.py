@@ -35,31 +35,62 @@ class Change:
 
 
 _ANY_CHANGE: Sequence[Operation] = ("added", "changed", "removed")
+_PART = r"(?:/(?:skills|steps|then|else|catch|branches/\d+)/[^/]+|/workflow)*"
+"""The JSON pointer of a component or a step in a blueprint."""
 _BREAKING: list[tuple[str, Sequence[Operation]]] = [
     (r"/name", ["changed"]),
-    (r"/type", ["changed"]),
-    # each tool, agent and condition must be supplied to rebuild the component
-    (r"(/(skills|steps)/[^/]+)?/tools/[^/]+", ["added"]),
-    (r".*/function/parameters(/.*)?", _ANY_CHANGE),
-    # outputs and resume paths depend on the steps, and a new step may need an agent
-    (r"(/.*)?/(steps|branches|branches/\d+|then|else)(/[^/]+)?", _ANY_CHANGE),
+    # callers give inputs, and leave out those that have a default; see also `_is_breaking`
+    (rf"{_PART}/inputs/[^/]+/default", ["removed"]),
+    (rf"{_PART}/inputs/[^/]+/default/.*", []),
+    (rf"{_PART}/inputs(/.*)?", _ANY_CHANGE),
+    # callers and later steps read what is answered
     (
-        r".*/(agent|output|over|as|condition|until|on_exhausted|workflow)(/.*)?",
+        rf"(/steps/[^/]+/config|/config|{_PART})/response_schema(/.*)?",
         _ANY_CHANGE,
     ),
-    (r"(/.*)?/type", ["changed"]),
+    (rf"{_PART}/limits/[^/]+", ["added"]),
+    # each tool, function, agent and condition must be supplied to rebuild the component
+    (r"(/(skills|steps)/[^/]+)?/tools/[^/]+", ["added"]),
+    (r".*/function/parameters(/.*)?", _ANY_CHANGE),
+    (r"(/(skills|steps)/[^/]+)?/tools/[^/]+/on_error", ["added", "changed"]),
+    (rf"{_PART}/function", ["changed"]),
+    (rf"{_PART}/arguments/[^/]+", ["added", "removed"]),
+    (rf"{_PART}/(arguments|input)(/.*)?", []),
+    # outputs and resume paths depend on the steps, and a new step may need an agent
+    (
+        rf"{_PART}/(steps|branches|branches/\d+|then|else|catch)(/[^/]+)?",
+        _ANY_CHANGE,
+    ),
+    (
+        rf"{_PART}/(agent|output|over|as|condition|until|on_exhausted|workflow)(/.*)?",
+        _ANY_CHANGE,
+    ),
+    (rf"{_PART}/type", ["changed"]),
     (r"/(skills|steps)/[^/]+", ["added", "removed"]),
 ]
-"""Patterns of JSON pointers and the operations that are breaking there; all others are compatible."""
+"""Patterns of JSON pointers and the operations that are breaking there. The first one that fits decides; what fits none
+is compatible."""
 
-_MAY_BE_ABSENT = ("tools", "else")
-"""Arrays that mean the same absent and empty."""
+_INPUT = re.compile(rf"{_PART}/inputs/[^/]+")
+_LIMIT = re.compile(rf"{_PART}/limits/[^/]+")
+
+_MAY_BE_ABSENT: Mapping[str, Any] = {
+    "tools": [],
+    "else": [],
+    "catch": [],
+    "arguments": {},
+    "config": {},
+    "limits": {},
+}
+"""Keys without which a blueprint means the same as with an empty value."""
 
 _HARMLESS = re.compile(
-    r".*(?<!/tools)(?<!/skills)(?<!/steps)(?<!/then)(?<!/else)(?<!/properties)(?<!/\$defs)/(description|title|examples(/.*)?)"
-    r"|(.*/workflow|/(skills|steps)/[^/]+)?/(config|metadata)(/.*)?"
+    r".*(?<!/tools)(?<!/skills)(?<!/steps)(?<!/then)(?<!/else)(?<!/catch)(?<!/inputs)(?<!/arguments)(?<!/properties)"
+    r"(?<!/\$defs)/(description|title|examples(/.*)?)"
+    rf"|{_PART}/metadata(/.*)?|/skills/[^/]+/config(/.*)?|{_PART}/config(?!/response_schema)(/.*)?"
 )
-"""Descriptive texts; but not entries with such a name, for example a parameter called `title`. Settings and notes."""
+"""Descriptive texts; but not entries with such a name, for example a parameter called `title`. Notes and settings: only
+the conductor reads what its skills answer."""
 
 
 def blueprint_changes(
@@ -109,11 +140,12 @@ def _compare(old: Any, new: Any, at: str) -> Iterator[Change]:
 def _compare_entry(
     before: Mapping[Any, Any], after: Mapping[Any, Any], key: Any, at: str
 ) -> Iterator[Change]:
-    was = before.get(key, [])
-    now = after.get(key, [])
+    empty = _MAY_BE_ABSENT.get(key)
+    was = before.get(key, empty)
+    now = after.get(key, empty)
     is_in_both = key in before and key in after
-    are_arrays = isinstance(was, list) and isinstance(now, list)
-    if is_in_both or (are_arrays and key in _MAY_BE_ABSENT):
+    may_be_absent = empty is not None and type(was) is type(now)
+    if is_in_both or may_be_absent:
         yield from _compare(was, now, at)
     elif key in before:
         yield _change(at, "removed", old=was)
@@ -140,14 +172,18 @@ def _entries(value: Any) -> dict[Any, Any] | None:
 def _change(
     at: str, op: Operation, *, old: Any = None, new: Any = None
 ) -> Change:
-    breaking = _is_breaking(at, op)
+    breaking = _is_breaking(at, op, old=old, new=new)
     return Change(at, op, old=old, new=new, breaking=breaking)
 
 
-def _is_breaking(at: str, op: Operation) -> bool:
+def _is_breaking(at: str, op: Operation, *, old: Any, new: Any) -> bool:
     if _HARMLESS.fullmatch(at):
         return False
+    if op == "added" and _INPUT.fullmatch(at):
+        return "default" not in as_object(new)
+    if op == "changed" and _LIMIT.fullmatch(at):
+        return new < old
     for pattern, operations in _BREAKING:
-        if op in operations and re.fullmatch(pattern, at):
-            return True
+        if re.fullmatch(pattern, at):
+            return op in operations
     return False

@@ -19,6 +19,7 @@ _STADIUM = "([{}])"
 _SUBROUTINE = "[[{}]]"
 _CIRCLE = "(({}))"
 _ASYMMETRIC = ">{}]"
+_HEXAGON = "{{{{{}}}}}"
 _RHOMBUS = "{{{}}}"
 _PARALLELOGRAM = "[/{}/]"
 _TRAPEZOID = "[/{}\\]"
@@ -153,6 +154,10 @@ class _Flowchart:
                 return self._nested_workflow(step, ends)
             case "approval_step":
                 return self._approval(step, ends)
+            case "function_step":
+                return self._function(step, ends)
+            case "try_step":
+                return self._try(step, ends)
             case _:
                 return self._agent_step(step, ends)
 
@@ -203,7 +208,31 @@ class _Flowchart:
     def _approval(self, step: JsonMapping, ends: Ends) -> Ends:
         question = f"approval: {step['message']}"
         node = self._node(step["name"], _ASYMMETRIC, question)
+        self._join(ends, node)
+        rejected = step.get("on_reject", ())
+        if not rejected:
+            return _only(node)
+        return [(node, ""), *self._steps(rejected, [(node, "reject")])]
+
+    def _function(self, step: JsonMapping, ends: Ends) -> Ends:
+        function = f"function {step['function']}"
+        node = self._node(step["name"], _HEXAGON, function)
         return self._join(ends, node)
+
+    def _try(self, step: JsonMapping, ends: Ends) -> Ends:
+        title = f"{step['name']}: try"
+        retries = step.get("retries", 0)
+        if retries == 1:
+            title += ", 1 retry"
+        elif retries:
+            title += f", {retries} retries"
+        tried = self._open(title)
+        done = self._steps(step["steps"], ends)
+        self._close()
+        caught = step.get("catch", ())
+        if not caught:
+            return done
+        return done + self._steps(caught, [(tried, "failed")])
 
     def _agent_step(self, step: JsonMapping, ends: Ends) -> Ends:
         agent = f"agent {step['agent']}"
@@ -244,10 +273,12 @@ class _Flowchart:
         self._close()
         return ends
 
-    def _open(self, title: str) -> None:
+    def _open(self, title: str) -> str:
+        """Begin a subgraph, and return its name, from which an arrow may lead."""
         name = self._next_name()
         self._add(f'subgraph {name}["{_escape(title)}"]')
         self._depth += 1
+        return name
 
     def _close(self) -> None:
         self._depth -= 1

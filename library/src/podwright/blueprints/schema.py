@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, NotRequired, Required
 
-from annotated_types import Ge, Le, MaxLen, MinLen
+from annotated_types import Ge, Gt, Le, MaxLen, MinLen
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, with_config
 from pydantic.types import StringConstraints
 from typing_extensions import TypedDict
@@ -25,6 +25,7 @@ from podwright.messages import (
     ToolFunction,
     ToolSchema,
 )
+from podwright.schema_validator import SchemaValidator
 from podwright.text import short_repr
 from podwright.validation_errors import PATTERNS
 
@@ -38,10 +39,16 @@ _NAME = r"^[^\x00-\x1f\x7f{}/]+$"
 _MODEL = r"^[^\s/]+/\S+$"
 TOOL_NAME = re.compile(r"^[a-zA-Z0-9_-]{1,64}$")
 """The names of tools that OpenAI, Anthropic and most other providers take."""
+_INPUT_NAME = r"^[A-Za-z][A-Za-z0-9_-]*$"
+_FUNCTION_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
 PATTERNS[_NAME] = "a name without control characters, braces and slashes"
 PATTERNS[_MODEL] = (
     "a model named '<provider>/<model_name>', for example 'openai/gpt-4o-mini'"
 )
+PATTERNS[_INPUT_NAME] = (
+    "a name of letters a to z and A to Z, digits, '_' and '-' that begins with a letter"
+)
+PATTERNS[_FUNCTION_NAME] = "the name of a Python function"
 PATTERNS[TOOL_NAME.pattern] = (
     "a name of letters a to z and A to Z, digits, '_' and '-', at most 64 characters"
 )
@@ -55,6 +62,14 @@ ModelName = Annotated[str, StringConstraints(pattern=_MODEL, max_length=200)]
 """A model as "<provider>/<model_name>"."""
 ToolName = Annotated[str, StringConstraints(pattern=TOOL_NAME.pattern)]
 """A name by which models call a tool."""
+InputName = Annotated[
+    str, StringConstraints(pattern=_INPUT_NAME, max_length=100)
+]
+"""A name that templates can use."""
+FunctionName = Annotated[
+    str, StringConstraints(pattern=_FUNCTION_NAME, max_length=100)
+]
+"""A function that the caller supplies under this name."""
 MaxLoops = Annotated[int, Ge(1), Le(1000)]
 MaxToolRetries = Annotated[int, Ge(0), Le(1000)]
 Fallback = Annotated[list[ModelName], MaxLen(8)]
@@ -63,11 +78,50 @@ FallbackWait = Annotated[float, Ge(0)]
 """Seconds that a model may ask to wait before the next one is asked."""
 
 
+def _valid_schema(schema: JsonObject) -> JsonObject:
+    try:
+        SchemaValidator(schema)
+    except ValueError as error:
+        reason = str(error).rstrip(".")
+        raise ValueError(f"Invalid JSON Schema: {reason}") from None
+    return schema
+
+
+def _fitting_default(schema: JsonObject) -> JsonObject:
+    if "default" not in schema:
+        return schema
+    problem = SchemaValidator(schema).problem(schema["default"])
+    if problem is not None:
+        place = f"The default{problem.pointer}"
+        raise ValueError(f"{place} {problem.detail}")
+    return schema
+
+
+Schema = Annotated[JsonObject, AfterValidator(_valid_schema)]
+"""A JSON Schema (draft 2020-12)."""
+InputSchema = Annotated[Schema, AfterValidator(_fitting_default)]
+"""The JSON Schema of an input; its `default` makes the input optional."""
+Inputs = Annotated[dict[InputName, InputSchema], MaxLen(64)]
+"""The inputs that a component takes besides `input`."""
+
+
+@with_config(CLOSED)
+class Limits(TypedDict, total=False):
+    """What a run may use at most; the operator's limits apply as well."""
+
+    model_calls: Annotated[int, Ge(1)]
+    tokens: Annotated[int, Ge(1)]
+    cost: Annotated[float, Ge(0)]
+    """USD."""
+    seconds: Annotated[float, Gt(0)]
+
+
 @with_config(_CONFIG)
 class AgentConfig(ModelSettings, HistorySettings, total=False):
     """How an agent runs. Further keys are kept, but not used."""
 
     model: Required[ModelName]
+    response_schema: Schema
     max_loops: MaxLoops
     max_tool_retries: MaxToolRetries
     fallback: Fallback
@@ -79,6 +133,7 @@ class MemberConfig(ModelSettings, HistorySettings, total=False):
     """How an agent inside a conductor or pipeline runs; `model` defaults to that of the whole. See `AgentConfig`."""
 
     model: ModelName
+    response_schema: Schema
     max_loops: MaxLoops
     max_tool_retries: MaxToolRetries
     fallback: Fallback
@@ -90,6 +145,7 @@ class ConductorConfig(ModelSettings, HistorySettings, total=False):
     """How a conductor runs. Further keys are kept, but not used."""
 
     model: Required[ModelName]
+    response_schema: Schema
     max_loops: MaxLoops
     max_tool_retries: MaxToolRetries
     fallback: Fallback
@@ -105,13 +161,27 @@ class PipelineConfig(TypedDict, total=False):
 
 
 @with_config(CLOSED)
-class ToolEntry(TypedDict):
-    """A tool: its schema only, never its code (spec §2.1)."""
+class ToolOptions(TypedDict, total=False):
+    """How a tool is called, as its entry in a blueprint and `@tool` say; the entry takes precedence."""
+
+    idempotent: bool
+    """Whether a call may be repeated if its end is unknown; by default it may not."""
+    on_error: Literal["report", "fail"]
+    """Whether the model is told when the tool raises an error, the default, or the run fails."""
+    timeout: Annotated[float, Gt(0)]
+    """Seconds that a call may take; by default `PODWRIGHT_TOOL_TIMEOUT`."""
+    approval: bool
+    """Whether a person has to approve each call; by default nobody is asked."""
+    max_result_tokens: Annotated[int, Ge(1)]
+    """Estimated tokens after which a result is cut; by default `PODWRIGHT_MAX_RESULT_TOKENS`."""
+
+
+@with_config(CLOSED)
+class ToolEntry(ToolOptions):
+    """A tool: its schema and how it is called, never its code (spec §2.1)."""
 
     name: ToolName
     schema: ToolSchema
-    idempotent: NotRequired[bool]
-    """Whether a call may be repeated if its end is unknown."""
 
 
 def _same_names(entry: ToolEntry) -> ToolEntry:
@@ -129,6 +199,13 @@ def _unique_names(entries: list[Any]) -> list[Any]:
         if names.count(name) > 1:
             raise ValueError(f"Duplicate name '{name}'")
     return entries
+
+
+def _unique_texts(texts: list[str]) -> list[str]:
+    for text in texts:
+        if texts.count(text) > 1:
+            raise ValueError(f"Duplicate name '{text}'")
+    return texts
 
 
 def _known_version(version: str) -> str:
@@ -151,6 +228,8 @@ class _Described(TypedDict, total=False):
     version: Version
     description: str
     metadata: JsonObject
+    inputs: Inputs
+    limits: Limits
 
 
 @with_config(CLOSED)
@@ -221,8 +300,50 @@ class AgentStepBlueprint(TypedDict, total=False):
     type: Required[Literal["agent_step"]]
     agent: Required[Name]
     name: Required[Name]
-    input: str
+    input: str | JsonObject
+    """The agent's input: a template, or named inputs whose texts are templates. By default the whole context."""
     output: Name
+    response_schema: Schema
+    """The schema that the answer must have, instead of the agent's own."""
+    conversation: bool
+    """Whether the agent is given the earlier turns that the workflow is given."""
+    limits: Limits
+
+
+@with_config(CLOSED)
+class FunctionStepBlueprint(TypedDict, total=False):
+    """Calls a function, without a model."""
+
+    type: Required[Literal["function_step"]]
+    name: Required[Name]
+    function: Required[FunctionName]
+    arguments: JsonObject
+    """Its arguments by name. A text is a template; one that is a single name becomes the value itself."""
+    output: Name
+    """Where its result is stored; by default `<function>_output`."""
+
+
+@with_config(CLOSED)
+class _TryStep(TypedDict, total=False):
+    """Runs steps, and others if one of them fails."""
+
+    type: Required[Literal["try_step"]]
+    name: Required[Name]
+    steps: Required[Steps]
+    catch: Steps
+    """Run if the steps failed. Without them the workflow fails."""
+    retries: Annotated[int, Ge(1), Le(10)]
+    """How often the steps are run again first."""
+
+
+def _with_consequence(step: _TryStep) -> _TryStep:
+    if "catch" not in step and "retries" not in step:
+        raise ValueError("A try step needs 'catch', 'retries' or both")
+    return step
+
+
+TryStepBlueprint = Annotated[_TryStep, AfterValidator(_with_consequence)]
+"""Runs steps, and others if one of them fails."""
 
 
 ConditionStepBlueprint = with_config(CLOSED)(
@@ -290,16 +411,36 @@ class WorkflowStepBlueprint(TypedDict, total=False):
 
 
 @with_config(CLOSED)
-class ApprovalStepBlueprint(TypedDict):
-    """Pauses the workflow until a person approves."""
+class _ApprovalStep(TypedDict, total=False):
+    """Pauses the workflow until a person decides."""
 
-    type: Literal["approval_step"]
-    name: Name
-    message: str
+    type: Required[Literal["approval_step"]]
+    name: Required[Name]
+    message: Required[str]
+    options: Annotated[
+        list[Name], MinLen(1), MaxLen(16), AfterValidator(_unique_texts)
+    ]
+    """What may be decided; by default `approve` and `reject`."""
+    edit: Annotated[dict[InputName, Schema], MinLen(1), MaxLen(64)]
+    """Names in the context that the person may change, with the schemas of their values."""
+    on_reject: Steps
+    """Run if the decision is `reject`, after which the workflow goes on; without them a rejection ends it."""
+
+
+def _with_option(step: _ApprovalStep) -> _ApprovalStep:
+    if "on_reject" in step and "reject" not in step.get("options", ["reject"]):
+        raise ValueError("'on_reject' needs the option 'reject'")
+    return step
+
+
+ApprovalStepBlueprint = Annotated[_ApprovalStep, AfterValidator(_with_option)]
+"""Pauses the workflow until a person decides."""
 
 
 StepBlueprint = Annotated[
     AgentStepBlueprint
+    | FunctionStepBlueprint
+    | TryStepBlueprint
     | ConditionStepBlueprint
     | ParallelStepBlueprint
     | LoopStepBlueprint
@@ -328,12 +469,14 @@ SHAPES: dict[Kind, type] = {
 }
 STEP_SHAPES: JsonObject = {
     "agent_step": AgentStepBlueprint,
+    "function_step": FunctionStepBlueprint,
+    "try_step": _TryStep,
     "condition_step": ConditionStepBlueprint,
     "parallel_step": ParallelStepBlueprint,
     "loop_step": LoopStepBlueprint,
     "map_step": MapStepBlueprint,
     "workflow_step": WorkflowStepBlueprint,
-    "approval_step": ApprovalStepBlueprint,
+    "approval_step": _ApprovalStep,
 }
 _SHAPES_BY_KEY: JsonObject = {
     "tools": ToolEntry,
@@ -343,6 +486,7 @@ _SHAPES_BY_KEY: JsonObject = {
     "until": ConditionRef,
     "skills": MemberBlueprint,
     "workflow": WorkflowBlueprint,
+    "limits": Limits,
 }
 _CONFIGS: dict[Kind, Any] = {
     "agent": AgentConfig,

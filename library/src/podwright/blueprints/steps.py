@@ -7,7 +7,7 @@ from typing import Any
 
 from podwright.json_data import JsonMapping, JsonObject, as_array, as_object
 
-_SEQUENCES = ("then", "else", "steps")
+_SEQUENCES = ("then", "else", "steps", "catch", "on_reject")
 """The keys of steps that hold one sequence of steps."""
 
 

@@ -55,7 +55,10 @@ _UNSAFE = re.compile(
 )
 """Names of addresses, credentials, limits and code, which `config` may not contain at any depth."""
 _UNSAFE_KEY = "Unsafe key: like an address, a credential, a limit or code."
-_HINT = "Addresses, credentials and limits belong in the environment, code in Python, and notes in metadata."
+_HINT = (
+    "Addresses and credentials belong in the environment, limits in 'limits' beside it, code in Python, and notes "
+    "in metadata."
+)
 
 _TYPES: dict[str, Kind] = {
     shape.__name__.removesuffix("Blueprint"): kind

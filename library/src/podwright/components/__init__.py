@@ -10,9 +10,11 @@ from podwright.components.pipeline import Pipeline as Pipeline
 from podwright.components.steps import AgentStep as AgentStep
 from podwright.components.steps import ApprovalStep as ApprovalStep
 from podwright.components.steps import ConditionStep as ConditionStep
+from podwright.components.steps import FunctionStep as FunctionStep
 from podwright.components.steps import LoopStep as LoopStep
 from podwright.components.steps import MapStep as MapStep
 from podwright.components.steps import ParallelStep as ParallelStep
 from podwright.components.steps import Step as Step
+from podwright.components.steps import TryStep as TryStep
 from podwright.components.steps import WorkflowStep as WorkflowStep
 from podwright.components.workflow import Workflow as Workflow

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 from typing_extensions import Unpack
 
 from podwright.components.base import DEFAULT_MAX_LOOPS, ModelComponent
-from podwright.components.chat import ChatConfig, run_chat
-from podwright.components.chat_messages import ChatMessages
+from podwright.components.chat import ChatConfig, begin_chat, run_to_answer
 from podwright.components.options import (
     AgentOptions,
     parse_arguments,
     parse_with_overrides,
 )
+from podwright.components.template_names import name_problems
 from podwright.events import Kind
 from podwright.models import Model
 from podwright.run import Run, Task
@@ -56,7 +57,7 @@ class Agent(ModelComponent):
             "tools": [tool.entry() for tool in self._tools.values()],
         }
         parsed = parse_arguments("agent", fields, options)
-        super().__init__(parsed)
+        super().__init__(parsed, name_problems(parsed))
 
     @classmethod
     def from_blueprint(
@@ -81,6 +82,7 @@ class Agent(ModelComponent):
         parsed = parse_with_overrides(blueprint, "agent", validate, kwargs)
         entries = parsed.data.get("tools")
         attached, problems = attach(entries, tools_by_name(tools), "/tools")
+        problems += name_problems(parsed)
         if not validate:
             problems = []
         self = cls.__new__(cls)
@@ -93,10 +95,13 @@ class Agent(ModelComponent):
         """Its tools, by name."""
         return self._tools
 
+    @cached_property
+    def may_ask_in_tools(self) -> bool:
+        """Whether a person may have to approve a call of one of its tools."""
+        return any(tool.may_need_approval for tool in self._tools.values())
+
     async def perform(self, run: Run, task: Task) -> Any:
         """Chat with the model until it answers."""
         config = ChatConfig.of(self, task, self._tools)
-        messages = ChatMessages.begin(
-            self.instructions, task, self.history_settings
-        )
-        return await run_chat(run, config, messages, task.response_model)
+        messages = begin_chat(self, task)
+        return await run_to_answer(run, config, messages, self, task)

@@ -5,30 +5,51 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from podwright._sync import iterate_sync, run_sync
+from podwright.approvals import Decision
+from podwright.components.inputs import INPUT, DeclaredInputs
 from podwright.components.models_of_chat import (
     DEFAULT_FALLBACK_WAIT,
     ChatModels,
 )
 from podwright.components.options import ParsedBlueprint, option_subscribers
 from podwright.conversation import parse_messages
-from podwright.errors import InputError, Problem, RunCancelledError
+from podwright.errors import (
+    DECISION,
+    Problem,
+    RunCancelledError,
+)
 from podwright.events import Event, Kind, Subscriber
-from podwright.json_data import copy_json, to_text
-from podwright.messages import ContentPart, HistorySettings, ModelSettings
+from podwright.json_data import (
+    JsonMapping,
+    as_object,
+    copy_json,
+    to_json_data,
+    to_text,
+)
+from podwright.messages import (
+    ContentPart,
+    HistorySettings,
+    Message,
+    ModelSettings,
+)
 from podwright.models import Connection, Model, resolve
 from podwright.run import Run, Task, current, execute
-from podwright.usage import NO_USAGE, RunLimits, Usage
+from podwright.saved_run import KEY, SavedRun
+from podwright.usage import NO_USAGE, RunLimits, Usage, limits_of_blueprint
 
 if TYPE_CHECKING:
+    from podwright.components.frames import Decided
     from podwright.components.resume import StepProgress
 
 DEFAULT_MAX_LOOPS = 10
 """Most model calls of one chat, if a blueprint does not say."""
 DEFAULT_MAX_TOOL_RETRIES = 3
-"""Wrong calls of one tool in a row that are reported to the model, if a blueprint does not say."""
+"""Wrong or failed calls of one tool in a row that are reported to the model, if a blueprint does not say."""
 
 Input = str | Mapping[str, Any] | list[ContentPart]
 """A text, named inputs, or for agents and conductors texts and images."""
@@ -52,6 +73,10 @@ class Component(ABC):
         self._blueprint = parsed.data
         self._options = parsed.options
         self._subscribers = option_subscribers(self._options)
+        self.inputs = DeclaredInputs(
+            self._blueprint["name"], self._blueprint.get("inputs", {})
+        )
+        """The inputs that it declares."""
         self.last_usage = NO_USAGE
 
     @property
@@ -65,8 +90,8 @@ class Component(ABC):
         return self._blueprint.get("description", "")
 
     @property
-    def keeps_conversation(self) -> bool:
-        """Whether its runs take earlier turns: those of agents and conductors do."""
+    def chats(self) -> bool:
+        """Whether it answers with a model of its own, which a caller may give settings: agents and conductors do."""
         return self.kind in ("agent", "conductor")
 
     @property
@@ -79,8 +104,15 @@ class Component(ABC):
 
     @property
     def limits(self) -> RunLimits | None:
-        """What each of its runs may use; None for no limit."""
+        """What each of its runs may use, as it was given besides the blueprint; None for no limit."""
         return self._options.get("limits")
+
+    @property
+    def all_limits(self) -> Sequence[RunLimits]:
+        """The limits of each of its runs: those of its blueprint, and those that it was given besides."""
+        of_blueprint = limits_of_blueprint(self._blueprint.get("limits"))
+        both = (of_blueprint, self.limits)
+        return [limits for limits in both if limits is not None]
 
     @property
     def config(self) -> Mapping[str, Any]:
@@ -95,6 +127,12 @@ class Component(ABC):
         """The components inside this one, by name."""
         return {}
 
+    @cached_property
+    def may_ask_in_tools(self) -> bool:
+        """Whether a person may have to approve a tool call of it or of its members."""
+        members = self.members().values()
+        return any(member.may_ask_in_tools for member in members)
+
     def models(self) -> list[str]:
         """Names of the models that it and its members call, each once."""
         names: list[str] = []
@@ -106,23 +144,61 @@ class Component(ABC):
         return list(dict.fromkeys(names))
 
     def text(self, value: Any) -> str:
-        """A result of this component as input for the next component."""
+        """A result of this component as text, for a caller who expects one."""
         return to_text(value)
+
+    def output(self, value: Any, data: Any) -> Any:
+        """A result of this component as the input of the next one.
+
+        Args:
+            value: What its run returned.
+            data: The same as JSON data; None if it is only text. See `Run.data`.
+        """
+        if data is None:
+            return self.text(value)
+        return data
+
+    def nested_task(
+        self, data: Any, values: JsonMapping, response_model: Any = None
+    ) -> Task:
+        """The task of a run inside another run.
+
+        Args:
+            data: The input: a text, named inputs, or texts and images.
+            values: Values of the run around it, which templates and declared inputs may use.
+            response_model: The type of the answer; None is the component's own.
+
+        Raises:
+            InputsError: The inputs do not fit those that it declares.
+        """
+        if self.inputs:
+            named = _by_name(data)
+            declared = self.inputs.select(values)
+            data = self.inputs.complete({**declared, **named})
+        return Task(data, response_model, values=values)
 
     def step_task(
         self,
         data: Any,
+        values: JsonMapping,
+        *,
+        response_model: Any = None,
+        messages: tuple[Message, ...] = (),
         progress: StepProgress,
-        approved: tuple[int, ...] | None,
+        decided: Decided | None,
     ) -> Task:
         """The task of a run of this component as a step of a workflow.
 
         Args:
-            data: The input: a text, or named inputs.
+            data: See `nested_task`.
+            values: See `nested_task`.
+            response_model: See `nested_task`.
+            messages: Earlier turns of the conversation.
             progress: The progress of that step, which a nested workflow updates.
-            approved: Path to an approved step inside a nested workflow.
+            decided: What a person has decided on a step inside a nested workflow.
         """
-        return Task(data)
+        task = self.nested_task(data, values, response_model)
+        return replace(task, messages=messages)
 
     @abstractmethod
     async def perform(self, run: Run, task: Task) -> Any:
@@ -183,10 +259,11 @@ class PromptComponent(Component):
         Args:
             input_data: A text, or named inputs. Inputs fill `{name}` in the instructions; the others are given to the
                 model as labelled sections.
-            response_model: A pydantic model, or any type, that the answer must have; None is text.
+            response_model: A pydantic model, or any type, that the answer must have; by default that of the component,
+                which is text if it names none.
             stream: Whether models stream: tokens go to `on_token` and to the subscribers.
             trace: Whether to return an `ExecutionResult` instead of the value.
-            messages: Earlier turns, for agents and conductors: the `messages` of their last `ExecutionResult`.
+            messages: Earlier turns: the `messages` of the last `ExecutionResult`.
 
         Returns:
             The answer, or an `ExecutionResult`.
@@ -243,17 +320,31 @@ class PromptComponent(Component):
             messages: Earlier turns as JSON data.
 
         Raises:
+            InputsError: The inputs do not fit those that it declares; with everything that is wrong.
             MessagesError: The messages are invalid; with everything that is wrong.
-            InputError: The component keeps to one turn.
         """
-        if not messages:
-            return Task(data, response_model)
-        if not self.keeps_conversation:
-            raise InputError(
-                f"'{self.name}' is of the kind '{self.kind}', which takes no messages of earlier turns.",
-                suggestion="Leave them out, or use an agent or a conductor.",
-            )
-        return Task(data, response_model, parse_messages(messages))
+        saved = saved_run_in(data)
+        if saved is not None:
+            data = saved.given.get("data")
+        given: JsonMapping = {}
+        if self.may_ask_in_tools:
+            given = {"data": to_json_data(data)}
+        values: JsonMapping = {}
+        if self.inputs:
+            named = self.inputs.complete(_by_name(data))
+            if isinstance(data, list):
+                # texts and images, beside which only templates have inputs
+                values = named
+            elif named != {INPUT: data}:
+                data = named
+        return Task(
+            data,
+            response_model,
+            messages=parse_messages(messages),
+            values=values,
+            given=given,
+            saved=saved,
+        )
 
 
 class ModelComponent(PromptComponent):
@@ -264,11 +355,19 @@ class ModelComponent(PromptComponent):
     ) -> None:
         super().__init__(parsed, problems)
         self._model = parsed.model
+        self._response_model = parsed.response_model
 
     @property
     def instructions(self) -> str:
         """The system instructions, a template."""
         return self._blueprint["instructions"]
+
+    @property
+    def response_model(self) -> Any:
+        """The type of its answers if the caller names none: a Python type, or a JSON Schema; None is text."""
+        if self._response_model is not None:
+            return self._response_model
+        return self.config.get("response_schema")
 
     @property
     def max_loops(self) -> int:
@@ -277,7 +376,7 @@ class ModelComponent(PromptComponent):
 
     @property
     def max_tool_retries(self) -> int:
-        """Wrong calls of one tool in a row that are reported to the model; the next one fails the run."""
+        """Wrong or failed calls of one tool in a row that are reported to the model; the next one fails the run."""
         return self.config.get("max_tool_retries", DEFAULT_MAX_TOOL_RETRIES)
 
     @property
@@ -328,6 +427,28 @@ class ModelComponent(PromptComponent):
     def _config_of(self, keys: frozenset[str]) -> dict[str, Any]:
         """The part of `config` with these keys."""
         return {key: value for key, value in self.config.items() if key in keys}
+
+
+def saved_run_in(data: object) -> SavedRun | None:
+    """The paused run in the context of an error, with the decision of a person, who approves if there is none.
+
+    Raises:
+        InputError: It cannot be read.
+    """
+    context = as_object(data)
+    if KEY not in context:
+        return None
+    decision = Decision()
+    if DECISION in context:
+        decision = Decision.from_dict(context[DECISION])
+    return SavedRun.from_dict(context[KEY]).decided(decision)
+
+
+def _by_name(data: Any) -> JsonMapping:
+    """An input as named inputs."""
+    if isinstance(data, Mapping):
+        return cast("JsonMapping", data)
+    return {INPUT: data}
 
 
 def _loop_of_outer_run() -> asyncio.AbstractEventLoop | None:

@@ -17,6 +17,7 @@ from podwright.components.response_format import (
     response_format,
 )
 from podwright.components.tool_calls import ToolCaller
+from podwright.json_data import to_json_data
 from podwright.messages import ModelSettings, OutputSchema
 from podwright.run import Run, Task
 from podwright.tools import Tool
@@ -34,7 +35,7 @@ class ChatConfig:
     accepts_cut_text: bool = False
     """Whether a text that is cut off at `max_tokens` is an answer."""
     max_tool_retries: int = DEFAULT_MAX_TOOL_RETRIES
-    """Wrong calls of one tool in a row that are reported to the model."""
+    """Wrong or failed calls of one tool in a row that are reported to the model."""
 
     @classmethod
     def of(
@@ -59,6 +60,38 @@ def _combined_settings(
     if "max_tokens" in own and "max_tokens" in callers:
         settings["max_tokens"] = min(own["max_tokens"], callers["max_tokens"])
     return settings
+
+
+def begin_chat(component: ModelComponent, task: Task) -> ChatMessages:
+    """The messages at the start of a component's chat.
+
+    Raises:
+        ContextError: The instructions use a name that is no input, or the input has a wrong type.
+        MessagesError: A part of the input is neither a text nor an image.
+    """
+    return ChatMessages.begin(
+        component.instructions,
+        task,
+        component.history_settings,
+        where=f"The instructions of '{component.name}'",
+    )
+
+
+async def run_to_answer(
+    run: Run,
+    config: ChatConfig,
+    messages: ChatMessages,
+    component: ModelComponent,
+    task: Task,
+) -> Any:
+    """Chat until the model gives the answer of a run, in the task's type or the component's own; see `run_chat`."""
+    response_model = task.response_model
+    if response_model is None:
+        response_model = component.response_model
+    value = await run_chat(run, config, messages, response_model)
+    if response_model is not None:
+        run.data = to_json_data(value)
+    return value
 
 
 async def run_chat(

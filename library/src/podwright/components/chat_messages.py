@@ -8,13 +8,16 @@ from itertools import chain
 from typing import Any, cast
 
 from podwright import errors
+from podwright.components.base import Component, ModelComponent
+from podwright.components.inputs import INPUT
 from podwright.conversation import parse_content, to_data, turns
 from podwright.events import HistoryCut
+from podwright.images import images_in, parts_with_images
 from podwright.json_data import JsonMapping, JsonObject, to_text
 from podwright.messages import HistorySettings, Message, ModelRequest
 from podwright.models.offline import estimate_input, estimate_message
 from podwright.run import Run, Task
-from podwright.templates import fill, names, sections
+from podwright.templates import fill, names, sections, visible
 
 
 @dataclass(slots=True)
@@ -38,12 +41,23 @@ class ChatMessages:
 
     @classmethod
     def begin(
-        cls, instructions: str, task: Task, limits: HistorySettings
+        cls,
+        instructions: str,
+        task: Task,
+        limits: HistorySettings,
+        where: str = "The instructions",
     ) -> ChatMessages:
         """The messages at the start: the instructions filled from the input, and the inputs that they do not use.
 
+        Args:
+            instructions: A template; empty for none.
+            task: The input, and the values that templates read besides.
+            limits: How much of the earlier turns the model is given.
+            where: The subject of an error about a name in the instructions.
+
         Raises:
-            ContextError: The input is neither text, nor named inputs, nor texts and images.
+            ContextError: The instructions use a name without a value, or the input is neither text, nor named inputs,
+                nor texts and images.
             MessagesError: A part of the input is neither a text nor an image.
         """
         data = task.input
@@ -57,7 +71,8 @@ class ChatMessages:
         system: tuple[Message, ...] = ()
         if instructions:
             values = {**task.values, **context}
-            system = (Message("system", fill(instructions, values)),)
+            text = fill(instructions, values, where)
+            system = (Message("system", text),)
         callers: tuple[Message, ...] = ()
         if task.instructions:
             callers = (Message("user", task.instructions),)
@@ -141,13 +156,23 @@ class ChatMessages:
 
 
 def _input_message(context: JsonMapping, instructions: str) -> Message:
-    """The named inputs as a message of the user, without those that the instructions use."""
-    used = [name for name in names(instructions) if name in context]
-    text = sections(context, leave_out=used)
-    if not text:
+    """The named inputs as a message of the user, without those that the instructions use; images always reach it."""
+    used = [
+        name
+        for name in names(instructions)
+        if name in context and not images_in(context[name])
+    ]
+    shown = visible(context, leave_out=used)
+    if not shown or not sections(shown):
         # a chat needs a user message
-        text = sections(context)
-    return Message("user", text)
+        shown = visible(context)
+    images = [image for value in shown.values() for image in images_in(value)]
+    if not images:
+        return Message("user", sections(shown))
+    parts: list[Any] = [{"type": "text", "text": sections(shown)}, *images]
+    if len(shown) == 1:
+        parts = parts_with_images(next(iter(shown.values())))
+    return Message("user", parse_content(parts))
 
 
 def _latest_turns(
@@ -162,6 +187,49 @@ def _latest_turns(
         fitting += 1
     first = len(earlier) - fitting
     return earlier[first:]
+
+
+def one_turn(
+    earlier: tuple[Message, ...], given: Any, answer: str
+) -> list[JsonObject]:
+    """A conversation after a turn of which only the input and the answer are known, as JSON data.
+
+    Args:
+        earlier: The turns before.
+        given: The input: a text, named inputs, or texts and images.
+        answer: The answer.
+    """
+    messages = ChatMessages.begin("", Task(given, messages=earlier), {})
+    messages.turn.append(Message("assistant", answer))
+    return messages.to_data()
+
+
+def inputs_of(task: Task) -> JsonMapping:
+    """The values that the members of a team may use in their instructions: the named inputs of its run.
+
+    Raises:
+        ContextError: The input is neither text, nor named inputs, nor texts and images.
+    """
+    if isinstance(task.input, list):
+        return task.values
+    return {**task.values, **to_context(task.input)}
+
+
+def filled_instructions(member: Component, values: JsonMapping) -> str:
+    """The instructions of a member of a team as far as they are known before it gets its task.
+
+    Args:
+        member: Any component; one without a model of its own has no instructions.
+        values: The named inputs of the team's run.
+
+    Raises:
+        ContextError: They use a name that has no value.
+    """
+    if not isinstance(member, ModelComponent):
+        return ""
+    where = f"The instructions of '{member.name}'"
+    known = {INPUT: "", **member.inputs.defaults, **values}
+    return fill(member.instructions, known, where)
 
 
 def to_context(data: object) -> JsonMapping:

@@ -19,16 +19,25 @@ from podwright.components.base import (
     Component,
     ModelComponent,
 )
-from podwright.components.chat import ChatConfig, run_chat
-from podwright.components.chat_messages import ChatMessages
+from podwright.components.chat import (
+    ChatConfig,
+    begin_chat,
+    run_chat,
+    run_to_answer,
+)
+from podwright.components.chat_messages import (
+    ChatMessages,
+    filled_instructions,
+    inputs_of,
+)
 from podwright.components.members import entries_of, parse_team
 from podwright.components.options import AgentOptions, parse_arguments
+from podwright.components.template_names import name_problems
 from podwright.events import Kind, PlanMade, PlanStep
-from podwright.json_data import JsonMapping
+from podwright.json_data import JsonMapping, to_text
 from podwright.messages import CLOSED, Message, ToolSchema
 from podwright.models import Model
 from podwright.run import Run, Task
-from podwright.templates import fill
 from podwright.tools import Tool
 
 REVISE_PLAN = "revise_plan"
@@ -88,7 +97,8 @@ class Conductor(ModelComponent):
                 "planning": planning,
             },
         }
-        super().__init__(parse_arguments("conductor", fields, options))
+        parsed = parse_arguments("conductor", fields, options)
+        super().__init__(parsed, name_problems(parsed))
         self._skills = _by_tool_name(skills)
 
     @classmethod
@@ -148,15 +158,14 @@ class Conductor(ModelComponent):
 
     async def perform(self, run: Run, task: Task) -> Any:
         """Make a plan if `planning` is set, then chat with the skills as tools."""
-        state = _PlanState(run)
-        messages = ChatMessages.begin(
-            self.instructions, task, self.history_settings
-        )
+        messages = begin_chat(self, task)
+        values = inputs_of(task)
+        state = _PlanState(run, values)
         tools: dict[str, Tool] = {}
         for name, skill in self._skills.items():
             tools[name] = _tool(
                 name,
-                description=_purpose(name, skill),
+                description=_purpose(name, skill, values),
                 arguments=_SKILL_ARGUMENTS,
                 function=partial(state.call_skill, name, skill),
             )
@@ -170,7 +179,7 @@ class Conductor(ModelComponent):
                 function=state.revise,
             )
         config = ChatConfig.of(self, task, tools)
-        return await run_chat(run, config, messages, task.response_model)
+        return await run_to_answer(run, config, messages, self, task)
 
     async def _make_plan(
         self,
@@ -182,7 +191,7 @@ class Conductor(ModelComponent):
     ) -> None:
         run = state.run
         skills = "\n".join(
-            f"- {name}: {_purpose(name, skill)}"
+            f"- {name}: {_purpose(name, skill, state.values)}"
             for name, skill in self._skills.items()
         )
         request = (
@@ -207,6 +216,8 @@ class _PlanState:
     """The plan of one run, which of its steps have begun, and the functions behind the model's tools."""
 
     run: Run
+    values: JsonMapping
+    """The named inputs of the run, which the instructions of skills may use."""
     revision: int = -1
     steps: list[PlanStep] = field(default_factory=list[PlanStep])
     begun: set[int] = field(default_factory=set[int])
@@ -243,8 +254,9 @@ class _PlanState:
         is_planned = self._begin_step(name)
         step_type = "plan_step" if is_planned else "skill_step"
         with self.run.step(skill.name, step_type, path):
-            value = await self.run.child(skill, path).execute(Task(task))
-        return skill.text(value)
+            run = self.run.child(skill, path)
+            value = await run.execute(skill.nested_task(task, self.values))
+        return to_text(skill.output(value, run.data))
 
     def _begin_step(self, skill: str) -> bool:
         """Mark the first step of a skill that has not begun; false if the plan has no such step."""
@@ -301,11 +313,14 @@ def _plan_type(skills: tuple[str, ...]) -> Any:
     )
 
 
-def _purpose(name: str, skill: Component) -> str:
-    """What a skill is for, in one line; with its own name if the model calls it by another one."""
-    text = skill.description
-    if not text and isinstance(skill, ModelComponent):
-        text = fill(skill.instructions, {}).strip()
+def _purpose(name: str, skill: Component, values: JsonMapping) -> str:
+    """What a skill is for, in one line; with its own name if the model calls it by another one.
+
+    Raises:
+        ContextError: Its instructions use a name that has no value in this run.
+    """
+    instructions = filled_instructions(skill, values)
+    text = skill.description or instructions.strip()
     if not text:
         text = f"The {skill.kind} '{skill.name}'."
     line = text.splitlines()[0]

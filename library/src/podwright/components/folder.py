@@ -3,6 +3,7 @@
     my_component/
         blueprint.json      or .yaml, .yml
         tools.py            functions for its tools, by name
+        functions.py        functions for its function steps, by name; those that it lacks are taken from tools.py
         conditions.py       functions for its conditions, by name
         agents/             name.json, or a folder name/, for each agent that it names
 
@@ -16,7 +17,7 @@ import hashlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -116,7 +117,7 @@ class Folder:
         return None
 
     def functions(
-        self, file: str, names: set[str]
+        self, file: str, names: Collection[str]
     ) -> dict[str, Callable[..., Any]]:
         """The functions of these names in a module of the folder.
 
@@ -173,6 +174,16 @@ def _condition_names(blueprint: JsonMapping) -> Iterator[str]:
                 name = as_object(value).get("name")
                 if isinstance(name, str):
                     yield name
+
+
+def function_names(blueprint: JsonMapping) -> set[str]:
+    """The functions that the steps of a workflow's blueprint call."""
+    names: set[str] = set()
+    for _, step in blueprints.walk_steps(blueprint.get("steps")):
+        name = step.get("function")
+        if isinstance(name, str):
+            names.add(name)
+    return names
 
 
 def agent_names(blueprint: JsonMapping) -> list[str]:

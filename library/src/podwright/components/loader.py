@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ from podwright.components.folder import (
     Folder,
     agent_names,
     condition_names,
+    function_names,
     tool_names,
 )
 from podwright.components.options import named_map
@@ -25,6 +27,10 @@ from podwright.errors import BlueprintValidationError
 from podwright.events import Kind
 from podwright.json_data import JsonMapping
 from podwright.models import Model, resolve
+
+_log = logging.getLogger("podwright")
+_warned: set[tuple[str, str]] = set()
+"""The names of blueprints and the pointers in them that were warned of in this process."""
 
 AnyComponent = Agent | Workflow | Conductor | Pipeline
 
@@ -43,6 +49,7 @@ def load(
     tools: Sequence[Callable[..., Any]] = (),
     agents: Mapping[str, Component] | None = None,
     conditions: Mapping[str, Callable[..., Any]] | None = None,
+    functions: Mapping[str, Callable[..., Any]] | None = None,
     model: Model | str | None = None,
     validate: bool = True,
     **options: Any,
@@ -51,11 +58,12 @@ def load(
 
     Args:
         source: A blueprint; or the path of a blueprint file, JSON or YAML; or a component folder. Of a file only data
-            is read. A folder is trusted: its `tools.py` and `conditions.py` are imported, and agents that the blueprint
-            names are loaded from `agents/` in it, or from the folders beside it.
+            is read. A folder is trusted: its `tools.py`, `functions.py` and `conditions.py` are imported, and agents
+            that the blueprint names are loaded from `agents/` in it, or from the folders beside it.
         tools: The functions behind its tools.
         agents: Components for the agents that it names.
         conditions: The functions behind its conditions.
+        functions: The functions that its function steps call.
         model: A model that answers all model calls, instead of those that the blueprints name.
         validate: See `from_blueprint`.
         **options: Values that override the blueprint's, and `Options`.
@@ -70,6 +78,7 @@ def load(
         tools=tuple(tools),
         agents=named_map(agents, "agents"),
         conditions=named_map(conditions, "conditions"),
+        functions=named_map(functions, "functions"),
         model=model,
         validate=validate,
     )
@@ -95,11 +104,34 @@ class _Supplied:
     tools: tuple[Callable[..., Any], ...]
     agents: dict[str, Component]
     conditions: dict[str, Callable[..., Any]]
+    functions: dict[str, Callable[..., Any]]
     model: Model | None
     validate: bool
 
 
+def warn_of_unused_keys(blueprint: JsonMapping) -> None:
+    """Log the keys of `config` in a valid blueprint that are not used; each once in this process."""
+    name = str(blueprint.get("name"))
+    for warning in blueprints.warnings(blueprint):
+        key = (name, warning.pointer)
+        if key not in _warned:
+            _warned.add(key)
+            _log.warning(
+                "Blueprint '%s': %s: %s", name, warning.pointer, warning.detail
+            )
+
+
 def _build(
+    blueprint: JsonMapping,
+    supplied: _Supplied,
+    options: JsonMapping,
+) -> AnyComponent:
+    component = _build_kind(blueprint, supplied, options)
+    warn_of_unused_keys(blueprint)
+    return component
+
+
+def _build_kind(
     blueprint: JsonMapping,
     supplied: _Supplied,
     options: JsonMapping,
@@ -119,6 +151,7 @@ def _build(
                 agents=supplied.agents,
                 conditions=supplied.conditions,
                 validate=supplied.validate,
+                functions=supplied.functions,
                 **arguments,
             )
         case "agent":
@@ -175,8 +208,13 @@ def _with_functions(
     """What the caller supplies, and the functions of the folder that a blueprint names."""
     tools = folder.functions("tools.py", tool_names(blueprint))
     conditions = folder.functions("conditions.py", condition_names(blueprint))
+    named = function_names(blueprint)
+    functions = folder.functions("functions.py", named)
+    missing = named - functions.keys()
+    from_tools = folder.functions("tools.py", missing)
     return replace(
         supplied,
         tools=(*supplied.tools, *tools.values()),
         conditions={**conditions, **supplied.conditions},
+        functions={**from_tools, **functions, **supplied.functions},
     )

@@ -13,6 +13,7 @@ from podwright.components.options import (
     named_map,
     parse_with_overrides,
 )
+from podwright.components.template_names import name_problems
 from podwright.errors import ConfigurationError, Problem
 from podwright.json_data import JsonMapping, JsonObject, as_array, as_object
 from podwright.models import Model
@@ -81,6 +82,8 @@ def parse_team(
     entries = as_array(parsed.data.get(key))
     for number, entry in enumerate(entries):
         problems += team.problems(as_object(entry), f"/{key}/{number}")
+    if validate:
+        problems += name_problems(parsed)
     parsed.check(problems)
     members = [team.member(entry) for entry in entries]
     return parsed, members

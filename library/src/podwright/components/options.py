@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
+from pydantic import PydanticUserError, TypeAdapter
 from typing_extensions import TypedDict
 
 from podwright.blueprints.schema import CONFIG_KEYS, VERSION, keys_of
@@ -16,7 +17,7 @@ from podwright.blueprints.validation import (
     parse,
     resembles_setting,
 )
-from podwright.errors import ConfigurationError, Problem
+from podwright.errors import ConfigurationError, InputError, Problem
 from podwright.events import (
     Event,
     EventManager,
@@ -57,6 +58,8 @@ class DescribedOptions(Options, total=False):
     """What the component is for, in a sentence."""
     metadata: JsonObject
     """Notes of its authors: any JSON object, kept and exported, but not used."""
+    inputs: Mapping[str, JsonMapping]
+    """The JSON Schemas of the inputs that it takes besides `input`, by name; a `default` makes one optional."""
 
 
 class AgentOptions(
@@ -68,11 +71,17 @@ class AgentOptions(
     """Models that are asked in turn if those before them cannot answer, each as `<provider>/<model_name>`."""
     fallback_wait: float
     """Seconds that a model may ask to wait before the next one is asked."""
+    response_model: Any
+    """The type of its answers: a pydantic model, another type, or a JSON Schema; the blueprint has its schema."""
     max_tool_retries: int
-    """Wrong calls of one tool in a row that are reported to the model; the next one fails the run."""
+    """Wrong or failed calls of one tool in a row that are reported to the model; the next one fails the run."""
 
 
 _OPTION_KEYS = Options.__optional_keys__
+_BLUEPRINT_KEYS = ("description", "metadata", "inputs")
+"""Keyword arguments that are keys of the blueprint."""
+_ANSWERING: tuple[Kind, ...] = ("agent", "conductor")
+"""The kinds with a model of their own."""
 _OPTION_TYPES: dict[str, type] = {
     "limits": RunLimits,
     "event_manager": EventManager,
@@ -96,8 +105,11 @@ def apply_options(
     for key, value in keywords.items():
         if key in _OPTION_KEYS:
             kept[key] = value
-        elif key in ("description", "metadata"):
+        elif key in _BLUEPRINT_KEYS:
             blueprint[key] = value
+        elif key == "response_model" and settings:
+            config = blueprint.setdefault("config", {})
+            config["response_schema"] = response_schema_of(value)
         elif settings and resembles_setting(key):
             # a misspelled setting is reported with all other problems
             config = blueprint.setdefault("config", {})
@@ -134,6 +146,8 @@ class ParsedBlueprint:
     options: Options = field(default_factory=Options)
     model: Model | None = None
     """The model, if it was given as an object."""
+    response_model: Any = None
+    """The type of the answers, if it was given as a Python type."""
 
     def check(self, further: Sequence[Problem] = ()) -> None:
         """Raise an error with all problems, the further ones included, if there are any.
@@ -170,7 +184,7 @@ def parse_arguments(
     if isinstance(model, Model):
         model_object = model
         blueprint["config"] = {**blueprint["config"], "model": model.name}
-    has_settings = kind in ("agent", "conductor")
+    has_settings = kind in _ANSWERING
     kept = apply_options(blueprint, options, settings=has_settings)
     data, problems = parse(blueprint, kind)
     return ParsedBlueprint(
@@ -179,6 +193,7 @@ def parse_arguments(
         problems=problems,
         options=kept,
         model=model_object,
+        response_model=_live_type(options.get("response_model")),
     )
 
 
@@ -204,7 +219,11 @@ def parse_with_overrides(
     options = Options()
     model: Model | None = None
     for key, value in overrides.items():
-        if key in _OPTION_KEYS:
+        if key == "response_model" and kind in _ANSWERING:
+            config = as_object(changed.get("config"))
+            schema = response_schema_of(value)
+            changed["config"] = {**config, "response_schema": schema}
+        elif key in _OPTION_KEYS:
             options[key] = value
         elif key == "model" and isinstance(value, Model):
             model = value
@@ -228,7 +247,40 @@ def parse_with_overrides(
         problems=problems,
         options=options,
         model=model,
+        response_model=_live_type(overrides.get("response_model")),
     )
+
+
+def response_schema_of(response_model: Any) -> JsonMapping:
+    """The JSON Schema of a `response_model`, for a blueprint.
+
+    Raises:
+        InputError: The type has no JSON Schema.
+    """
+    if isinstance(response_model, Mapping):
+        return dict(cast("JsonMapping", response_model))
+    try:
+        return TypeAdapter(response_model).json_schema()
+    except (PydanticUserError, TypeError) as error:
+        raise no_response_model_error(response_model, error) from error
+
+
+def no_response_model_error(
+    response_model: object, error: Exception
+) -> InputError:
+    """The error for a type that has no JSON Schema."""
+    reason = str(error).splitlines()[0]
+    return InputError(
+        f"{response_model!r} cannot be a response model: {reason}",
+        suggestion="Use a pydantic model, a dataclass, another type that has a JSON Schema, or a JSON Schema.",
+    )
+
+
+def _live_type(response_model: Any) -> Any:
+    """A `response_model` that is a Python type; None for a JSON Schema, which the blueprint has."""
+    if isinstance(response_model, Mapping):
+        return None
+    return response_model
 
 
 def _check_option_types(options: Options) -> None:

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 from typing_extensions import Unpack
 
 from podwright.blueprints.validation import Blueprint
 from podwright.components.base import Component, PromptComponent
+from podwright.components.chat_messages import (
+    filled_instructions,
+    inputs_of,
+    one_turn,
+)
 from podwright.components.members import entries_of, parse_team
 from podwright.components.options import DescribedOptions, parse_arguments
+from podwright.components.template_names import name_problems
 from podwright.events import Kind
+from podwright.json_data import to_text
 from podwright.run import Run, Task
 
 
@@ -43,7 +51,8 @@ class Pipeline(PromptComponent):
         }
         if model is not None:
             fields["config"] = {"model": model}
-        super().__init__(parse_arguments("pipeline", fields, options))
+        parsed = parse_arguments("pipeline", fields, options)
+        super().__init__(parsed, name_problems(parsed))
         self._steps = list(steps)
 
     @classmethod
@@ -95,6 +104,10 @@ class Pipeline(PromptComponent):
     async def perform(self, run: Run, task: Task) -> Any:
         """Run the agents one after the other; the last one gives the answer."""
         value: Any = task.input
+        values = inputs_of(task)
+        for step in self._steps:
+            # before the first model call is paid
+            filled_instructions(step, values)
         last = len(self._steps) - 1
         for index, step in enumerate(self._steps):
             path = (*run.path, index)
@@ -102,8 +115,15 @@ class Pipeline(PromptComponent):
             if index == last:
                 response_model = task.response_model
             with run.step(step.name, "agent_step", path):
-                step_task = Task(value, response_model)
-                value = await run.child(step, path).execute(step_task)
+                step_task = step.nested_task(value, values, response_model)
+                if index == 0:
+                    step_task = replace(step_task, messages=task.messages)
+                step_run = run.child(step, path)
+                value = await step_run.execute(step_task)
             if index != last:
-                value = step.text(value)
+                value = to_text(step.output(value, step_run.data))
+            else:
+                run.data = step_run.data
+        answer = to_text(self.output(value, run.data))
+        run.messages = one_turn(task.messages, task.input, answer)
         return value

@@ -23,7 +23,7 @@ from podwright._version import __version__
 from podwright.blueprints.schema import Name
 from podwright.budget import borrow
 from podwright.components.base import PromptComponent
-from podwright.components.chat_messages import ChatMessages, to_context
+from podwright.components.chat_messages import one_turn, to_context
 from podwright.components.options import (
     DescribedOptions,
     ParsedBlueprint,
@@ -43,7 +43,6 @@ from podwright.errors import (
 )
 from podwright.events import Kind
 from podwright.json_data import as_object, to_json_bytes, to_json_data, to_text
-from podwright.messages import Message
 from podwright.models.http import TransportError, send
 from podwright.models.retries import Retries, Timeouts, with_retries
 from podwright.models.urls import is_header_value, join_url
@@ -115,11 +114,19 @@ class Remote(PromptComponent):
 
     def text(self, value: Any) -> str:
         """The last output of a remote workflow; the value of any other component."""
-        # only the value of a workflow is an object
-        outputs = list(as_object(value).values())
+        return to_text(self.output(value, None))
+
+    def output(self, value: Any, data: Any) -> Any:
+        """The last output of a remote workflow; the value of any other component."""
+        if data is None:
+            data = value
+        elif data == value:
+            # a structured answer, which has no outputs
+            return data
+        outputs = list(as_object(data).values())
         if outputs:
-            value = outputs[-1]
-        return to_text(value)
+            return outputs[-1]
+        return data
 
     async def perform(self, run: Run, task: Task) -> Any:
         """Run the remote component, and relay its events."""
@@ -129,13 +136,11 @@ class Remote(PromptComponent):
         if finished:
             run.count_recorded_usage(finished.usage)
             value = finished.value
+            run.data = finished.data
         else:
             value = await self._call(run, task)
-        if self.keeps_conversation:
-            messages = ChatMessages.begin("", task, {})
-            answer = Message("assistant", self.text(value))
-            messages.turn.append(answer)
-            run.messages = messages.to_data()
+        answer = to_text(self.output(value, run.data))
+        run.messages = one_turn(task.messages, task.input, answer)
         return value
 
     async def _call(self, run: Run, task: Task) -> Any:
@@ -147,9 +152,11 @@ class Remote(PromptComponent):
         async with run.journal.call(in_tool=run.in_tool):
             loan = await borrow(run.budgets)
             try:
-                return await self._call_in_time(
+                value = await self._call_in_time(
                     run, body, stream, limits=loan.limits
                 )
+                run.data = stream.data
+                return value
             finally:
                 run.add_usage(stream.usage)
                 loan.settle(stream.usage, stream.calls)

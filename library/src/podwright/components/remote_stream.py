@@ -82,6 +82,8 @@ class RemoteStream:
         """Model calls that have not ended."""
         self.calls = 0
         """Model calls that were started."""
+        self.data: Any = None
+        """The result of the remote run as data; see `Run.data`."""
 
     @property
     def usage(self) -> Usage:
@@ -156,6 +158,7 @@ class RemoteStream:
                 self._counted += event.usage
             case RunEnded() if event.run_id == self._outermost:
                 self._reported = event.usage
+                self.data = getattr(event, "data", None)
             case _:
                 pass
 
@@ -166,7 +169,12 @@ class RemoteStream:
             raise self._error(
                 errors.RemoteResponseError, "sent an invalid result."
             )
-        return result["output"]
+        value = result.get("data", result["output"])
+        is_answer = self._kind in ("agent", "conductor")
+        if is_answer and self.data is None and not isinstance(value, str):
+            # a service of an older release, whose output was the data
+            self.data = value
+        return value
 
     def _failed_error(self, problem: JsonMapping) -> errors.PodwrightError:
         """The error for a run that failed there, from its problem document (RFC 9457)."""

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
 from functools import lru_cache
-from importlib import import_module
 from typing import Annotated, Any, cast
 
 from pydantic import (
@@ -18,15 +16,14 @@ from pydantic import (
 
 from podwright.callables import compute
 from podwright.components.map_items import after_thoughts
+from podwright.components.options import no_response_model_error
 from podwright.errors import InputError
-from podwright.json_data import JsonMapping, JsonObject, as_object, json_pointer
-from podwright.json_schema import SchemaTooComplexError, measure, object_root
+from podwright.json_data import JsonMapping, JsonObject, as_object
+from podwright.json_schema import SchemaTooComplexError, object_root
 from podwright.messages import OutputSchema
-from podwright.text import short_repr, truncate
+from podwright.schema_validator import InvalidSchemaError, SchemaValidator
 from podwright.validation_errors import to_problems
 
-MAX_REFERENCES = 20_000
-"""References of a JSON Schema that the check of one answer follows."""
 _SMALL_CHECK = 4_000
 """Visits of a schema, times characters of an answer, that are checked on the event loop."""
 _DEFINITIONS = ("#/$defs/", "#/definitions/")
@@ -57,11 +54,7 @@ class ResponseFormat:
             if schema is None:
                 schema = self._adapter.json_schema()
         except (PydanticUserError, TypeError) as error:
-            reason = str(error).splitlines()[0]
-            raise InputError(
-                f"{response_model!r} cannot be a response model: {reason}",
-                suggestion="Use a pydantic model, a dataclass, another type that has a JSON Schema, or a JSON Schema.",
-            ) from error
+            raise no_response_model_error(response_model, error) from error
         root = object_root(schema)
         self._is_wrapped = root is None
         name = _name_of(root or schema)
@@ -165,42 +158,17 @@ def _inside_fence(text: str) -> str:
     return inside.removeprefix("json")
 
 
-def _type_of(schema: JsonObject) -> Any:
-    """The type of the JSON data that fits a JSON Schema, which is read as one of the draft 2020-12.
-
-    Args:
-        schema: A schema that `podwright.json_schema.measure` has found to be small enough.
-    """
-    # imported late, because few programs need them
-    import referencing
-
-    jsonschema: Any = import_module("jsonschema")  # without type hints
-    draft = jsonschema.Draft202012Validator
-    try:
-        draft.check_schema(schema)
-    except jsonschema.SchemaError as error:
-        place = json_pointer(*error.absolute_path) or "the whole"
-        reason = truncate(error.message, 200)
-        raise _invalid_schema_error(f"{place} is wrong: {reason}") from error
-    references = _CountedReferences(draft.VALIDATORS["$ref"])
-    validator_type = jsonschema.validators.extend(draft, {"$ref": references})
-    # an empty registry: no remote schemas are loaded
-    validator = validator_type(schema, registry=referencing.Registry[Any]())
+def _type_of(validator: SchemaValidator) -> Any:
+    """The type of the JSON data that fits a JSON Schema."""
 
     def check(data: Any) -> Any:
-        references.count = 0
         try:
-            errors = validator.iter_errors(data)
-            error = jsonschema.exceptions.best_match(errors)
-        except RecursionError:
-            reason = "an answer follows its $refs too often"
-            raise _too_complex_error(reason) from None
-        if error:
-            place = json_pointer(*error.absolute_path) or "the answer"
-            expected = short_repr(error.validator_value)
-            raise ValueError(
-                f"{place} does not fit {error.validator} {expected}"
-            )
+            problem = validator.problem(data)
+        except SchemaTooComplexError as error:
+            raise _too_complex_error(str(error)) from None
+        if problem is not None:
+            place = problem.pointer or "the answer"
+            raise ValueError(f"{place} {problem.detail}")
         return data
 
     return Annotated[Any, AfterValidator(check)]
@@ -212,22 +180,6 @@ def _invalid_schema_error(reason: str) -> InputError:
         suggestion="Parts of the schema are named by '$ref' with a JSON pointer, such as '#/$defs/city'; "
         "no other is loaded.",
     )
-
-
-class _CountedReferences:
-    """The keyword `$ref`, which stops after many: those of a short schema can be too many to follow."""
-
-    def __init__(self, follow: Callable[..., Iterable[Any]]) -> None:
-        self._follow = follow
-        self.count = 0
-
-    def __call__(
-        self, validator: Any, reference: str, instance: Any, schema: Any
-    ) -> Iterable[Any]:
-        self.count += 1
-        if self.count > MAX_REFERENCES:
-            raise RecursionError
-        return self._follow(validator, reference, instance, schema)
 
 
 def _too_complex_error(reason: str) -> InputError:
@@ -259,19 +211,21 @@ async def response_format(response_model: Any) -> ResponseFormat | None:
         return ResponseFormat(response_model)
 
 
-async def _format_of_schema(response_model: JsonObject) -> ResponseFormat:
-    schema = {
-        key: value for key, value in response_model.items() if key != "$schema"
-    }
-
-    def make() -> ResponseFormat:
-        try:
-            visits = measure(schema)
-        except SchemaTooComplexError as error:
-            raise _too_complex_error(str(error)) from None
-        except ValueError as error:
-            raise _invalid_schema_error(str(error)) from None
-        return ResponseFormat(_type_of(schema), schema, visits)
-
+async def _format_of_schema(schema: JsonObject) -> ResponseFormat:
+    text = json.dumps(schema)
     # which takes milliseconds for a small schema, too
-    return await compute(make)
+    return await compute(_cached_format_of_text, text)
+
+
+@lru_cache(maxsize=256)
+def _cached_format_of_text(text: str) -> ResponseFormat:
+    """The format for the JSON text of a schema."""
+    try:
+        validator = SchemaValidator(json.loads(text))
+    except SchemaTooComplexError as error:
+        raise _too_complex_error(str(error)) from None
+    except InvalidSchemaError as error:
+        raise _invalid_schema_error(str(error)) from None
+    return ResponseFormat(
+        _type_of(validator), validator.schema, validator.visits
+    )

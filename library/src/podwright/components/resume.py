@@ -5,6 +5,8 @@ The data is a tree with a node for each level, changed in place while the workfl
     sequence   {"step": i, "in": node}            the steps before i are finished; `in` is the progress inside step i
     condition  {"at": 0 or 1, "in": sequence}     0 is `then`, 1 is `else`
     loop       {"at": iteration, "in": sequence}
+    try        {"at": attempt, "parts": {"attempt": {…}}}; in `catch` {"at": attempts, "in": sequence, "error": {…}}
+    approval   {"at": 0, "in": sequence}          after a rejection, in `on_reject`
     parallel, map   {"at": k, "parts": {"k": {"set": {written names}, "in": sequence}}}
     workflow   {"in": sequence}
     an agent step whose agent is a workflow    {"context": {…}, "in": sequence}
@@ -43,12 +45,14 @@ StepProgress = TypedDict(
         "in": SequenceProgress,
         "parts": "dict[str, PartProgress]",
         "context": _Values,
+        "error": _Values,
     },
     total=False,
 )
 """How far a step that contains other steps has come.
 
-`at` of a condition is the branch: 0 for `then`, 1 for `else`. `at` of a loop is the iteration, from 0. `at` of a
+`at` of a condition is the branch: 0 for `then`, 1 for `else`. `at` of a loop is the iteration, from 0. `at` of a try
+step is the attempt, from 0, and after the last one `catch`; `error` is that of the attempt before. `at` of a
 parallel or map step is the part that the resume path leads into: the first that has failed or paused, else the first
 that has not finished.
 """

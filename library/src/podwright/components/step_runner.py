@@ -3,117 +3,76 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections import ChainMap
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, cast
 
-from podwright.callables import compute
+from podwright.approvals import OPTIONS, ApprovalId, Decision, Question
 from podwright.components.base import Component
-from podwright.components.map_items import (
-    UnreadableItemsError,
-    after_thoughts,
-    read_items,
+from podwright.components.frames import (
+    Decided,
+    Path,
+    Scope,
+    SequenceFrame,
+    StepFrame,
 )
-from podwright.components.resume import (
-    MAX_ITEMS,
-    PartProgress,
-    SequenceProgress,
-    StepProgress,
-)
+from podwright.components.function_calls import call_step_function
+from podwright.components.inputs import INPUT
+from podwright.components.parts import Parts, items_of
+from podwright.components.resume import SequenceProgress
 from podwright.components.steps import (
     STEP_TYPES,
     AgentStep,
     ApprovalStep,
     ConditionStep,
+    FunctionStep,
     LoopStep,
     MapStep,
     ParallelStep,
     Step,
     Steps,
+    TryStep,
     WorkflowStep,
     assume_resolved,
     output_names,
 )
+from podwright.components.tool_answers import parts_of
 from podwright.conditions import Conditions, calls_function, holds
 from podwright.errors import (
+    ApprovalRejectedError,
     ApprovalRequired,
     ConfigurationError,
-    ContextError,
     LoopExhaustedError,
+    PodwrightError,
     ResumePathError,
 )
-from podwright.events import ConditionChecked, LoopExhausted, Outcome
+from podwright.events import (
+    ConditionChecked,
+    ErrorCaught,
+    LoopExhausted,
+    Outcome,
+)
+from podwright.images import parts_with_images
 from podwright.json_data import JsonMapping, JsonObject, to_text
-from podwright.run import Run, Task, gather_or_cancel
-from podwright.templates import fill, fill_all, names, visible
+from podwright.messages import Message
+from podwright.models.retries import Retries
+from podwright.run import Run, Task
+from podwright.templates import fill, fill_data, value_of, visible
 from podwright.text import did_you_mean, truncate
-
-Path = tuple[int, ...]
-
-ITERATION = "iteration"
-"""Name of the number of the current iteration in the templates inside a loop, from 1."""
+from podwright.tools import Tool
+from podwright.usage import limits_of_blueprint
 
 _THEN = 0
 _ELSE = 1
 """How paths and the saved progress name the branches of a condition."""
 
+_ON_REJECT = 0
+"""How paths and the saved progress name the steps after a rejection."""
+
 _MAX_MESSAGE = 10_000
 """Characters of the message of an approval: a map may keep one for each item."""
-_THREAD_FROM_CHARS = 20_000
-"""The items of a longer text are read in a thread, so that the event loop stays free."""
-_SHOWN_CHARS = 200
-"""Characters that an error shows of a text whose items cannot be read for certain."""
 
 _StepWithCondition = ConditionStep | LoopStep
-
-
-class Scope:
-    """The context as a sequence of steps sees it, and what the sequence wrote.
-
-    Args:
-        context: The context, which the sequence changes.
-        written: What the sequence wrote; None if it is not needed.
-        iteration: Number of the iteration of the innermost loop, from 1; None outside of loops.
-    """
-
-    def __init__(
-        self,
-        context: JsonObject,
-        written: JsonObject | None = None,
-        iteration: int | None = None,
-    ) -> None:
-        self.context = context
-        self.written = written
-        self.iteration = iteration
-
-    @property
-    def loop_values(self) -> JsonObject:
-        """What only templates read: the number of the iteration."""
-        if self.iteration is None or ITERATION in self.context:
-            return {}
-        return {ITERATION: self.iteration}
-
-    @property
-    def values(self) -> JsonMapping:
-        """What templates read: the context, and the values of the loop for names that the context lacks."""
-        return ChainMap(self.context, self.loop_values)
-
-    def in_iteration(self, number: int) -> Scope:
-        """The same context inside an iteration of a loop."""
-        return Scope(self.context, self.written, number)
-
-    def write(self, key: str, value: Any) -> None:
-        """Put a value at the end of the context: the last one is the answer of the workflow."""
-        _put_last(self.context, key, value)
-        if self.written is not None:
-            _put_last(self.written, key, value)
-
-
-def _put_last(values: JsonObject, key: str, value: Any) -> None:
-    values.pop(key, None)
-    values[key] = value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,8 +82,8 @@ class WorkflowTask(Task):
     scope: Scope
     progress: SequenceProgress
     """See `podwright.components.resume`."""
-    approved: Path | None = None
-    """Path to the approval step that a person has approved, from this workflow's own first step."""
+    decided: Decided | None = None
+    """What a person has decided who lets a stopped run go on, by its path from this workflow's own first step."""
     hidden: frozenset[str] = frozenset()
     """Names of the context that agents are not shown."""
     runs_as_step: bool = False
@@ -139,6 +98,8 @@ class StepRunner:
         task: What it works on.
         agents: The agents by name.
         conditions: The conditions by name.
+        functions: The functions by name.
+        retries: The waits between the attempts of a try step.
     """
 
     def __init__(
@@ -146,109 +107,92 @@ class StepRunner:
         run: Run,
         task: WorkflowTask,
         agents: Mapping[str, Component],
+        *,
         conditions: Conditions,
+        functions: Mapping[str, Tool],
+        retries: Retries,
     ) -> None:
         self._run = run
+        self._retries = retries
         self._agents = agents
         self._conditions = conditions
+        self._functions = functions
         self._hidden = task.hidden
-        self._approved: Path | None = None
-        """Path to the approved step in the outermost workflow."""
-        if task.approved is not None:
-            self._approved = (*run.path, *task.approved)
+        self._messages = task.messages
+        self._decided: Decided | None = None
+        """The decision of a person who lets the run go on, by its path in the outermost workflow."""
+        if task.decided is not None:
+            self._decided = task.decided.below(run.path)
 
-    async def run_sequence(
-        self,
-        sequence: Steps,
-        scope: Scope,
-        progress: SequenceProgress,
-        path: Path,
-    ) -> None:
+    async def run_sequence(self, sequence: Steps, frame: SequenceFrame) -> None:
         """Run the steps of a sequence that are not finished, one after the other.
 
         Args:
             sequence: The resolved steps.
-            scope: Their context.
-            progress: The progress of the sequence, updated in place.
-            path: The position of the sequence.
+            frame: Where the sequence stands.
         """
         resolved = assume_resolved(sequence)
+        progress = frame.progress
         first = progress.setdefault("step", 0)
         if first > len(resolved):
             raise ResumePathError(
-                f"The saved progress has no step {first} at {list(path)}; the workflow differs."
+                f"The saved progress has no step {first} at {list(frame.path)}; the workflow differs."
             )
         for index in range(first, len(resolved)):
             step = resolved[index]
             step_type = STEP_TYPES[type(step)]
-            here = (*path, index)
+            inner = frame.step(index)
             # steps that never wait must not block other tasks and time limits
             await asyncio.sleep(0)
-            with self._run.step(step.name or "", step_type, here) as result:
-                inner = progress.setdefault("in", {})
-                result.outcome = await self._run_step(step, scope, inner, here)
+            with self._run.step(
+                step.name or "", step_type, inner.path
+            ) as result:
+                result.outcome = await self._run_step(step, inner)
             progress["step"] = index + 1
             progress["in"] = {}
 
-    async def _run_step(
-        self, step: Step, scope: Scope, progress: StepProgress, path: Path
-    ) -> Outcome:
+    async def _run_step(self, step: Step, frame: StepFrame) -> Outcome:
         """Run a step, and return how it ended."""
         match step:
             case AgentStep():
-                await self._run_agent(step, scope, progress, path)
+                await self._run_agent(step, frame)
+            case FunctionStep():
+                await self._run_function(step, frame)
             case ConditionStep():
-                await self._run_condition(step, scope, progress, path)
+                await self._run_condition(step, frame)
             case LoopStep():
-                return await self._run_loop(step, scope, progress, path)
+                return await self._run_loop(step, frame)
+            case TryStep():
+                return await self._run_try(step, frame)
             case ParallelStep():
-                await self._run_parallel(step, scope, progress, path)
+                await self._run_parallel(step, frame)
             case MapStep():
-                await self._run_map(step, scope, progress, path)
+                await self._run_map(step, frame)
             case WorkflowStep():
-                await self._run_workflow(step, scope, progress, path)
+                await self._run_workflow(step, frame)
             case ApprovalStep():
-                self._pause_unless_approved(step, scope, path)
+                await self._run_approval(step, frame)
         return "ok"
 
-    def _pause_unless_approved(
-        self, step: ApprovalStep, scope: Scope, path: Path
-    ) -> None:
-        approval_step = (self._run.id, path)
-        is_approved = approval_step in self._run.journal.approved
-        if is_approved or self._approved == path:
-            return
-        pause = ApprovalRequired(self._fill_message(step, scope))
-        pause.step = approval_step
-        raise pause
+    # --- Agents, functions and people ---------------------------------------------------------------------------------
 
-    def _fill_message(self, step: ApprovalStep, scope: Scope) -> str:
-        """The question of an approval; no more of a long text is read than it shows."""
-        values = scope.values
-        shown: dict[str, str] = {}
-        for name in names(step.message):
-            if name in values:
-                shown[name] = truncate(to_text(values[name]), _MAX_MESSAGE)
-        message = fill(step.message, shown)
-        self._run.count_text(len(message))
-        return truncate(message, _MAX_MESSAGE)
-
-    async def _run_agent(
-        self, step: AgentStep, scope: Scope, progress: StepProgress, path: Path
-    ) -> None:
+    async def _run_agent(self, step: AgentStep, frame: StepFrame) -> None:
         name = cast("str", step.agent)
         agent = self._agent_of(step, name)
-        data: Any = visible(scope.context, self._hidden)
-        if step.input is not None:
-            where = f"Step '{step.name}'"
-            data = fill_all(step.input, scope.values, where)
-            self._run.count_text(len(data))
-        task = agent.step_task(data, progress, self._approved_inside(path))
-        task = replace(task, values=scope.loop_values)
-        run = self._run.child(agent, path)
+        task = agent.step_task(
+            self._input_of(step, agent, frame.scope),
+            dict(frame.scope.values),
+            response_model=step.response_schema,
+            messages=self._earlier_turns(step),
+            progress=frame.progress,
+            decided=self._decided_inside(frame.path),
+        )
+        run = self._run.child(
+            agent, frame.path, limits=limits_of_blueprint(step.limits)
+        )
         value = await run.execute(task)
         output = step.output or f"{name}_output"
-        scope.write(output, agent.text(value))
+        frame.scope.write(output, agent.output(value, run.data))
 
     def _agent_of(self, step: AgentStep, name: str) -> Component:
         agent = self._agents.get(name)
@@ -259,29 +203,125 @@ class StepRunner:
             )
         return agent
 
-    async def _run_workflow(
-        self,
-        step: WorkflowStep,
-        scope: Scope,
-        progress: StepProgress,
-        path: Path,
-    ) -> None:
+    def _input_of(self, step: AgentStep, agent: Component, scope: Scope) -> Any:
+        """The input of an agent: its template or templates filled, or the context as far as the agent takes it."""
+        if step.input is None:
+            shown = visible(scope.shown, self._hidden)
+            if not agent.inputs:
+                return shown
+            taken = (INPUT, *agent.inputs.schemas)
+            return {name: shown[name] for name in taken if name in shown}
+        where = f"Step '{step.name}'"
+        if not isinstance(step.input, str):
+            data: Any = fill_data(dict(step.input), scope.values, where)
+        else:
+            value = fill_data(step.input, scope.values, where)
+            data = parts_with_images(value) or to_text(value)
+        self._run.count_text(len(to_text(data)))
+        return data
+
+    def _earlier_turns(self, step: AgentStep) -> tuple[Message, ...]:
+        if step.conversation:
+            return self._messages
+        return ()
+
+    async def _run_function(self, step: FunctionStep, frame: StepFrame) -> None:
+        name = cast("str", step.function)
+        function = self._functions.get(name)
+        if function is None:
+            raise ConfigurationError(
+                f"Step '{step.name}' needs the function '{name}', which was not given.",
+                suggestion=did_you_mean(name, self._functions) or None,
+            )
+        where = f"Step '{step.name}'"
+        arguments = fill_data(dict(step.arguments), frame.scope.values, where)
+        self._run.count_text(len(to_text(arguments)))
+        result = await call_step_function(
+            self._run, function, arguments, path=frame.path
+        )
+        frame.scope.write(step.output or f"{name}_output", result)
+
+    async def _run_workflow(self, step: WorkflowStep, frame: StepFrame) -> None:
+        frame.scope.complete(step.workflow.inputs)
         task = WorkflowTask(
-            input=visible(scope.context),
-            scope=scope,
-            progress=progress.setdefault("in", {}),
-            approved=self._approved_inside(path),
+            input=visible(frame.scope.context),
+            scope=frame.scope,
+            progress=frame.progress.setdefault("in", {}),
+            decided=self._decided_inside(frame.path),
             hidden=self._hidden,
+            messages=self._messages,
             runs_as_step=True,
         )
-        run = self._run.child(step.workflow, path)
+        run = self._run.child(step.workflow, frame.path)
         await run.execute(task)
 
-    def _approved_inside(self, path: Path) -> Path | None:
-        """The approved path as seen from the workflow inside a step."""
-        if self._approved is None or self._approved[: len(path)] != path:
+    def _decided_inside(self, path: Path) -> Decided | None:
+        """The decision as seen from the workflow inside a step."""
+        if self._decided is None:
             return None
-        return self._approved[len(path) :]
+        return self._decided.inside(path)
+
+    async def _run_approval(self, step: ApprovalStep, frame: StepFrame) -> None:
+        # once it is set, the decision is made and written
+        if "at" not in frame.progress:
+            decision = self._decision_on(step, frame)
+            if not decision.is_rejection:
+                return
+            if not step.on_reject:
+                raise ApprovalRejectedError(
+                    f"The approval '{step.name}' was rejected."
+                )
+            frame.progress["at"] = _ON_REJECT
+        await self.run_sequence(step.on_reject, frame.sequence(_ON_REJECT))
+
+    def _decision_on(self, step: ApprovalStep, frame: StepFrame) -> Decision:
+        """What a person has decided, written to the context.
+
+        Raises:
+            ApprovalRequired: Nobody has decided yet.
+            InputsError: The decision does not fit the question.
+        """
+        asked = ApprovalId(self._run.id, frame.path)
+        decision = self._run.journal.decisions.get(asked)
+        if decision is None and self._decided is not None:
+            decision = self._decided.on(frame.path)
+        scope = frame.scope
+        question = self._question_of(step, scope)
+        if decision is None:
+            raise ApprovalRequired(
+                question.message, question=question, asked=asked
+            )
+        question.check(decision)
+        for name, value in decision.values.items():
+            scope.replace(name, value)
+        written = {"decision": decision.decision, "comment": decision.comment}
+        scope.write_decision(
+            step.name or "",
+            written,
+            is_shown=step.is_in_context or bool(decision.comment),
+        )
+        return decision
+
+    def _question_of(self, step: ApprovalStep, scope: Scope) -> Question:
+        where = f"Step '{step.name}'"
+        # no more of a long text is read than the question shows
+        message = fill(step.message, scope.values, where, longest=_MAX_MESSAGE)
+        self._run.count_text(len(message))
+        edit = {
+            name: {
+                "schema": schema,
+                "value": value_of(name, scope.context, where),
+            }
+            for name, schema in step.edit.items()
+        }
+        return Question(
+            truncate(message, _MAX_MESSAGE),
+            options=tuple(step.options) or OPTIONS,
+            edit=edit,
+            ends_on_reject=not step.on_reject,
+        )
+
+    # --- Conditions and loops -----------------------------------------------------------------------------------------
 
     async def _replay_or_check_condition(
         self,
@@ -307,7 +347,7 @@ class StepRunner:
         reference = _condition_of(step)
         result = await holds(
             reference,
-            scope.context,
+            scope.shown,
             self._conditions,
             self._run.count_text,
             values=scope.values,
@@ -322,44 +362,38 @@ class StepRunner:
         return result
 
     async def _run_condition(
-        self,
-        step: ConditionStep,
-        scope: Scope,
-        progress: StepProgress,
-        path: Path,
+        self, step: ConditionStep, frame: StepFrame
     ) -> None:
-        branch = progress.get("at")
+        branch = frame.progress.get("at")
         if branch is None:
             branch = _ELSE
-            if await self._replay_or_check_condition(step, scope, path):
+            if await self._replay_or_check_condition(
+                step, frame.scope, frame.path
+            ):
                 branch = _THEN
-            progress["at"] = branch
+            frame.progress["at"] = branch
         chosen = step.else_
         if branch == _THEN:
             chosen = step.then
-        inner = progress.setdefault("in", {})
-        await self.run_sequence(chosen, scope, inner, (*path, branch))
+        await self.run_sequence(chosen, frame.sequence(branch))
 
-    async def _run_loop(
-        self, step: LoopStep, scope: Scope, progress: StepProgress, path: Path
-    ) -> Outcome:
-        iteration = progress.setdefault("at", 0)
+    async def _run_loop(self, step: LoopStep, frame: StepFrame) -> Outcome:
+        iteration = frame.progress.setdefault("at", 0)
         while True:
-            inner_scope = scope.in_iteration(iteration + 1)
-            inner = progress.setdefault("in", {})
+            scope = frame.scope.in_iteration(iteration + 1)
             await self.run_sequence(
-                step.steps, inner_scope, inner, (*path, iteration)
+                step.steps, frame.sequence(iteration, scope)
             )
             if await self._replay_or_check_condition(
-                step, inner_scope, path, iteration
+                step, scope, frame.path, iteration
             ):
                 return "ok"
             iteration += 1
             if iteration >= step.max_iterations:
-                self._end_exhausted_loop(step, path, iteration)
+                self._end_exhausted_loop(step, frame.path, iteration)
                 return "exhausted"
-            progress["at"] = iteration
-            progress["in"] = {}
+            frame.progress["at"] = iteration
+            frame.progress["in"] = {}
 
     def _end_exhausted_loop(
         self, step: LoopStep, path: Path, iterations: int
@@ -379,135 +413,120 @@ class StepRunner:
                 f"The condition '{condition}' of the loop '{step.name}' did not hold after {iterations} iterations."
             )
 
-    async def _run_parallel(
-        self,
-        step: ParallelStep,
-        scope: Scope,
-        progress: StepProgress,
-        path: Path,
-    ) -> None:
-        parts = _Parts(self, scope, path)
+    # --- Failures -----------------------------------------------------------------------------------------------------
+
+    async def _run_try(self, step: TryStep, frame: StepFrame) -> Outcome:
+        progress = frame.progress
+        attempt = progress.setdefault("at", 0)
+        while attempt <= step.retries:
+            error = self._replay_error(frame, attempt)
+            if error is None:
+                error = await self._try_once(step, frame, attempt)
+            if error is None:
+                return "ok"
+            attempt += 1
+            progress["at"] = attempt
+            progress["error"] = error
+            # what a failed attempt has written is dropped with it
+            progress.pop("parts", None)
+        scope = frame.scope.after_failure(progress.get("error", {}))
+        await self.run_sequence(step.catch, frame.sequence(attempt, scope))
+        return "caught"
+
+    def _replay_error(
+        self, frame: StepFrame, attempt: int
+    ) -> JsonObject | None:
+        """The error that an attempt of a try step had in an earlier attempt of the run, whose usage is counted."""
+        path = (*frame.path, attempt)
+        recorded = self._run.journal.caught(self._run.id, path)
+        if recorded is None:
+            return None
+        self._run.count_caught_work(recorded)
+        return dict(recorded.error)
+
+    async def _try_once(
+        self, step: TryStep, frame: StepFrame, attempt: int
+    ) -> JsonObject | None:
+        """Run the steps of a try step.
+
+        Returns:
+            What failed, if the step goes on; None if nothing did.
+        """
+        inner = frame.part(attempt, {})
+        try:
+            await self.run_sequence(step.steps, inner)
+        except PodwrightError as error:
+            is_last = attempt == step.retries
+            if is_last and not step.catch:
+                raise
+            if self._is_ended_by(error):
+                raise
+            failure = self._describe(error)
+            wait = 0.0
+            if not is_last:
+                wait = self._retries.wait(error, attempt + 1)
+            event = ErrorCaught(
+                **self._run.stamp((*frame.path, attempt)),
+                step=step.name or "",
+                attempt=attempt,
+                error=failure,
+                wait_ms=round(wait * 1000, 3),
+            )
+            self._run.emit(event)
+        else:
+            frame.scope.write_all(inner.scope.written)
+            return None
+        await asyncio.sleep(wait)
+        return failure
+
+    def _describe(self, error: PodwrightError) -> JsonObject:
+        """What the steps that catch an error are told; the text of a foreign exception is not shown."""
+        details = error.to_dict()
+        return {
+            "code": details["code"],
+            "message": details["message"],
+            "component": details.get("component", self._run.component_name),
+        }
+
+    def _is_ended_by(self, error: PodwrightError) -> bool:
+        """Whether an error, or one that has caused it, ends the run: no step may catch it."""
+        for part in parts_of(error):
+            if isinstance(part, PodwrightError) and self._run.is_ended_by(part):
+                return True
+        return False
+
+    # --- Several sequences at once ------------------------------------------------------------------------------------
+
+    async def _run_parallel(self, step: ParallelStep, frame: StepFrame) -> None:
+        parts = Parts(self.run_sequence, frame)
         for branch in step.branches:
             parts.add(branch, {})
-        for written in await parts.run(progress, len(step.branches)):
-            for key, value in written.items():
-                scope.write(key, value)
+        for written in await parts.run(len(step.branches)):
+            frame.scope.write_all(written)
 
-    async def _run_map(
-        self, step: MapStep, scope: Scope, progress: StepProgress, path: Path
-    ) -> None:
-        items = await _items_of(step, scope.context)
-        first = progress.get("at", 0)
+    async def _run_map(self, step: MapStep, frame: StepFrame) -> None:
+        items = await items_of(step, frame.scope)
+        first = frame.progress.get("at", 0)
         if first >= max(1, len(items)):
             raise ResumePathError(
                 f"Step '{step.name}' has no item {first}, only {len(items)} items."
             )
-        parts = _Parts(self, scope, path)
+        parts = Parts(self.run_sequence, frame)
         for item in items:
             parts.add(step.steps, {step.as_: item})
-        outputs = await parts.run(progress, step.max_concurrency)
+        outputs = await parts.run(step.max_concurrency)
         for key in output_names(assume_resolved(step.steps)):
             # a name that no item wrote belongs to a branch not taken; without items, later steps get empty lists
             if not outputs or any(key in written for written in outputs):
                 values = [written.get(key) for written in outputs]
-                scope.write(key, to_text(values))
+                frame.scope.write(key, _joined(values))
 
 
-class _Parts:
-    """Sequences of steps that run at once, each on its own copy of the context.
-
-    A failure cancels the others; an approval step lets them go on to their own end or pause.
-
-    Args:
-        runner: Runs the steps.
-        scope: The context, which is not changed.
-        path: The position of the step that they are parts of.
-    """
-
-    def __init__(self, runner: StepRunner, scope: Scope, path: Path) -> None:
-        self._runner = runner
-        self._scope = scope
-        self._path = path
-        self._sequences: list[Steps] = []
-        self._own_values: list[JsonMapping] = []
-        self._written: dict[int, JsonObject] = {}
-        self._finished: set[int] = set()
-        self._failed: dict[int, Exception] = {}
-        self._paused: dict[int, ApprovalRequired] = {}
-        """The first pause: its message may be long, and the others are asked later."""
-
-    def add(self, sequence: Steps, own_values: JsonMapping) -> None:
-        """Add a sequence, and the values that only its steps see."""
-        self._sequences.append(sequence)
-        self._own_values.append(own_values)
-
-    async def run(
-        self, progress: StepProgress, concurrency: int
-    ) -> list[JsonObject]:
-        """Run the sequences.
-
-        Args:
-            progress: The progress of the step that they are parts of, updated in place.
-            concurrency: How many run at once.
-
-        Returns:
-            What each of them wrote.
-        """
-        progress.setdefault("at", 0)
-        parts = progress.setdefault("parts", {})
-        numbers = range(len(self._sequences))
-        waiting = iter(numbers)
-        workers = min(concurrency, len(numbers))
-        try:
-            # each error is in `_failed`: that of the first sequence is raised below
-            with contextlib.suppress(Exception):
-                await gather_or_cancel(
-                    self._work(waiting, parts) for _ in range(workers)
-                )
-        finally:
-            progress["at"] = self._first_unfinished()
-        stopped = self._failed or self._paused
-        if stopped:
-            first = min(stopped)
-            progress["at"] = first
-            raise stopped[first]
-        return [self._written[number] for number in numbers]
-
-    async def _work(
-        self, waiting: Iterator[int], parts: dict[str, PartProgress]
-    ) -> None:
-        for number in waiting:
-            part = parts.setdefault(str(number), {})
-            try:
-                await self._run_part(number, part)
-                self._finished.add(number)
-            except ApprovalRequired as pause:
-                self._keep_first_pause(number, pause)
-            except Exception as error:
-                self._failed[number] = error
-                raise
-
-    async def _run_part(self, number: int, part: PartProgress) -> None:
-        written = part.setdefault("set", {})
-        self._written[number] = written
-        context = {**self._scope.context, **self._own_values[number], **written}
-        scope = Scope(context, written, self._scope.iteration)
-        sequence = self._sequences[number]
-        inner = part.setdefault("in", {})
-        await self._runner.run_sequence(
-            sequence, scope, inner, (*self._path, number)
-        )
-
-    def _keep_first_pause(self, number: int, pause: ApprovalRequired) -> None:
-        if not self._paused or number < min(self._paused):
-            self._paused = {number: pause}
-
-    def _first_unfinished(self) -> int:
-        """The number of the first sequence that has not finished; 0 if all have."""
-        for number in range(len(self._sequences)):
-            if number not in self._finished:
-                return number
-        return 0
+def _joined(values: list[Any]) -> Any:
+    """The outputs of all items of a map: a list if there is data among them, else its JSON text."""
+    if any(not isinstance(value, str | None) for value in values):
+        return values
+    return to_text(values)
 
 
 def _condition_of(step: _StepWithCondition) -> JsonMapping:
@@ -515,41 +534,3 @@ def _condition_of(step: _StepWithCondition) -> JsonMapping:
     if isinstance(step, ConditionStep):
         return cast("JsonMapping", step.condition)
     return cast("JsonMapping", step.until)
-
-
-async def _items_of(step: MapStep, context: JsonMapping) -> list[Any]:
-    """As `_checked_items`, without blocking the event loop."""
-    value = context.get(step.over)
-    if isinstance(value, str) and len(value) > _THREAD_FROM_CHARS:
-        return await compute(_checked_items, step, context)
-    return _checked_items(step, context)
-
-
-def _checked_items(step: MapStep, context: JsonMapping) -> list[Any]:
-    """The items of a map step; see `podwright.components.map_items`.
-
-    Raises:
-        ContextError: The context lacks them, or they are not certain, or too many.
-    """
-    name = step.over
-    if name not in context:
-        raise ContextError(
-            f"Step '{step.name}' maps over '{name}', which is not in the context.",
-            suggestion=did_you_mean(name, visible(context)) or None,
-        )
-    value = context[name]
-    try:
-        items = read_items(value)
-    except UnreadableItemsError as error:
-        whole = to_text(value)
-        text = after_thoughts(whole).strip() or whole
-        raise ContextError(
-            f"Step '{step.name}' maps over '{name}', which {error}: {truncate(text, _SHOWN_CHARS)!r}.",
-            suggestion="Let the step before it answer with one JSON array and nothing else.",
-        ) from error
-    if len(items) > MAX_ITEMS:
-        raise ContextError(
-            f"Step '{step.name}' maps over {len(items)} items of '{name}'; at most {MAX_ITEMS} are allowed.",
-            suggestion="Let the step before it group them.",
-        )
-    return items

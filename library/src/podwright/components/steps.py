@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from podwright.blueprints.validation import Blueprint
 from podwright.components.base import Component
+from podwright.components.options import response_schema_of
 from podwright.errors import ConfigurationError
 from podwright.json_data import JsonMapping, JsonObject
+from podwright.tools import Tool, to_tool
 
 if TYPE_CHECKING:
     from podwright.components.workflow import Workflow
@@ -29,10 +31,42 @@ class AgentStep:
     """The agent, or its name with `agents={…}` given to the workflow."""
     name: str | None = None
     """Name of the step; by default the agent's."""
-    input: str | None = None
-    """A template for the agent's input; by default the whole context."""
+    input: str | JsonMapping | None = None
+    """The agent's input: a template, or named inputs whose texts are templates; by default the whole context."""
     output: str | None = None
     """Name under which the answer is stored; by default `<agent_name>_output`."""
+    response_schema: Any = None
+    """The JSON Schema of the answer, or a type that has one, such as a pydantic model; by default the agent's own."""
+    conversation: bool = False
+    """Whether the agent is given the earlier turns of the conversation that the workflow is given."""
+    limits: JsonMapping | None = None
+    """What the agent may use: `{"model_calls": …, "tokens": …, "cost": USD, "seconds": …}`, each optional."""
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionStep:
+    """Calls a function, and writes its result to the context: `FunctionStep(look_up, {"number": "{ticket.order}"})`."""
+
+    function: Callable[..., Any] | str
+    """The function, or its name with `functions={…}` given to the workflow."""
+    arguments: JsonMapping = field(default_factory=dict[str, Any])
+    """Its arguments by name. A text is a template; one that is a single name becomes the value itself."""
+    name: str | None = None
+    """Name of the step; by default the function's."""
+    output: str | None = None
+    """Name under which the result is stored; by default `<function>_output`."""
+
+
+@dataclass(frozen=True, slots=True)
+class TryStep:
+    """Runs steps, and others if one of them fails; `{error.code}` and `{error.message}` tell those why."""
+
+    steps: Steps
+    catch: Steps = ()
+    """Run if the steps failed. Without them the workflow fails."""
+    retries: int = 0
+    """How often the steps are run again first."""
+    name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,15 +128,30 @@ class WorkflowStep:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalStep:
-    """Pauses the workflow until a person approves."""
+    """Pauses the workflow until a person decides; `{name.decision}` and `{name.comment}` are the decision."""
 
     message: str
     """The question to that person; a template."""
     name: str | None = None
+    options: Sequence[str] = ()
+    """What may be decided; by default `approve` and `reject`."""
+    edit: Mapping[str, JsonMapping] = field(
+        default_factory=dict[str, JsonMapping]
+    )
+    """Names in the context that the person may change, with the JSON Schemas of their values."""
+    on_reject: Steps = ()
+    """Run if the decision is `reject`, after which the workflow goes on; without them a rejection ends it."""
+
+    @property
+    def is_in_context(self) -> bool:
+        """Whether its decision becomes a part of the context in any case."""
+        return bool(self.options or self.edit or self.on_reject)
 
 
 Step = (
     AgentStep
+    | FunctionStep
+    | TryStep
     | ConditionStep
     | ParallelStep
     | LoopStep
@@ -116,6 +165,8 @@ Steps = Sequence[Step | Component]
 
 STEP_TYPES: dict[type[Step], str] = {
     AgentStep: "agent_step",
+    FunctionStep: "function_step",
+    TryStep: "try_step",
     ConditionStep: "condition_step",
     ParallelStep: "parallel_step",
     LoopStep: "loop_step",
@@ -132,10 +183,20 @@ _CLASSES = {
 _RENAMED = {"as": "as_", "else": "else_"}
 """The fields of step classes whose keys in a blueprint are reserved words of Python."""
 
-_SEQUENCES = ("then", "else_", "steps")
+_SEQUENCES = ("then", "else_", "steps", "catch", "on_reject")
 """The fields of step classes that hold steps."""
 
-_LEFT_OUT: JsonObject = {"else_": [], "on_exhausted": "continue"}
+_LEFT_OUT: JsonObject = {
+    "else_": [],
+    "catch": [],
+    "on_reject": [],
+    "conversation": False,
+    "options": [],
+    "edit": {},
+    "retries": 0,
+    "arguments": {},
+    "on_exhausted": "continue",
+}
 """Values of optional fields that mean the same as no value, and that blueprints do not have; None for all others."""
 
 
@@ -164,11 +225,15 @@ def _output_names(steps: Iterable[Step]) -> Iterator[str]:
     for step in steps:
         if isinstance(step, AgentStep):
             yield step.output or f"{step.agent}_output"
+        elif isinstance(step, FunctionStep):
+            yield step.output or f"{step.function}_output"
         elif isinstance(step, WorkflowStep):
             yield from _output_names(step.workflow.steps)
         else:
             for sequence in sequences_of(step):
                 yield from _output_names(sequence)
+        if isinstance(step, ApprovalStep) and step.is_in_context:
+            yield step.name or ""
 
 
 @dataclass(slots=True)
@@ -179,6 +244,7 @@ class References:
     conditions: dict[str, Callable[..., Any]] = field(
         default_factory=dict[str, Callable[..., Any]]
     )
+    functions: dict[str, Tool] = field(default_factory=dict[str, Tool])
 
     def add_agent(self, name: str, agent: object) -> None:
         """Add an agent under a name.
@@ -208,6 +274,24 @@ class References:
                 suggestion="Rename one of them.",
             )
 
+    def add_function(self, function: Callable[..., Any], name: str = "") -> str:
+        """Add a function under a name, by default its own, and return the name.
+
+        Raises:
+            ConfigurationError: Another one has that name, or it cannot be called with JSON data.
+        """
+        tool = function
+        if not isinstance(tool, Tool):
+            tool = to_tool(function)
+        name = name or tool.name
+        known = self.functions.setdefault(name, tool.renamed(name))
+        if known.function is not tool.function:
+            raise ConfigurationError(
+                f"Two functions are called '{name}'.",
+                suggestion="Rename one of them.",
+            )
+        return name
+
     def resolve(self, steps: object) -> tuple[Step, ...]:
         """Steps as a caller gives them, with names and defaults filled in; they refer to agents by name.
 
@@ -228,6 +312,8 @@ class References:
             )
         if isinstance(step, AgentStep):
             return self._resolve_agent(step)
+        if isinstance(step, FunctionStep):
+            return self._resolve_function(step)
         if isinstance(step, WorkflowStep):
             return self._resolve_workflow(step)
         step_type = STEP_TYPES[type(step)]
@@ -253,8 +339,21 @@ class References:
                 )
             case MapStep():
                 return replace(step, name=name, steps=self.resolve(step.steps))
+            case TryStep():
+                return replace(
+                    step,
+                    name=name,
+                    steps=self.resolve(step.steps),
+                    catch=self.resolve(step.catch),
+                )
             case ApprovalStep():
-                return replace(step, name=name)
+                return replace(
+                    step,
+                    name=name,
+                    options=list(step.options),
+                    edit=dict(step.edit),
+                    on_reject=self.resolve(step.on_reject),
+                )
 
     def _resolve_workflow(self, step: WorkflowStep) -> WorkflowStep:
         workflow = step.workflow
@@ -270,6 +369,8 @@ class References:
             self.add_agent(name, agent)
         for name, condition in workflow.conditions.items():
             self.add_condition(name, condition)
+        for name, tool in workflow.functions.items():
+            self.add_function(tool.function, name)
         return WorkflowStep(workflow, step.name or workflow.name)
 
     def _resolve_agent(self, step: AgentStep) -> AgentStep:
@@ -281,12 +382,18 @@ class References:
             raise ConfigurationError(
                 f"AgentStep takes an agent or its name, not {agent!r}."
             )
-        return AgentStep(
-            agent=agent,
-            name=step.name or agent,
-            input=step.input,
-            output=step.output,
+        schema = step.response_schema
+        if schema is not None:
+            schema = response_schema_of(schema)
+        return replace(
+            step, agent=agent, name=step.name or agent, response_schema=schema
         )
+
+    def _resolve_function(self, step: FunctionStep) -> FunctionStep:
+        name = step.function
+        if not isinstance(name, str):
+            name = self.add_function(name)
+        return replace(step, function=name, name=step.name or name)
 
     def _resolve_condition(self, condition: ConditionLike) -> JsonMapping:
         if isinstance(condition, str):

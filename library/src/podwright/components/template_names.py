@@ -1,8 +1,8 @@
 """The names in the templates of a blueprint that nothing can fill.
 
-Any name may be an input of the caller, so only two kinds are problems: the output of a step that only comes later, and
-a name that misspells one that is filled. Where a component gets a single text, as the members of a conductor do, no
-other name is ever filled; that is a warning, because instructions keep their text then.
+If a component declares its inputs, each other name is a problem. If it does not, any name may be an input of the
+caller, so only two kinds are problems: the output of a step that only comes later, and a name that misspells one that
+is filled. A field is a problem if the schema of the value has no such field.
 """
 
 from __future__ import annotations
@@ -15,15 +15,35 @@ from typing import Any
 from podwright import conditions
 from podwright.blueprints.steps import inner_sequences
 from podwright.blueprints.validation import kind_of
-from podwright.components.base import Component, ModelComponent
-from podwright.components.step_runner import ITERATION
+from podwright.components.base import Component
+from podwright.components.frames import ERROR, ITERATION
+from podwright.components.inputs import INPUT
+from podwright.components.options import ParsedBlueprint
 from podwright.errors import Problem
-from podwright.json_data import as_array, as_object
-from podwright.templates import missing_names, suggest_name
+from podwright.json_data import (
+    JsonMapping,
+    as_array,
+    as_object,
+    json_pointer,
+    walk_json,
+)
+from podwright.json_schema import subschema
+from podwright.templates import expressions, suggest_name
+from podwright.text import did_you_mean
 
 _Step = Mapping[str, Any]
+_Known = dict[str, JsonMapping | None]
+"""The names that are filled at some place, each with the JSON Schema of its value; None if that is not known."""
 
-_INPUT = frozenset({"input"})
+_TEXT: JsonMapping = {"type": "string"}
+_ERROR_SCHEMA: JsonMapping = {
+    "type": "object",
+    "properties": dict.fromkeys(("code", "message", "component"), _TEXT),
+}
+_DECISION_SCHEMA: JsonMapping = {
+    "type": "object",
+    "properties": dict.fromkeys(("decision", "comment"), _TEXT),
+}
 _OUTPUT = "_output"
 _DIGIT = re.compile(r"\d")
 _LONG_WORD = 6
@@ -35,138 +55,146 @@ class Findings:
     """What was found in the templates of a blueprint."""
 
     problems: list[Problem] = field(default_factory=list[Problem])
-    """Names without which a step fails, or asks a person with the bare name."""
+    """Names that nothing fills."""
     warnings: list[Problem] = field(default_factory=list[Problem])
-    """Names that stay as text in instructions."""
+    """Names that hide others."""
 
 
 def check_names(
-    blueprint: Mapping[str, Any], instructions: Mapping[str, str] | None = None
+    blueprint: JsonMapping, agents: Mapping[str, JsonMapping] | None = None
 ) -> Findings:
     """The names in the templates of a valid blueprint that nothing can fill.
 
     Args:
         blueprint: A blueprint of any kind.
-        instructions: The instructions of the agents of a workflow, by the names of the agents.
+        agents: The blueprints of the agents that it names, as far as they are known.
     """
     findings = Findings()
-    kind = kind_of(blueprint)
-    if kind == "workflow":
+    known = _inputs_of(blueprint)
+    is_closed = bool(blueprint.get("inputs"))
+    if kind_of(blueprint) == "workflow":
         steps = as_array(blueprint.get("steps"))
-        checks = _StepChecks(
+        check = _NameCheck(
             findings=findings,
-            instructions=instructions or {},
-            written=set(_written_names(steps)),
+            agents=agents or {},
+            written=dict(_written_values(steps, agents or {})),
+            is_closed=is_closed,
         )
-        checks.check_sequence(steps, "/steps", set(_INPUT), in_loop=False)
-    elif kind == "conductor":
-        skills = as_array(blueprint.get("skills"))
-        findings.warnings += _member_warnings(
-            skills,
-            pointer="/skills",
-            first=0,
-            reason="a skill is given its task only",
-        )
-    elif kind == "pipeline":
-        agents = as_array(blueprint.get("steps"))
-        findings.warnings += _member_warnings(
-            agents,
-            pointer="/steps",
-            first=1,
-            reason="it is given the output of the step before only",
-        )
+        check.check_sequence(steps, "/steps", known, in_loop=False)
+        return findings
+    check = _NameCheck(
+        findings=findings, agents={}, written={}, is_closed=is_closed
+    )
+    check.check_team(blueprint, known)
     return findings
 
 
-def instructions_of(component: Component | None) -> dict[str, str]:
-    """The instructions of the members of a component that have some, by name."""
+def name_problems(
+    parsed: ParsedBlueprint, agents: Mapping[str, Component] | None = None
+) -> list[Problem]:
+    """The problems that `check_names` finds in a parsed blueprint; none if it has others already.
+
+    Args:
+        parsed: The blueprint.
+        agents: The agents that it names.
+    """
+    if parsed.problems:
+        return []
+    blueprints = {
+        name: agent.to_blueprint() for name, agent in (agents or {}).items()
+    }
+    return check_names(parsed.data, blueprints).problems
+
+
+def blueprints_of(component: Component | None) -> dict[str, JsonMapping]:
+    """The blueprints of the members of a component, by name."""
     if component is None:
         return {}
     members = component.members()
-    return {
-        name: member.instructions
-        for name, member in members.items()
-        if isinstance(member, ModelComponent)
-    }
+    return {name: member.to_blueprint() for name, member in members.items()}
 
 
-def _member_warnings(
-    members: list[Any], *, pointer: str, first: int, reason: str
-) -> Iterator[Problem]:
-    """The warnings for the members from the first one on that is given a single text."""
-    for number, member in enumerate(members):
-        if number < first:
-            continue
-        instructions = as_object(member).get("instructions", "")
-        yield from _warnings(
-            instructions,
-            pointer=f"{pointer}/{number}/instructions",
-            known=_INPUT,
-            reason=reason,
-        )
+def _inputs_of(blueprint: JsonMapping) -> _Known:
+    """The names that a run begins with."""
+    known: _Known = {INPUT: None}
+    known.update(as_object(blueprint.get("inputs")))
+    return known
 
 
-def _warnings(
-    template: str,
-    *,
-    pointer: str,
-    known: frozenset[str],
-    reason: str,
-) -> Iterator[Problem]:
-    """A warning for each name in instructions that is filled from these names only."""
-    for name in missing_names(template, known):
-        yield Problem(
-            pointer,
-            detail=f"Nothing fills '{{{name}}}' in the instructions, because {reason}: it stays as text.",
-            suggestion=suggest_name(name, known),
-        )
-
-
-def _written_names(steps: list[Any]) -> Iterator[str]:
-    """The names that steps write, in their order."""
+def _written_values(
+    steps: list[Any], agents: Mapping[str, JsonMapping]
+) -> Iterator[tuple[str, JsonMapping | None]]:
+    """The names that steps write, in their order, each with the schema of its value."""
     for entry in steps:
         step = as_object(entry)
-        if step.get("type") == "agent_step":
-            yield _output_of(step)
-        for _, inner in inner_sequences(step):
-            yield from _written_names(inner)
+        match step.get("type"):
+            case "agent_step":
+                name = step.get("output") or f"{step.get('agent')}_output"
+                yield str(name), _schema_of_answer(step, agents)
+            case "function_step":
+                name = step.get("output") or f"{step.get('function')}_output"
+                yield str(name), None
+            case "approval_step":
+                yield str(step.get("name")), _DECISION_SCHEMA
+                rejected = as_array(step.get("on_reject"))
+                yield from _written_values(rejected, agents)
+            case "map_step":
+                inner = _written_values(as_array(step.get("steps")), agents)
+                for name, _ in inner:
+                    yield name, None
+            case _:
+                for _, inner in inner_sequences(step):
+                    yield from _written_values(inner, agents)
 
 
-def _output_of(step: _Step) -> str:
-    """The name that an agent step writes."""
-    output = step.get("output")
-    if output:
-        return output
-    return f"{step.get('agent')}_output"
-
-
-def _names_inside(step: _Step, known: set[str]) -> set[str]:
-    """The names that are filled before the steps inside a step."""
-    names = set(known)
-    step_type = step.get("type")
-    if step_type == "map_step":
-        names.add(str(step.get("as")))
-    elif step_type == "loop_step":
-        names.add(ITERATION)
-        # an iteration reads what the one before has written
-        names.update(_written_names([step]))
-    return names
+def _schema_of_answer(
+    step: _Step, agents: Mapping[str, JsonMapping]
+) -> JsonMapping | None:
+    """The schema of what an agent step writes; None if it is not known."""
+    own = step.get("response_schema")
+    if own is not None:
+        return as_object(own)
+    agent = agents.get(str(step.get("agent")), {})
+    if "instructions" not in agent:
+        return None
+    config = as_object(agent.get("config"))
+    return config.get("response_schema", _TEXT)
 
 
 @dataclass(frozen=True, slots=True)
-class _StepChecks:
-    """Checks the steps of a workflow."""
+class _NameCheck:
+    """Checks the templates of one blueprint."""
 
     findings: Findings
-    instructions: Mapping[str, str]
-    written: set[str]
+    agents: Mapping[str, JsonMapping]
+    written: _Known
     """What any step writes."""
+    is_closed: bool
+    """Whether the inputs are declared, so that a caller gives no other."""
+
+    # --- Conductors, pipelines and agents -----------------------------------------------------------------------------
+
+    def check_team(self, blueprint: JsonMapping, known: _Known) -> None:
+        """Check the instructions of a blueprint and of its members, which are filled from the inputs of the run."""
+        instructions = blueprint.get("instructions", "")
+        self._check_template(instructions, "/instructions", known)
+        for key in ("skills", "steps"):
+            members = as_array(blueprint.get(key))
+            for number, entry in enumerate(members):
+                member = as_object(entry)
+                self._check_template(
+                    member.get("instructions", ""),
+                    f"/{key}/{number}/instructions",
+                    {**known, **_inputs_of(member)},
+                )
+
+    # --- Workflows ----------------------------------------------------------------------------------------------------
 
     def check_sequence(
         self,
         steps: list[Any],
         pointer: str,
-        known: set[str],
+        known: _Known,
         *,
         in_loop: bool,
     ) -> None:
@@ -185,15 +213,43 @@ class _StepChecks:
                 self._check_iteration(step, step_pointer)
             self._check_step(step, step_pointer, known)
             is_loop = step.get("type") == "loop_step"
-            inside = _names_inside(step, known)
             for inner_pointer, inner in inner_sequences(step):
                 self.check_sequence(
                     inner,
                     step_pointer + inner_pointer,
-                    set(inside),
+                    self._known_inside(step, inner_pointer, known),
                     in_loop=in_loop or is_loop,
                 )
-            known.update(_written_names([step]))
+            known.update(_written_values([step], self.agents))
+
+    def _known_inside(
+        self, step: _Step, sequence: str, known: _Known
+    ) -> _Known:
+        """The names that are filled before the steps inside a step.
+
+        Args:
+            step: The step.
+            sequence: The JSON pointer of the inner sequence from there.
+            known: The names that are filled before the step.
+        """
+        inside = dict(known)
+        match step.get("type"):
+            case "map_step":
+                inside[str(step.get("as"))] = _item_schema(step, known)
+            case "loop_step":
+                inside.setdefault(ITERATION, None)
+                # an iteration reads what the one before has written
+                inside.update(_written_values([step], self.agents))
+            case "approval_step":
+                inside[str(step.get("name"))] = _DECISION_SCHEMA
+            case "try_step" if sequence == "/catch":
+                inside[ERROR] = _ERROR_SCHEMA
+            case "workflow_step":
+                workflow = as_object(step.get("workflow"))
+                inside.update(as_object(workflow.get("inputs")))
+            case _:
+                pass
+        return inside
 
     def _check_iteration(self, step: _Step, pointer: str) -> None:
         """Warn of a step inside a loop that hides the number of the iteration."""
@@ -207,96 +263,114 @@ class _StepChecks:
         )
         self.findings.warnings.append(problem)
 
-    def _check_step(self, step: _Step, pointer: str, known: set[str]) -> None:
+    def _check_step(self, step: _Step, pointer: str, known: _Known) -> None:
         """Check a step without the steps inside it."""
         match step.get("type"):
             case "agent_step":
                 self._check_agent(step, pointer, known)
+            case "function_step":
+                self._check_data(
+                    step.get("arguments"), f"{pointer}/arguments", known
+                )
             case "approval_step":
                 message = step.get("message")
                 self._check_template(message, f"{pointer}/message", known)
+                for name in as_object(step.get("edit")):
+                    place = f"{pointer}/edit{json_pointer(name)}"
+                    self._check_expression(name, name, place, known)
             case "condition_step":
                 condition = step.get("condition")
                 self._check_condition(condition, f"{pointer}/condition", known)
             case "map_step":
                 name = str(step.get("over"))
-                problem = self._problem(
-                    name, name, f"{pointer}/over", known=known
-                )
-                if problem:
-                    self.findings.problems.append(problem)
+                self._check_expression(name, name, f"{pointer}/over", known)
             case "loop_step":
                 until = step.get("until")
-                inside = _names_inside(step, known)
+                inside = self._known_inside(step, "/steps", known)
                 self._check_condition(until, f"{pointer}/until", inside)
             case _:
                 pass
 
-    def _check_agent(self, step: _Step, pointer: str, known: set[str]) -> None:
-        self._check_template(step.get("input"), f"{pointer}/input", known)
-        agent = str(step.get("agent"))
-        instructions = self.instructions.get(agent, "")
-        agent_pointer = f"{pointer}/agent"
-        if "input" not in step:
-            warnings = self._template_problems(
-                instructions, agent_pointer, known
-            )
-        else:
-            warnings = _warnings(
-                instructions,
-                pointer=agent_pointer,
-                known=_INPUT | ({ITERATION} & known),
-                reason="this step gives the agent its 'input' only",
-            )
-        self.findings.warnings.extend(warnings)
+    def _check_agent(self, step: _Step, pointer: str, known: _Known) -> None:
+        given = step.get("input")
+        self._check_data(given, f"{pointer}/input", known)
+        agent = self.agents.get(str(step.get("agent")), {})
+        declared = as_object(agent.get("inputs"))
+        named = as_object(given)
+        for name in named:
+            if declared and name not in declared and name != INPUT:
+                problem = Problem(
+                    f"{pointer}/input{json_pointer(name)}",
+                    detail=f"The agent '{step.get('agent')}' has no input '{name}'.",
+                    suggestion=did_you_mean(name, declared),
+                )
+                self.findings.problems.append(problem)
+        self._check_template(
+            agent.get("instructions", ""),
+            f"{pointer}/agent",
+            {**known, **declared, **dict.fromkeys(named)},
+        )
+
+    # --- Templates ----------------------------------------------------------------------------------------------------
 
     def _check_condition(
-        self, reference: object, pointer: str, known: set[str]
+        self, reference: object, pointer: str, known: _Known
     ) -> None:
         for template_pointer, template in conditions.templates(
             reference, pointer
         ):
             self._check_template(template, template_pointer, known)
 
+    def _check_data(self, value: object, pointer: str, known: _Known) -> None:
+        """Check the templates in JSON data."""
+        for inner_pointer, template, _ in walk_json(value):
+            self._check_template(template, pointer + inner_pointer, known)
+
     def _check_template(
-        self, template: object, pointer: str, known: set[str]
+        self, template: object, pointer: str, known: _Known
     ) -> None:
-        if isinstance(template, str):
-            problems = self._template_problems(template, pointer, known)
-            self.findings.problems.extend(problems)
+        if not isinstance(template, str):
+            return
+        for expression in expressions(template, known):
+            shown = f"{{{expression}}}"
+            self._check_expression(expression, shown, pointer, known)
 
-    def _template_problems(
-        self, template: str, pointer: str, known: set[str]
-    ) -> Iterator[Problem]:
-        for name in missing_names(template, known):
-            shown = f"{{{name}}}"
-            problem = self._problem(name, shown, pointer, known=known)
-            if problem:
-                yield problem
-
-    def _problem(
-        self,
-        name: str,
-        shown: str,
-        pointer: str,
-        *,
-        known: set[str],
-    ) -> Problem | None:
-        """Why nothing can fill a name; None if something may.
+    def _check_expression(
+        self, expression: str, shown: str, pointer: str, known: _Known
+    ) -> None:
+        """Note why nothing can fill a name with fields, if that is so.
 
         Args:
-            name: The name.
-            shown: The name as the blueprint has it.
+            expression: The name with its fields.
+            shown: The same as the blueprint has it.
             pointer: The JSON pointer of the text that has it.
             known: The names that are filled there.
         """
-        if name in known:
-            return None
+        name, *fields = expression.split(".")
+        if name not in known:
+            problem = self._missing_problem(expression, shown, pointer, known)
+        else:
+            problem = _field_problem(
+                known[name], fields, shown=shown, pointer=pointer
+            )
+        if problem is not None:
+            self.findings.problems.append(problem)
+
+    def _missing_problem(
+        self, expression: str, shown: str, pointer: str, known: _Known
+    ) -> Problem | None:
+        name = expression.partition(".")[0]
         if name in self.written:
             return Problem(
                 pointer,
-                detail=f"Nothing fills '{shown}' here: only a later step writes '{name}'.",
-                suggestion="Move that step up.",
+                detail=f"Nothing fills '{shown}' here: no step before it writes '{name}'.",
+                suggestion="Move the step that writes it up.",
+            )
+        if self.is_closed:
+            return Problem(
+                pointer,
+                detail=f"Nothing fills '{shown}': it is no declared input, and no step writes it.",
+                suggestion=suggest_name(expression, known),
             )
         for other in sorted(known):
             if _is_misspelling(name, other):
@@ -306,6 +380,72 @@ class _StepChecks:
                     suggestion=suggest_name(name, [other]),
                 )
         return None
+
+
+def _item_schema(step: _Step, known: _Known) -> JsonMapping | None:
+    """The schema of the items of a map; None if it is not known."""
+    name, *fields = str(step.get("over")).split(".")
+    root = known.get(name)
+    schema = root
+    for key in fields:
+        schema = _schema_of_field(schema, key, root)
+    items = as_object(as_object(schema).get("items"))
+    if not items or "$ref" in items:
+        return None
+    return items
+
+
+def _field_problem(
+    root: JsonMapping | None, fields: list[str], *, shown: str, pointer: str
+) -> Problem | None:
+    """Why the value of a name certainly lacks a field; None if it may have it."""
+    schema = root
+    for key in fields:
+        schema = as_object(_resolved(schema, root))
+        if schema.get("type") in ("string", "number", "integer", "boolean"):
+            return Problem(
+                pointer,
+                detail=f"Nothing fills '{shown}': the value is a {schema['type']}, which has no fields.",
+                suggestion="Only data has fields: give the agent a 'response_schema'.",
+            )
+        properties = as_object(schema.get("properties"))
+        is_open = schema.keys() & _OPEN or schema.get("additionalProperties")
+        if properties and key not in properties and not is_open:
+            return Problem(
+                pointer,
+                detail=f"Nothing fills '{shown}': its schema has no field '{key}'.",
+                suggestion=did_you_mean(key, properties),
+            )
+        schema = _schema_of_field(schema, key, root)
+    return None
+
+
+_OPEN = frozenset(
+    {"patternProperties", "anyOf", "oneOf", "allOf", "if", "items"}
+)
+"""Keywords beside which an object may have other fields than its `properties` name."""
+
+
+def _schema_of_field(
+    schema: JsonMapping | None, key: str, root: JsonMapping | None
+) -> JsonMapping | None:
+    """The schema of a field; None if it is not known."""
+    own = as_object(_resolved(schema, root))
+    if key.isdecimal() and "items" in own:
+        return as_object(own["items"]) or None
+    return as_object(as_object(own.get("properties")).get(key)) or None
+
+
+def _resolved(
+    schema: JsonMapping | None, root: JsonMapping | None
+) -> JsonMapping | bool | None:
+    """A schema, or the one that it refers to."""
+    if schema is None or root is None:
+        return None
+    reference = schema.get("$ref")
+    if isinstance(reference, str):
+        return subschema(root, reference)
+    return schema
 
 
 def _is_misspelling(name: str, other: str) -> bool:

@@ -7,11 +7,22 @@ import json
 from asyncio import CancelledError
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any, cast
 
+from podwright.approvals import ApprovalId, Decision
+from podwright.components.tool_answers import (
+    changed_text,
+    cut_result,
+    failure_text,
+    must_end_run,
+    question_about,
+    refusal_text,
+)
 from podwright.errors import (
+    ApprovalRejectedError,
+    ApprovalRequired,
     PodwrightError,
     ToolArgumentsError,
     ToolError,
@@ -28,6 +39,7 @@ from podwright.json_data import as_array, nested_deeper, to_text
 from podwright.messages import Message, ToolCall
 from podwright.run import (
     Run,
+    ToolCallId,
     current_tool_call,
     gather_or_cancel,
     milliseconds_since,
@@ -50,13 +62,14 @@ def error_details(error: BaseException) -> dict[str, Any]:
 class ToolCaller:
     """Calls the tools of one chat.
 
-    A call that is wrong in itself (unknown tool, invalid arguments) is reported back to the model. After
-    `max_retries` turns in a row with nothing but wrong calls of a tool, the next wrong call of it fails the run.
+    A call that is wrong in itself (unknown tool, invalid arguments) is reported back to the model, and so is a failure
+    of the tool unless its errors are to fail the run. After `max_retries` turns in a row with nothing but failed calls
+    of a tool, the next failure of it fails the run.
 
     Args:
         run: The run that the model works in.
         tools: The tools by name.
-        max_retries: Wrong calls of one tool in a row that are reported; calls of one turn count once.
+        max_retries: Failed calls of one tool in a row that are reported; calls of one turn count once.
     """
 
     def __init__(
@@ -65,26 +78,29 @@ class ToolCaller:
         self._run = run
         self._tools = tools
         self._max_retries = max_retries
-        self._wrong_turns: Counter[str] = Counter()
-        """By tool, the last turns in a row in which all its calls were wrong."""
+        self._failed_turns: Counter[str] = Counter()
+        """By tool, the last turns in a row in which all its calls failed."""
 
     async def call_all(self, calls: Sequence[ToolCall]) -> list[Message]:
         """Call the tools that the model asked for in one turn, up to `PARALLEL_CALLS` at once.
 
         Returns:
-            The messages for the model: a result each, or what was wrong with the call.
+            The messages for the model: a result each, or why the call failed.
 
         Raises:
-            ToolError: A tool raised an error, or was called wrongly too often.
-            PodwrightError: A run nested in a tool failed.
+            ToolError: A tool raised an error or was called wrongly, too often or where that fails the run.
+            PodwrightError: A run nested in a tool failed, with the same exceptions.
         """
         # decided before the calls, so that those of one turn do not count against each other
         retryable = self._tools_with_retries_left(calls)
         slots = asyncio.Semaphore(PARALLEL_CALLS)
 
-        async def call_in_slot(call: _Call) -> _ToolAnswer:
+        async def call_in_slot(call: _Call) -> _ToolAnswer | ApprovalRequired:
             async with slots:
-                return await self._replay_or_call(call)
+                try:
+                    return await self._replay_or_call(call)
+                except ApprovalRequired as pause:
+                    return pause
 
         numbered: list[_Call] = []
         for call in calls:
@@ -96,19 +112,25 @@ class ToolCaller:
             )
             numbered.append(numbered_call)
             self._run.tool_calls += 1
-        answers = await gather_or_cancel(map(call_in_slot, numbered))
-        self._count_wrong_turns(calls, answers)
+        outcomes = await gather_or_cancel(map(call_in_slot, numbered))
+        answers: list[_ToolAnswer] = []
+        for outcome in outcomes:
+            # the other calls of the turn have gone on to their end
+            if isinstance(outcome, ApprovalRequired):
+                raise outcome
+            answers.append(outcome)
+        self._count_failed_turns(calls, answers)
         return [answer.message for answer in answers]
 
     def _tools_with_retries_left(self, calls: Sequence[ToolCall]) -> set[str]:
-        """The tools of which a wrong call is reported to the model; a wrong call of another one fails the run."""
+        """The tools of which a failure is reported to the model; a failure of another one fails the run."""
         retryable: set[str] = set()
         for call in calls:
-            if self._wrong_turns[call.name] < self._max_retries:
+            if self._failed_turns[call.name] < self._max_retries:
                 retryable.add(call.name)
         return retryable
 
-    def _count_wrong_turns(
+    def _count_failed_turns(
         self, calls: Sequence[ToolCall], answers: Sequence[_ToolAnswer]
     ) -> None:
         right: set[str] = set()
@@ -117,19 +139,25 @@ class ToolCaller:
                 right.add(call.name)
         for name in {call.name for call in calls}:
             if name in right:
-                self._wrong_turns[name] = 0
+                self._failed_turns[name] = 0
             else:
-                self._wrong_turns[name] += 1
+                self._failed_turns[name] += 1
 
     async def _replay_or_call(self, call: _Call) -> _ToolAnswer:
         """Answer with the result of an earlier attempt of the run, or call the tool."""
         self._run.add_usage(Usage(tool_calls=1))
         # never reset: each call has a task of its own, and so a context of its own
-        current_tool_call.set(call.number)
+        call_id = self._id_of(call)
+        current_tool_call.set(call_id)
         journal = self._run.journal
-        match journal.tool_call(self._run.id, call.number):
+        match journal.tool_call(self._run.id, *call_id):
             case ToolCallFailed() as recorded:
-                return call.error_answer(recorded.error["message"])
+                usage = journal.usage_of(self._run.id, *call_id)
+                self._run.count_recorded_usage(usage)
+                text = _recorded_text(recorded)
+                if recorded.error.get("code") == ApprovalRejectedError.code:
+                    return call.result_answer(text)
+                return call.error_answer(text)
             case ToolCallFinished() if call.is_performed_again:
                 # its nested run replays itself; later runs get their ids by its number
                 arguments = _parse_arguments(call.request)
@@ -137,17 +165,63 @@ class ToolCaller:
                     await self._call_tool(call, arguments)
                 )
             case ToolCallFinished() as recorded:
-                usage = journal.usage_of(self._run.id, call.number)
+                usage = journal.usage_of(self._run.id, *call_id)
                 self._run.count_recorded_usage(usage)
-                return call.result_answer(recorded.output)
+                return call.result_answer(to_text(recorded.output))
             case None if call.is_performed_again:
                 return await self._call_with_events(call)
             case None:
-                async with journal.call(in_tool=self._run.in_tool):
-                    return await self._call_with_events(call)
+                return await self._call_if_approved(call)
+
+    async def _call_if_approved(self, call: _Call) -> _ToolAnswer:
+        """Call a tool as a person has decided, if one has to approve the call.
+
+        Raises:
+            ApprovalRequired: Nobody has decided yet.
+        """
+        decision = await self._decision_on(call)
+        if decision is not None and decision.is_rejection:
+            return self._refuse(call, decision)
+        async with self._run.journal.call(in_tool=self._run.in_tool):
+            return await self._call_with_events(call.with_changes(decision))
+
+    async def _decision_on(self, call: _Call) -> Decision | None:
+        """What a person has decided on a call; None if nobody has to."""
+        asked = ApprovalId(self._run.id, *self._id_of(call))
+        decision = self._run.journal.decisions.get(asked)
+        if call.tool is None or not call.tool.may_need_approval:
+            return None
+        try:
+            arguments = _parse_arguments(call.request)
+            is_asked = await call.tool.needs_approval(arguments)
+        except ToolError:
+            # the call itself reports it
+            return None
+        if not is_asked and decision is None:
+            return None
+        question = question_about(call.tool, arguments)
+        if decision is None:
+            raise ApprovalRequired(
+                question.message, question=question, asked=asked
+            )
+        question.check(decision)
+        return decision
+
+    def _refuse(self, call: _Call, decision: Decision) -> _ToolAnswer:
+        """Tell the model that a person has rejected the call, and emit its events."""
+        text = refusal_text(decision.comment)
+        self._begin(call)
+        error = ApprovalRejectedError(
+            f"A person rejected the call of the tool '{call.request.name}'."
+        )
+        self._emit(ToolCallFailed, call, error=error.to_dict(), report=text)
+        return call.result_answer(text)
+
+    def _id_of(self, call: _Call) -> ToolCallId:
+        return ToolCallId(self._run.path, call.number)
 
     async def _call_with_events(self, call: _Call) -> _ToolAnswer:
-        """Call a tool, emit the events of the call, and report to the model what is wrong with it."""
+        """Call a tool, and emit the events of the call; its failure is reported to the model or raised."""
         started = perf_counter()
         try:
             arguments = self._begin(call)
@@ -156,15 +230,16 @@ class ToolCaller:
                 await self._run.journal.before_effect()
             text = await self._call_tool(call, arguments)
         except (CancelledError, PodwrightError) as error:
-            details = error_details(error)
+            report = _report_of(call, error)
             self._emit(
                 ToolCallFailed,
                 call,
-                error=details,
+                error=error_details(error),
                 duration_ms=milliseconds_since(started),
+                report=report,
             )
-            if call.may_report_error and is_wrong_call(details):
-                return call.error_answer(details["message"])
+            if report:
+                return call.error_answer(report)
             raise
         self._emit(
             ToolCallFinished,
@@ -195,12 +270,14 @@ class ToolCaller:
             raise ToolArgumentsError(
                 f"Unknown tool '{name}' in '{self._run.component_name}'. {hint}"
             )
-        try:
-            return to_text(await call.tool.call(arguments))
-        except PodwrightError:
-            raise
-        except Exception as error:
-            raise error_from(ToolError, f"Tool '{name}'", error) from error
+        value = await call_tool(
+            self._run, call.tool, arguments, call_id=self._id_of(call)
+        )
+        text = _result_text(call.tool, value)
+        text = cut_result(text, call.tool.max_result_tokens)
+        if call.is_changed:
+            return changed_text(call.request.arguments, text)
+        return text
 
     def _emit(
         self, event_class: Callable[..., Event], call: _Call, **fields: Any
@@ -215,13 +292,64 @@ class ToolCaller:
         self._run.emit(event)
 
 
+async def call_tool(
+    run: Run, tool: Tool, arguments: dict[str, Any], *, call_id: ToolCallId
+) -> Any:
+    """What a tool returns. The runs that it leaves behind when it fails are cancelled.
+
+    Args:
+        run: The run that the call is part of.
+        tool: The tool.
+        arguments: Its arguments, which are validated.
+        call_id: The call.
+
+    Raises:
+        ToolError: The tool raised an error, took too long, or does not take the arguments.
+        PodwrightError: A run nested in the tool failed.
+    """
+    try:
+        return await tool.call(arguments)
+    except PodwrightError:
+        await run.cancel_tool_call(call_id)
+        raise
+    except Exception as error:
+        await run.cancel_tool_call(call_id)
+        raise error_from(ToolError, f"Tool '{tool.name}'", error) from error
+
+
+def _result_text(tool: Tool, value: Any) -> str:
+    """A result as the model reads it."""
+    try:
+        return to_text(value)
+    except Exception as error:
+        raise error_from(ToolError, f"Tool '{tool.name}'", error) from error
+
+
+def _report_of(call: _Call, error: CancelledError | PodwrightError) -> str:
+    """What the model is told of a failed call; empty if the failure ends the run."""
+    if isinstance(error, CancelledError) or not call.may_report_error:
+        return ""
+    if is_wrong_call(error.to_dict()):
+        return f"Error: {error.message}"
+    if not call.reports_errors or must_end_run(error):
+        return ""
+    return failure_text(call.request.name, error)
+
+
+def _recorded_text(event: ToolCallFailed) -> str:
+    """What the model was told of a failed call in an earlier attempt."""
+    if event.report is None:
+        return f"Error: {event.error['message']}"
+    return event.report
+
+
 @dataclass(frozen=True, slots=True)
 class _ToolAnswer:
     """The answer to a tool call."""
 
     message: Message
     is_error: bool
-    """Whether it says what was wrong with the call; if not, it is the result."""
+    """Whether it says why the call failed; if not, it is the result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +362,9 @@ class _Call:
     tool: Tool | None
     """The tool; None if there is none of this name."""
     may_report_error: bool
-    """Whether the model is told what is wrong with the call; if not, a wrong call fails the run."""
+    """Whether the model may be told why the call failed; if not, a failure fails the run."""
+    is_changed: bool = False
+    """Whether a person has changed its arguments."""
 
     @property
     def is_performed_again(self) -> bool:
@@ -248,16 +378,27 @@ class _Call:
             return False
         return self.tool.idempotent or self.tool.is_performed_again
 
+    @property
+    def reports_errors(self) -> bool:
+        """Whether the model is told of an error of the tool."""
+        return self.tool is not None and self.tool.reports_errors
+
+    def with_changes(self, decision: Decision | None) -> _Call:
+        """The call with the arguments that a person has changed."""
+        if decision is None or not decision.values:
+            return self
+        arguments = {**_parse_arguments(self.request), **decision.values}
+        request = replace(self.request, arguments=json.dumps(arguments))
+        return replace(self, request=request, is_changed=True)
+
     def result_answer(self, text: str) -> _ToolAnswer:
         """The answer with what the tool returned."""
         message = Message("tool", text, tool_call_id=self.request.id)
         return _ToolAnswer(message, is_error=False)
 
-    def error_answer(self, reason: str) -> _ToolAnswer:
-        """The answer with what is wrong with the call."""
-        message = Message(
-            "tool", f"Error: {reason}", tool_call_id=self.request.id
-        )
+    def error_answer(self, text: str) -> _ToolAnswer:
+        """The answer with why the call failed."""
+        message = Message("tool", text, tool_call_id=self.request.id)
         return _ToolAnswer(message, is_error=True)
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from podwright.components.agent import Agent
 from podwright.components.base import Component, ModelComponent
+from podwright.components.folder import function_names
+from podwright.components.pipeline import Pipeline
 from podwright.components.remote import Remote
+from podwright.components.workflow import Workflow
+from podwright.json_data import JsonObject
 from podwright.models import Model
 from podwright.tools import Tool
 
@@ -32,16 +36,36 @@ def models_of(component: Component) -> list[Model]:
 
 
 def tools_of(component: Component) -> dict[str, Tool]:
-    """The tools of a component and its parts by name, without names that stand for several functions."""
+    """The tools of a component and its parts, and the functions of their function steps, by name.
+
+    A name that stands for several functions is left out.
+    """
     tools: dict[str, Tool] = {}
     ambiguous: set[str] = set()
     for part in walk(component):
-        if not isinstance(part, Agent):
-            continue
-        for name, tool in part.tools.items():
+        for name, tool in own_tools_of(part).items():
             if tools.setdefault(name, tool).function is not tool.function:
                 ambiguous.add(name)
     return {name: tool for name, tool in tools.items() if name not in ambiguous}
+
+
+def own_tools_of(part: Component) -> Mapping[str, Tool]:
+    """The tools of a component without those of its members, or the functions of its function steps, by name."""
+    if isinstance(part, Agent):
+        return part.tools
+    if not isinstance(part, Workflow):
+        return {}
+    named = function_names(part.to_blueprint())
+    return {
+        name: tool for name, tool in part.functions.items() if name in named
+    }
+
+
+def response_schema_of(component: Component) -> JsonObject | None:
+    """The JSON Schema of a component's answers; None if they are texts, or if that is not known."""
+    if isinstance(component, Pipeline):
+        return response_schema_of(component.steps[-1])
+    return component.config.get("response_schema")
 
 
 def remotes_in(*components: Component) -> list[str]:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Callable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 from typing_extensions import Unpack
 
+from podwright.approvals import Decision
 from podwright.blueprints import walk_steps
 from podwright.blueprints.validation import Blueprint
-from podwright.components.base import Component
-from podwright.components.chat_messages import to_context
+from podwright.components.base import Component, saved_run_in
+from podwright.components.chat_messages import one_turn, to_context
+from podwright.components.frames import Decided, Scope, SequenceFrame
 from podwright.components.options import (
     DescribedOptions,
     ParsedBlueprint,
@@ -25,12 +33,7 @@ from podwright.components.resume import (
     initial_progress,
     path_of,
 )
-from podwright.components.step_runner import (
-    Path,
-    Scope,
-    StepRunner,
-    WorkflowTask,
-)
+from podwright.components.step_runner import StepRunner, WorkflowTask
 from podwright.components.steps import (
     References,
     Step,
@@ -38,17 +41,32 @@ from podwright.components.steps import (
     steps_from_data,
     steps_to_data,
 )
+from podwright.components.template_names import name_problems
 from podwright.conditions import Conditions
 from podwright.conditions import problems as condition_problems
-from podwright.errors import ContextError, Problem
+from podwright.conversation import parse_content, parse_messages
+from podwright.errors import DECISION, ContextError, InputError, Problem
 from podwright.events import Event, EventManager, Kind
-from podwright.json_data import as_object, copy_json, to_text
+from podwright.json_data import (
+    JsonMapping,
+    as_array,
+    as_object,
+    copy_json,
+    json_pointer,
+    to_json_data,
+    to_text,
+)
+from podwright.messages import ContentPart, Message
+from podwright.models.retries import Retries
 from podwright.run import Checkpoint, Run, Task
 from podwright.templates import sections, visible
 from podwright.text import did_you_mean
+from podwright.tools import Tool
 
-Context = Mapping[str, Any] | str | None
-"""A text, used as `input`, or named values."""
+Functions = Mapping[str, Callable[..., Any]]
+"""Functions by the names that steps use."""
+Context = Mapping[str, Any] | list[ContentPart] | str | None
+"""A text, or texts and images, used as `input`; or named values."""
 ResumePath = Sequence[int] | None
 """Indices down to a step."""
 
@@ -61,6 +79,7 @@ class Workflow(Component):
         steps: `AgentStep` and the other step classes; a bare agent is a step too.
         agents: Agents that steps name as strings.
         conditions: Conditions that steps name as strings.
+        functions: Functions that steps name as strings.
         **options: A `description`, `verbose`; see `DescribedOptions`.
 
     Raises:
@@ -68,6 +87,8 @@ class Workflow(Component):
     """
 
     kind: ClassVar[Kind] = "workflow"
+    retries: Retries = Retries()
+    """The waits between the attempts of a try step, which says how many they are. Set on the class."""
 
     def __init__(
         self,
@@ -75,18 +96,21 @@ class Workflow(Component):
         steps: Sequence[Step | Component],
         agents: Mapping[str, Component] | None = None,
         conditions: Conditions | None = None,
+        *,
+        functions: Functions | None = None,
         **options: Unpack[DescribedOptions],
     ) -> None:
-        references = _references(agents, conditions)
+        references = _references(agents, conditions, functions)
         self._steps = references.resolve(steps)
-        self._agents = references.agents
-        self._conditions = references.conditions
+        self._references = references
         parsed = parse_arguments(
             "workflow",
             {"name": name, "steps": steps_to_data(self._steps)},
             options,
         )
-        super().__init__(parsed, _reference_problems(parsed.data, references))
+        problems = _reference_problems(parsed.data, references)
+        problems += name_problems(parsed, references.agents)
+        super().__init__(parsed, problems)
 
     @classmethod
     def from_blueprint(
@@ -106,19 +130,21 @@ class Workflow(Component):
             conditions: The functions by the names that its steps use; built-in conditions need none.
             validate: If false, unknown keys are dropped, and missing agents and conditions fail when they are needed.
             event_manager: Subscribers of every run, nested ones included.
-            **kwargs: Values that override the blueprint's, and `Options`.
+            **kwargs: `functions`, those that its steps call, by name; values that override the blueprint's; `Options`.
 
         Raises:
             BlueprintValidationError: The blueprint is invalid; with all problems.
             ConfigurationError: A keyword is unknown.
         """
-        references = _references(agents, conditions)
+        functions = kwargs.pop("functions", None)
+        references = _references(agents, conditions, functions)
         parsed = parse_with_overrides(blueprint, "workflow", validate, kwargs)
         if event_manager is not None:
             parsed.options["event_manager"] = event_manager
         problems: list[Problem] = []
         if validate:
             problems = _reference_problems(parsed.data, references)
+            problems += name_problems(parsed, references.agents)
         return cls._build(parsed, references, problems)
 
     @classmethod
@@ -135,8 +161,7 @@ class Workflow(Component):
 
         self = cls.__new__(cls)
         Component.__init__(self, parsed, problems)
-        self._agents = references.agents
-        self._conditions = references.conditions
+        self._references = references
         self._steps = steps_from_data(parsed.data["steps"], nested)
         return self
 
@@ -148,7 +173,12 @@ class Workflow(Component):
     @property
     def conditions(self) -> Conditions:
         """The conditions that its steps refer to, by name."""
-        return self._conditions
+        return self._references.conditions
+
+    @property
+    def functions(self) -> Mapping[str, Tool]:
+        """The functions that its steps call, by name."""
+        return self._references.functions
 
     @property
     def output_names(self) -> Sequence[str]:
@@ -157,14 +187,20 @@ class Workflow(Component):
 
     def members(self) -> Mapping[str, Component]:
         """Its agents by name."""
-        return self._agents
+        return self._references.agents
 
     def text(self, value: Any) -> str:
+        """The output that was written last, as text."""
+        return to_text(self.output(value, None))
+
+    def output(self, value: Any, data: Any) -> Any:
         """The output that was written last, as input for the next component."""
-        outputs = as_object(value)
-        if outputs:
-            value = next(reversed(outputs.values()))
-        return to_text(value)
+        if data is None:
+            data = value
+        outputs = as_object(data)
+        if not outputs:
+            return data
+        return next(reversed(outputs.values()))
 
     def run(
         self,
@@ -182,7 +218,8 @@ class Workflow(Component):
             trace: Whether to return an `ExecutionResult` instead of the context.
             resume_path: Indices down to the step to start from, as the error of a stopped run carries it. A path to
                 an approval step approves it.
-            **kwargs: Named inputs if no context is given, or updates to it.
+            **kwargs: Named inputs if no context is given, or updates to it. `messages` are the earlier turns of a
+                conversation: those of the last `ExecutionResult`.
 
         Returns:
             The context: `input` and an entry for each output, all strings; or an `ExecutionResult`.
@@ -240,24 +277,58 @@ class Workflow(Component):
         context: object,
         start_step: object = 0,
         resume_path: object = None,
+        messages: object = (),
     ) -> WorkflowTask:
         """The task of a run with these arguments, for `podwright.run.execute`.
 
+        Args:
+            context: A text, texts and images, or a whole context.
+            start_step: See `run`.
+            resume_path: See `run`.
+            messages: Earlier turns as JSON data; by default those of the stopped run whose context it is.
+
         Raises:
             InputError: The context, the start step or the resume path is wrong.
+            MessagesError: The messages are invalid.
         """
         if context is None:
             context = {"input": ""}
+        saved_run = saved_run_in(context)
+        if saved_run is not None:
+            task = self.task(**saved_run.given)
+            return replace(task, saved=saved_run)
+        if isinstance(context, list):
+            parts = cast("object", context)
+            parse_content(parts)
+            context = {"input": parts}
         named = dict(to_context(context))
+        if messages:
+            named[MESSAGES] = to_json_data(messages)
+        given: JsonMapping = {}
+        if self.may_ask_in_tools:
+            given = {
+                "context": copy_json(named),
+                "start_step": start_step,
+                "resume_path": resume_path,
+            }
+        saved = named.pop(KEY, None)
+        earlier = parse_messages(named.get(MESSAGES, ()))
+        decision = Decision()
+        if DECISION in named:
+            decision = Decision.from_dict(named.pop(DECISION))
         progress = initial_progress(
             len(self._steps),
-            saved=named.pop(KEY, None),
+            saved=saved,
             start_step=start_step,
             resume_path=resume_path,
         )
-        approved: Path | None = None
+        # a stopped workflow has checked them, and has added names since
+        if saved is None:
+            complete = self.inputs.complete(named, self.output_names)
+            named = dict(complete)
+        decided: Decided | None = None
         if resume_path is not None:
-            approved = tuple(path_of(progress))
+            decided = Decided(tuple(path_of(progress)), decision)
         not_inputs = ("input", *self.output_names)
         inputs = {
             name: value
@@ -275,21 +346,47 @@ class Workflow(Component):
             input=visible(named),
             scope=Scope(named),
             progress=copy_json(progress),
-            approved=approved,
+            decided=decided,
             hidden=hidden,
+            messages=earlier,
+            given=given,
         )
 
+    def nested_task(
+        self, data: Any, values: JsonMapping, response_model: Any = None
+    ) -> WorkflowTask:
+        """The task of a run inside another run; a workflow has a context of its own."""
+        if response_model is not None:
+            raise InputError(
+                f"The workflow '{self.name}' takes no response model.",
+                suggestion="Give it to the agent whose answer is the result.",
+            )
+        if self.inputs:
+            data = {**self.inputs.select(values), **to_context(data)}
+        return self.task(data)
+
     def step_task(
-        self, data: Any, progress: StepProgress, approved: Path | None
+        self,
+        data: Any,
+        values: JsonMapping,
+        *,
+        response_model: Any = None,
+        messages: tuple[Message, ...] = (),
+        progress: StepProgress,
+        decided: Decided | None,
     ) -> WorkflowTask:
         """The task of a run as a step of another workflow, which saves its context and progress."""
-        task = self.task(progress.get("context", data))
+        if "context" in progress:
+            task = self.task(progress["context"])
+        else:
+            task = self.nested_task(data, values, response_model)
         # the same object: what steps write into it is saved
         progress["context"] = task.scope.context
         return replace(
             task,
+            messages=messages,
             progress=progress.setdefault("in", {}),
-            approved=approved,
+            decided=decided,
             runs_as_step=True,
         )
 
@@ -301,18 +398,20 @@ class Workflow(Component):
         *,
         updates: Mapping[str, Any],
     ) -> WorkflowTask:
-        names = _ARGUMENTS_OF_OTHER_KINDS & updates.keys()
+        named = dict(updates)
+        messages: object = named.pop("messages", ())
+        names = _ARGUMENTS_OF_OTHER_KINDS & named.keys()
         if names:
             raise ContextError(
                 f"The run of a workflow has no argument '{min(names)}'.",
                 suggestion="Choose another name for the input, or put it into `context`.",
             )
-        if updates:
-            inputs = dict(updates)
+        if named:
+            inputs = named
             if context is not None:
-                inputs = {**to_context(context), **updates}
+                inputs = {**to_context(context), **named}
             context = inputs
-        return self.task(context, start_step, resume_path)
+        return self.task(context, start_step, resume_path, messages)
 
     async def perform(self, run: Run, task: Task) -> Any:
         """Run the steps; if it is stopped, leave a checkpoint."""
@@ -321,43 +420,64 @@ class Workflow(Component):
         context = task.scope.context
         progress = task.progress
         try:
-            runner = StepRunner(run, task, self._agents, self._conditions)
+            references = self._references
+            runner = StepRunner(
+                run,
+                task,
+                references.agents,
+                conditions=references.conditions,
+                functions=references.functions,
+                retries=self.retries,
+            )
             await runner.run_sequence(
-                self._steps, task.scope, progress, run.path
+                self._steps, SequenceFrame(task.scope, progress, run.path)
             )
         except BaseException:
             if not task.runs_as_step:
                 saved = copy_json({**context, KEY: progress})
                 run.checkpoint = Checkpoint(saved, path_of(progress))
             raise
-        return {key: to_text(value) for key, value in visible(context).items()}
+        shown = visible(context)
+        if any(not isinstance(value, str) for value in shown.values()):
+            run.data = copy_json(shown)
+        answer = to_text(self.output(shown, None))
+        run.messages = one_turn(task.messages, shown.get("input", ""), answer)
+        return {key: to_text(value) for key, value in shown.items()}
 
 
+MESSAGES = "_messages"
+"""Name in the context of a stopped workflow under which its earlier turns are kept."""
 _ARGUMENTS_OF_OTHER_KINDS = {
     "input_data",
     "response_model",
     "stream",
-    "messages",
 }
 """Arguments of `run` of the other kinds: a workflow would silently take them for named inputs."""
 
 
-def _references(agents: object, conditions: object) -> References:
+def _references(
+    agents: object, conditions: object, functions: object
+) -> References:
     references = References(conditions=named_map(conditions, "conditions"))
     for name, agent in named_map(agents, "agents").items():
         references.add_agent(name, agent)
+    for name, function in named_map(functions, "functions").items():
+        references.add_function(function, name)
     return references
 
 
 def _reference_problems(
     blueprint: object, references: References
 ) -> list[Problem]:
-    """Agents and conditions that a blueprint refers to and that were not given."""
+    """Agents, functions and conditions that a blueprint refers to and that were not given, or do not fit."""
     problems: list[Problem] = []
     for pointer, step in walk_steps(as_object(blueprint).get("steps")):
         agent = step.get("agent")
         if step.get("type") == "agent_step" and isinstance(agent, str):
             problems += _agent_problems(agent, f"{pointer}/agent", references)
+        function = step.get("function")
+        if step.get("type") == "function_step" and isinstance(function, str):
+            problems += _function_problems(function, step, pointer, references)
         for key in ("condition", "until"):
             if key in step:
                 problems += condition_problems(
@@ -375,3 +495,33 @@ def _agent_problems(
     if not hint:
         hint = f"Pass it in agents={{'{agent}': …}}."
     return [Problem(pointer, f"Missing agent '{agent}'.", hint)]
+
+
+def _function_problems(
+    function: str, step: JsonMapping, pointer: str, references: References
+) -> Iterator[Problem]:
+    tool = references.functions.get(function)
+    if tool is None:
+        hint = did_you_mean(function, references.functions)
+        if not hint.startswith("Did you"):
+            hint = f"Define it in functions.py, or pass it in functions={{'{function}': …}}."
+        yield Problem(
+            f"{pointer}/function", f"Missing function '{function}'.", hint
+        )
+        return
+    parameters = tool.schema["function"]["parameters"]
+    known = as_object(parameters.get("properties"))
+    given = as_object(step.get("arguments"))
+    for name in given:
+        if name not in known:
+            yield Problem(
+                f"{pointer}/arguments{json_pointer(name)}",
+                detail=f"The function '{function}' has no parameter '{name}'.",
+                suggestion=did_you_mean(name, known),
+            )
+    for name in as_array(parameters.get("required")):
+        if name not in given:
+            yield Problem(
+                f"{pointer}/arguments",
+                detail=f"The function '{function}' needs the argument '{name}'.",
+            )

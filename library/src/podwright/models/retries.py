@@ -18,7 +18,12 @@ from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
-from podwright.errors import ModelError, ModelTimeoutError, RemoteError
+from podwright.errors import (
+    ModelError,
+    ModelTimeoutError,
+    PodwrightError,
+    RemoteError,
+)
 
 T = TypeVar("T")
 
@@ -51,13 +56,13 @@ class Retries:
     jitter: Callable[[], float] = random.random
     """Returns a number from 0 to 1, which spreads callers that failed together."""
 
-    def wait(self, error: ModelError | RemoteError, tries: int) -> float:
-        """Seconds to wait after `tries` attempts; at least what the server asked for."""
+    def wait(self, error: PodwrightError, tries: int) -> float:
+        """Seconds to wait after `tries` attempts; at least what a server asked for."""
         doublings = tries - 1
         ceiling = self.first_wait * 2**doublings
         ceiling = min(ceiling, self.longest_wait)
-        asked = error.retry_after or 0.0
-        return max(asked, ceiling * self.jitter())
+        asked: float | None = getattr(error, "retry_after", None)
+        return max(asked or 0.0, ceiling * self.jitter())
 
 
 def _no_limit() -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-_NOT_IN_BASE_URL = frozenset(" ?#@\\")
+_NOT_IN_URL = frozenset(" #@\\")
 
 
 def join_url(base_url: str, path: str) -> str:
@@ -21,12 +21,17 @@ def join_url(base_url: str, path: str) -> str:
 
 def _takes_path(base_url: str) -> bool:
     """Whether a path can follow this URL."""
-    if not base_url.isprintable():
+    return "?" not in base_url and is_request_url(base_url)
+
+
+def is_request_url(url: str) -> bool:
+    """Whether a text is an http or https URL without a user and a fragment."""
+    if not url.isprintable():
         return False
-    if not _NOT_IN_BASE_URL.isdisjoint(base_url):
+    if not _NOT_IN_URL.isdisjoint(url):
         return False
     try:
-        parts = urlsplit(base_url)
+        parts = urlsplit(url)
         port = parts.port
     except ValueError:  # its message quotes the URL
         return False

@@ -8,6 +8,35 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 from podwright.errors import ConfigurationError
+from podwright_service.settings import Settings
+
+_PACKAGES = (
+    "aiosqlite",
+    "alembic",
+    "psycopg",
+    "sqlalchemy",
+    "standardwebhooks",
+)
+
+
+def check_webhook(settings: Settings) -> None:
+    """Check that the settings of the webhook are complete.
+
+    Raises:
+        ConfigurationError: There is no database of background runs, or no secret.
+    """
+    if settings.webhook is None:
+        return
+    if settings.runs_database is None:
+        raise ConfigurationError(
+            "PODWRIGHT_WEBHOOK is notified of background runs, and there is no database for them.",
+            suggestion="Set PODWRIGHT_RUNS_DATABASE, or unset PODWRIGHT_WEBHOOK.",
+        )
+    if not settings.webhook_secret:
+        raise ConfigurationError(
+            "PODWRIGHT_WEBHOOK needs a secret, by which receivers know that a notification is genuine.",
+            suggestion='Set PODWRIGHT_WEBHOOK_SECRET; make one with: echo "whsec_$(openssl rand -base64 32)"',
+        )
 
 
 def check_installed() -> None:
@@ -16,7 +45,7 @@ def check_installed() -> None:
     Raises:
         ConfigurationError: One is not.
     """
-    for package in ("aiosqlite", "alembic", "psycopg", "sqlalchemy"):
+    for package in _PACKAGES:
         if find_spec(package) is None:
             raise ConfigurationError(
                 f"Background runs need the package '{package}', which is not installed.",

@@ -10,6 +10,7 @@ from typing import Any
 
 from starlette.datastructures import Headers
 
+from podwright.approvals import ApprovalId, Question
 from podwright.components import Component
 from podwright.errors import (
     ApprovalRequired,
@@ -17,6 +18,7 @@ from podwright.errors import (
     RemoteInterruptedError,
 )
 from podwright.events import Event, Subscriber
+from podwright.json_data import to_json_data
 from podwright.run import execute
 from podwright.usage import Usage
 from podwright_service.background.store import StoredRun, cancelled_problem
@@ -186,7 +188,7 @@ class Attempt:
                 body = RunRequest.model_validate(request["body"])
                 result = await execute(
                     component,
-                    task_of(component, body),
+                    await task_of(component, body),
                     subscribers=subscribers,
                     limits=limits,
                     hops=hops,
@@ -194,12 +196,7 @@ class Attempt:
                     journal=self._journal,
                 )
         except ApprovalRequired as pause:
-            run_id, path = pause.step
-            approval = {
-                "message": pause.message,
-                "run_id": run_id,
-                "path": list(path),
-            }
+            approval = _approval(self._run["id"], pause)
             return self._ended(
                 "waiting_for_approval", approval=approval, usage=pause.usage
             )
@@ -207,7 +204,7 @@ class Attempt:
             resumed_run.reset(token)
         return self._ended(
             "succeeded",
-            result=result_content(component, result),
+            result=result_content(component, result, as_data=True),
             usage=result.usage,
         )
 
@@ -289,6 +286,23 @@ class Attempt:
         span = current_traceparent()
         if span:
             self._journal.set_columns(traceparent=span)
+
+
+def _approval(run_id: str, pause: ApprovalRequired) -> dict[str, Any]:
+    """What a run waits for, as it is stored.
+
+    Args:
+        run_id: The run, which asks if a component of the caller paused in its own way.
+        pause: The pause.
+    """
+    question = pause.question or Question(pause.message)
+    asked = pause.asked or ApprovalId(run_id, ())
+    return {
+        **to_json_data(question.to_dict()),
+        "run_id": asked.run_id,
+        "path": list(asked.path),
+        "tool_call": asked.tool_call,
+    }
 
 
 def _usage_of(error: BaseException | None) -> Usage | None:

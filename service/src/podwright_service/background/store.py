@@ -30,6 +30,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.sql.elements import ColumnElement
 
 from podwright_service.background.database import Database
+from podwright_service.background.outbox import Outbox, WebhookMode
 from podwright_service.background.tables import (
     OPEN,
     UNSUCCESSFUL,
@@ -72,10 +73,14 @@ class RunStore:
 
     Args:
         url: The URL of the database, as `database_url` returns it.
+        webhook: What the webhook is told of the runs that this process adds and claims; None if there is no webhook.
     """
 
-    def __init__(self, url: URL) -> None:
+    def __init__(self, url: URL, webhook: WebhookMode | None = None) -> None:
         self._database = Database(url)
+        self.outbox = Outbox(self._database)
+        """The notifications of the runs."""
+        self._webhook = webhook
         self._insert: Any = postgresql.insert
         if self._database.is_sqlite:
             self._insert = sqlite.insert
@@ -96,7 +101,7 @@ class RunStore:
             worker: The process that performs it at once; None has it wait for one.
         """
         now = self._database.now()
-        row = dict(run)
+        row = {**run, "webhook": self._webhook}
         times = {"created_at": now, "queued_at": now}
         if worker is not None:
             row |= {"status": "running", "attempt": 1, "worker": worker}
@@ -199,14 +204,20 @@ class RunStore:
         )
 
     async def decide(
-        self, run_id: str, attempt: int, decision: Mapping[str, Any]
+        self,
+        run_id: str,
+        attempt: int,
+        decision: Mapping[str, Any],
+        *,
+        goes_on: bool,
     ) -> StoredRun | None:
-        """Approve or reject what a run waits for.
+        """Decide about what a run waits for.
 
         Args:
             run_id: The run.
             attempt: The attempt that ended in the wait.
-            decision: `approved`, `comment`, and the `caller` who decides.
+            decision: `approved`, `decision`, `comment`, `values`, and the `caller` who decides.
+            goes_on: Whether the run goes on; if not, it ends as cancelled.
 
         Returns:
             The run as it is now; None if it does not wait in that attempt, and the caller has not decided so before.
@@ -226,15 +237,17 @@ class RunStore:
                 if _has_decision(run, decision):
                     return run
                 return None
-            values = self._decided(run, decision)
-            changed = update(runs).where(is_run).values(values).returning(runs)
-            return await connection.first(changed)
+            values = self._decided(run, decision, goes_on=goes_on)
+            statement = update(runs).where(is_run).values(values)
+            changed = await connection.first(statement.returning(runs))
+            await self.outbox.add(connection, run_id)
+            return changed
 
     def _decided(
-        self, run: StoredRun, decision: Mapping[str, Any]
+        self, run: StoredRun, decision: Mapping[str, Any], *, goes_on: bool
     ) -> Mapping[str, Any]:
         """The columns that a decision changes."""
-        if decision["approved"]:
+        if goes_on:
             values = self._queued()
         else:
             problem = _rejected_problem(run["id"], decision["comment"])
@@ -280,6 +293,7 @@ class RunStore:
                 statement = update(runs).where(is_run, condition).values(values)
                 changed = await connection.first(statement.returning(runs))
                 if changed is not None:
+                    await self.outbox.add(connection, run_id)
                     return changed
         return None
 
@@ -369,6 +383,7 @@ class RunStore:
                 attempt=runs.c.attempt + 1,
                 takeovers=takeovers,
                 worker=worker,
+                webhook=self._webhook,
                 started_at=func.coalesce(
                     runs.c.started_at, self._database.now()
                 ),
@@ -433,6 +448,8 @@ class RunStore:
                 if held is None:
                     superseded.add(each.run_id)
                     continue
+                if held["webhook"] is not None and "status" in each.values:
+                    await self.outbox.add(connection, each.run_id)
                 rows += each.event_rows()
             if rows:
                 insert = self._insert(run_events).on_conflict_do_nothing()
@@ -505,12 +522,14 @@ class RunStore:
         old_leases = workers.c.lease_until < now - LEASE_SECONDS
         async with self._database.transaction() as connection:
             await connection.execute(delete(workers).where(old_leases))
+            await self.outbox.remove_old(connection, component)
             result = await connection.execute(old)
             ids = result.scalars().all()
             if ids:
                 events = run_events.c.run_id.in_(ids)
                 await connection.execute(delete(run_events).where(events))
                 await connection.execute(delete(runs).where(runs.c.id.in_(ids)))
+                await self.outbox.forget_content(connection, ids)
         return len(ids)
 
 
@@ -525,7 +544,7 @@ _UPDATE_HELD = (
         runs.c.attempt == bindparam("held_attempt"),
         runs.c.status == "running",
     )
-    .returning(runs.c.id)
+    .returning(runs.c.webhook)
 )
 """Changes the run `held_id` unless another attempt than `held_attempt` has begun."""
 

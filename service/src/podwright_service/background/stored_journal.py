@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from typing import Any
 
 from podwright import events
+from podwright.approvals import APPROVE, ApprovalId, Decision
 from podwright.errors import RunCancelledError
 from podwright.events import Event, adapter
 from podwright.headers import UnfinishedCalls
@@ -47,7 +48,7 @@ class StoredJournal(Journal):
         may_repeat: bool = False,
     ) -> None:
         super().__init__(
-            approved=list(_approved_steps(run)), seconds=run["seconds"]
+            decisions=dict(_decisions(run)), seconds=run["seconds"]
         )
         self.run_id: str = run["id"]
         self.attempt: int = run["attempt"]
@@ -63,7 +64,7 @@ class StoredJournal(Journal):
         self._keep_content = keep_content
         self._pending: list[tuple[int, dict[str, Any]]] = []
         self._values: dict[str, Any] = {}
-        self._tools_called: set[tuple[str, int]] = set()
+        self._tools_called: set[tuple[str, tuple[int, ...], int]] = set()
         self._last_event: Event | None = None
         """The end of the run, which is stored together with its status."""
         self._next_seq = run["seq"]
@@ -115,7 +116,7 @@ class StoredJournal(Journal):
             case events.ModelCallFailed():
                 self._used += event.usage
             case events.ToolCallStarted():
-                call = event.run_id, event.call
+                call = event.run_id, event.path, event.call
                 if call in self._tools_called:
                     return
                 self._tools_called.add(call)
@@ -227,11 +228,21 @@ class StoredJournal(Journal):
         return to_json_data(data)
 
 
-def _approved_steps(run: StoredRun) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """The steps that a person has approved: ids of their runs, and positions."""
-    for decision in run["decisions"]:
-        if decision["approved"]:
-            yield decision["run_id"], tuple(decision["path"])
+def _decisions(run: StoredRun) -> Iterator[tuple[ApprovalId, Decision]]:
+    """What people have decided, by the question."""
+    for stored in run["decisions"]:
+        asked = ApprovalId(
+            run_id=stored["run_id"],
+            path=tuple(stored["path"]),
+            tool_call=stored.get("tool_call"),
+        )
+        # rows of older releases have no other decision, and one that rejects ended the run
+        decision = Decision(
+            decision=stored.get("decision", APPROVE),
+            comment=stored.get("comment", ""),
+            values=stored.get("values", {}),
+        )
+        yield asked, decision
 
 
 def _extent(usage: Usage) -> tuple[float, ...]:

@@ -127,6 +127,11 @@ runs = Table(
     Column("usage", JSON, nullable=False, default=dict),
     Column("result", JSON),
     Column("problem", JSON),
+    Column(
+        "webhook",
+        String(7),
+        comment="what the webhook is told: `status`, or `content` too; null: it is not called",
+    ),
     UniqueConstraint(
         "component", "idempotency_key", name="podwright_runs_by_key"
     ),
@@ -164,6 +169,40 @@ workers = Table(
         comment="when other processes may take its runs over",
     ),
 )
+
+deliveries = Table(
+    "podwright_deliveries",
+    metadata,
+    Column("id", String(36), primary_key=True, comment="the `webhook-id`"),
+    Column("component", String, nullable=False),
+    Column("run_id", String(32), nullable=False),
+    Column("status", String(20), nullable=False, comment="that of the run"),
+    Column(
+        "attempt", Integer, nullable=False, comment="the run's last attempt"
+    ),
+    Column("traceparent", String(55), comment="the span of that attempt"),
+    Column(
+        "content",
+        JSON,
+        comment="the approval, result or problem of the run, if the webhook is told",
+    ),
+    Column("created_at", Float, nullable=False),
+    Column(
+        "due_at",
+        Float,
+        nullable=False,
+        comment="when it may be claimed for the next request",
+    ),
+    Column(
+        "requests",
+        Integer,
+        nullable=False,
+        default=0,
+        comment="how many have begun",
+    ),
+    Index("podwright_deliveries_due", "component", "due_at"),
+)
+"""Notifications that the webhook has not accepted yet."""
 
 run_events = Table(
     "podwright_run_events",

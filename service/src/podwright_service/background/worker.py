@@ -26,7 +26,9 @@ from podwright import blueprints
 from podwright.components import Component
 from podwright_service.background.attempt import Attempt
 from podwright_service.background.database import DatabaseUnavailableError
+from podwright_service.background.outbox import WebhookMode
 from podwright_service.background.store import RunStore, StoredRun
+from podwright_service.background.webhook import Webhook
 from podwright_service.background.writer import Writer
 from podwright_service.http.shutdown import RESPONSE_SECONDS
 from podwright_service.observability import Observability
@@ -83,6 +85,8 @@ class BackgroundWorker:
         self._writer: Writer
         self._id: str
         """Made in each process too, as the writer is."""
+        self._webhook: Webhook | None = None
+        """None if nobody is notified."""
         self._active: dict[str, _Active] = {}
         self._starting: set[str] = set()
         """Runs that begin here as soon as they are stored."""
@@ -102,20 +106,29 @@ class BackgroundWorker:
     async def working(self) -> AsyncGenerator[None]:
         """Perform runs within this context; at its end they are finished, or given back."""
         self._id = os.urandom(16).hex()
-        self.store = RunStore(self._url)
+        self.store = RunStore(self._url, _webhook_mode(self._settings))
         self._writer = Writer(self.store)
         # `_claim_runs` meets the same error, which `_repeat` logs
         with contextlib.suppress(DatabaseUnavailableError):
             started = time.monotonic()
             await self.store.join(self._id, self._component.name)
             self._renewed_at = started
-        loops = (
+        loops = [
             self._repeat(0.0, self._writer.write),
             self._repeat(0.0, self._claim_runs),
             self._repeat(RENEWAL_INTERVAL, self._renew),
             self._repeat(METRICS_INTERVAL, self._count),
             self._repeat(CLEANUP_INTERVAL, self._clean_up),
-        )
+        ]
+        if self._settings.webhook is not None:
+            self._webhook = Webhook(
+                self._settings.webhook,
+                self._settings,
+                self._component.name,
+                outbox=self.store.outbox,
+                observability=self._observability,
+            )
+            loops.append(self._repeat(0.0, self._webhook.send_due))
         tasks = [asyncio.create_task(loop) for loop in loops]
         try:
             yield
@@ -123,9 +136,11 @@ class BackgroundWorker:
             self.drain()
             await self._finish()
             self._closing.set()
-            self._wake.set()
+            self.wake()
             self._writer.wake()
             await _end(tasks, RESPONSE_SECONDS)
+            if self._webhook is not None and self._webhook.sending:
+                await _end(self._webhook.sending, RESPONSE_SECONDS)
             with contextlib.suppress(DatabaseUnavailableError):
                 await self.store.release_lease(self._id)
             await self.store.close()
@@ -152,11 +167,14 @@ class BackgroundWorker:
             self._starting.discard(run_id)
 
     def wake(self) -> None:
-        """Look for runs now: one has been added, or may go on."""
+        """Look for runs and notifications now: one has been added, or may go on."""
         self._wake.set()
+        if self._webhook is not None:
+            self._webhook.wake()
 
     def cancel(self, run_id: str) -> None:
         """Cancel a run at once, if it is performed here; its row says so already."""
+        self.wake()
         if run_id in self._active:
             self._active[run_id].attempt.cancel()
 
@@ -280,6 +298,8 @@ class BackgroundWorker:
 
     async def _perform(self, attempt: Attempt) -> None:
         self._observability.metrics.count_attempt(await attempt.perform())
+        if self._webhook is not None:
+            self._webhook.wake()
 
     async def _read_events(
         self, run_id: str
@@ -358,6 +378,15 @@ class BackgroundWorker:
         _log.error(
             "%s %s", error.detail, error.suggestion, exc_info=error.__cause__
         )
+
+
+def _webhook_mode(settings: Settings) -> WebhookMode | None:
+    """What the webhook is told of runs; None if there is none."""
+    if settings.webhook is None:
+        return None
+    if settings.webhook_content:
+        return "content"
+    return "status"
 
 
 async def _end(tasks: Collection[asyncio.Task[Any]], seconds: float) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any, cast
 from urllib.parse import quote
 
@@ -11,7 +12,8 @@ from podwright.json_data import as_object
 from podwright.printer import Printer
 from podwright_service.background import check_installed
 from podwright_service.cli.console import print_json, print_text, read_key
-from podwright_service.client import Client, RunStatus
+from podwright_service.cli.questions import parse_values, question_of
+from podwright_service.client import BackgroundRun, Client, RunStatus
 from podwright_service.remotes import name_and_key
 from podwright_service.settings import adopt_secrets, read_settings
 
@@ -65,6 +67,35 @@ def list_runs(
 def show_run(client: Client, run_id: str) -> None:
     """Print a run as JSON, as the service sends it."""
     print_json(client.request("GET", f"/runs/{quote(run_id, safe='')}"))
+
+
+def decide(
+    client: Client,
+    run_id: str,
+    *,
+    decision: str,
+    pairs: Sequence[str],
+    comment: str,
+    attempt: int | None,
+) -> BackgroundRun:
+    """Decide about what a run waits for; returns the run.
+
+    Args:
+        client: The client of the service.
+        run_id: The run.
+        decision: One of the question's options.
+        pairs: Changed values as `NAME=VALUE`.
+        comment: Why.
+        attempt: The attempt whose question was read.
+    """
+    values: dict[str, Any] = {}
+    if pairs:
+        approval = client.runs.get(run_id).approval
+        data = approval.model_dump() if approval else None
+        values = parse_values(question_of(data), pairs)
+    return client.runs.approve(
+        run_id, comment, attempt, decision=decision, values=values
+    )
 
 
 def follow_run(client: Client, run_id: str) -> int:

@@ -14,7 +14,7 @@ from podwright.blueprints.flowchart import mermaid
 from podwright.blueprints.validation import Blueprint
 from podwright.components import Component
 from podwright.components.folder import Folder
-from podwright.components.template_names import check_names, instructions_of
+from podwright.components.template_names import blueprints_of, check_names
 from podwright.conditions import BUILT_IN
 from podwright.conditions import problems as condition_problems
 from podwright.errors import (
@@ -103,7 +103,7 @@ def _report(path: str, settings: Settings) -> dict[str, Any]:
             models = _models_in(component, blueprint)
             if settings.model:
                 models = {settings.model: ""}
-            found = check_names(blueprint, instructions_of(component))
+            found = check_names(blueprint, blueprints_of(component))
             problems = [
                 *_problems_in_context(models, blueprint),
                 *found.problems,

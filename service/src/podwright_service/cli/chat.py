@@ -1,4 +1,4 @@
-"""The command `chat`: a conversation with an agent or a conductor, line by line."""
+"""The command `chat`: a conversation with a component, line by line."""
 
 from __future__ import annotations
 
@@ -8,25 +8,31 @@ import signal
 import sys
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any, Protocol, cast
 
-from podwright.components import Component
+from podwright.approvals import Decision
+from podwright.components import Component, Workflow
 from podwright.components.base import PromptComponent
+from podwright.components.inputs import INPUT, DeclaredInputs
 from podwright.errors import (
+    ApprovalRequired,
     ConfigurationError,
     InputError,
+    InputsError,
     PodwrightError,
 )
 from podwright.events import Kind
 from podwright.models import use_model
 from podwright.result import ExecutionResult
-from podwright.run import execute
+from podwright.run import Task, execute
 from podwright.text import did_you_mean, os_error_reason, truncate
 from podwright.usage import NO_USAGE, RunLimits, Usage
 from podwright_service.cli.console import print_error, print_note, read_key
-from podwright_service.cli.run import write_trace
+from podwright_service.cli.questions import ask, can_ask
+from podwright_service.cli.run import task_after, write_trace
 from podwright_service.cli.turn_printer import TurnPrinter
-from podwright_service.client import AsyncClient, ProblemError
+from podwright_service.client import AsyncClient, Info, ProblemError
 from podwright_service.remotes import name_and_key, remotes_of
 from podwright_service.settings import Settings, adopt_secrets, read_settings
 from podwright_service.source import load_component
@@ -50,7 +56,7 @@ def start_chat(path: str, model: str | None, api_key: str | None) -> None:
         api_key: The API key of the service, or `@FILE`.
 
     Raises:
-        PodwrightError: There is no such component, it keeps no conversation, or the input cannot be read.
+        PodwrightError: There is no such component, it needs named inputs, or the input cannot be read.
     """
     settings = read_settings(model=model)
     adopt_secrets()
@@ -105,11 +111,7 @@ class _Component:
     def __init__(self, component: Component, limits: RunLimits) -> None:
         self.name = component.name
         self.kind: Kind = component.kind
-        if (
-            not isinstance(component, PromptComponent)
-            or not component.keeps_conversation
-        ):
-            raise _no_conversation(component.name, component.kind)
+        _check_inputs(component.inputs)
         self._component = component
         self._limits = limits
 
@@ -119,14 +121,32 @@ class _Component:
         messages: Sequence[Mapping[str, Any]],
         printer: TurnPrinter,
     ) -> ExecutionResult:
-        return await execute(
-            self._component,
-            self._component.task(text, None, messages),
-            subscribers=(printer,),
-            limits=self._limits,
-            stream=True,
-            trace=True,
-        )
+        task = self._task(text, messages)
+        while True:
+            try:
+                return await execute(
+                    self._component,
+                    task,
+                    subscribers=(printer,),
+                    limits=self._limits,
+                    stream=True,
+                    trace=True,
+                )
+            except ApprovalRequired as pause:
+                decision: Decision | None = None
+                if pause.context is not None and can_ask():
+                    printer.end_line()
+                    decision = ask(pause)
+                if decision is None:
+                    raise
+                after = task_after(self._component, pause, decision)
+                task = replace(after, messages=task.messages)
+
+    def _task(self, text: str, messages: Sequence[Mapping[str, Any]]) -> Task:
+        if isinstance(self._component, Workflow):
+            return self._component.task(text, messages=messages)
+        component = cast("PromptComponent", self._component)
+        return component.task(text, None, messages)
 
 
 class _Service:
@@ -140,9 +160,12 @@ class _Service:
             key = read_key(api_key)
         self._client = AsyncClient(url, api_key=key)
         self._limits = settings.run_limits
-        self.kind: Kind = _kind_at(url, key)
-        if self.kind in ("workflow", "pipeline"):
-            raise _no_conversation(self.name, self.kind)
+        self.kind: Kind = "agent"
+        info = _info_at(url, key)
+        if info is None:
+            return
+        self.kind = info.kind
+        _check_inputs(DeclaredInputs(self.name, info.inputs))
 
     async def take_turn(
         self,
@@ -160,22 +183,32 @@ class _Service:
         return cast("ExecutionResult", conversation.last)
 
 
-def _no_conversation(name: str, kind: Kind) -> InputError:
-    return InputError(
-        f"'{name}' is of the kind '{kind}', which keeps no conversation.",
-        suggestion="Use `podwright run`, or chat with an agent or a conductor.",
-    )
+def _check_inputs(declared: DeclaredInputs) -> None:
+    """Check that a component needs no inputs but the text of a turn.
+
+    Raises:
+        InputsError: It does.
+    """
+    if not declared.required:
+        return
+    try:
+        declared.complete({INPUT: ""})
+    except InputsError as error:
+        raise InputsError(
+            f"A chat gives no named inputs. {error.message}",
+            problems=error.problems,
+            suggestion="Use `podwright run` with --input, or give each input a default in the blueprint.",
+        ) from None
 
 
-def _kind_at(url: str, key: str | None) -> Kind:
-    """The kind of a service's component; if the service does not tell, for example with this key, "agent"."""
+def _info_at(url: str, key: str | None) -> Info | None:
+    """What a service says of itself; None if it does not tell, for example with this key."""
     client = AsyncClient(url, api_key=key, timeout=_INFO_TIMEOUT)
     try:
         # not the synchronous client, whose thread would live as long as the chat
-        info = asyncio.run(client.info())
+        return asyncio.run(client.info())
     except ProblemError:
-        return "agent"
-    return info.kind
+        return None
 
 
 class _Chat:
@@ -246,7 +279,7 @@ class _Chat:
             self._last = self._runner.run(
                 self._partner.take_turn(text, messages, printer)
             )
-            printer.finish(self._last.value)
+            printer.finish(_answer_of(self._last))
         except KeyboardInterrupt:
             printer.end_line()
             print_note("Cancelled. The conversation is as before this turn.")
@@ -257,6 +290,11 @@ class _Chat:
         print_note(
             f"turn: {_used(printer.usage)}; conversation: {_used(self._usage)}"
         )
+
+
+def _answer_of(result: ExecutionResult) -> str:
+    """The answer of a turn: the last message of the conversation."""
+    return str(result.messages[-1]["content"])
 
 
 def _used(usage: Usage) -> str:

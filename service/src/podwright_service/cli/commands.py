@@ -143,6 +143,15 @@ def run(
             help="Named inputs, or a workflow's context; @FILE reads a file.",
         ),
     ] = None,
+    pairs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--input",
+            "-i",
+            metavar="NAME=VALUE",
+            help="A named input; JSON if the component declares another type than a string.",
+        ),
+    ] = None,
     model: Model = None,
     trace: Annotated[
         str | None,
@@ -178,12 +187,32 @@ def run(
             path,
             text,
             inputs,
+            pairs=pairs or (),
             model=model,
             **files,
             resume_path=resume_path,
             quiet=quiet,
         )
     )
+
+
+@app.command()
+def inputs(
+    path: Annotated[
+        str,
+        typer.Argument(
+            help="A blueprint file, a component folder, or module:attribute."
+        ),
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Print the inputs that a component declares.
+
+    Name, type, default and description; with --json their schemas.
+    """
+    from podwright_service.cli.inputs import print_inputs
+
+    print_inputs(path, as_json)
 
 
 @app.command()
@@ -203,7 +232,7 @@ def chat(
         ),
     ] = None,
 ) -> None:
-    """Talk to an agent or a conductor. Each line is a turn; /help lists the commands.
+    """Talk to a component. Each line is a turn; /help lists the commands.
 
     Answers go to standard output, everything else to standard error. Ctrl-C cancels a turn, Ctrl-D ends.
     """
@@ -527,7 +556,7 @@ def start_run(
 ) -> None:
     """Start a background run, and print its id."""
     from podwright_service.cli import background
-    from podwright_service.cli.run import read_input
+    from podwright_service.cli.inputs import read_input
 
     background.start_run(
         background.service_client(url, api_key), read_input(text, inputs)
@@ -608,17 +637,35 @@ def resume_run(
 @runs_commands.command("approve")
 def approve_run(
     run_id: RunId,
+    decision: Annotated[
+        str, typer.Option(help="One of the question's options.")
+    ] = "approve",
+    value: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="A value that the question lets you change; JSON if it is no text.",
+        ),
+    ] = None,
     comment: Comment = "",
     attempt: AttemptNumber = None,
     url: ServiceUrl = LOCAL,
     api_key: ServiceKey = None,
 ) -> None:
-    """Approve what a background run waits for."""
+    """Approve what a background run waits for, or decide otherwise."""
     from podwright_service.cli import background
     from podwright_service.cli.console import print_text
 
     client = background.service_client(url, api_key)
-    print_text(client.runs.approve(run_id, comment, attempt).status)
+    run = background.decide(
+        client,
+        run_id,
+        decision=decision,
+        pairs=value or [],
+        comment=comment,
+        attempt=attempt,
+    )
+    print_text(run.status)
 
 
 @runs_commands.command("reject")
@@ -629,7 +676,7 @@ def reject_run(
     url: ServiceUrl = LOCAL,
     api_key: ServiceKey = None,
 ) -> None:
-    """Reject what a background run waits for, which ends it."""
+    """Reject what a background run waits for, which ends it unless it has steps for that."""
     from podwright_service.cli import background
     from podwright_service.cli.console import print_text
 

@@ -9,16 +9,18 @@ import shlex
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any, cast
 
-from podwright.blueprints import from_json
+from podwright.approvals import Decision
 from podwright.components import Component, Workflow
+from podwright.components.base import PromptComponent
 from podwright.errors import (
     ApprovalRequired,
-    BlueprintValidationError,
     ConfigurationError,
     InputError,
+    InputsError,
     PodwrightError,
     RunCancelledError,
     TraceError,
@@ -38,13 +40,14 @@ from podwright_service.cli.console import (
     read_text,
     write_text,
 )
+from podwright_service.cli.inputs import read_input, with_all_inputs
+from podwright_service.cli.questions import ask, can_ask
 from podwright_service.remotes import remotes_of
 from podwright_service.serving.shared_metrics import share_metrics
 from podwright_service.settings import adopt_secrets, read_settings
 from podwright_service.source import load_component
 
 _EXIT_CODES: dict[type, int] = {ApprovalRequired: 3, RunCancelledError: 130}
-_INPUTS_EXAMPLE = """Write --inputs '{"input": "the moon"}', or @FILE."""
 
 
 def serve_component(**options: Any) -> None:
@@ -64,9 +67,13 @@ def serve_component(**options: Any) -> None:
         )
     adopt_secrets()
     share_metrics(settings)
-    component = load_component(settings.component, remotes_of(settings))
     # slow to import; errors so far are reported first
+    from podwright_service.observability import configure_logging
     from podwright_service.serving.server import serve
+
+    # before the component is loaded, which may log warnings
+    configure_logging(settings)
+    component = load_component(settings.component, remotes_of(settings))
 
     serve(component, settings)
 
@@ -76,6 +83,7 @@ def run_component(
     text: str | None = None,
     inputs: str | None = None,
     *,
+    pairs: Sequence[str] = (),
     model: str | None = None,
     trace_file: str | None = None,
     context_file: str | None = None,
@@ -86,8 +94,9 @@ def run_component(
 
     Args:
         path: A blueprint file, a component folder, or `module:attribute`.
-        text: The input; `-`, or None without `inputs`, is standard input.
+        text: The input; `-`, or None without named inputs, is standard input.
         inputs: Named inputs as a JSON object, or `@FILE`.
+        pairs: Further named inputs as `NAME=VALUE`.
         model: A model in place of every model in the blueprint.
         trace_file: Where to write the trace.
         context_file: Where to write the context of a workflow that stops.
@@ -103,7 +112,11 @@ def run_component(
     settings = read_settings(model=model)
     adopt_secrets()
     component = load_component(path, remotes_of(settings))
-    task = _task(component, read_input(text, inputs), resume_path)
+    run_input = read_input(text, inputs, component.inputs, pairs)
+    try:
+        task = _task(component, run_input, resume_path)
+    except InputsError as error:
+        raise with_all_inputs(error, component) from None
     for file in (trace_file, context_file):
         if file:
             check_writable(file)
@@ -111,17 +124,16 @@ def run_component(
     subscribers: list[Subscriber] = [events.append]
     if not quiet:
         subscribers.append(Printer(file=sys.stderr))
+    run = partial(
+        _execute,
+        component,
+        subscribers=subscribers,
+        limits=settings.run_limits,
+        quiet=quiet,
+    )
     try:
         with use_model(settings.model):
-            result = asyncio.run(
-                _execute(
-                    component,
-                    task,
-                    subscribers,
-                    limits=settings.run_limits,
-                    quiet=quiet,
-                )
-            )
+            result = _run_and_ask(component, task, run)
     except PodwrightError as error:
         print_error(error)
         _write_context(error, path, context_file)
@@ -133,19 +145,54 @@ def run_component(
             ExecutionResult(None, events, duration_ms, usage), trace_file
         )
         return _EXIT_CODES.get(type(error), 1)
-    if isinstance(result.value, str):
-        print_text(result.value)
-    else:
-        print_json(result.value)
+    _print_result(result)
     write_trace(result, trace_file)
     return 0
+
+
+def _run_and_ask(
+    component: Component,
+    task: Task,
+    run: Callable[[Task], Coroutine[Any, Any, ExecutionResult]],
+) -> ExecutionResult:
+    """Run a task, and ask the person at the terminal what it waits for."""
+    while True:
+        try:
+            return asyncio.run(run(task))
+        except ApprovalRequired as pause:
+            if pause.context is None or not can_ask():
+                raise
+            decision = ask(pause)
+            if decision is None:
+                raise
+            task = task_after(component, pause, decision)
+
+
+def task_after(
+    component: Component, pause: ApprovalRequired, decision: Decision
+) -> Task:
+    """The task of the run that goes on after a decision."""
+    context = pause.decide(decision.decision, decision.comment, decision.values)
+    if isinstance(component, Workflow):
+        return component.task(context, 0, pause.resume_path)
+    return cast("PromptComponent", component).task(context)
+
+
+def _print_result(result: ExecutionResult) -> None:
+    """Print a text as it is, a structured answer or a context as JSON."""
+    if isinstance(result.value, str):
+        print_text(result.value)
+    elif result.data is not None:
+        print_json(result.data)
+    else:
+        print_json(result.value)
 
 
 async def _execute(
     component: Component,
     task: Task,
-    subscribers: Sequence[Subscriber],
     *,
+    subscribers: Sequence[Subscriber],
     limits: RunLimits,
     quiet: bool,
 ) -> ExecutionResult:
@@ -188,57 +235,7 @@ def _task(
             f"'{component.name}' is not a workflow, so it cannot resume.",
             suggestion="Leave --resume-path out.",
         )
-    return Task(run_input)
-
-
-def read_input(text: str | None, inputs: str | None) -> str | dict[str, Any]:
-    """The input of a run: a text, standard input, or named inputs.
-
-    Raises:
-        InputError: It is given twice, or is wrong.
-    """
-    if inputs is None:
-        if text is None:
-            text = "-"
-        return _input_text(text)
-    values = _named_inputs(inputs)
-    if text is None:
-        return values
-    if "input" in values:
-        raise InputError(
-            "The input is given twice.",
-            suggestion="Give INPUT, or 'input' in --inputs.",
-        )
-    return {**values, "input": _input_text(text)}
-
-
-def _input_text(text: str) -> str:
-    """A text of the command line; for `-`, that of standard input."""
-    if text != "-":
-        return text
-    if sys.stdin.isatty():
-        print_text(
-            "Reading the input from standard input; end it with Ctrl-D.",
-            sys.stderr,
-        )
-    return read_text("-").rstrip("\n")
-
-
-def _named_inputs(text: str) -> dict[str, Any]:
-    try:
-        if text.startswith("@"):
-            text = read_text(text[1:])
-        values = from_json(text)
-    except BlueprintValidationError as error:
-        raise InputError(
-            f"Invalid --inputs: {error.problems[0].detail}",
-            suggestion=_INPUTS_EXAMPLE,
-        ) from error
-    if not isinstance(values, dict):
-        raise InputError(
-            "Invalid --inputs: not a JSON object.", suggestion=_INPUTS_EXAMPLE
-        )
-    return cast("dict[str, Any]", values)
+    return cast("PromptComponent", component).task(run_input)
 
 
 def _step_indices(resume_path: str | None) -> list[int] | None:
@@ -255,7 +252,7 @@ def _step_indices(resume_path: str | None) -> list[int] | None:
 
 def _write_context(error: PodwrightError, path: str, file: str | None) -> None:
     """Save the context of a workflow that stopped, and print the command that resumes it."""
-    if error.context is None or error.resume_path is None:
+    if error.context is None:
         return
     if file is None:
         print_text(
@@ -265,16 +262,10 @@ def _write_context(error: PodwrightError, path: str, file: str | None) -> None:
         return
     context = error.to_dict()["context"]
     write_text(file, json.dumps(context, ensure_ascii=False, indent=2) + "\n")
-    indices = ",".join(map(str, error.resume_path))
-    command = [
-        "podwright",
-        "run",
-        path,
-        "--inputs",
-        f"@{file}",
-        "--resume-path",
-        indices,
-    ]
+    command = ["podwright", "run", path, "--inputs", f"@{file}"]
+    if error.resume_path is not None:
+        indices = ",".join(map(str, error.resume_path))
+        command += ["--resume-path", indices]
     print_text(f"To resume: {shlex.join(command)}", sys.stderr)
 
 

@@ -13,6 +13,7 @@ from pydantic import SecretStr
 from podwright.components.walks import models_of
 from podwright.models import Model, resolve
 from podwright.text import printable
+from podwright_service.background import check_webhook
 from podwright_service.cli.console import (
     print_error,
     print_json,
@@ -69,6 +70,7 @@ def print_settings(as_json: bool, check: bool, **options: Any) -> int:
 def _check(settings: Settings) -> int:
     """Print how models are called, and why `serve` would not start, or runs would fail; return the exit code."""
     ApiKeys(settings)
+    check_webhook(settings)
     models: list[Model | str] = list(settings.allowed_models or ())
     if settings.component:
         component = load_component(settings.component, remotes_of(settings))

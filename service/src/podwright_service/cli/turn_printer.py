@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import sys
 from typing import Any
 
@@ -15,7 +17,7 @@ from podwright_service.cli.console import print_note
 
 _NOTES = (
     events.ToolCallStarted, events.ToolCallFinished, events.ToolCallFailed, events.ModelCallRetried,
-    events.ModelCallFellBack, events.HistoryCut, events.PlanMade, events.StepStarted,
+    events.ModelCallFellBack, events.HistoryCut, events.PlanMade, events.StepStarted, events.ErrorCaught,
 )  # fmt: skip
 """The events that a turn prints as a line."""
 
@@ -55,10 +57,19 @@ class TurnPrinter:
 
     def finish(self, value: Any) -> None:
         """Print the answer, unless it was streamed."""
-        if (text := to_text(value)) != self._streamed:
+        if (text := to_text(value)) not in (
+            self._streamed,
+            self._streamed_data(),
+        ):
             self.end_line()
             self._write(text)
         self.end_line()
+
+    def _streamed_data(self) -> str | None:
+        """The streamed text as `to_text` writes it if it is JSON, as a structured answer is."""
+        with contextlib.suppress(ValueError, RecursionError):
+            return to_text(json.loads(self._streamed))
+        return None
 
     def end_line(self) -> None:
         """End the line of the answer, if one has begun."""

@@ -21,11 +21,12 @@ from podwright.errors import (
 )
 from podwright.events import Event, adapter
 from podwright.headers import USAGE, parse_usage
-from podwright.json_data import as_object
+from podwright.json_data import as_object, to_text
 from podwright.models.http import Fault, TransportError
 from podwright.models.retries import Retries
 from podwright.result import ExecutionResult
 from podwright.text import did_you_mean, short_repr
+from podwright.usage import Usage
 from podwright_service.client.errors import ProblemError
 from podwright_service.client.requests import (
     Input,
@@ -245,9 +246,17 @@ class AsyncRuns:
         body, headers = run_request(input_data, options)
         return await self._request_run("POST", "/runs", body, headers)
 
-    async def get(self, run_id: str) -> BackgroundRun:
-        """A run."""
-        return await self._request_run("GET", _path(run_id))
+    async def get(self, run_id: str, *, data: bool = False) -> BackgroundRun:
+        """A run.
+
+        Args:
+            run_id: The run.
+            data: Whether the `result` of a workflow has data where its outputs are data, instead of texts.
+        """
+        path = _path(run_id)
+        if data:
+            path = f"{path}?data=true"
+        return await self._request_run("GET", path)
 
     async def list(
         self,
@@ -282,7 +291,11 @@ class AsyncRuns:
         return runs
 
     async def wait(
-        self, run_id: str, *statuses: RunStatus, within: float = math.inf
+        self,
+        run_id: str,
+        *statuses: RunStatus,
+        within: float = math.inf,
+        data: bool = False,
     ) -> BackgroundRun:
         """The run, once it has one of the statuses.
 
@@ -292,6 +305,7 @@ class AsyncRuns:
             run_id: The run.
             *statuses: The statuses to wait for; by default those in which nothing more happens by itself.
             within: Seconds to wait.
+            data: See `get`.
 
         Raises:
             ProblemError: It failed, was cancelled or interrupted, and that is not waited for.
@@ -311,7 +325,7 @@ class AsyncRuns:
             seconds = within
         try:
             async with asyncio.timeout(seconds):
-                async for run in self._look_again(run_id):
+                async for run in self._look_again(run_id, data):
                     status = run.status
                     if status in wanted:
                         return run
@@ -324,23 +338,25 @@ class AsyncRuns:
             raise TimeoutError(message) from None
         raise TimeoutError(f"The run '{run_id}' is '{status}', and stays so.")
 
-    async def _look_again(self, run_id: str) -> AsyncGenerator[BackgroundRun]:
+    async def _look_again(
+        self, run_id: str, data: bool
+    ) -> AsyncGenerator[BackgroundRun]:
         """A run again and again; a service that cannot answer for a moment is asked later."""
-        yield await self._get_patiently(run_id, _FIRST_CONTACT)
+        yield await self._get_patiently(run_id, _FIRST_CONTACT, data=data)
         pause = _FIRST_POLL
         while True:
             await asyncio.sleep(pause)
             pause = min(pause * 1.5, _LONGEST_POLL)
-            yield await self._get_patiently(run_id, _LONGEST_OUTAGE)
+            yield await self._get_patiently(run_id, _LONGEST_OUTAGE, data=data)
 
     async def _get_patiently(
-        self, run_id: str, seconds: float
+        self, run_id: str, seconds: float, *, data: bool = False
     ) -> BackgroundRun:
         """A run of a service that may not answer for some seconds."""
         until = time.monotonic() + seconds
         while True:
             try:
-                return await self.get(run_id)
+                return await self.get(run_id, data=data)
             except RemoteError as error:
                 if not _is_temporary(error) or time.monotonic() > until:
                     raise
@@ -397,27 +413,46 @@ class AsyncRuns:
         return await self._request_run("POST", _path(run_id, "resume"))
 
     async def approve(
-        self, run_id: str, comment: str = "", attempt: int | None = None
+        self,
+        run_id: str,
+        comment: str = "",
+        attempt: int | None = None,
+        *,
+        decision: str = "approve",
+        values: Mapping[str, Any] | None = None,
     ) -> BackgroundRun:
-        """Approve what a run waits for.
+        """Approve what a run waits for, or decide otherwise.
 
         Args:
             run_id: The run.
             comment: Why; it is kept with the run.
             attempt: The `attempt` of the run whose question was read, so that a later question is not answered.
+            decision: One of the `options` of the run's `approval`.
+            values: New values of what its `edit` names.
         """
-        return await self._decide(run_id, "approve", comment, attempt)
+        return await self._decide(
+            run_id,
+            "approve",
+            comment=comment,
+            attempt=attempt,
+            decision=decision,
+            values=dict(values or {}),
+        )
 
     async def reject(
         self, run_id: str, comment: str = "", attempt: int | None = None
     ) -> BackgroundRun:
-        """Reject what a run waits for, which ends it; the arguments are those of `approve`."""
-        return await self._decide(run_id, "reject", comment, attempt)
+        """Reject what a run waits for, which ends it unless `ends_on_reject` of its `approval` is false.
+
+        The arguments are those of `approve`.
+        """
+        return await self._decide(
+            run_id, "reject", comment=comment, attempt=attempt
+        )
 
     async def _decide(
-        self, run_id: str, action: str, comment: str, attempt: int | None
+        self, run_id: str, action: str, **body: Any
     ) -> BackgroundRun:
-        body = {"comment": comment, "attempt": attempt}
         return await self._request_run("POST", _path(run_id, action), body)
 
     async def _request_run(
@@ -439,7 +474,7 @@ async def _run(
     trace: bool,
 ) -> ExecutionResult:
     body, headers = run_request(input_data, options)
-    path = "/run"
+    path = "/run?data=true"
     if trace:
         path = "/run?trace=true"
     started = time.monotonic()
@@ -448,12 +483,9 @@ async def _run(
         return _parse_result(requests, data)
     if not data:
         raise requests.invalid("an empty result")
-    return ExecutionResult(
-        value=_value_of(data),
-        events=[],
-        duration_ms=(time.monotonic() - started) * 1000,
-        usage=parse_usage(response_headers.get(USAGE, "")),
-    )
+    duration_ms = (time.monotonic() - started) * 1000
+    usage = parse_usage(response_headers.get(USAGE, ""))
+    return _result_of(data, duration_ms, usage)
 
 
 async def _stream(
@@ -513,11 +545,21 @@ async def in_own_task(items: AsyncGenerator[T]) -> AsyncGenerator[T]:
             await asyncio.wait([reading])
 
 
-def _value_of(result: dict[str, Any]) -> Any:
-    """The value in the response of `/run`: an output, or the context of a workflow."""
-    if set(result) == {"output"}:
-        return result["output"]
-    return result
+def _result_of(
+    content: dict[str, Any], duration_ms: float, usage: Usage
+) -> ExecutionResult:
+    """The result in the response of `/run?data=true`: an answer, or the context of a workflow, as data where it is."""
+    data: Any = None
+    # a workflow has an `input` too
+    if content.keys() <= {"output", "data"}:
+        value = content.get("data", content.get("output"))
+        if "data" in content or not isinstance(value, str):
+            data = value
+    else:
+        value = {name: to_text(item) for name, item in content.items()}
+        if value != content:
+            data = content
+    return ExecutionResult(value, [], duration_ms, usage, data=data)
 
 
 def _parse_result(

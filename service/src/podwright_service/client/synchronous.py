@@ -113,9 +113,9 @@ class Runs:
         """Start a run; see `AsyncRuns.start`."""
         return run_sync(self.asynchronous.start(input_data, **options))
 
-    def get(self, run_id: str) -> BackgroundRun:
-        """A run."""
-        return run_sync(self.asynchronous.get(run_id))
+    def get(self, run_id: str, *, data: bool = False) -> BackgroundRun:
+        """A run; see `AsyncRuns.get`."""
+        return run_sync(self.asynchronous.get(run_id, data=data))
 
     def list(
         self,
@@ -129,11 +129,15 @@ class Runs:
         )
 
     def wait(
-        self, run_id: str, *statuses: RunStatus, within: float = math.inf
+        self,
+        run_id: str,
+        *statuses: RunStatus,
+        within: float = math.inf,
+        data: bool = False,
     ) -> BackgroundRun:
         """The run, once it has one of the statuses; see `AsyncRuns.wait`."""
         return run_sync(
-            self.asynchronous.wait(run_id, *statuses, within=within)
+            self.asynchronous.wait(run_id, *statuses, within=within, data=data)
         )
 
     def events(self, run_id: str, last_event_id: int = -1) -> Iterator[Event]:
@@ -149,13 +153,22 @@ class Runs:
         return run_sync(self.asynchronous.resume(run_id))
 
     def approve(
-        self, run_id: str, comment: str = "", attempt: int | None = None
+        self,
+        run_id: str,
+        comment: str = "",
+        attempt: int | None = None,
+        *,
+        decision: str = "approve",
+        values: Mapping[str, Any] | None = None,
     ) -> BackgroundRun:
-        """Approve what a run waits for; see `AsyncRuns.approve`."""
-        return run_sync(self.asynchronous.approve(run_id, comment, attempt))
+        """Approve what a run waits for, or decide otherwise; see `AsyncRuns.approve`."""
+        deciding = self.asynchronous.approve(
+            run_id, comment, attempt, decision=decision, values=values
+        )
+        return run_sync(deciding)
 
     def reject(
         self, run_id: str, comment: str = "", attempt: int | None = None
     ) -> BackgroundRun:
-        """Reject what a run waits for, which ends it; see `AsyncRuns.approve`."""
+        """Reject what a run waits for; see `AsyncRuns.reject`."""
         return run_sync(self.asynchronous.reject(run_id, comment, attempt))

@@ -6,7 +6,14 @@ from typing import Any
 
 from podwright_service.http.problems import ProblemDetails
 
-_FACTS = ("run_id", "component", "usage", "limit", "provider_error")
+_FACTS = (
+    "run_id",
+    "component",
+    "usage",
+    "limit",
+    "provider_error",
+    "question",
+)
 _TYPES = {
     401: "authentication_error",
     403: "permission_error",
@@ -17,8 +24,12 @@ _TYPES = {
 
 def error_body(problem: ProblemDetails) -> dict[str, Any]:
     """A problem as OpenAI's clients read it: `error` with message, type, code and param, and further facts."""
+    message = problem.detail
+    if problem.question is not None:
+        # clients show the message only
+        message = f"{message} {problem.suggestion}"
     error: dict[str, Any] = {
-        "message": problem.detail,
+        "message": message,
         "type": _type_of(problem.status),
         "code": problem.code,
         "param": None,

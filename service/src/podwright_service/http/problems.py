@@ -76,6 +76,8 @@ class ProblemDetails(BaseModel):
     """The limit that was reached."""
     provider_error: str | None = None
     """What the model provider reported, if the operator shows it."""
+    question: dict[str, Any] | None = None
+    """What the run waits for: its message, the options, what may be changed, and the tool that is to be called."""
     errors: list[ErrorEntry] | None = None
     """Each thing that is wrong in the request."""
     context: dict[str, Any] | None = None
@@ -335,9 +337,11 @@ def _of_podwright_error(path: str, error: PodwrightError) -> ProblemDetails:
             facts[name] = to_json_data(value)
     if error.usage is not None:
         facts["usage"] = error.usage.to_dict()
-    if isinstance(
-        error, errors.BlueprintValidationError | errors.MessagesError
-    ):
+    if isinstance(error, errors.ApprovalRequired) and error.question:
+        facts["question"] = to_json_data(error.question.to_dict())
+    if isinstance(error, errors.BlueprintValidationError):
+        facts["errors"] = error_entries(error.problems)
+    if isinstance(error, errors.InputError) and error.problems:
         facts["errors"] = error_entries(error.problems)
     return _problem(
         path,

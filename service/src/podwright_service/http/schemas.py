@@ -19,6 +19,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from podwright.approvals import APPROVE, OPTIONS
 from podwright.conversation import (
     ContentParts,
     Conversation,
@@ -38,6 +39,17 @@ class RequestModel(BaseModel):
     )
 
 
+class RunDecision(RequestModel):
+    """What a person has decided about the question at which a run paused."""
+
+    decision: Annotated[str, Field(min_length=1, max_length=100)] = APPROVE
+    """One of the options of the question."""
+    comment: Annotated[str, Field(max_length=2000)] = ""
+    """Why; a workflow can use it, and a model whose tool call is rejected is told."""
+    values: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
+    """New values of what the question lets a person change, by name."""
+
+
 class RunRequest(RequestModel):
     """Run the component on one of `input` and `inputs` (spec §4.2)."""
 
@@ -48,17 +60,20 @@ class RunRequest(RequestModel):
     )
 
     input: str | ContentParts = ""
-    """A text; agents and conductors also take a list of texts and images."""
+    """A text, or a list of texts and images."""
     inputs: dict[str, JsonValue] = Field(
         default_factory=dict[str, JsonValue], min_length=1
     )
-    """Values by name. They fill `{name}` in instructions and step inputs."""
+    """Values by name, as the component declares them. They fill `{name}` in instructions and step inputs."""
     messages: Conversation = Field(default_factory=list[ConversationMessage])
-    """Agents and conductors: earlier turns of the conversation, oldest first, as `messages` of a trace has them."""
+    """Earlier turns of the conversation, oldest first, as `messages` of a trace has them."""
     start_step: int = Field(default=0, ge=0)
     """Workflows: index of the step to start from."""
     resume_path: Annotated[list[int], Field(max_length=64)] | None = None
     """Workflows: to resume, the `resume_path` of the problem, with its `context` as `inputs`."""
+    decision: RunDecision | None = None
+    """To let a run go on that waited for a person: what was decided, with the `context` of the problem as `inputs`; by
+    default it is approved."""
     user: str | None = None
     """For whom the run is; shown on spans, in the log and in the background run, cut to 200 characters."""
     session: str | None = None
@@ -109,12 +124,18 @@ class RunOutput(BaseModel):
 
     model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
-    output: JsonValue
-    """A text, or JSON if the component returns structured data."""
+    output: str
+    """The answer as text; JSON if it is structured."""
+    data: JsonValue = None
+    """A structured answer as data; missing if the answer is only a text."""
 
 
 class WorkflowContext(RootModel[dict[str, str]]):
     """The response of a workflow (spec §4.3): its context, `input` and an `<agent_name>_output` for each agent."""
+
+
+class WorkflowData(RootModel[dict[str, JsonValue]]):
+    """The response of a workflow with `?data=true`: its context, in which the outputs that are data are not texts."""
 
 
 class Trace(BaseModel):
@@ -130,7 +151,9 @@ class Trace(BaseModel):
     duration_ms: float
     usage: Object
     messages: list[Object] = []
-    """Agents and conductors: the conversation after the run, to be sent with the next input."""
+    """The conversation after the run, to be sent with the next input."""
+    data: JsonValue = None
+    """The result as data if it is more than texts: a structured answer, or the context of a workflow with data."""
 
 
 RunStatus = Literal[
@@ -162,8 +185,21 @@ RESUMABLE: tuple[RunStatus, ...] = ("failed", "interrupted")
 """The statuses in `ENDED` from which a person may have the run go on."""
 
 
+class Edit(BaseModel):
+    """A value that a person may change."""
+
+    model_config = ConfigDict(
+        use_attribute_docstrings=True, serialize_by_alias=True
+    )
+
+    json_schema: Object = Field(alias="schema")
+    """Its JSON Schema."""
+    value: JsonValue
+    """What it is now."""
+
+
 class Approval(BaseModel):
-    """What a background run waits for: an approval step, which may be in a nested run."""
+    """What a background run waits for: an approval step or a tool call, which may be in a nested run."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
@@ -172,14 +208,29 @@ class Approval(BaseModel):
     run_id: str
     """Id of the run with the approval step."""
     path: list[int]
-    """Position of the approval step."""
+    """Position of the approval step, or of the run whose model calls a tool."""
+    options: list[str] = list(OPTIONS)
+    """What may be decided."""
+    edit: dict[str, Edit] = {}
+    """What the person may change, by name: values of the context, or arguments of the tool."""
+    ends_on_reject: bool = True
+    """Whether a rejection ends the run."""
+    tool: str | None = None
+    """The tool that is to be called; null for an approval step."""
+    tool_call: int | None = None
+    """Number of the tool call in its run."""
 
 
 class Decision(Approval):
     """What a person has decided."""
 
     approved: bool
+    """Whether it was anything but a rejection."""
+    decision: str = APPROVE
+    """One of the options."""
     comment: str
+    values: Object = {}
+    """What the person has changed, by name."""
     attempt: int | None = None
     """The attempt that ended in the question."""
     at: datetime
@@ -207,7 +258,7 @@ class BackgroundRun(BaseModel):
     usage: Object
     """What it has used so far, in all attempts."""
     result: JsonValue = None
-    """Of a run that succeeded: the response of `/run`."""
+    """Of a run that succeeded: the response of `/run`; with `?data=true` that of `/run?data=true`."""
     problem: Object | None = None
     """Of a run that failed, was cancelled or interrupted: the problem."""
     approval: Approval | None = None
@@ -242,11 +293,9 @@ class BackgroundRunPage(BaseModel):
     """The `cursor` of the next page; null on the last one."""
 
 
-class DecisionRequest(RequestModel):
-    """Approve or reject what a run waits for."""
+class DecisionRequest(RunDecision):
+    """Decide about what a run waits for."""
 
-    comment: Annotated[str, Field(max_length=2000)] = ""
-    """Why; it is kept with the run."""
     attempt: int | None = None
     """The `attempt` of the run whose question was read; another question is then not answered by mistake."""
 
@@ -274,6 +323,10 @@ class Info(BaseModel):
     versions: dict[str, str]
     """Versions of `podwright`, the `blueprint` schema, `python`, and the price lists: `genai-prices`, `litellm`."""
     blueprint: Object
+    inputs: dict[str, Object] = {}
+    """The JSON Schemas of the inputs that the component declares, by name; a `default` makes one optional."""
+    response_schema: Object | None = None
+    """The JSON Schema of its answers; null if they are texts. A workflow has none."""
     digest: str
     """Digest of the blueprint's canonical JSON."""
     models: dict[str, list[str]]

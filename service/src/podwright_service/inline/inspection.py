@@ -6,12 +6,20 @@ import json
 import re
 from collections.abc import Collection, Mapping, Set
 from graphlib import CycleError, TopologicalSorter
+from itertools import islice
 from typing import Any, NamedTuple, cast
 
 from podwright.components.base import DEFAULT_MAX_LOOPS
 from podwright.components.folder import agent_names
 from podwright.errors import Problem
-from podwright.json_data import as_array, as_object, json_pointer, to_json_bytes
+from podwright.json_data import (
+    as_array,
+    as_object,
+    json_pointer,
+    to_json_bytes,
+    values_in,
+)
+from podwright.json_schema import measure
 from podwright.text import did_you_mean, short_repr
 from podwright.tools import Tool, object_parameters, to_tool
 from podwright.validation_errors import MAX_PROBLEMS
@@ -22,10 +30,21 @@ MAX_VALUES = 10_000
 MAX_PLACEHOLDERS = 64
 """Most placeholders, such as `{input}`, in one text, so that a filled template stays of the order of its values."""
 
-_PLACEHOLDER = re.compile(r"\{[\w-]+\}")
-_STEP_KEYS = ("steps", "then", "else")
-_OPAQUE_KEYS = ("args", "schema", "metadata")
-"""Keys under which any JSON may stand: the arguments of a condition, the schema of a tool, notes."""
+_MAX_SCHEMA_WORK = 100_000
+"""Most subschemas that the checks of all JSON Schemas and their defaults may visit: half a second."""
+
+_PLACEHOLDER = re.compile(r"\{[\w.-]+\}")
+_STEP_KEYS = ("steps", "then", "else", "catch")
+_OPAQUE_KEYS = (
+    "args",
+    "arguments",
+    "input",
+    "inputs",
+    "metadata",
+    "response_schema",
+    "schema",
+)
+"""Keys under which any JSON may stand: arguments and inputs of what a step calls, JSON Schemas, notes."""
 
 Blueprints = Mapping[str, Mapping[str, Any]]
 """Blueprints of agents by name."""
@@ -64,6 +83,8 @@ class Inspection:
         """JSON values so far."""
         self._steps = 0
         """Steps of the blueprint that is visited."""
+        self._schema_work = 0
+        """Subschemas that the checks of the JSON Schemas so far visit."""
 
     def inspect(
         self, blueprint: Mapping[str, Any], agents: Blueprints, served: Set[str]
@@ -221,6 +242,7 @@ class Inspection:
                 )
         if key is not None:
             self._check_names(value, pointer, key)
+            self._check_schemas(value, pointer)
             self._check_bounds(value, pointer, key)
         has_opaque_values = key in (None, "config")
         for name, item in value.items():
@@ -238,13 +260,15 @@ class Inspection:
     def _check_names(
         self, value: dict[str, Any], pointer: str, key: str
     ) -> None:
-        """Check the model and the tools of an object."""
+        """Check the model, the tools and the function of an object."""
         if key == "config":
             self._check_model(value.get("model"), f"{pointer}/model")
             for index, model in enumerate(as_array(value.get("fallback"))):
                 self._check_model(model, f"{pointer}/fallback/{index}")
         for index, entry in enumerate(as_array(value.get("tools"))):
             self._check_tool(as_object(entry), f"{pointer}/tools/{index}")
+        if key in _STEP_KEYS:
+            self._check_function(value.get("function"), f"{pointer}/function")
 
     def _check_model(self, model: object, pointer: str) -> None:
         if isinstance(model, str) and model not in self._models:
@@ -259,13 +283,9 @@ class Inspection:
             return
         tool = self._tools.get(name)
         if tool is None:
-            hint = (
-                did_you_mean(name, self._tools) or "No tools are allowed here."
-            )
-            self._add(
-                pointer, f"Tool {short_repr(name)} is not allowed here.", hint
-            )
+            self._add_not_allowed(f"Tool {short_repr(name)}", name, pointer)
             return
+        self._check_tool_options(entry, tool, pointer)
         schema = as_object(entry.get("schema"))
         function = as_object(schema.get("function"))
         if not isinstance(function.get("parameters"), dict):
@@ -278,6 +298,66 @@ class Inspection:
             )
             self.unsafe_to_build = True
 
+    def _check_function(self, name: object, pointer: str) -> None:
+        if isinstance(name, str) and name not in self._tools:
+            self._add_not_allowed(f"Function {short_repr(name)}", name, pointer)
+
+    def _add_not_allowed(self, subject: str, name: str, pointer: str) -> None:
+        """Note a tool or a function that is not on the list."""
+        hint = did_you_mean(name, self._tools) or "No tools are allowed here."
+        self._add(pointer, f"{subject} is not allowed here.", hint)
+
+    def _check_schemas(self, value: dict[str, Any], pointer: str) -> None:
+        """Check the JSON Schemas of the inputs and of the answer of an object."""
+        schemas = {
+            f"{pointer}/inputs{json_pointer(name)}": schema
+            for name, schema in as_object(value.get("inputs")).items()
+        }
+        schemas[f"{pointer}/response_schema"] = value.get("response_schema")
+        for place, schema in schemas.items():
+            if isinstance(schema, dict):
+                self._check_schema(cast("dict[str, Any]", schema), place)
+
+    def _check_schema(self, schema: dict[str, Any], pointer: str) -> None:
+        """Check that a JSON Schema has no regular expression, which could be endless, and is quickly checked."""
+        if self._schema_work > _MAX_SCHEMA_WORK:
+            return  # the problem is noted already
+        if _has_regular_expression(schema):
+            self._add(
+                pointer,
+                "A JSON Schema of a caller must have no regular expressions ('pattern').",
+            )
+            self.unsafe_to_build = True
+        try:
+            visits = measure(schema)
+        except ValueError:
+            return  # validation says why
+        default = list(values_in(schema.get("default")))
+        self._schema_work += visits * len(default)
+        self._check_size(
+            pointer,
+            self._schema_work,
+            _MAX_SCHEMA_WORK,
+            "parts of JSON Schemas to check",
+        )
+
+    def _check_tool_options(
+        self, entry: dict[str, Any], tool: Tool, pointer: str
+    ) -> None:
+        """Check the options of a tool's entry, which may only be stricter than those of the served tool."""
+        if entry.get("idempotent") is True and not tool.idempotent:
+            detail = f"The calls of the served tool '{tool.name}' may not be repeated."
+            self._add(f"{pointer}/idempotent", detail)
+        if entry.get("on_error") == "report" and not tool.reports_errors:
+            detail = f"An error of the served tool '{tool.name}' fails the run."
+            self._add(f"{pointer}/on_error", detail)
+        if tool.timeout is not None:
+            self._check_setting(entry, pointer, "timeout", tool.timeout)
+        if tool.max_result_tokens is not None:
+            self._check_setting(
+                entry, pointer, "max_result_tokens", tool.max_result_tokens
+            )
+
     def _check_bounds(
         self, value: dict[str, Any], pointer: str, key: str
     ) -> None:
@@ -286,6 +366,7 @@ class Inspection:
         self._check_setting(
             value, pointer, "max_iterations", settings.max_loops
         )
+        self._check_setting(value, pointer, "retries", settings.max_loops)
         self._check_setting(
             value, pointer, "max_concurrency", settings.max_branches
         )
@@ -302,11 +383,11 @@ class Inspection:
             self._check_size(f"{pointer}/{name}", size, most, name)
 
     def _check_setting(
-        self, value: dict[str, Any], pointer: str, name: str, cap: int
+        self, value: dict[str, Any], pointer: str, name: str, cap: float
     ) -> None:
         """Note a setting that exceeds its cap; the blueprint is still safe to build."""
         number = value.get(name)
-        if not isinstance(number, int) or number <= cap:
+        if not isinstance(number, int | float) or number <= cap:
             return
         detail = f"{name} is {short_repr(number)}; at most {cap} is allowed."
         self._add(f"{pointer}/{name}", detail)
@@ -343,6 +424,15 @@ def _name_for_agents(
     if not isinstance(name, str) or name in agents or name in served:
         return None
     return name
+
+
+def _has_regular_expression(schema: dict[str, Any]) -> bool:
+    # a larger one is refused for its size
+    for value in islice(values_in(schema), MAX_VALUES):
+        part = as_object(value)
+        if "patternProperties" in part or isinstance(part.get("pattern"), str):
+            return True
+    return False
 
 
 def _has_parameters_of(function: Mapping[str, Any], tool: Tool) -> bool:

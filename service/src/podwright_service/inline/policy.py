@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from podwright import blueprints
 from podwright.components import Agent, Component, Conductor, Pipeline, Workflow
-from podwright.components.template_names import Findings, check_names
+from podwright.components.template_names import check_names
 from podwright.components.walks import tools_of, walk
 from podwright.errors import (
     BlueprintValidationError,
@@ -17,16 +17,17 @@ from podwright.errors import (
     Problem,
 )
 from podwright.events import Kind
-from podwright.json_data import as_object, json_pointer
+from podwright.json_data import json_pointer
 from podwright.text import did_you_mean
-from podwright.tools import Tool
+from podwright.tools import Tool, to_tool
 from podwright.validation_errors import MAX_PROBLEMS
 from podwright_service.inline.inspection import Blueprints, Inspection
 from podwright_service.remotes import remotes_of
 from podwright_service.settings import Settings
 
-_STAND_IN = Agent("invalid", "", "offline/echo")
-"""Takes the place of an invalid agent, so that the blueprints that name it are checked too."""
+_STAND_IN = Pipeline("invalid", [Agent("invalid", "", "offline/echo")])
+"""Takes the place of an invalid agent, so that the blueprints that name it are checked too: it takes any inputs, and
+nothing is known of its answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,8 @@ class InlinePolicy:
         """
         inspection = Inspection(self.models, self.tools, self.settings)
         order = inspection.inspect(blueprint, agents, self.agents.keys())
-        problems = inspection.problems
+        refused = {problem.pointer for problem in inspection.problems}
+        problems: list[Problem] = []
         component: Component | None = None
         if not inspection.unsafe_to_build:
             available = dict(self.agents)
@@ -72,12 +74,12 @@ class InlinePolicy:
                 kind, blueprint, available, "/blueprint"
             )
             problems += more
-        if problems or component is None:
-            first_at: dict[str, Problem] = {}
-            # a disallowed name is reported once, although building it fails too
-            for problem in problems:
-                first_at.setdefault(problem.pointer, problem)
-            found = list(first_at.values())
+        # a disallowed name is reported once, although building it fails too
+        found = [
+            *inspection.problems,
+            *(each for each in problems if each.pointer not in refused),
+        ]
+        if found or component is None:
             raise blueprints.invalid(found, "The inline blueprint")
         return component
 
@@ -88,12 +90,12 @@ class InlinePolicy:
         agents: Mapping[str, Component],
         pointer: str,
     ) -> tuple[Component | None, list[Problem]]:
-        tools = [tool.function for tool in self.tools.values()]
+        tools = cast("list[Callable[..., Any]]", self._served_tools())
         try:
             kind = kind or blueprints.kind_of(blueprint)
             if kind == "workflow":
                 return Workflow.from_blueprint(
-                    blueprint, agents, self.conditions
+                    blueprint, agents, self.conditions, functions=self.tools
                 ), []
             if kind == "agent":
                 return Agent.from_blueprint(blueprint, tools), []
@@ -107,6 +109,13 @@ class InlinePolicy:
         except PodwrightError as error:
             return None, [Problem(pointer, error.message, error.suggestion)]
 
+    def _served_tools(self) -> list[Tool]:
+        """The tools by their functions' schemas, with what the operator's blueprint says of their calls."""
+        return [
+            replace(to_tool(tool.function).renamed(name), options=tool.options)
+            for name, tool in self.tools.items()
+        ]
+
 
 def _below(pointer: str, problems: Iterable[Problem]) -> list[Problem]:
     """Problems of a blueprint that is at a pointer of the body."""
@@ -119,28 +128,18 @@ def _below(pointer: str, problems: Iterable[Problem]) -> list[Problem]:
 def inline_warnings(
     blueprint: Mapping[str, Any], agents: Blueprints
 ) -> list[Problem]:
-    """The warnings of an inline blueprint, at most 100, with pointers into the body of the request."""
-    found = _below("/blueprint", blueprints.warnings(blueprint))
+    """The warnings of a valid inline blueprint, at most 100, with pointers into the body of the request."""
+    found = _below("/blueprint", _warnings(blueprint))
     for name, agent in agents.items():
-        found += _below(
-            json_pointer("agents", name), blueprints.warnings(agent)
-        )
+        found += _below(json_pointer("agents", name), _warnings(agent))
     return found[:MAX_PROBLEMS]
 
 
-def check_inline_names(
-    blueprint: Mapping[str, Any], agents: Blueprints
-) -> Findings:
-    """What nothing fills in the templates of a valid inline blueprint, with pointers into the body of the request."""
-    instructions = {
-        name: as_object(agent).get("instructions", "")
-        for name, agent in agents.items()
-    }
-    found = check_names(blueprint, instructions)
-    return Findings(
-        _below("/blueprint", found.problems),
-        _below("/blueprint", found.warnings),
-    )
+def _warnings(blueprint: Mapping[str, Any]) -> list[Problem]:
+    return [
+        *blueprints.warnings(blueprint),
+        *check_names(blueprint).warnings,
+    ]
 
 
 def inline_policy(component: Component, settings: Settings) -> InlinePolicy:

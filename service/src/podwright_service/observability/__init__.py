@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from podwright import __version__, blueprints
-from podwright.components import Agent, Component, Conductor
+from podwright.components import Component, Conductor
 from podwright.components.base import ModelComponent
 from podwright.components.remote import PROPAGATORS
-from podwright.components.walks import walk
+from podwright.components.walks import own_tools_of, walk
 from podwright.events import Subscriber
 from podwright.models import Model
 from podwright.models import http as model_http
@@ -170,8 +170,7 @@ def _model_names(part: Component, settings: Settings) -> tuple[str, ...]:
 
 
 def _tool_names(part: Component) -> Collection[str]:
-    if isinstance(part, Agent):
-        return part.tools
+    """The tools that a component calls itself."""
     if isinstance(part, Conductor):
         return part.tool_names
-    return ()
+    return own_tools_of(part)

@@ -85,7 +85,9 @@ _MAX_ANSWERED = 100
 _CALL_STATUSES = ("ok", "failed", "cancelled")
 _FELL_BACK = "fell_back"
 _CALLING_KINDS: tuple[Kind, ...] = ("agent", "conductor")
-"""The kinds of components that call models and tools."""
+"""The kinds of components that call models and tools; the function steps of a workflow call tools only."""
+DeliveryOutcome = Literal["delivered", "failed", "given_up"]
+"""How a request to the webhook ended: a failed one is repeated."""
 
 
 class Part(NamedTuple):
@@ -170,6 +172,8 @@ class Metrics:
         self._note_price_file()
         for outcome in get_args(SpanOutcome):
             self._spans(*self._served, outcome).inc(0)
+        for outcome in get_args(DeliveryOutcome):
+            self._deliveries(*self._served, outcome).inc(0)
         for part in self._parts:
             labels = (part.name, part.kind)
             self._begin_calls(labels, part.models, part.tools)
@@ -228,6 +232,7 @@ class Metrics:
             self._begin_calls((INLINE, kind), models, tools)
             for model in models:
                 self._begin_cost((INLINE, kind), model, INLINE)
+        self._begin_calls((INLINE, "workflow"), models=(), tools=tools)
 
     def _begin_runs(self, labels: Labels) -> None:
         for status in RUN_STATUSES.values():
@@ -498,6 +503,11 @@ class Metrics:
             "Attempts of background runs that ended, by outcome.",
             "outcome",
         )
+        self._deliveries = counter(
+            "webhook_deliveries_total",
+            "Requests that notified the webhook of background runs, by outcome.",
+            "outcome",
+        )
 
     def _define_service_metrics(self) -> None:
         counter = self._counter
@@ -523,6 +533,10 @@ class Metrics:
     def count_attempt(self, outcome: str) -> None:
         """Count an attempt of a background run that ended, with how."""
         self._background_attempts(*self._served, outcome).inc()
+
+    def count_delivery(self, outcome: DeliveryOutcome) -> None:
+        """Count a request to the webhook that ended, with how."""
+        self._deliveries(*self._served, outcome).inc()
 
     def set_background_runs(
         self, counts: Mapping[str, tuple[int, float]] | None

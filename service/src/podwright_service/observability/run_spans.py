@@ -45,6 +45,13 @@ CallEnd = (
     | events.ToolCallFailed
 )
 End = events.RunEnded | CallEnd | events.StepFinished
+Moment = (
+    events.ModelCallRetried
+    | events.HistoryCut
+    | events.ModelCallFellBack
+    | events.ErrorCaught
+)
+"""Events that happen inside an open span."""
 
 _MAX_NAME_LENGTH = 100
 
@@ -93,19 +100,14 @@ class RunSpans:
                 self._start(event, _model_call(event, server))
             case events.ToolCallStarted():
                 self._start(event, _tool_call(event))
-            case events.ModelCallRetried():
+            case (
+                events.ModelCallRetried()
+                | events.HistoryCut()
+                | events.ModelCallFellBack()
+                | events.ErrorCaught()
+            ):
                 span, _ = _open_spans.get()[-1]
-                span.add_event(semconv.RETRY, _retry(event))
-            case events.HistoryCut():
-                span, _ = _open_spans.get()[-1]
-                cut = {
-                    semconv.HISTORY_MESSAGES: event.messages,
-                    semconv.HISTORY_TURNS: event.turns,
-                }
-                span.add_event(semconv.HISTORY_CUT, cut)
-            case events.ModelCallFellBack():
-                span, _ = _open_spans.get()[-1]
-                span.add_event(semconv.FALLBACK, _fallback(event))
+                span.add_event(*_span_event(event))
             case events.Token() | events.Reasoning() | events.PlanMade():
                 pass
             case events.ConditionChecked() | events.LoopExhausted():
@@ -253,27 +255,41 @@ def _tool_call(event: events.ToolCallStarted) -> SpanStart:
         semconv.OPERATION: semconv.EXECUTE_TOOL,
         semconv.TOOL_NAME: event.tool,
         semconv.TOOL_TYPE: "function",
-        semconv.TOOL_CALL_ID: event.call_id,
         semconv.AGENT_NAME: event.component,
     }
+    # the call of a function step has none
+    if event.call_id:
+        attributes[semconv.TOOL_CALL_ID] = event.call_id
     # A model may invent a tool name of any length.
     tool = event.tool[:_MAX_NAME_LENGTH]
     return f"{semconv.EXECUTE_TOOL} {tool}", SpanKind.INTERNAL, attributes
 
 
-def _retry(event: events.ModelCallRetried) -> Attributes:
-    return {
-        semconv.RETRY_TRIES: event.tries,
-        semconv.RETRY_WAIT: event.wait_ms / 1000,
-        semconv.ERROR: str(event.error.get("code", "")),
-    }
-
-
-def _fallback(event: events.ModelCallFellBack) -> Attributes:
-    return {
-        semconv.FALLBACK_MODEL: event.model,
-        semconv.ERROR: str(event.error.get("code", "")),
-    }
+def _span_event(event: Moment) -> tuple[str, Attributes]:
+    """Name and attributes of an event of the open span."""
+    match event:
+        case events.HistoryCut():
+            return semconv.HISTORY_CUT, {
+                semconv.HISTORY_MESSAGES: event.messages,
+                semconv.HISTORY_TURNS: event.turns,
+            }
+        case events.ModelCallRetried():
+            name = semconv.RETRY
+            attributes: Attributes = {
+                semconv.RETRY_TRIES: event.tries,
+                semconv.RETRY_WAIT: event.wait_ms / 1000,
+            }
+        case events.ModelCallFellBack():
+            name = semconv.FALLBACK
+            attributes = {semconv.FALLBACK_MODEL: event.model}
+        case events.ErrorCaught():
+            name = semconv.CAUGHT
+            attributes = {
+                semconv.CAUGHT_ATTEMPT: event.attempt,
+                semconv.CAUGHT_WAIT: event.wait_ms / 1000,
+            }
+    attributes[semconv.ERROR] = str(event.error.get("code", ""))
+    return name, attributes
 
 
 def _result(event: End) -> Attributes:
@@ -411,9 +427,15 @@ def _content(event: events.RunEvent) -> Attributes:
                 semconv.TOOL_ARGUMENTS: span_content.to_json(event.arguments)
             }
         case events.ToolCallFinished():
-            return {semconv.TOOL_RESULT: span_content.cut(event.output)}
+            return {semconv.TOOL_RESULT: _tool_result(event.output)}
         case _:
             return {}
+
+
+def _tool_result(output: object) -> str:
+    if isinstance(output, str):
+        return span_content.cut(output)
+    return span_content.to_json(output)
 
 
 def _value(event: events.RunStarted | events.RunFinished) -> Attributes:

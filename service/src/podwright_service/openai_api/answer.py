@@ -6,6 +6,7 @@ import json
 from typing import Any, NamedTuple
 
 from podwright.components import Component
+from podwright.components.base import ModelComponent
 from podwright.events import (
     Event,
     ModelCallFinished,
@@ -14,8 +15,9 @@ from podwright.events import (
     StepStarted,
     Token,
 )
-from podwright.json_data import to_json_data
+from podwright.json_data import to_json_data, to_text
 from podwright.messages import ModelResponse
+from podwright.result import ExecutionResult
 from podwright.run import Task
 from podwright.usage import Usage
 
@@ -55,10 +57,10 @@ class Answer:
         self.last_response = ModelResponse()
         """The response of the model to the last call."""
         self._component = component
-        self._shows_reasoning = show_reasoning and component.keeps_conversation
-        self._is_json = task.response_model is not None
+        self._shows_reasoning = show_reasoning and component.chats
+        self._is_json = _has_response_model(component, task)
         # a structured answer may be corrected, and the steps of a workflow or a pipeline are not its answer
-        self._streams = component.keeps_conversation and not self._is_json
+        self._streams = component.chats and not self._is_json
         self._call = -1
         self._text = ""
         self._sent = False
@@ -105,19 +107,28 @@ class Answer:
             return "\n\n"
         return ""
 
-    def text(self, value: Any) -> str:
-        """The whole answer, from the value of the run."""
+    def text(self, result: ExecutionResult) -> str:
+        """The whole answer; a structured one is JSON."""
         if self._is_json:
-            return json.dumps(to_json_data(value), ensure_ascii=False)
-        return self._component.text(value)
+            return json.dumps(to_json_data(result.value), ensure_ascii=False)
+        return to_text(self._component.output(result.value, result.data))
 
-    def rest(self, value: Any) -> Piece:
+    def rest(self, result: ExecutionResult) -> Piece:
         """What is left to send of the whole answer; its text may be empty."""
-        answer = self.text(value)
+        answer = self.text(result)
         if answer.startswith(self._text):
             rest = answer.removeprefix(self._text)
             return Piece(rest)
         return Piece(self._separator() + answer)
+
+
+def _has_response_model(component: Component, task: Task) -> bool:
+    """Whether the answer is structured, by the request or by the component itself."""
+    if task.response_model is not None:
+        return True
+    if isinstance(component, ModelComponent):
+        return component.response_model is not None
+    return False
 
 
 def usage_data(usage: Usage, sent: str, produced: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Annotated, Any, ClassVar, NamedTuple, cast
 
@@ -12,14 +13,18 @@ from pydantic import Field, JsonValue
 
 from podwright.blueprints import walk_steps
 from podwright.components import Component, Workflow
+from podwright.components.base import PromptComponent
+from podwright.components.inputs import INPUT
+from podwright.components.walks import walk
 from podwright.conversation import parse_messages
-from podwright.errors import MessagesError, Problem
+from podwright.errors import InputsError, MessagesError, Problem
 from podwright.json_data import as_object, values_in
 from podwright.json_schema import MAX_VALUES
 from podwright.messages import Message, ModelSettings
 from podwright.run import Task
 from podwright.templates import names
 from podwright.text import short_repr
+from podwright_service.execution import below
 from podwright_service.http.problems import RequestError
 from podwright_service.http.schemas import Object
 from podwright_service.openai_api.values import (
@@ -88,7 +93,8 @@ class OpenAIRequest(Options, ABC):
     frequency_penalty: Penalty | None = None
     parallel_tool_calls: bool | None = None
     metadata: dict[str, JsonValue] | None = None
-    """Entries whose names are in the component's templates are named inputs."""
+    """Entries whose names the component declares as inputs, or has in its templates, are named inputs. For a declared
+    input that is not a text, a text is JSON: `"3"`, `"true"`, `"[1, 2]"`."""
     user: JsonValue = None
     """For whom the run is, as `safety_identifier`. `service_tier` and `prompt_cache_key` with its options have no
     effect."""
@@ -134,11 +140,8 @@ class OpenAIRequest(Options, ABC):
         settings = self._settings()
         refused = [
             *_refused_settings(settings, component, may_set),
-            *_refused_messages(conversation, earlier, component),
+            *_refused_instructions(conversation, component),
         ]
-        if inputs and not isinstance(value, str):
-            reason = "A message with images cannot have named inputs"
-            refused.append(Problem("/metadata", reason))
         if response_model is not None and isinstance(component, Workflow):
             refused.append(
                 Problem(self.format_pointer, "A workflow gives text")
@@ -146,14 +149,19 @@ class OpenAIRequest(Options, ABC):
         if refused:
             raise _unsupported_error(refused)
         if inputs:
-            value = {"input": value, **inputs}
-        if isinstance(component, Workflow):
-            return component.task(value)
+            value = {INPUT: value, **inputs}
+        try:
+            if isinstance(component, Workflow):
+                task = component.task(value)
+                return replace(task, messages=earlier)
+            prompted = cast("PromptComponent", component)
+            task = prompted.task(value, response_model)
+        except InputsError as error:
+            raise _inputs_error(error) from None
         instructions = [placed.message for placed in conversation.instructions]
-        return Task(
-            value,
-            response_model,
-            earlier,
+        return replace(
+            task,
+            messages=earlier,
             instructions="\n\n".join(instructions),
             settings=_as_settings(settings),
         )
@@ -197,12 +205,20 @@ class OpenAIRequest(Options, ABC):
     def _named_inputs(self, component: Component) -> dict[str, JsonValue]:
         given: dict[str, JsonValue] = {}
         for name, value in (self.metadata or {}).items():
-            if value is not None and name != "input":
+            if value is not None and name != INPUT:
                 given[name] = value
         if not given:
             return {}
+        if component.inputs:
+            # other entries are not for the component
+            return component.inputs.convert_texts(
+                component.inputs.select(given)
+            )
         used = _template_names(component)
-        return {name: value for name, value in given.items() if name in used}
+        inputs = {name: given[name] for name in given if name in used}
+        for member in walk(component):
+            inputs = member.inputs.convert_texts(inputs)
+        return inputs
 
     def type_of_answer(self, kind: str, schema: JSONSchemaFormat | None) -> Any:
         """The response model for a form of the answer.
@@ -250,7 +266,7 @@ def _refused_settings(
 ) -> Iterator[Problem]:
     if not may_set:
         reason = "The operator does not let clients set this parameter"
-    elif not component.keeps_conversation:
+    elif not component.chats:
         reason = f"A {component.kind} takes no settings of model calls"
     else:
         return
@@ -258,18 +274,13 @@ def _refused_settings(
         yield Problem(setting.pointer, reason)
 
 
-def _refused_messages(
-    conversation: Conversation, earlier: Sequence[Message], component: Component
+def _refused_instructions(
+    conversation: Conversation, component: Component
 ) -> Iterator[Problem]:
-    if component.keeps_conversation:
+    if component.chats:
         return
-    refused = list(conversation.instructions)
-    if earlier:
-        refused += conversation.messages[:-1]
-    reason = (
-        f"A {component.kind} takes one message of a user, and no instructions"
-    )
-    for placed in refused:
+    reason = f"A {component.kind} takes no instructions"
+    for placed in conversation.instructions:
         yield Problem(placed.pointer, reason)
 
 
@@ -284,12 +295,14 @@ def _as_settings(settings: Sequence[Setting]) -> ModelSettings:
 
 
 def _template_names(component: Component) -> set[str]:
-    """The names that the templates and the map steps of a component and its members use."""
+    """The names that the templates and the map steps of a component and its members use, and their declared inputs."""
     blueprint = component.to_blueprint()
     found = set(names(json.dumps(blueprint)))
+    found.update(component.inputs.schemas)
     for _, step in walk_steps(blueprint.get("steps")):
         if "over" in step:
-            found.add(step["over"])
+            name, _, _ = step["over"].partition(".")
+            found.add(name)
     for member in component.members().values():
         found |= _template_names(member)
     return found
@@ -304,6 +317,19 @@ def _unsupported_error(problems: Sequence[Problem]) -> RequestError:
         "request_invalid",
         f"{reasons}: {parameters}.",
         suggestion="Leave it out.",
+        problems=problems,
+    )
+
+
+def _inputs_error(error: InputsError) -> RequestError:
+    """The error in a request whose `metadata` are the inputs; clients show its message, but not the problems."""
+    problems = below(error, "/metadata").problems
+    details = " ".join(problem.detail for problem in problems)
+    return RequestError(
+        422,
+        error.code,
+        f"{error.message} {details}",
+        suggestion="Give the inputs in 'metadata', by name; a text stands for other data, as JSON.",
         problems=problems,
     )
 

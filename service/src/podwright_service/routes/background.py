@@ -15,12 +15,17 @@ from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from fastapi.sse import KEEPALIVE_COMMENT, EventSourceResponse, format_sse_event
 
+from podwright.approvals import REJECT, Decision, Question
 from podwright.headers import BUDGET, HOPS
 from podwright.json_data import to_json_bytes
 from podwright_service.background.database import DatabaseUnavailableError
 from podwright_service.background.store import StoredRun
 from podwright_service.background.worker import BackgroundWorker
-from podwright_service.execution import new_run_id, task_of
+from podwright_service.execution import (
+    context_as_texts,
+    new_run_id,
+    task_of,
+)
 from podwright_service.http.auth import scope_missing
 from podwright_service.http.hosts import check_origin
 from podwright_service.http.idempotency import (
@@ -46,6 +51,7 @@ from podwright_service.http.streams import HEARTBEAT, STREAM_HEADERS
 from podwright_service.observability.tracing import current_traceparent
 from podwright_service.origin import origin_of
 from podwright_service.routes.responses import (
+    AS_DATA,
     BACKGROUND_PARAMETERS,
     BODY_PROBLEMS,
     CHANGE_PROBLEMS,
@@ -109,6 +115,7 @@ def may_only_approve(request: Request) -> bool:
 
 
 OnlyApproves = Annotated[bool, Depends(may_only_approve)]
+AsData = Annotated[bool, Query(alias="data", description=AS_DATA)]
 
 
 @with_body.post(
@@ -121,7 +128,7 @@ async def start_run(
     """Store a run of the served component, which begins as soon as a process is free."""
     runtime = get_runtime(request)
     # refuses invalid input before the run is stored
-    task_of(runtime.component, body)
+    await task_of(runtime.component, body)
     # the same for its headers
     granted_limits(request.headers, runtime.settings)
     run_id = new_run_id()
@@ -164,7 +171,10 @@ async def start_run(
     responses=READ_PROBLEMS,
 )
 async def get_run(
-    worker: Worker, run: Run, only_approves: OnlyApproves
+    worker: Worker,
+    run: Run,
+    only_approves: OnlyApproves,
+    as_data: AsData = False,
 ) -> Response:
     """A run: its status, and its result or its problem once it has ended.
 
@@ -172,7 +182,7 @@ async def get_run(
     """
     if only_approves and run["status"] != "waiting_for_approval":
         raise scope_missing("run")
-    return _response(_shown(run, worker, only_approves))
+    return _response(_shown(run, worker, only_approves, as_data=as_data))
 
 
 @router.get("", response_model=BackgroundRunPage, responses=DATABASE_PROBLEMS)
@@ -190,6 +200,7 @@ async def list_runs(
     cursor: Annotated[
         str | None, Query(description="`next` of the page before.")
     ] = None,
+    as_data: AsData = False,
 ) -> Response:
     """The runs of all components in the database, newest first; with the scope `approve` alone, those that wait."""
     if only_approves:
@@ -203,7 +214,10 @@ async def list_runs(
     if len(found) > limit:
         last = found[limit - 1]
         next_cursor = f"{last['created_at']!r}-{last['id']}"
-    shown = [_shown(run, worker, only_approves) for run in found[:limit]]
+    shown = [
+        _shown(run, worker, only_approves, as_data=as_data)
+        for run in found[:limit]
+    ]
     return _response({"runs": shown, "next": next_cursor})
 
 
@@ -225,6 +239,7 @@ async def follow_run(
             description="Number of the last event that is known.",
         ),
     ] = -1,
+    as_data: AsData = False,
 ) -> EventSourceResponse:
     """The events of a run from its first, or from the one after `Last-Event-ID`, live until its end.
 
@@ -232,12 +247,18 @@ async def follow_run(
     """
     # not FastAPI's mode for generators, which fails with an exception when the reader leaves
     return EventSourceResponse(
-        _events(request, worker, run_id, last_event_id), headers=STREAM_HEADERS
+        _events(request, worker, run_id, last_event_id, as_data=as_data),
+        headers=STREAM_HEADERS,
     )
 
 
 async def _events(
-    request: Request, worker: BackgroundWorker, run_id: str, last_event_id: int
+    request: Request,
+    worker: BackgroundWorker,
+    run_id: str,
+    last_event_id: int,
+    *,
+    as_data: bool,
 ) -> AsyncIterator[bytes]:
     lifecycle = get_runtime(request).lifecycle
     store = worker.store
@@ -261,7 +282,7 @@ async def _events(
                 run = await store.get(run_id)
             # it was not resumed in the meantime
             if run and run["status"] in ENDED:
-                yield _end_event(run)
+                yield _end_event(run, as_data)
                 return
         if time.monotonic() - sent_at >= HEARTBEAT:
             yield KEEPALIVE_COMMENT
@@ -269,10 +290,10 @@ async def _events(
         await asyncio.sleep(EVENT_POLL_INTERVAL)
 
 
-def _end_event(run: StoredRun) -> bytes:
+def _end_event(run: StoredRun, as_data: bool) -> bytes:
     """The last event of a stream: the result of a run, or its problem."""
     if run["status"] == "succeeded":
-        return _event("result", run["result"])
+        return _event("result", _result(run, as_data))
     return _event("problem", run["problem"])
 
 
@@ -319,8 +340,8 @@ async def resume_run(worker: Worker, run_id: str) -> Response:
 async def approve_run(
     request: Request, worker: Worker, run: Run, body: DecisionRequest
 ) -> Response:
-    """Approve what a run waits for; it goes on. The same decision may be sent again."""
-    return await _decide(request, worker, run, body, approved=True)
+    """Approve what a run waits for, or decide otherwise; it goes on. The same decision may be sent again."""
+    return await _decide(request, worker, run, body, body.decision)
 
 
 @with_body.post(
@@ -332,8 +353,11 @@ async def approve_run(
 async def reject_run(
     request: Request, worker: Worker, run: Run, body: DecisionRequest
 ) -> Response:
-    """Reject what a run waits for; it ends as cancelled. The same decision may be sent again."""
-    return await _decide(request, worker, run, body, approved=False)
+    """Reject what a run waits for; it ends as cancelled unless it has steps for that, or its model is told.
+
+    The same decision may be sent again.
+    """
+    return await _decide(request, worker, run, body, REJECT)
 
 
 async def _decide(
@@ -341,25 +365,44 @@ async def _decide(
     worker: BackgroundWorker,
     run: StoredRun,
     body: DecisionRequest,
-    *,
-    approved: bool,
+    name: str,
 ) -> Response:
     key = request.headers.get("authorization", "")
-    decision = {
-        "approved": approved,
-        "comment": body.comment,
+    decision = Decision(name, body.comment, body.values)
+    stored = {
+        **decision.to_dict(),
+        "approved": not decision.is_rejection,
         "caller": hashlib.sha256(key.encode()).hexdigest(),
     }
     attempt = body.attempt or _asked_attempt(run)
-    decided = await worker.store.decide(run["id"], attempt, decision)
+    goes_on = True
+    if run["status"] == "waiting_for_approval" and attempt == run["attempt"]:
+        goes_on = _check_decision(run["approval"], decision)
+    decided = await worker.store.decide(
+        run["id"], attempt, stored, goes_on=goes_on
+    )
     if decided is None:
-        word = "rejected"
-        if approved:
-            word = "approved"
+        word = "approved"
+        if decision.is_rejection:
+            word = "rejected"
         rule = f"A run can be {word} while it waits for approval, in the attempt given"
         raise await _conflict_error(worker, run["id"], rule)
     worker.wake()
     return _response(_shown(decided, worker, may_only_approve(request)), 202)
+
+
+def _check_decision(approval: Mapping[str, Any], decision: Decision) -> bool:
+    """Check that a decision fits the question; returns whether the run goes on.
+
+    Raises:
+        InputsError: It does not, with pointers into the body.
+    """
+    question = Question.from_dict(approval)
+    # what waits may always be rejected
+    if decision.is_rejection and question.ends_on_reject:
+        return False
+    question.check(decision)
+    return True
 
 
 def _asked_attempt(run: StoredRun) -> int:
@@ -412,16 +455,30 @@ def _response(
 
 
 def _shown(
-    run: StoredRun, worker: BackgroundWorker, only_approves: bool
+    run: StoredRun,
+    worker: BackgroundWorker,
+    only_approves: bool,
+    *,
+    as_data: bool = False,
 ) -> dict[str, Any]:
     """A run as a caller sees it who may read runs, or who may only approve."""
-    data = _response_data(run, worker)
+    data = _response_data(run, worker, as_data=as_data)
     if only_approves:
         return {name: data[name] for name in RunToApprove.model_fields}
     return data
 
 
-def _response_data(run: StoredRun, worker: BackgroundWorker) -> dict[str, Any]:
+def _result(run: StoredRun, as_data: bool) -> Any:
+    """The response of `/run` of a run that succeeded; else None."""
+    stored = run["result"]
+    if stored is None or as_data:
+        return stored
+    return context_as_texts(stored)
+
+
+def _response_data(
+    run: StoredRun, worker: BackgroundWorker, *, as_data: bool = False
+) -> dict[str, Any]:
     """A run as callers see it."""
     approval = None
     if run["status"] == "waiting_for_approval":
@@ -437,7 +494,7 @@ def _response_data(run: StoredRun, worker: BackgroundWorker) -> dict[str, Any]:
         "status": run["status"],
         "attempt": run["attempt"],
         "usage": run["usage"],
-        "result": run["result"],
+        "result": _result(run, as_data),
         "problem": run["problem"],
         "created_at": _date(run["created_at"]),
         "started_at": _date(run["started_at"]),

@@ -8,11 +8,10 @@ from pydantic import BaseModel, ConfigDict
 from podwright.callables import compute
 from podwright.components import Component
 from podwright.errors import BlueprintValidationError
-from podwright.validation_errors import MAX_PROBLEMS
 from podwright_service.http.json_body import JSONRoute
 from podwright_service.http.problems import ErrorEntry, error_entries
 from podwright_service.http.schemas import InlineBlueprint, InlineRunRequest
-from podwright_service.inline.policy import check_inline_names, inline_warnings
+from podwright_service.inline.policy import inline_warnings
 from podwright_service.routes.responses import BODY_PROBLEMS
 from podwright_service.runtime import get_runtime
 
@@ -27,30 +26,25 @@ class Validation(BaseModel):
     valid: bool
     errors: list[ErrorEntry]
     warnings: list[ErrorEntry]
-    """If it is valid: further keys of `config`, which are not used, and names that stay as text; at most 100."""
+    """If it is valid: further keys of `config`, which are not used, and names that hide others; at most 100."""
 
 
 @router.post("/validate-blueprint", responses=BODY_PROBLEMS)
 async def validate_blueprint(
     request: Request, body: InlineBlueprint
 ) -> Validation:
-    """Check a blueprint as `/run-blueprint` does, and for names that nothing can fill, without running it."""
+    """Check a blueprint as `/run-blueprint` does, without running it."""
     try:
         await build_inline(request, body)
     except BlueprintValidationError as error:
         return Validation(
             valid=False, errors=error_entries(error.problems), warnings=[]
         )
-    names = await compute(check_inline_names, body.blueprint, body.agents)
-    if names.problems:
-        return Validation(
-            valid=False, errors=error_entries(names.problems), warnings=[]
-        )
     warnings = await compute(inline_warnings, body.blueprint, body.agents)
     return Validation(
         valid=True,
         errors=[],
-        warnings=error_entries([*warnings, *names.warnings][:MAX_PROBLEMS]),
+        warnings=error_entries(warnings),
     )
 
 

@@ -8,7 +8,11 @@ from fastapi import APIRouter, Request
 
 import podwright
 from podwright import blueprints
-from podwright.components.walks import remotes_in, tools_of
+from podwright.components.walks import (
+    remotes_in,
+    response_schema_of,
+    tools_of,
+)
 from podwright.models.price_lists import list_versions
 from podwright_service.http.schemas import Info
 from podwright_service.model_checks import clients_of
@@ -41,6 +45,8 @@ async def info(request: Request) -> Info:
             **list_versions(),
         },
         blueprint=blueprint,
+        inputs=blueprint.get("inputs", {}),
+        response_schema=response_schema_of(component),
         digest=blueprints.digest(blueprint),
         models={"named": component.models(), "effective": list(runtime.models)},
         clients=clients_of(runtime.models),

@@ -162,7 +162,7 @@ async def _run(
         subscribers=(answer.read,),
     )
     result = await runtime.active_runs.run_until_disconnect(request, work)
-    return result, answer.text(result.value)
+    return result, answer.text(result)
 
 
 def _response(
@@ -220,7 +220,7 @@ async def _events(
                 yield _formatted(event)
     try:
         result = await stream.result()
-        rest = answer.rest(result.value)
+        rest = answer.rest(result)
     except Exception as error:  # noqa: BLE001 - the response has begun, so any error becomes the last event
         problem = report_late_failure(request, stream.run_id, error)
         yield _formatted(protocol.failed(problem))

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from typing import Any, get_args
+from collections.abc import Iterator, Mapping
+from typing import Any, cast, get_args
 
 from fastapi import FastAPI
 
 from podwright import blueprints
 from podwright.components import Component, Workflow
-from podwright.components.step_runner import ITERATION
+from podwright.components.frames import ITERATION
+from podwright.components.inputs import INPUT, DeclaredInputs
+from podwright.components.walks import response_schema_of
 from podwright.events import Kind
-from podwright.templates import names
+from podwright.json_data import JsonMapping, JsonObject, json_pointer, to_text
+from podwright.models.schema_example import example
+from podwright.templates import expressions
 from podwright_service.http.paths import OPENAI_PREFIX, scopes_of
 from podwright_service.http.problems import MEDIA_TYPE, ProblemDetails
 from podwright_service.inline.policy import InlinePolicy
@@ -35,7 +39,9 @@ def extend_openapi(
         if app.openapi_schema is None:
             document = build()
             _add_blueprints(document)
+            _add_inputs(document, component)
             _add_examples(document, component, policy)
+            _add_answer(document, component)
             _add_model(document, component)
             _set_media_types(document)
             if api_keys:
@@ -94,6 +100,68 @@ def _add_blueprints(document: dict[str, Any]) -> None:
     blueprint["anyOf"] = references
 
 
+def _add_inputs(document: dict[str, Any], component: Component) -> None:
+    """Add the declared inputs of the served component to the body of its runs."""
+    declared = component.inputs
+    if not declared:
+        return
+    body = document["components"]["schemas"]["RunRequest"]
+    inputs = body["properties"]["inputs"]
+    place = "#/components/schemas/RunRequest/properties/inputs/properties"
+    properties = {INPUT: body["properties"]["input"]}
+    for name, schema in declared.schemas.items():
+        properties[name] = _with_moved_references(
+            schema, place + json_pointer(name)
+        )
+    inputs["properties"] = properties
+    if not isinstance(component, Workflow):
+        # a workflow that resumes is given its whole context
+        inputs["additionalProperties"] = False
+    if declared.required:
+        inputs["required"] = declared.required
+        # a text alone lacks them
+        body["properties"] = {
+            name: schema
+            for name, schema in body["properties"].items()
+            if name != INPUT
+        }
+        del body["oneOf"]
+        body["required"] = ["inputs"]
+
+
+def _with_moved_references(value: Any, place: str) -> Any:
+    """A JSON Schema, whose references lead into itself, as a part of the document.
+
+    Args:
+        value: The schema, or a part of it.
+        place: Where the schema is in the document: "#/components/…".
+    """
+    if isinstance(value, list):
+        items = cast("list[Any]", value)
+        return [_with_moved_references(item, place) for item in items]
+    if not isinstance(value, Mapping):
+        return value
+    moved: JsonObject = {}
+    for key, item in cast("JsonMapping", value).items():
+        moved[key] = _with_moved_references(item, place)
+    reference = moved.get("$ref")
+    if isinstance(reference, str):
+        moved["$ref"] = place + reference.removeprefix("#")
+    return moved
+
+
+def _add_answer(document: dict[str, Any], component: Component) -> None:
+    """Add an example of a structured answer."""
+    schema = response_schema_of(component)
+    if schema is None:
+        return
+    data = example(schema, "the moon")
+    answer = {"output": to_text(data), "data": data}
+    run = document["paths"]["/run"]["post"]
+    content = run["responses"]["200"]["content"]["application/json"]
+    content["examples"] = {"a structured answer": {"value": answer}}
+
+
 def _add_model(document: dict[str, Any], component: Component) -> None:
     """Add the only name of a model, and leave out a status that FastAPI assumes, to the OpenAI-compatible routes."""
     for path, operation in _operations(document):
@@ -125,7 +193,12 @@ def _add_examples(
     named = inputs["named inputs"]["inputs"]
     openai: dict[str, Any] = {"model": component.name}
     if "a text" not in inputs:
-        openai["metadata"] = named
+        # the values of OpenAI's metadata are texts
+        openai["metadata"] = {
+            name: to_text(value)
+            for name, value in named.items()
+            if name != INPUT
+        }
     by_path = {
         "/run": inputs,
         "/run/stream": inputs,
@@ -149,11 +222,13 @@ def _add_examples(
 
 
 def _example_inputs(component: Component) -> dict[str, dict[str, Any]]:
-    """Inputs with a value for each name that the component's templates use and its steps do not write."""
+    """The declared inputs; else a value for each name that the templates use and no step writes."""
+    if component.inputs:
+        return _examples_of_declared(component.inputs)
     blueprint = component.to_blueprint()
     steps = [step for _, step in blueprints.walk_steps(blueprint.get("steps"))]
-    used = list(names(json.dumps(blueprint)))
-    written = {"input"}
+    used = expressions(json.dumps(blueprint))
+    written = {INPUT}
     for step in steps:
         if "over" in step:
             used.append(step["over"])
@@ -162,11 +237,40 @@ def _example_inputs(component: Component) -> dict[str, dict[str, Any]]:
     if isinstance(component, Workflow):
         written.update(component.output_names)
         written.add(ITERATION)
-    inputs = {name: "the moon" for name in used if name not in written}
+    inputs: JsonObject = {}
+    for expression in used:
+        name, *fields = expression.split(".")
+        if name not in written:
+            _set_field(inputs, [name, *fields])
     if inputs:
         return {"named inputs": {"inputs": inputs}}
     named = {"inputs": {"query": "the moon", "language": "English"}}
     return {"a text": {"input": "the moon"}, "named inputs": named}
+
+
+def _examples_of_declared(declared: DeclaredInputs) -> dict[str, JsonObject]:
+    values: JsonObject = {INPUT: "the moon"}
+    for name, schema in declared.schemas.items():
+        values[name] = example(schema, "the moon")
+    values |= declared.defaults
+    examples: dict[str, JsonObject] = {}
+    if not declared.required:
+        examples["a text"] = {"input": "the moon"}
+    examples["named inputs"] = {"inputs": values}
+    return examples
+
+
+def _set_field(inputs: JsonObject, path: list[str]) -> None:
+    """Set a field to an example, in objects that are made as needed."""
+    name, *rest = path
+    if not rest:
+        inputs.setdefault(name, "the moon")
+        return
+    inner = inputs.get(name)
+    if not isinstance(inner, dict):
+        inner = JsonObject()
+        inputs[name] = inner
+    _set_field(cast("JsonObject", inner), rest)
 
 
 def _inline_examples(policy: InlinePolicy) -> dict[str, dict[str, Any]]:

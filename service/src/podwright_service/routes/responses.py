@@ -46,6 +46,8 @@ def _header(
     return header
 
 
+AS_DATA = "Whether the context of a workflow has data where its outputs are data, instead of texts."
+"""What the query parameter `data` means."""
 RUN_HEADERS = {
     RUN_ID: _header("Id of the run."),
     USAGE: _header(

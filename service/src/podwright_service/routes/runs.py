@@ -18,8 +18,8 @@ from podwright.result import ExecutionResult
 from podwright.run import Task
 from podwright_service.execution import (
     execute_request,
-    new_run_id,
     result_content,
+    run_id_of,
     task_of,
 )
 from podwright_service.http.idempotency import IdempotentRoute
@@ -30,11 +30,13 @@ from podwright_service.http.schemas import (
     RunRequest,
     Trace,
     WorkflowContext,
+    WorkflowData,
 )
 from podwright_service.http.streams import RunStream, StreamedRun
 from podwright_service.origin import Sender, origin_of
 from podwright_service.routes.blueprints import build_inline
 from podwright_service.routes.responses import (
+    AS_DATA,
     RUN_HEADERS,
     RUN_PARAMETERS,
     RUN_PROBLEMS,
@@ -52,7 +54,8 @@ IsTraced = Annotated[
         description="Whether to answer with the result and its events.",
     ),
 ]
-RunContent = WorkflowContext | RunOutput | Trace
+AsData = Annotated[bool, Query(alias="data", description=AS_DATA)]
+RunContent = WorkflowContext | WorkflowData | RunOutput | Trace
 _RESPONSES = {200: {"headers": RUN_HEADERS}, **RUN_PROBLEMS}
 
 
@@ -63,11 +66,14 @@ _RESPONSES = {200: {"headers": RUN_HEADERS}, **RUN_PROBLEMS}
     openapi_extra=RUN_PARAMETERS,
 )
 async def run(
-    request: Request, body: RunRequest, trace: IsTraced = False
+    request: Request,
+    body: RunRequest,
+    trace: IsTraced = False,
+    as_data: AsData = False,
 ) -> Response:
     """Run the served component."""
     component = get_runtime(request).component
-    return await _run(request, component, body, trace)
+    return await _run(request, component, body, trace=trace, as_data=as_data)
 
 
 @router.post(
@@ -77,11 +83,14 @@ async def run(
     openapi_extra=RUN_PARAMETERS,
 )
 async def run_blueprint(
-    request: Request, body: InlineRunRequest, trace: IsTraced = False
+    request: Request,
+    body: InlineRunRequest,
+    trace: IsTraced = False,
+    as_data: AsData = False,
 ) -> Response:
     """Run a blueprint from the request. It may name the models, tools, agents and conditions that `/info` lists."""
     component = await build_inline(request, body)
-    return await _run(request, component, body, trace)
+    return await _run(request, component, body, trace=trace, as_data=as_data)
 
 
 @contextlib.asynccontextmanager
@@ -119,24 +128,30 @@ async def begun_stream(
     openapi_extra=RUN_PARAMETERS,
 )
 async def run_stream(
-    request: Request, body: RunRequest, trace: IsTraced = False
+    request: Request,
+    body: RunRequest,
+    trace: IsTraced = False,
+    as_data: AsData = False,
 ) -> Response:
     """Run the served component and send its events as they happen, and at the end the response of `/run`."""
-    task = task_of(get_runtime(request).component, body)
+    task = await task_of(get_runtime(request).component, body)
     async with contextlib.AsyncExitStack() as cleanup:
         beginning = begun_stream(
-            request, task, body, run_id=new_run_id(), trace=trace
+            request, task, body, run_id=run_id_of(task), trace=trace
         )
         stream = await cleanup.enter_async_context(beginning)
-        return StreamedRun(_events(request, stream), stream, cleanup.pop_all())
+        events = _events(request, stream, as_data)
+        return StreamedRun(events, stream, cleanup.pop_all())
 
 
-async def _events(request: Request, stream: RunStream) -> AsyncIterator[bytes]:
+async def _events(
+    request: Request, stream: RunStream, as_data: bool
+) -> AsyncIterator[bytes]:
     async for event in stream.events():
         yield event
     try:
         content = _content(
-            get_runtime(request).component, await stream.result()
+            get_runtime(request).component, await stream.result(), as_data
         )
     except Exception as error:  # noqa: BLE001 - the response has begun, so any error becomes the last event
         problem = report_late_failure(request, stream.run_id, error)
@@ -160,14 +175,20 @@ def report_late_failure(
 
 
 async def _run(
-    request: Request, component: Component, body: RunRequest, trace: bool
+    request: Request,
+    component: Component,
+    body: RunRequest,
+    *,
+    trace: bool,
+    as_data: bool,
 ) -> Response:
     runtime = get_runtime(request)
-    run_id = new_run_id()
+    task = await task_of(component, body)
+    run_id = run_id_of(task)
     work = execute_request(
         request,
         component,
-        task_of(component, body),
+        task,
         run_id=run_id,
         origin=origin_of(request, runtime.settings, body),
         trace=trace,
@@ -175,14 +196,17 @@ async def _run(
     result = await runtime.active_runs.run_until_disconnect(request, work)
     headers = {RUN_ID: run_id, USAGE: format_usage(result.usage)}
     return Response(
-        _content(component, result),
+        _content(component, result, as_data),
         headers=headers,
         media_type="application/json",
     )
 
 
-def _content(component: Component, result: ExecutionResult) -> bytes:
+def _content(
+    component: Component, result: ExecutionResult, as_data: bool
+) -> bytes:
     """The body of the response: a trace if the result has events, else the context of a workflow or the output."""
     if result.events:
         return to_json_bytes(result.to_dict())
-    return to_json_bytes(result_content(component, result))
+    content = result_content(component, result, as_data=as_data)
+    return to_json_bytes(content)

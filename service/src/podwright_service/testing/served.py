@@ -100,8 +100,8 @@ class Served(ABC):
             headers: Further request headers, such as `Idempotency-Key`.
 
         Returns:
-            What `run` of the component returns: the output of an agent, conductor or pipeline, the context of a
-            workflow.
+            What `run` of the component returns: the output of an agent, conductor or pipeline, as data if it is
+            structured, or the context of a workflow. An `ExecutionResult` has the context as data in `data`.
 
         Raises:
             ProblemError: The request was rejected, or the run failed.
@@ -200,7 +200,11 @@ class ServedRuns(Runs):
         super().__init__(runs.asynchronous)
 
     def wait(
-        self, run_id: str, *statuses: RunStatus, within: float = 60
+        self,
+        run_id: str,
+        *statuses: RunStatus,
+        within: float = 60,
+        data: bool = False,
     ) -> BackgroundRun:
         """The run, once it has one of the statuses; by default once nothing more happens by itself.
 
@@ -208,11 +212,12 @@ class ServedRuns(Runs):
             run_id: The run.
             *statuses: The statuses to wait for.
             within: Seconds to wait.
+            data: Whether the `result` of a workflow has data where its outputs are data, instead of texts.
 
         Raises:
             TimeoutError: It has another status after that time.
         """
-        return super().wait(run_id, *statuses, within=within)
+        return super().wait(run_id, *statuses, within=within, data=data)
 
 
 def _options(

@@ -1,0 +1,156 @@
+"""What a person is asked, and what they have decided."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from podwright.errors import InputsError, Problem
+from podwright.json_data import JsonMapping, JsonObject, as_array, as_object
+from podwright.json_data import json_pointer as pointer_of
+from podwright.schema_validator import SchemaValidator
+from podwright.text import did_you_mean
+from podwright.validation_errors import describe_value
+
+APPROVE = "approve"
+REJECT = "reject"
+OPTIONS = (APPROVE, REJECT)
+"""What may be decided if a step does not say."""
+
+
+class ApprovalId(NamedTuple):
+    """What tells a question from the others of a run."""
+
+    run_id: str
+    """Id of the run that asks, which may be nested."""
+    path: tuple[int, ...]
+    """Position of the approval step, or of the run whose model calls a tool."""
+    tool_call: int | None = None
+    """Number of the tool call; None for an approval step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question to a person."""
+
+    message: str
+    options: tuple[str, ...] = OPTIONS
+    """The decisions that are possible."""
+    edit: Mapping[str, JsonMapping] = field(
+        default_factory=dict[str, JsonMapping]
+    )
+    """What the person may change, by name: `{"schema": its JSON Schema, "value": what it is}`."""
+    ends_on_reject: bool = True
+    """Whether a rejection ends the run."""
+    tool: str = ""
+    """The tool that is to be called; empty for an approval step."""
+
+    def to_dict(self) -> JsonObject:
+        """The question as JSON data."""
+        data: JsonObject = {
+            "message": self.message,
+            "options": list(self.options),
+            "ends_on_reject": self.ends_on_reject,
+        }
+        if self.edit:
+            data["edit"] = dict(self.edit)
+        if self.tool:
+            data["tool"] = self.tool
+        return data
+
+    @classmethod
+    def from_dict(cls, data: JsonMapping) -> Question:
+        """Read what `to_dict` wrote, or what older releases did, which knew a message only."""
+        options = as_array(data.get("options")) or OPTIONS
+        return cls(
+            message=str(data.get("message", "")),
+            options=tuple(options),
+            edit=as_object(data.get("edit")),
+            ends_on_reject=bool(data.get("ends_on_reject", True)),
+            tool=str(data.get("tool", "")),
+        )
+
+    def check(self, decision: Decision) -> None:
+        """Check a decision.
+
+        Raises:
+            InputsError: It is no option, or changes something that may not be changed, or to a wrong value; with
+                pointers into the decision, such as `/values/draft`.
+        """
+        problems = list(self._problems(decision))
+        if not problems:
+            return
+        raise InputsError(
+            f"The decision {decision.decision!r} is invalid: {problems[0]}",
+            problems=problems,
+            suggestion=f"Decide one of: {', '.join(self.options)}.",
+        )
+
+    def _problems(self, decision: Decision) -> Iterator[Problem]:
+        if decision.decision not in self.options:
+            yield Problem(
+                "/decision",
+                detail=f"Unknown decision '{decision.decision}'.",
+                suggestion=did_you_mean(decision.decision, self.options),
+            )
+        for name, value in decision.values.items():
+            at = f"/values{pointer_of(name)}"
+            if name not in self.edit:
+                yield Problem(
+                    at,
+                    detail=f"'{name}' may not be changed.",
+                    suggestion=did_you_mean(name, self.edit),
+                )
+                continue
+            schema = as_object(self.edit[name].get("schema"))
+            problem = SchemaValidator(schema).problem(value)
+            if problem is not None:
+                yield Problem(
+                    at + problem.pointer,
+                    detail=f"'{name}' {problem.detail}, got {describe_value(value)}.",
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a person has decided."""
+
+    decision: str = APPROVE
+    """One of the question's options."""
+    comment: str = ""
+    values: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """What the person has changed, by name."""
+
+    @property
+    def is_rejection(self) -> bool:
+        """Whether it is the option `reject`."""
+        return self.decision == REJECT
+
+    def to_dict(self) -> JsonObject:
+        """The decision as JSON data."""
+        data: JsonObject = {"decision": self.decision, "comment": self.comment}
+        if self.values:
+            data["values"] = dict(self.values)
+        return data
+
+    @classmethod
+    def from_dict(cls, data: object) -> Decision:
+        """Read a decision.
+
+        Raises:
+            InputsError: It is no object with a `decision`, and perhaps a `comment` and `values`.
+        """
+        found = as_object(data)
+        unknown = found.keys() - {"decision", "comment", "values"}
+        decision = found.get("decision", APPROVE)
+        comment = found.get("comment", "")
+        values = found.get("values", {})
+        are_texts = isinstance(decision, str) and isinstance(comment, str)
+        are_objects = isinstance(values, dict) and isinstance(data, dict)
+        if unknown or not are_texts or not are_objects:
+            raise InputsError(
+                "A decision is an object with the texts 'decision' and 'comment', and the object 'values'.",
+                suggestion="Write it as {'decision': 'approve', 'comment': …, 'values': {…}}.",
+            )
+        return cls(decision, comment, as_object(found.get("values")))

@@ -1,0 +1,220 @@
+"""Where a step of a running workflow stands: the context that it sees, its progress, and its position."""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from dataclasses import dataclass
+from typing import Any
+
+from podwright.approvals import Decision
+from podwright.components.inputs import DeclaredInputs
+from podwright.components.resume import SequenceProgress, StepProgress
+from podwright.json_data import JsonMapping, JsonObject
+
+Path = tuple[int, ...]
+
+ITERATION = "iteration"
+"""Name of the number of the current iteration in the templates inside a loop, from 1."""
+DECISIONS = "_decisions"
+"""Name in the context under which decisions are kept that only templates read."""
+ERROR = "error"
+"""Name of what failed, inside the `catch` of a try step: an object with `code`, `message` and `component`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What a person has decided who lets a stopped run go on."""
+
+    path: Path
+    """The approval step."""
+    decision: Decision
+
+    def on(self, path: Path) -> Decision | None:
+        """The decision, if it is about the step at a path."""
+        if self.path != path:
+            return None
+        return self.decision
+
+    def below(self, path: Path) -> Decided:
+        """The same as seen from the workflow around the one that is at a path."""
+        return Decided((*path, *self.path), self.decision)
+
+    def inside(self, path: Path) -> Decided | None:
+        """The same as seen from the workflow inside the step at a path; None if the decision is about another step."""
+        if self.path[: len(path)] != path:
+            return None
+        return Decided(self.path[len(path) :], self.decision)
+
+
+class Scope:
+    """The context as a sequence of steps sees it, and what the sequence wrote.
+
+    Args:
+        context: The context, which the sequence changes.
+        written: What the sequence wrote before, and what it writes is added; None for nothing.
+        iteration: Number of the iteration of the innermost loop, from 1; None outside of loops.
+        error: What failed, in the `catch` of a try step; None outside.
+    """
+
+    def __init__(
+        self,
+        context: JsonObject,
+        written: JsonObject | None = None,
+        iteration: int | None = None,
+        error: JsonMapping | None = None,
+    ) -> None:
+        self.context = context
+        self.written: JsonObject = {}
+        if written is not None:
+            self.written = written
+        self.iteration = iteration
+        self.error = error
+
+    @property
+    def shown(self) -> JsonObject:
+        """What agents and functions are given: the context, and what failed."""
+        if self.error is None:
+            return self.context
+        return {**self.context, ERROR: self.error}
+
+    @property
+    def values(self) -> JsonMapping:
+        """What templates read: what is shown, and the number of the iteration if the context lacks that name."""
+        hidden: JsonObject = dict(self.context.get(DECISIONS, {}))
+        if self.iteration is not None:
+            hidden[ITERATION] = self.iteration
+        if not hidden:
+            return self.shown
+        return ChainMap(self.shown, hidden)
+
+    def in_iteration(self, number: int) -> Scope:
+        """The same context inside an iteration of a loop."""
+        return Scope(self.context, self.written, number, error=self.error)
+
+    def after_failure(self, error: JsonMapping) -> Scope:
+        """The same context inside the `catch` of a try step."""
+        return Scope(self.context, self.written, self.iteration, error=error)
+
+    def part(self, own_values: JsonMapping, written: JsonObject) -> Scope:
+        """A copy of the context for one of several sequences that run at once.
+
+        Args:
+            own_values: Values that only this sequence sees.
+            written: What the sequence has written before, and will write.
+        """
+        context = {**self.context, **own_values, **written}
+        return Scope(context, written, self.iteration, error=self.error)
+
+    def complete(self, inputs: DeclaredInputs) -> None:
+        """Put the defaults of declared inputs in front of the context, which may have any other names.
+
+        Raises:
+            InputsError: A declared input is missing or has a wrong value.
+        """
+        given = dict(self.context)
+        complete = inputs.complete(given, also_known=given)
+        missing = {
+            name: value for name, value in complete.items() if name not in given
+        }
+        for name, value in missing.items():
+            _put_first(self.context, name, value)
+
+    def write(self, key: str, value: Any) -> None:
+        """Put a value at the end of the context: the last one is the answer of the workflow."""
+        _put_last(self.context, key, value)
+        _put_last(self.written, key, value)
+
+    def replace(self, key: str, value: Any) -> None:
+        """Give a name of the context another value, in its place."""
+        self.context[key] = value
+        self.written[key] = value
+
+    def write_decision(
+        self, name: str, decision: JsonMapping, *, is_shown: bool
+    ) -> None:
+        """Write what a person has decided, in front: it is not the answer of the workflow.
+
+        Args:
+            name: The name of the approval step.
+            decision: The decision and the comment.
+            is_shown: Whether it is a part of the context; if not, only templates read it.
+        """
+        if not is_shown:
+            known: JsonObject = self.context.get(DECISIONS, {})
+            decision = {**known, name: decision}
+            name = DECISIONS
+        _put_first(self.context, name, decision)
+        _put_first(self.written, name, decision)
+
+    def write_all(self, values: JsonMapping) -> None:
+        """Write the values of a part of the step, in their order."""
+        for key, value in values.items():
+            self.write(key, value)
+
+
+def _put_first(values: JsonObject, key: str, value: Any) -> None:
+    others = {name: value for name, value in values.items() if name != key}
+    values.clear()
+    values[key] = value
+    values.update(others)
+
+
+def _put_last(values: JsonObject, key: str, value: Any) -> None:
+    values.pop(key, None)
+    values[key] = value
+
+
+@dataclass(frozen=True, slots=True)
+class StepFrame:
+    """Where a step stands."""
+
+    scope: Scope
+    progress: StepProgress
+    """Updated in place."""
+    path: Path
+    """The position of the step."""
+
+    def sequence(
+        self, number: int | None = None, scope: Scope | None = None
+    ) -> SequenceFrame:
+        """The frame of the sequence inside the step.
+
+        Args:
+            number: The number of the branch, the iteration or the attempt; None for steps that have one sequence.
+            scope: The context of the sequence; by default that of the step.
+        """
+        path = self.path
+        if number is not None:
+            path = (*path, number)
+        return SequenceFrame(
+            scope or self.scope, self.progress.setdefault("in", {}), path
+        )
+
+    def part(self, number: int, own_values: JsonMapping) -> SequenceFrame:
+        """The frame of a sequence inside the step that works on its own copy of the context.
+
+        Args:
+            number: Its number among those of the step.
+            own_values: Values that only this sequence sees.
+        """
+        parts = self.progress.setdefault("parts", {})
+        part = parts.setdefault(str(number), {})
+        scope = self.scope.part(own_values, part.setdefault("set", {}))
+        progress = part.setdefault("in", {})
+        return SequenceFrame(scope, progress, (*self.path, number))
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceFrame:
+    """Where a sequence of steps stands."""
+
+    scope: Scope
+    progress: SequenceProgress
+    """Updated in place."""
+    path: Path
+    """The position of the sequence."""
+
+    def step(self, index: int) -> StepFrame:
+        """The frame of one of its steps."""
+        inner = self.progress.setdefault("in", {})
+        return StepFrame(self.scope, inner, (*self.path, index))

@@ -1,0 +1,115 @@
+"""Calling the function of a workflow's step: events, the journal and errors are those of a tool call."""
+
+from __future__ import annotations
+
+from asyncio import CancelledError
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any
+
+from pydantic_core import to_jsonable_python
+
+from podwright.components.tool_calls import call_tool, error_details
+from podwright.errors import PodwrightError, ToolError, error_from
+from podwright.events import (
+    Event,
+    ToolCallFailed,
+    ToolCallFinished,
+    ToolCallStarted,
+)
+from podwright.json_data import JsonObject, copy_json, to_json_data
+from podwright.run import (
+    Run,
+    ToolCallId,
+    current_tool_call,
+    milliseconds_since,
+)
+from podwright.tools import Tool
+from podwright.usage import Usage
+
+
+async def call_step_function(
+    run: Run, function: Tool, arguments: JsonObject, path: tuple[int, ...]
+) -> Any:
+    """What a function returns, as JSON data; of an earlier attempt of the run if it has returned there.
+
+    Args:
+        run: The run of the workflow.
+        function: The function.
+        arguments: Its arguments, which are validated as those of a tool.
+        path: The position of the step.
+
+    Raises:
+        ToolError: The function raised an error or took too long, does not take the arguments, or its result is not
+            JSON data.
+        PodwrightError: A run nested in the function failed.
+    """
+    call = _FunctionCall(run, function, ToolCallId(path, number=0))
+    run.add_usage(Usage(tool_calls=1))
+    recorded = run.journal.tool_call(run.id, path, call.id.number)
+    if isinstance(recorded, ToolCallFinished):
+        usage = run.journal.usage_of(run.id, path, call.id.number)
+        run.count_recorded_usage(usage)
+        return copy_json(recorded.output)
+    token = current_tool_call.set(call.id)
+    try:
+        async with run.journal.call(in_tool=run.in_tool):
+            return await call.make(arguments)
+    finally:
+        current_tool_call.reset(token)
+
+
+class _FunctionCall:
+    """One call of a step's function."""
+
+    def __init__(self, run: Run, function: Tool, call_id: ToolCallId) -> None:
+        self._run = run
+        self._function = function
+        self.id = call_id
+
+    async def make(self, arguments: JsonObject) -> Any:
+        """Call the function, and emit the events of the call."""
+        started = perf_counter()
+        self._emit(
+            ToolCallStarted,
+            arguments=arguments,
+            idempotent=self._function.idempotent,
+        )
+        try:
+            await self._run.journal.before_effect()
+            value = await call_tool(
+                self._run, self._function, arguments, call_id=self.id
+            )
+            result = self._to_data(value)
+        except (CancelledError, PodwrightError) as error:
+            self._emit(
+                ToolCallFailed,
+                error=error_details(error),
+                duration_ms=milliseconds_since(started),
+                report="",
+            )
+            raise
+        self._emit(
+            ToolCallFinished,
+            output=result,
+            duration_ms=milliseconds_since(started),
+        )
+        return result
+
+    def _to_data(self, value: Any) -> Any:
+        try:
+            # other types would become texts that nobody expects
+            to_jsonable_python(value)
+            return to_json_data(value)
+        except Exception as error:
+            subject = f"The result of the function '{self._function.name}' is not JSON data: it"
+            raise error_from(ToolError, subject, error) from error
+
+    def _emit(self, event_class: Callable[..., Event], **fields: Any) -> None:
+        event = event_class(
+            **self._run.stamp(self.id.path),
+            call=self.id.number,
+            tool=self._function.name,
+            **fields,
+        )
+        self._run.emit(event)

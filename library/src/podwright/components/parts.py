@@ -1,0 +1,137 @@
+"""The parts of a parallel or map step: sequences of steps that run at once, and the items of a map."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Awaitable, Callable, Iterator
+
+from podwright.callables import compute
+from podwright.components.frames import Scope, SequenceFrame, StepFrame
+from podwright.components.map_items import (
+    UnreadableItemsError,
+    after_thoughts,
+    read_items,
+)
+from podwright.components.resume import MAX_ITEMS
+from podwright.components.steps import MapStep, Steps
+from podwright.errors import ApprovalRequired, ContextError
+from podwright.json_data import JsonMapping, JsonObject, to_text
+from podwright.run import gather_or_cancel
+from podwright.templates import value_of
+from podwright.text import truncate
+
+RunSequence = Callable[[Steps, SequenceFrame], Awaitable[None]]
+"""Runs the steps of a sequence."""
+
+_THREAD_FROM_CHARS = 20_000
+"""The items of a longer text are read in a thread, so that the event loop stays free."""
+_SHOWN_CHARS = 200
+"""Characters that an error shows of a text whose items cannot be read for certain."""
+
+
+class Parts:
+    """Sequences of steps that run at once, each on its own copy of the context.
+
+    A failure cancels the others; an approval step lets them go on to their own end or pause.
+
+    Args:
+        run_sequence: Runs one of them.
+        frame: The step that they are parts of; its context is not changed.
+    """
+
+    def __init__(self, run_sequence: RunSequence, frame: StepFrame) -> None:
+        self._run_sequence = run_sequence
+        self._frame = frame
+        self._sequences: list[Steps] = []
+        self._own_values: list[JsonMapping] = []
+        self._written: dict[int, JsonObject] = {}
+        self._finished: set[int] = set()
+        self._failed: dict[int, Exception] = {}
+        self._paused: dict[int, ApprovalRequired] = {}
+        """The first pause: its message may be long, and the others are asked later."""
+
+    def add(self, sequence: Steps, own_values: JsonMapping) -> None:
+        """Add a sequence, and the values that only its steps see."""
+        self._sequences.append(sequence)
+        self._own_values.append(own_values)
+
+    async def run(self, concurrency: int) -> list[JsonObject]:
+        """Run the sequences, so many at once; returns what each of them wrote."""
+        progress = self._frame.progress
+        progress.setdefault("at", 0)
+        progress.setdefault("parts", {})
+        numbers = range(len(self._sequences))
+        waiting = iter(numbers)
+        workers = min(concurrency, len(numbers))
+        try:
+            # each error is in `_failed`: that of the first sequence is raised below
+            with contextlib.suppress(Exception):
+                await gather_or_cancel(
+                    self._work(waiting) for _ in range(workers)
+                )
+        finally:
+            progress["at"] = self._first_unfinished()
+        stopped = self._failed or self._paused
+        if stopped:
+            first = min(stopped)
+            progress["at"] = first
+            raise stopped[first]
+        return [self._written[number] for number in numbers]
+
+    async def _work(self, waiting: Iterator[int]) -> None:
+        for number in waiting:
+            try:
+                await self._run_part(number)
+                self._finished.add(number)
+            except ApprovalRequired as pause:
+                self._keep_first_pause(number, pause)
+            except Exception as error:
+                self._failed[number] = error
+                raise
+
+    async def _run_part(self, number: int) -> None:
+        frame = self._frame.part(number, self._own_values[number])
+        self._written[number] = frame.scope.written
+        await self._run_sequence(self._sequences[number], frame)
+
+    def _keep_first_pause(self, number: int, pause: ApprovalRequired) -> None:
+        if not self._paused or number < min(self._paused):
+            self._paused = {number: pause}
+
+    def _first_unfinished(self) -> int:
+        """The number of the first sequence that has not finished; 0 if all have."""
+        for number in range(len(self._sequences)):
+            if number not in self._finished:
+                return number
+        return 0
+
+
+async def items_of(step: MapStep, scope: Scope) -> list[object]:
+    """The items of a map step, read without blocking the event loop; see `podwright.components.map_items`.
+
+    Raises:
+        ContextError: The context lacks them, or they are not certain, or too many.
+    """
+    value = value_of(step.over, scope.values, f"Step '{step.name}'")
+    if isinstance(value, str) and len(value) > _THREAD_FROM_CHARS:
+        return await compute(_checked_items, step, value)
+    return _checked_items(step, value)
+
+
+def _checked_items(step: MapStep, value: object) -> list[object]:
+    name = step.over
+    try:
+        items = read_items(value)
+    except UnreadableItemsError as error:
+        whole = to_text(value)
+        text = after_thoughts(whole).strip() or whole
+        raise ContextError(
+            f"Step '{step.name}' maps over '{name}', which {error}: {truncate(text, _SHOWN_CHARS)!r}.",
+            suggestion="Let the step before it answer with one JSON array and nothing else.",
+        ) from error
+    if len(items) > MAX_ITEMS:
+        raise ContextError(
+            f"Step '{step.name}' maps over {len(items)} items of '{name}'; at most {MAX_ITEMS} are allowed.",
+            suggestion="Let the step before it group them.",
+        )
+    return items

@@ -1,0 +1,115 @@
+"""What a model is told of a tool call: why it failed, or its result, cut if it is too long."""
+
+from __future__ import annotations
+
+from asyncio import CancelledError
+from collections.abc import Iterator
+from typing import cast
+
+from podwright.approvals import Question
+from podwright.errors import PodwrightError
+from podwright.json_data import JsonMapping, JsonObject, as_object, to_text
+from podwright.models.offline import estimate_tokens
+from podwright.text import printable, truncate
+from podwright.tools import Tool
+
+MAX_REASON = 1_000
+"""Characters of the reason of a failure: the text of an exception may be a whole response."""
+_BYTES_PER_TOKEN = 4
+"""As in the estimates of tokens."""
+
+
+def must_end_run(error: BaseException) -> bool:
+    """Whether an error of a tool ends the run and is not for the model, for example because a limit is reached.
+
+    So does an error that such a one has caused, and a group with one in it.
+    """
+    return any(
+        isinstance(part, PodwrightError) and part.ends_run
+        for part in parts_of(error)
+    )
+
+
+def parts_of(error: BaseException) -> Iterator[BaseException]:
+    """An error, the errors in it if it is a group, and all their causes."""
+    pending = [error]
+    seen: set[int] = set()
+    while pending:
+        part = pending.pop()
+        # a time-out is caused by a cancellation that is its own, not that of the run
+        if id(part) in seen or isinstance(part, CancelledError):
+            continue
+        seen.add(id(part))
+        yield part
+        if isinstance(part, BaseExceptionGroup):
+            group = cast("BaseExceptionGroup[BaseException]", part)
+            pending += group.exceptions
+        if part.__cause__ is not None:
+            pending.append(part.__cause__)
+        elif part.__context__ is not None and not part.__suppress_context__:
+            pending.append(part.__context__)
+
+
+def failure_text(tool: str, error: PodwrightError) -> str:
+    """What the model is told when a call fails: one line without a traceback.
+
+    Args:
+        tool: The name of the tool.
+        error: The error of the call; that of a run nested in the tool tells what callers of that run are told.
+    """
+    reason = error.message
+    if error.run_id is not None:
+        reason = f"Tool '{tool}' failed: {error.public_message or reason}"
+    # a text of megabytes is not worth splitting
+    words = reason[: 10 * MAX_REASON].split()
+    return f"Error: {truncate(printable(' '.join(words)), MAX_REASON)}"
+
+
+def question_about(tool: Tool, arguments: JsonObject) -> Question:
+    """The question whether a tool may be called: a person may also change its arguments."""
+    parameters = tool.schema["function"]["parameters"]
+    properties = as_object(parameters.get("properties"))
+    definitions = as_object(parameters.get("$defs"))
+    edit: dict[str, JsonMapping] = {}
+    for name, parameter in properties.items():
+        schema: JsonObject = dict(parameter)
+        if "$ref" in to_text(schema):
+            schema["$defs"] = definitions
+        edit[name] = {"schema": schema, "value": arguments.get(name)}
+    shown = truncate(to_text(arguments), MAX_REASON)
+    return Question(
+        f"Call the tool '{tool.name}' with {shown}?",
+        edit=edit,
+        ends_on_reject=False,
+        tool=tool.name,
+    )
+
+
+def refusal_text(comment: str) -> str:
+    """What the model is told when a person rejects a call."""
+    text = "A person rejected this call; the tool was not called."
+    if comment:
+        text += f" The person says: {comment}"
+    return text
+
+
+def changed_text(arguments: str, result: str) -> str:
+    """A result with a sentence that says that a person has changed the arguments of the call.
+
+    Args:
+        arguments: The arguments as JSON text.
+        result: The result.
+    """
+    return f"[A person changed the arguments to {arguments}]\n{result}"
+
+
+def cut_result(text: str, most_tokens: int | None) -> str:
+    """A result of at most so many estimated tokens; one that is cut ends with a sentence that says so."""
+    if most_tokens is None:
+        return text
+    tokens = estimate_tokens(text)
+    if tokens <= most_tokens:
+        return text
+    kept = text.encode("utf-8", "replace")[: most_tokens * _BYTES_PER_TOKEN]
+    shown = kept.decode("utf-8", "ignore")
+    return f"{shown}\n[The result was cut: it has about {tokens} tokens, of which the first {most_tokens} are shown.]"

@@ -1,0 +1,124 @@
+"""A run that waits for a person inside a tool call, as JSON data that its caller keeps.
+
+A workflow that pauses between its steps is saved as a context and a path. A chat that pauses has no such place: what
+it has done so far is saved, and a new attempt of the run performs it again from that, as a background run does from
+its journal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pydantic import ValidationError
+
+from podwright import events
+from podwright.approvals import ApprovalId, Decision
+from podwright.errors import InputError
+from podwright.events import Event, adapter
+from podwright.journal import Journal
+from podwright.json_data import JsonMapping, JsonObject, as_array, as_object
+
+KEY = "_run"
+"""Name in the context of a stopped run under which it is saved."""
+
+_NOT_NEEDED = (events.Token, events.Reasoning, events.ModelCallStarted)
+
+
+@dataclass(frozen=True, slots=True)
+class SavedRun:
+    """What a run has done before it paused."""
+
+    run_id: str
+    given: JsonMapping
+    """What its task was made from; see `Task.given`."""
+    asked: ApprovalId
+    """The question that it waits for."""
+    events: tuple[Event, ...] = ()
+    decisions: Mapping[ApprovalId, Decision] = field(
+        default_factory=dict[ApprovalId, Decision]
+    )
+    """Earlier decisions."""
+
+    def journal(self) -> Journal:
+        """The journal for the attempt that goes on."""
+        return Journal(self.events, self.decisions)
+
+    def decided(self, decision: Decision) -> SavedRun:
+        """The same run with the decision that it waits for."""
+        return replace(self, decisions={**self.decisions, self.asked: decision})
+
+    def to_dict(self) -> JsonObject:
+        """The run as JSON data."""
+        decisions = [
+            {**_id_to_dict(asked), **decision.to_dict()}
+            for asked, decision in self.decisions.items()
+        ]
+        return {
+            "run_id": self.run_id,
+            "given": dict(self.given),
+            "asked": _id_to_dict(self.asked),
+            "events": [event.to_dict() for event in self.events],
+            "decisions": decisions,
+        }
+
+    @classmethod
+    def from_dict(cls, data: object) -> SavedRun:
+        """Read what `to_dict` wrote.
+
+        Raises:
+            InputError: The data is something else.
+        """
+        saved = as_object(data)
+        try:
+            recorded = [
+                adapter().validate_python(event)
+                for event in as_array(saved.get("events"))
+            ]
+            decisions: dict[ApprovalId, Decision] = {}
+            for entry in as_array(saved.get("decisions")):
+                decision = Decision(
+                    decision=str(entry["decision"]),
+                    comment=str(entry["comment"]),
+                    values=as_object(entry.get("values")),
+                )
+                decisions[_id_from_dict(entry)] = decision
+            return cls(
+                run_id=str(saved["run_id"]),
+                given=as_object(saved["given"]),
+                asked=_id_from_dict(saved["asked"]),
+                events=tuple(recorded),
+                decisions=decisions,
+            )
+        except (ValidationError, KeyError, TypeError, ValueError) as error:
+            raise InputError(
+                f"Expected the state of a paused run under '{KEY}' of the context.",
+                suggestion="Use the `context` of the error that paused the run, unchanged.",
+            ) from error
+
+
+def kept(recorded: Iterable[Event]) -> tuple[Event, ...]:
+    """The events that a new attempt needs."""
+    return tuple(
+        event for event in recorded if not isinstance(event, _NOT_NEEDED)
+    )
+
+
+def _id_to_dict(asked: ApprovalId) -> JsonObject:
+    return {
+        "run_id": asked.run_id,
+        "path": list(asked.path),
+        "tool_call": asked.tool_call,
+    }
+
+
+def _id_from_dict(data: Any) -> ApprovalId:
+    number = data.get("tool_call")
+    if number is not None:
+        number = int(number)
+    return ApprovalId(
+        run_id=str(data["run_id"]),
+        path=tuple(int(index) for index in data["path"]),
+        tool_call=number,
+    )

@@ -1,0 +1,187 @@
+"""The inputs of a run on the command line, and the command `inputs`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any, cast
+
+from podwright.blueprints import from_json
+from podwright.components import Component
+from podwright.components.inputs import DeclaredInputs
+from podwright.errors import (
+    BlueprintValidationError,
+    InputError,
+    InputsError,
+)
+from podwright.json_data import JsonMapping, JsonObject, as_array, to_text
+from podwright.text import short_repr, truncate
+from podwright_service.cli.console import (
+    print_json,
+    print_table,
+    print_text,
+    read_text,
+    table_of,
+)
+from podwright_service.remotes import remotes_of
+from podwright_service.settings import read_settings
+from podwright_service.source import load_component
+
+_INPUTS_EXAMPLE = """Write --inputs '{"input": "the moon"}', or @FILE."""
+_ANY = DeclaredInputs("", {})
+
+
+def read_input(
+    text: str | None,
+    inputs: str | None,
+    declared: DeclaredInputs = _ANY,
+    pairs: Sequence[str] = (),
+) -> str | dict[str, Any]:
+    """The input of a run: a text, standard input, or named inputs.
+
+    Args:
+        text: The text; `-`, or None without named inputs, is standard input.
+        inputs: Named inputs as a JSON object, or `@FILE`.
+        declared: The inputs that the component declares.
+        pairs: Further named inputs as `NAME=VALUE`, where a value may be JSON for a declared input that is no text.
+
+    Raises:
+        InputError: An input is given twice, or is wrong.
+    """
+    if inputs is None and not pairs:
+        if text is None and declared.required:
+            # not what standard input has: they are missing
+            return ""
+        if text is None:
+            text = "-"
+        return _input_text(text)
+    values: dict[str, Any] = {}
+    if inputs is not None:
+        values = _named_inputs(inputs)
+    for pair in pairs:
+        name, value = _split_pair(pair)
+        if name in values:
+            raise _given_twice_error(name, "Give it once.")
+        values.update(declared.convert_texts({name: value}))
+    if text is None:
+        return values
+    if "input" in values:
+        raise _given_twice_error(
+            "input", "Give INPUT, or 'input' among the named inputs."
+        )
+    return {**values, "input": _input_text(text)}
+
+
+def _split_pair(pair: str) -> tuple[str, str]:
+    name, equals, value = pair.partition("=")
+    if not name or not equals:
+        raise InputError(
+            f"Invalid --input '{truncate(pair, 60)}'.",
+            suggestion="Write --input NAME=VALUE.",
+        )
+    return name, value
+
+
+def _given_twice_error(name: str, suggestion: str) -> InputError:
+    return InputError(
+        f"The input '{truncate(name, 60)}' is given twice.",
+        suggestion=suggestion,
+    )
+
+
+def _input_text(text: str) -> str:
+    """A text of the command line; for `-`, that of standard input."""
+    if text != "-":
+        return text
+    if sys.stdin.isatty():
+        print_text(
+            "Reading the input from standard input; end it with Ctrl-D.",
+            sys.stderr,
+        )
+    return read_text("-").rstrip("\n")
+
+
+def _named_inputs(text: str) -> dict[str, Any]:
+    try:
+        if text.startswith("@"):
+            text = read_text(text[1:])
+        values = from_json(text)
+    except BlueprintValidationError as error:
+        raise InputError(
+            f"Invalid --inputs: {error.problems[0].detail}",
+            suggestion=_INPUTS_EXAMPLE,
+        ) from error
+    if not isinstance(values, dict):
+        raise InputError(
+            "Invalid --inputs: not a JSON object.", suggestion=_INPUTS_EXAMPLE
+        )
+    return cast("dict[str, Any]", values)
+
+
+def with_all_inputs(error: InputsError, component: Component) -> InputsError:
+    """The error with everything that the component takes."""
+    described = ", ".join(map(_describe_input, _rows(component)))
+    return InputsError(
+        error.message,
+        problems=error.problems,
+        suggestion=f"'{component.name}' takes: {described}.",
+    )
+
+
+def _describe_input(row: JsonMapping) -> str:
+    """An input in a few words: `count (integer, default 3)`."""
+    notes = [row["type"], "required"]
+    if "default" in row:
+        notes = [row["type"], f"default {short_repr(row['default'])}"]
+    shown = ", ".join(filter(None, notes))
+    return f"{row['name']} ({shown})"
+
+
+def _rows(component: Component) -> list[JsonObject]:
+    """The declared inputs of a component: name, type, description, and unless it is required the default."""
+    rows: list[JsonObject] = []
+    for name, schema in component.inputs.schemas.items():
+        row: JsonObject = {
+            "name": name,
+            "type": _type_name(schema),
+            "description": str(schema.get("description", "")),
+        }
+        if "default" in schema:
+            row["default"] = schema["default"]
+        rows.append(row)
+    return rows
+
+
+def _type_name(schema: JsonMapping) -> str:
+    """The type of an input for people; empty if its schema names none."""
+    choices = as_array(schema.get("enum"))
+    if choices:
+        return " | ".join(map(to_text, choices))
+    types = schema.get("type", "")
+    if isinstance(types, str):
+        return types
+    return " | ".join(types)
+
+
+def print_inputs(path: str, as_json: bool) -> None:
+    """Print the inputs that a component declares.
+
+    Raises:
+        PodwrightError: It cannot be loaded.
+    """
+    component = load_component(path, remotes_of(read_settings()))
+    if as_json:
+        print_json(component.inputs.schemas)
+        return
+    if not component.inputs:
+        print_text(
+            f"'{component.name}' declares no inputs: it takes any.", sys.stderr
+        )
+        return
+    table = table_of("input", "type", "default", "description")
+    for row in _rows(component):
+        default = "required"
+        if "default" in row:
+            default = to_text(row["default"])
+        table.add_row(row["name"], row["type"], default, row["description"])
+    print_table(table)

@@ -1,0 +1,117 @@
+"""Asking the person at the terminal what a run waits for."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from podwright.approvals import APPROVE, Decision, Question
+from podwright.components.inputs import DeclaredInputs
+from podwright.errors import (
+    ApprovalRequired,
+    ConfigurationError,
+    InputError,
+    InputsError,
+)
+from podwright.json_data import as_object, to_text
+from podwright.text import truncate
+from podwright_service.cli.console import print_error, print_text
+
+_MAX_SHOWN = 200
+"""Characters of a value that is shown before it may be changed."""
+
+
+def can_ask() -> bool:
+    """Whether a person is at the terminal."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def ask(pause: ApprovalRequired) -> Decision | None:
+    """What the person at the terminal decides; None if there is no more input.
+
+    Args:
+        pause: The pause of the run.
+    """
+    question = pause.question or Question(pause.message)
+    print_text(question.message, sys.stderr)
+    while True:
+        try:
+            decision = _read_decision(question)
+            question.check(decision)
+            return decision
+        except InputsError as error:
+            print_error(error)
+        except EOFError:
+            return None
+
+
+def _read_decision(question: Question) -> Decision:
+    options = ", ".join(question.options)
+    name = _read(f"Decide ({options}): ")
+    values: dict[str, Any] = {}
+    if name == APPROVE:
+        values = _read_values(question)
+    comment = _read("Comment (Enter for none): ")
+    return Decision(name, comment, values)
+
+
+def _read_values(question: Question) -> dict[str, Any]:
+    """The values that the person changes."""
+    texts: dict[str, Any] = {}
+    for name, entry in question.edit.items():
+        shown = truncate(to_text(entry.get("value")), _MAX_SHOWN)
+        text = _read(f"{name} is {shown}; another value (Enter keeps it): ")
+        if text:
+            texts[name] = text
+    return _converted(question, texts)
+
+
+def _converted(question: Question, texts: dict[str, Any]) -> dict[str, Any]:
+    """Texts as the values that the schemas of a question want."""
+    schemas = {
+        name: as_object(entry.get("schema"))
+        for name, entry in question.edit.items()
+    }
+    return dict(DeclaredInputs("", schemas).convert_texts(texts))
+
+
+def _read(prompt: str) -> str:
+    sys.stderr.write(prompt)
+    sys.stderr.flush()
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError
+    return line.strip()
+
+
+def parse_values(question: Question, pairs: Sequence[str]) -> dict[str, Any]:
+    """The changed values of `NAME=VALUE` arguments; JSON for a value that is no text.
+
+    Raises:
+        InputError: A pair has no name.
+    """
+    texts: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not name or not equals:
+            raise InputError(
+                f"Invalid --value '{truncate(pair, 60)}'.",
+                suggestion="Write --value NAME=VALUE.",
+            )
+        texts[name] = value
+    return _converted(question, texts)
+
+
+def question_of(approval: dict[str, Any] | None) -> Question:
+    """The question that a background run waits for.
+
+    Raises:
+        ConfigurationError: It waits for none.
+    """
+    if approval is None:
+        raise ConfigurationError(
+            "The run waits for no decision.",
+            suggestion="Look at it with `podwright runs show`.",
+        )
+    return Question.from_dict(approval)

@@ -1,0 +1,330 @@
+"""Tool calls that a person has to approve: the run pauses before the call, and goes on as the person decides."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from podwright import (
+    Agent,
+    AgentStep,
+    ApprovalRequired,
+    ApprovalStep,
+    Conductor,
+    FunctionModel,
+    ParallelStep,
+    Pipeline,
+    ScriptedModel,
+    TryStep,
+    Workflow,
+    tool,
+)
+from podwright.approvals import ApprovalId, Decision
+from podwright.errors import InputError, InputsError, ToolDefinitionError
+from podwright.journal import Journal
+from podwright.run import execute
+from podwright.testing import ModelRequest, ToolCall
+
+effects: Counter[str] = Counter()
+
+
+@pytest.fixture(autouse=True)
+def _no_effects() -> None:
+    effects.clear()
+
+
+@tool(approval=True)
+def pay(amount: int, to: str = "Ann") -> str:
+    """Pay someone."""
+    effects[f"pay {amount} to {to}"] += 1
+    return f"paid {amount}"
+
+
+@tool(approval=lambda amount: amount > 100)
+def refund(amount: int, reason: str = "") -> str:
+    """Refund."""
+    effects[f"refund {amount}"] += 1
+    return f"refunded {amount}"
+
+
+def look(what: str) -> str:
+    """Look something up."""
+    effects[f"look {what}"] += 1
+    return f"saw {what}"
+
+
+def pause_of(component: Any, given: Any, **options: Any) -> ApprovalRequired:
+    with pytest.raises(ApprovalRequired) as caught:
+        component.run(given, **options)
+    # whoever asks the person may be another process
+    caught.value.context = json.loads(json.dumps(caught.value.context))
+    return caught.value
+
+
+def clerk(*answers: Any, name: str = "clerk") -> Agent:
+    return Agent(
+        name, "Work.", ScriptedModel(*answers), tools=[pay, refund, look]
+    )
+
+
+PAY = ToolCall.of("pay", "1", amount=5)
+
+
+def test_a_call_waits_for_a_person() -> None:
+    """The question shows the tool and the arguments; the call is made once it is approved, and nothing twice."""
+    agent = clerk([ToolCall.of("look", "0", what="x"), PAY], "done")
+    pause = pause_of(agent, "hi")
+    assert effects == {"look x": 1}
+    question = pause.question
+    assert question is not None
+    assert (question.tool, question.options) == ("pay", ("approve", "reject"))
+    assert question.edit["amount"] == {
+        "schema": {"type": "integer"},
+        "value": 5,
+    }
+    assert '{"amount": 5}' in question.message
+    result = agent.run(pause.decide("approve"), trace=True)
+    assert result.value == "done"
+    assert effects == {"look x": 1, "pay 5 to Ann": 1}
+    assert result.usage.tool_calls == 2
+    assert result.usage.model_calls == 2
+    assert [message["role"] for message in result.messages] == [
+        "user",
+        "assistant",
+        "tool",
+        "tool",
+        "assistant",
+    ]
+
+
+def test_the_context_alone_approves() -> None:
+    """As for an approval step, to go on without a decision is to approve."""
+    agent = clerk([PAY], "done")
+    pause = pause_of(agent, "hi")
+    assert agent.run(pause.context or {}) == "done"
+    assert effects == {"pay 5 to Ann": 1}
+
+
+def test_a_person_may_change_arguments() -> None:
+    """The tool gets them, and the model is told; what does not fit is refused, and can be decided again."""
+    agent = clerk([PAY], "done")
+    pause = pause_of(agent, "hi")
+    for wrong in ({"amount": "much"}, {"sum": 3}):
+        with pytest.raises(InputsError) as caught:
+            agent.run(pause.decide(values=wrong))
+        assert caught.value.problems[0].pointer.startswith("/values/")
+    agent.run(pause.decide(values={"amount": 3, "to": "Bob"}))
+    assert effects == {"pay 3 to Bob": 1}
+    model: Any = agent.model
+    told = model.requests[-1].messages[-1].text
+    assert '"amount": 3' in told
+    assert told.endswith("paid 3")
+
+
+def test_a_rejection_is_told_to_the_model() -> None:
+    """The run goes on without the call, as often as it is rejected."""
+    agent = clerk([PAY], [PAY], [PAY], [PAY], [PAY], "well")
+    pause = pause_of(agent, "hi")
+    for _ in range(4):
+        pause = pause_of(agent, pause.decide("reject", "Too much."))
+    result = agent.run(pause.decide("reject", "Too much."), trace=True)
+    assert result.value == "well"
+    assert effects == {}
+    model: Any = agent.model
+    assert "Too much." in model.requests[-1].messages[-1].text
+    failed = [e for e in result.events if e.type == "tool_call_failed"]
+    assert failed[-1].error["code"] == "approval_rejected"
+
+
+def test_a_rule_decides_by_the_arguments() -> None:
+    """Calls that the rule lets pass are made at once; wrong arguments are told to the model, not to a person."""
+    agent = clerk(
+        [ToolCall.of("refund", "1", amount="x")],
+        [ToolCall.of("refund", "2", amount=50)],
+        [ToolCall.of("refund", "3", amount=500)],
+        "done",
+    )
+    pause = pause_of(agent, "hi")
+    assert effects == {"refund 50": 1}
+    assert '"amount": 500' in pause.message
+    assert agent.run(pause.context or {}) == "done"
+    assert effects == {"refund 50": 1, "refund 500": 1}
+
+
+def test_two_questions_in_one_turn_are_asked_one_by_one() -> None:
+    """Each has its own decision; the calls beside them are made once."""
+    calls = [
+        ToolCall.of("pay", "1", amount=1),
+        ToolCall.of("look", "2", what="x"),
+        ToolCall.of("pay", "3", amount=3),
+    ]
+    agent = clerk(calls, "done")
+    pause = pause_of(agent, "hi")
+    assert '"amount": 1' in pause.message
+    pause = pause_of(agent, pause.decide("reject"))
+    assert '"amount": 3' in pause.message
+    assert agent.run(pause.decide("approve")) == "done"
+    assert effects == {"look x": 1, "pay 3 to Ann": 1}
+
+
+def components() -> list[Any]:
+    return [
+        Pipeline("line", [clerk([PAY], "one"), clerk("two", name="b")]),
+        Conductor(
+            "boss",
+            "Lead.",
+            ScriptedModel(ToolCall.of("clerk", task="pay"), "two"),
+            [clerk([PAY], "one")],
+        ),
+        Workflow("flow", [clerk([PAY], "one"), clerk("two", name="b")]),
+        Workflow(
+            "flow",
+            [
+                ParallelStep([[clerk([PAY], "one")], [clerk("x", name="b")]]),
+                TryStep(
+                    [clerk([PAY], "two", name="c")],
+                    catch=[clerk("never", name="d")],
+                ),
+                AgentStep(Workflow("inner", [clerk([PAY], "one", name="e")])),
+            ],
+        ),
+    ]
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_any_component_goes_on(number: int) -> None:
+    """A call may wait inside teams and workflows; what has been done is not done again."""
+    component = components()[number]
+    given: Any = {"input": "hi"}
+    path = None
+    pauses = 0
+    while True:
+        options: Any = {}
+        if isinstance(component, Workflow):
+            options["resume_path"] = path
+        try:
+            result = component.run(given, trace=True, **options)
+            break
+        except ApprovalRequired as pause:
+            pauses += 1
+            given = json.loads(json.dumps(pause.decide()))
+            path = pause.resume_path
+    assert effects == {"pay 5 to Ann": pauses}
+    assert pauses == (3 if number == 3 else 1)
+    assert result.usage.tool_calls == pauses + (number == 1)
+
+
+def test_steps_before_and_after_a_call_that_waits() -> None:
+    """A workflow that was resumed at an approval step may pause in a tool after it, and the other way round."""
+    flow = Workflow(
+        "flow",
+        [
+            clerk("draft", name="a"),
+            ApprovalStep("Go?", "go"),
+            clerk([PAY], "paid", name="b"),
+            ApprovalStep("Done?", "done"),
+            clerk("end", name="c"),
+        ],
+    )
+    given: Any = "hi"
+    path = None
+    questions: list[str] = []
+    for _ in range(3):
+        pause = pause_of(flow, given, resume_path=path)
+        questions.append(pause.message.split("?")[0][:4])
+        given = pause.decide("approve", "")
+        path = pause.resume_path
+    assert questions == ["Go", "Call", "Done"]
+    result = flow.run(given, resume_path=path)
+    assert result == {
+        "input": "hi",
+        "a_output": "draft",
+        "b_output": "paid",
+        "c_output": "end",
+    }
+    assert effects == {"pay 5 to Ann": 1}
+
+
+async def test_a_journal_decides() -> None:
+    """In a background run the decisions come from its journal, and the context is not needed."""
+    agent = clerk([PAY], "done")
+    run_id = "0" * 32
+    recorded: list[Any] = []
+    with pytest.raises(ApprovalRequired) as caught:
+        await execute(
+            agent,
+            agent.task("hi"),
+            run_id=run_id,
+            journal=Journal(),
+            subscribers=(recorded.append,),
+        )
+    asked = ApprovalId(run_id, (), 0)
+    assert caught.value.asked == asked
+    assert caught.value.context is None
+    for decision in (Decision("reject"), Decision(values={"amount": 1})):
+        agent = clerk("done")
+        result = await execute(
+            agent,
+            agent.task("hi"),
+            run_id=run_id,
+            journal=Journal(recorded, {asked: decision}),
+        )
+        assert result.value == "done"
+    assert effects == {"pay 1 to Ann": 1}
+
+
+def test_entries_of_blueprints() -> None:
+    """`approval` of an entry survives the round trip, and decides over that of the function."""
+    agent = clerk([PAY], "done")
+    blueprint = agent.to_blueprint()
+    marks = [entry.get("approval") for entry in blueprint["tools"]]
+    assert marks == [True, True, None]
+    for mark, pauses in ((True, True), (False, False)):
+        blueprint["tools"][2]["approval"] = mark
+        model = ScriptedModel([ToolCall.of("look", "1", what="x")], "done")
+        again = Agent.from_blueprint(
+            blueprint, [pay, refund, look], model=model
+        )
+        assert again.to_blueprint() == blueprint
+        assert again.may_ask_in_tools
+        if pauses:
+            pause_of(again, "hi")
+        else:
+            assert again.run("hi") == "done"
+
+
+def test_wrong_marks_and_states_are_refused() -> None:
+    """`approval` is a truth value or a function; a paused run that was changed is an error."""
+    wrong: Any = {"approvl": True}
+    with pytest.raises(ToolDefinitionError):
+        tool(**wrong)
+    agent = clerk([PAY], "done")
+    pause = pause_of(agent, "hi")
+    whole = (pause.context or {})["_run"]
+    for saved in ("x", {}, {**whole, "asked": {}}):
+        with pytest.raises(InputError):
+            agent.run({"_run": saved})
+
+
+def test_a_conversation_goes_on_after_a_call_that_waited() -> None:
+    """The earlier turns are given again with the decision."""
+    earlier = [
+        {"role": "user", "content": "Hello"},
+        {"role": "assistant", "content": "Hi"},
+    ]
+    seen: list[int] = []
+
+    async def respond(request: ModelRequest) -> Any:
+        seen.append(len(request.messages))
+        if request.messages[-1].role == "tool":
+            return "done"
+        return [PAY]
+
+    agent = Agent("clerk", "Work.", FunctionModel(respond), tools=[pay])
+    pause = pause_of(agent, "hi", messages=earlier)
+    result = agent.run(pause.decide(), messages=earlier, trace=True)
+    assert len(result.messages) == 6
+    assert seen == [4, 6]
