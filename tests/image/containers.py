@@ -60,6 +60,25 @@ def layers(docker: Docker, name: str, base: str) -> list[Layer]:
             ]
 
 
+POST = """\
+import sys
+import urllib.error
+import urllib.request
+
+request = urllib.request.Request(
+    "http://127.0.0.1:8000/run",
+    sys.argv[1].encode(),
+    {"content-type": "application/json"},
+)
+try:
+    response = urllib.request.urlopen(request, timeout=60)
+except urllib.error.HTTPError as error:
+    response = error
+print(response.read().decode())
+"""
+"""Prints the response to a request, also if it is a problem."""
+
+
 class Container:
     """A running container."""
 
@@ -93,11 +112,7 @@ class Container:
 
     def post_run(self, body: object) -> Any:
         """Post to `/run` from inside, because it may have no network."""
-        code = (
-            "import sys, urllib.request as u; r = u.Request('http://127.0.0.1:8000/run', sys.argv[1].encode(),"
-            " {'content-type': 'application/json'}); print(u.urlopen(r, timeout=60).read().decode())"
-        )
-        return json.loads(self.run("python", "-c", code, json.dumps(body)))
+        return json.loads(self.run("python", "-c", POST, json.dumps(body)))
 
     def stop(self) -> int:
         """Stop it as `docker stop` does, and return its exit code."""

@@ -21,6 +21,7 @@ from podwright.components.folder import Folder
 from podwright.errors import ConfigurationError
 from podwright_service.images.context import stage
 
+DESK = ROOT / "deploy" / "examples" / "desk"
 Build = Callable[..., subprocess.CompletedProcess[str]]
 
 TOOLS = '''\
@@ -343,6 +344,31 @@ def test_agents_in_the_folders_beside(
         tag, "--network=none", "--read-only", PODWRIGHT_MODEL="offline/echo"
     ).healthy()
     assert "writer_output" in container.post_run({"input": "the moon"})
+    assert container.stop() == 0
+
+
+def test_the_support_desk(build: Build, tag: str, start: Start) -> None:
+    """An image of the desk has its functions, its tools and their files; a person decides over HTTP."""
+    done = build(DESK)
+    assert done.returncode == 0, done.stderr
+    container = start(
+        tag,
+        "--network=none",
+        "--read-only",
+        "--tmpfs=/tmp",
+        PODWRIGHT_MODEL="offline/echo",
+    ).healthy()
+    inputs = {"input": "My cup is broken.", "customer": "Ann"}
+    problem = container.post_run({"inputs": inputs})
+    assert problem["code"] == "approval_required"
+    decided = {
+        "inputs": problem["context"],
+        "resume_path": problem["resume_path"],
+        "decision": {"values": {"draft": "Dear Ann"}},
+    }
+    context = container.post_run(decided)
+    assert context["draft"] == "Dear Ann"
+    assert context["receipt"] == '{"letter": 1}'
     assert container.stop() == 0
 
 
