@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ BAD = json.dumps({"good": False, "advice": "Be shorter."})
 
 
 @pytest.fixture
-def letters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def letters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The letters that were sent, as customer, order and text."""
     path = tmp_path / "desk.db"
     monkeypatch.setenv("DESK_DATABASE", str(path))
@@ -35,7 +34,7 @@ def letters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
             rows = connection.execute("SELECT * FROM letters")
             return rows.fetchall()
 
-    yield sent
+    return sent
 
 
 def desk(*answers: Any) -> tuple[Workflow, ScriptedModel]:

@@ -304,7 +304,7 @@ def test_wrong_marks_and_states_are_refused() -> None:
     agent = clerk([PAY], "done")
     pause = pause_of(agent, "hi")
     whole = (pause.context or {})["_run"]
-    for saved in ("x", {}, {**whole, "asked": {}}):
+    for saved in ("x", {}, {**whole, "asked": {}}, {**whole, "asked": "x"}):
         with pytest.raises(InputError):
             agent.run({"_run": saved})
 

@@ -13,16 +13,18 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.helpers import COMMAND, environment, until
 from tests.service.support import Gate, Serve, Shell
 
-from podwright import Agent, ExecutionResult, Workflow
+from podwright import Agent, ExecutionResult, FunctionModel, Workflow, tool
+from podwright.testing import ModelRequest, ToolCall
 
 MODULE = '''
 import asyncio
-from podwright import Agent, Conductor, FunctionModel, ScriptedModel, Usage, Workflow
+from podwright import Agent, Conductor, FunctionModel, ScriptedModel, Usage, Workflow, tool
 from podwright.testing import ModelResponse, ToolCall
 
 def add(a: int, b: int) -> int:
@@ -53,6 +55,17 @@ plan = '{"steps": [{"skill": "helper", "task": "Say it."}]}'
 needy = Agent("needy", "Help {customer}.", FunctionModel(respond), inputs={"customer": {"type": "string"}})
 schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
 counter = Agent("counter", "Count.", FunctionModel(lambda request: '{"n":1}'), response_model=schema)
+def pay(request):
+    if request.messages[-1].role == "tool":
+        return request.messages[-1].text
+    return ToolCall("1", "spend", '{"amount": 5}')
+
+@tool(approval=True)
+def spend(amount: int) -> str:
+    """Spend."""
+    return f"spent {amount}"
+
+payer = Agent("payer", "Pay.", FunctionModel(pay), tools=[spend])
 lead = Conductor("lead", "Lead.", ScriptedModel(
     plan, ToolCall("1", "helper", '{"task": "Say it."}'), "The end."), [agent], planning=True)
 '''
@@ -255,6 +268,42 @@ def test_piped_input(folder: Path, shell: Shell) -> None:
     assert "/save FILE" in done.stderr
     assert done.stderr.count("turn: ") == 2
     assert "\x1b" not in done.stderr
+
+
+def test_a_person_is_asked(folder: Path, serve: Serve) -> None:
+    """On a terminal, `run` and `chat` ask what a run waits for; wrong decisions are asked for again."""
+
+    def decide(terminal: Terminal, *lines: str) -> None:
+        for line in lines:
+            terminal.until(r"(Decide|another value|Comment)[^\n]*: $")
+            terminal.type(f"{line}\n")
+
+    with on_terminal(folder, "run", "made:payer", "hi") as terminal:
+        decide(terminal, "perhaps", "", "approve", "much", "", "approve", "3")
+        decide(terminal, "")
+        terminal.until("spent 3")
+        assert terminal.process.wait(timeout=60) == 0
+
+    @tool(approval=True)
+    def spend(amount: int) -> str:
+        """Spend."""
+        return f"spent {amount}"
+
+    def pay(request: ModelRequest) -> Any:
+        if request.messages[-1].role == "tool":
+            return request.messages[-1].text
+        return ToolCall.of("spend", amount=5)
+
+    payer = Agent("payer", "Pay.", FunctionModel(pay), tools=[spend])
+    for partner in ("made:payer", str(serve(payer).base_url)):
+        with on_terminal(folder, "chat", partner) as terminal:
+            terminal.until("> $")
+            terminal.type("hi\n")
+            decide(terminal, "reject", "Too much.")
+            terminal.until("The person says: Too much.")
+            terminal.until("> $")
+            terminal.type(END)
+            assert terminal.process.wait(timeout=60) == 0
 
 
 def test_a_conductor(folder: Path, shell: Shell) -> None:

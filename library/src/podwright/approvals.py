@@ -7,15 +7,20 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from podwright.errors import InputsError, Problem
-from podwright.json_data import JsonMapping, JsonObject, as_array, as_object
-from podwright.json_data import json_pointer as pointer_of
+from podwright.json_data import (
+    JsonMapping,
+    JsonObject,
+    as_array,
+    as_object,
+    json_pointer,
+)
 from podwright.schema_validator import SchemaValidator
 from podwright.text import did_you_mean
 from podwright.validation_errors import describe_value
 
 APPROVE = "approve"
 REJECT = "reject"
-OPTIONS = (APPROVE, REJECT)
+DEFAULT_OPTIONS = (APPROVE, REJECT)
 """What may be decided if a step does not say."""
 
 
@@ -29,13 +34,37 @@ class ApprovalId(NamedTuple):
     tool_call: int | None = None
     """Number of the tool call; None for an approval step."""
 
+    def to_dict(self) -> JsonObject:
+        """The id as JSON data."""
+        return {
+            "run_id": self.run_id,
+            "path": list(self.path),
+            "tool_call": self.tool_call,
+        }
+
+    @classmethod
+    def from_dict(cls, data: JsonMapping) -> ApprovalId:
+        """Read what `to_dict` wrote, or what older releases did, which asked in approval steps only.
+
+        Raises:
+            KeyError, TypeError, ValueError: The data is something else.
+        """
+        number = data.get("tool_call")
+        if number is not None:
+            number = int(number)
+        return cls(
+            run_id=str(data["run_id"]),
+            path=tuple(int(index) for index in data["path"]),
+            tool_call=number,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Question:
     """A question to a person."""
 
     message: str
-    options: tuple[str, ...] = OPTIONS
+    options: tuple[str, ...] = DEFAULT_OPTIONS
     """The decisions that are possible."""
     edit: Mapping[str, JsonMapping] = field(
         default_factory=dict[str, JsonMapping]
@@ -62,7 +91,7 @@ class Question:
     @classmethod
     def from_dict(cls, data: JsonMapping) -> Question:
         """Read what `to_dict` wrote, or what older releases did, which knew a message only."""
-        options = as_array(data.get("options")) or OPTIONS
+        options = as_array(data.get("options")) or DEFAULT_OPTIONS
         return cls(
             message=str(data.get("message", "")),
             options=tuple(options),
@@ -81,10 +110,13 @@ class Question:
         problems = list(self._problems(decision))
         if not problems:
             return
+        suggestion = "Correct the listed values."
+        if decision.decision not in self.options:
+            suggestion = f"Decide one of: {', '.join(self.options)}."
         raise InputsError(
-            f"The decision {decision.decision!r} is invalid: {problems[0]}",
+            f"The decision '{decision.decision}' is invalid: {problems[0]}",
             problems=problems,
-            suggestion=f"Decide one of: {', '.join(self.options)}.",
+            suggestion=suggestion,
         )
 
     def _problems(self, decision: Decision) -> Iterator[Problem]:
@@ -95,7 +127,7 @@ class Question:
                 suggestion=did_you_mean(decision.decision, self.options),
             )
         for name, value in decision.values.items():
-            at = f"/values{pointer_of(name)}"
+            at = f"/values{json_pointer(name)}"
             if name not in self.edit:
                 yield Problem(
                     at,
@@ -139,13 +171,13 @@ class Decision:
         """Read a decision.
 
         Raises:
-            InputsError: It is no object with a `decision`, and perhaps a `comment` and `values`.
+            InputsError: It is no object, or `decision`, `comment` or `values` has a wrong type; each is optional.
         """
-        found = as_object(data)
-        unknown = found.keys() - {"decision", "comment", "values"}
-        decision = found.get("decision", APPROVE)
-        comment = found.get("comment", "")
-        values = found.get("values", {})
+        members = as_object(data)
+        unknown = members.keys() - {"decision", "comment", "values"}
+        decision = members.get("decision", APPROVE)
+        comment = members.get("comment", "")
+        values = members.get("values", {})
         are_texts = isinstance(decision, str) and isinstance(comment, str)
         are_objects = isinstance(values, dict) and isinstance(data, dict)
         if unknown or not are_texts or not are_objects:
@@ -153,4 +185,4 @@ class Decision:
                 "A decision is an object with the texts 'decision' and 'comment', and the object 'values'.",
                 suggestion="Write it as {'decision': 'approve', 'comment': …, 'values': {…}}.",
             )
-        return cls(decision, comment, as_object(found.get("values")))
+        return cls(decision, comment, as_object(members.get("values")))

@@ -35,8 +35,7 @@ from podwright.journal import CaughtError, Journal
 from podwright.json_data import to_json_data
 from podwright.messages import Message, ModelSettings
 from podwright.result import ExecutionResult
-from podwright.saved_run import KEY as SAVED_RUN
-from podwright.saved_run import SavedRun, kept
+from podwright.saved_run import SAVED_RUN, SavedRun, events_to_replay
 from podwright.usage import NO_USAGE, RunLimits, Usage
 
 if TYPE_CHECKING:
@@ -628,7 +627,7 @@ class Run:
             self.id,
             given=task.given,
             asked=asked,
-            events=kept(recorded),
+            events=events_to_replay(recorded),
             decisions=self._tree.decisions,
         )
         path: list[int] = []

@@ -9,9 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
-
-from pydantic import ValidationError
 
 from podwright import events
 from podwright.approvals import ApprovalId, Decision
@@ -20,7 +17,7 @@ from podwright.events import Event, adapter
 from podwright.journal import Journal
 from podwright.json_data import JsonMapping, JsonObject, as_array, as_object
 
-KEY = "_run"
+SAVED_RUN = "_run"
 """Name in the context of a stopped run under which it is saved."""
 
 _NOT_NEEDED = (events.Token, events.Reasoning, events.ModelCallStarted)
@@ -45,20 +42,20 @@ class SavedRun:
         """The journal for the attempt that goes on."""
         return Journal(self.events, self.decisions)
 
-    def decided(self, decision: Decision) -> SavedRun:
+    def with_decision(self, decision: Decision) -> SavedRun:
         """The same run with the decision that it waits for."""
         return replace(self, decisions={**self.decisions, self.asked: decision})
 
     def to_dict(self) -> JsonObject:
         """The run as JSON data."""
         decisions = [
-            {**_id_to_dict(asked), **decision.to_dict()}
+            {**asked.to_dict(), **decision.to_dict()}
             for asked, decision in self.decisions.items()
         ]
         return {
             "run_id": self.run_id,
             "given": dict(self.given),
-            "asked": _id_to_dict(self.asked),
+            "asked": self.asked.to_dict(),
             "events": [event.to_dict() for event in self.events],
             "decisions": decisions,
         }
@@ -77,48 +74,29 @@ class SavedRun:
                 for event in as_array(saved.get("events"))
             ]
             decisions: dict[ApprovalId, Decision] = {}
-            for entry in as_array(saved.get("decisions")):
+            for entry in map(as_object, as_array(saved.get("decisions"))):
                 decision = Decision(
                     decision=str(entry["decision"]),
                     comment=str(entry["comment"]),
                     values=as_object(entry.get("values")),
                 )
-                decisions[_id_from_dict(entry)] = decision
+                decisions[ApprovalId.from_dict(entry)] = decision
             return cls(
                 run_id=str(saved["run_id"]),
                 given=as_object(saved["given"]),
-                asked=_id_from_dict(saved["asked"]),
+                asked=ApprovalId.from_dict(as_object(saved["asked"])),
                 events=tuple(recorded),
                 decisions=decisions,
             )
-        except (ValidationError, KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise InputError(
-                f"Expected the state of a paused run under '{KEY}' of the context.",
+                f"Expected the state of a paused run under '{SAVED_RUN}' of the context.",
                 suggestion="Use the `context` of the error that paused the run, unchanged.",
             ) from error
 
 
-def kept(recorded: Iterable[Event]) -> tuple[Event, ...]:
+def events_to_replay(recorded: Iterable[Event]) -> tuple[Event, ...]:
     """The events that a new attempt needs."""
     return tuple(
         event for event in recorded if not isinstance(event, _NOT_NEEDED)
-    )
-
-
-def _id_to_dict(asked: ApprovalId) -> JsonObject:
-    return {
-        "run_id": asked.run_id,
-        "path": list(asked.path),
-        "tool_call": asked.tool_call,
-    }
-
-
-def _id_from_dict(data: Any) -> ApprovalId:
-    number = data.get("tool_call")
-    if number is not None:
-        number = int(number)
-    return ApprovalId(
-        run_id=str(data["run_id"]),
-        path=tuple(int(index) for index in data["path"]),
-        tool_call=number,
     )

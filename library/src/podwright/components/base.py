@@ -39,7 +39,7 @@ from podwright.messages import (
 )
 from podwright.models import Connection, Model, resolve
 from podwright.run import Run, Task, current, execute
-from podwright.saved_run import KEY, SavedRun
+from podwright.saved_run import SAVED_RUN, SavedRun
 from podwright.usage import NO_USAGE, RunLimits, Usage, limits_of_blueprint
 
 if TYPE_CHECKING:
@@ -436,12 +436,12 @@ def saved_run_in(data: object) -> SavedRun | None:
         InputError: It cannot be read.
     """
     context = as_object(data)
-    if KEY not in context:
+    if SAVED_RUN not in context:
         return None
     decision = Decision()
     if DECISION in context:
         decision = Decision.from_dict(context[DECISION])
-    return SavedRun.from_dict(context[KEY]).decided(decision)
+    return SavedRun.from_dict(context[SAVED_RUN]).with_decision(decision)
 
 
 def _by_name(data: Any) -> JsonMapping:

@@ -116,8 +116,8 @@ class Scope:
         missing = {
             name: value for name, value in complete.items() if name not in given
         }
-        for name, value in missing.items():
-            _put_first(self.context, name, value)
+        for name in reversed(missing):
+            _put_first(self.context, name, missing[name])
 
     def write(self, key: str, value: Any) -> None:
         """Put a value at the end of the context: the last one is the answer of the workflow."""

@@ -23,7 +23,7 @@ from podwright.errors import ResumePathError
 from podwright.json_data import nested_deeper
 from podwright.text import short_repr
 
-KEY = "_resume"
+PROGRESS = "_resume"
 """Name in the context of a stopped workflow under which its progress is saved."""
 
 MAX_ITEMS = 1_000
@@ -135,7 +135,7 @@ def initial_progress(
         progress: SequenceProgress = _validated(
             _SEQUENCE,
             saved,
-            f"Expected the progress of a stopped run under '{KEY}' of the context",
+            f"Expected the progress of a stopped run under '{PROGRESS}' of the context",
         )
         if path_of(progress) == path:
             return progress

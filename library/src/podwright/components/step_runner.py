@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from podwright.approvals import OPTIONS, ApprovalId, Decision, Question
+from podwright.approvals import DEFAULT_OPTIONS, ApprovalId, Decision, Question
 from podwright.components.base import Component
 from podwright.components.frames import (
     Decided,
@@ -264,7 +264,7 @@ class StepRunner:
     async def _run_approval(self, step: ApprovalStep, frame: StepFrame) -> None:
         # once it is set, the decision is made and written
         if "at" not in frame.progress:
-            decision = self._decision_on(step, frame)
+            decision = self._apply_decision(step, frame)
             if not decision.is_rejection:
                 return
             if not step.on_reject:
@@ -274,8 +274,8 @@ class StepRunner:
             frame.progress["at"] = _ON_REJECT
         await self.run_sequence(step.on_reject, frame.sequence(_ON_REJECT))
 
-    def _decision_on(self, step: ApprovalStep, frame: StepFrame) -> Decision:
-        """What a person has decided, written to the context.
+    def _apply_decision(self, step: ApprovalStep, frame: StepFrame) -> Decision:
+        """Write what a person has decided to the context, and return it.
 
         Raises:
             ApprovalRequired: Nobody has decided yet.
@@ -316,7 +316,7 @@ class StepRunner:
         }
         return Question(
             truncate(message, _MAX_MESSAGE),
-            options=tuple(step.options) or OPTIONS,
+            options=tuple(step.options) or DEFAULT_OPTIONS,
             edit=edit,
             ends_on_reject=not step.on_reject,
         )

@@ -253,7 +253,9 @@ class _NameCheck:
 
     def _check_iteration(self, step: _Step, pointer: str) -> None:
         """Warn of a step inside a loop that hides the number of the iteration."""
-        named = (step.get("output"), step.get("as"))
+        named = [step.get("output"), step.get("as")]
+        if step.get("type") == "approval_step":
+            named.append(step.get("name"))
         if ITERATION not in named:
             return
         problem = Problem(

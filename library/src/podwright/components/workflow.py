@@ -28,7 +28,7 @@ from podwright.components.options import (
     parse_with_overrides,
 )
 from podwright.components.resume import (
-    KEY,
+    PROGRESS,
     StepProgress,
     initial_progress,
     path_of,
@@ -295,7 +295,11 @@ class Workflow(Component):
             context = {"input": ""}
         saved_run = saved_run_in(context)
         if saved_run is not None:
-            task = self.task(**saved_run.given)
+            task = self.task(
+                saved_run.given.get("context"),
+                saved_run.given.get("start_step", 0),
+                saved_run.given.get("resume_path"),
+            )
             return replace(task, saved=saved_run)
         if isinstance(context, list):
             parts = cast("object", context)
@@ -311,7 +315,7 @@ class Workflow(Component):
                 "start_step": start_step,
                 "resume_path": resume_path,
             }
-        saved = named.pop(KEY, None)
+        saved = named.pop(PROGRESS, None)
         earlier = parse_messages(named.get(MESSAGES, ()))
         decision = Decision()
         if DECISION in named:
@@ -434,7 +438,7 @@ class Workflow(Component):
             )
         except BaseException:
             if not task.runs_as_step:
-                saved = copy_json({**context, KEY: progress})
+                saved = copy_json({**context, PROGRESS: progress})
                 run.checkpoint = Checkpoint(saved, path_of(progress))
             raise
         shown = visible(context)

@@ -299,9 +299,7 @@ def _approval(run_id: str, pause: ApprovalRequired) -> dict[str, Any]:
     asked = pause.asked or ApprovalId(run_id, ())
     return {
         **to_json_data(question.to_dict()),
-        "run_id": asked.run_id,
-        "path": list(asked.path),
-        "tool_call": asked.tool_call,
+        **asked.to_dict(),
     }
 
 

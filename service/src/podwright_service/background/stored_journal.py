@@ -231,11 +231,7 @@ class StoredJournal(Journal):
 def _decisions(run: StoredRun) -> Iterator[tuple[ApprovalId, Decision]]:
     """What people have decided, by the question."""
     for stored in run["decisions"]:
-        asked = ApprovalId(
-            run_id=stored["run_id"],
-            path=tuple(stored["path"]),
-            tool_call=stored.get("tool_call"),
-        )
+        asked = ApprovalId.from_dict(stored)
         # rows of older releases have no other decision, and one that rejects ended the run
         decision = Decision(
             decision=stored.get("decision", APPROVE),

@@ -11,7 +11,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Protocol, cast
 
-from podwright.approvals import Decision
+from podwright.approvals import Decision, Question
 from podwright.components import Component, Workflow
 from podwright.components.base import PromptComponent
 from podwright.components.inputs import INPUT, DeclaredInputs
@@ -23,6 +23,7 @@ from podwright.errors import (
     PodwrightError,
 )
 from podwright.events import Kind
+from podwright.json_data import as_object
 from podwright.models import use_model
 from podwright.result import ExecutionResult
 from podwright.run import Task, execute
@@ -33,6 +34,7 @@ from podwright_service.cli.questions import ask, can_ask
 from podwright_service.cli.run import task_after, write_trace
 from podwright_service.cli.turn_printer import TurnPrinter
 from podwright_service.client import AsyncClient, Info, ProblemError
+from podwright_service.client.requests import RunOptions
 from podwright_service.remotes import name_and_key, remotes_of
 from podwright_service.settings import Settings, adopt_secrets, read_settings
 from podwright_service.source import load_component
@@ -174,13 +176,35 @@ class _Service:
         printer: TurnPrinter,
     ) -> ExecutionResult:
         conversation = self._client.conversation(messages)
-        async with aclosing(
-            conversation.stream(text, limits=self._limits)
-        ) as events:
-            async for event in events:
-                printer(event)
-        # a stream that ends without an error has a result
-        return cast("ExecutionResult", conversation.last)
+        given: Any = text
+        options = RunOptions(limits=self._limits)
+        while True:
+            try:
+                async with aclosing(
+                    conversation.stream(given, **options)
+                ) as events:
+                    async for event in events:
+                        printer(event)
+                # a stream that ends without an error has a result
+                return cast("ExecutionResult", conversation.last)
+            except ProblemError as problem:
+                printer.end_line()
+                decision = _ask_about(problem)
+                if decision is None:
+                    raise
+                given = problem.context
+                options["decision"] = decision.to_dict()
+                if problem.resume_path:
+                    options["resume_path"] = problem.resume_path
+
+
+def _ask_about(problem: ProblemError) -> Decision | None:
+    """What the person at the terminal decides about a run that waits; None if it does not, or nobody is there."""
+    question = as_object(problem.problem.get("question"))
+    if not question or problem.context is None or not can_ask():
+        return None
+    asked = Question.from_dict(question)
+    return ask(ApprovalRequired(asked.message, question=asked))
 
 
 def _check_inputs(declared: DeclaredInputs) -> None:

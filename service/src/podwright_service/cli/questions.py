@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from podwright.approvals import APPROVE, Decision, Question
+from podwright.approvals import REJECT, Decision, Question
 from podwright.components.inputs import DeclaredInputs
 from podwright.errors import (
     ApprovalRequired,
@@ -50,7 +50,7 @@ def _read_decision(question: Question) -> Decision:
     options = ", ".join(question.options)
     name = _read(f"Decide ({options}): ")
     values: dict[str, Any] = {}
-    if name == APPROVE:
+    if name != REJECT:
         values = _read_values(question)
     comment = _read("Comment (Enter for none): ")
     return Decision(name, comment, values)

@@ -67,11 +67,14 @@ class RunOptions(TypedDict, total=False):
     """The options of a run."""
 
     messages: Sequence[Mapping[str, Any]]
-    """Agents and conductors: earlier turns, as `ExecutionResult.messages` has them."""
+    """Earlier turns, as `ExecutionResult.messages` has them."""
     start_step: int
     """Workflows: index of the step to start from."""
     resume_path: Sequence[int]
     """Workflows: where to resume, with the context of the stopped run as input."""
+    decision: Mapping[str, Any]
+    """What a person has decided about the question of the stopped run: `{"decision": …, "comment": …, "values": {…}}`,
+    each optional; by default it is approved."""
     user: str
     """For whom the run is."""
     session: str

@@ -19,7 +19,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from podwright.approvals import APPROVE, OPTIONS
+from podwright.approvals import APPROVE, DEFAULT_OPTIONS
 from podwright.conversation import (
     ContentParts,
     Conversation,
@@ -209,7 +209,7 @@ class Approval(BaseModel):
     """Id of the run with the approval step."""
     path: list[int]
     """Position of the approval step, or of the run whose model calls a tool."""
-    options: list[str] = list(OPTIONS)
+    options: list[str] = list(DEFAULT_OPTIONS)
     """What may be decided."""
     edit: dict[str, Edit] = {}
     """What the person may change, by name: values of the context, or arguments of the tool."""
