@@ -26,6 +26,7 @@ from podwright import (
 )
 from podwright.approvals import ApprovalId, Decision, Question
 from podwright.errors import (
+    DECISION,
     ApprovalRejectedError,
     ContextError,
     InputsError,
@@ -114,7 +115,8 @@ def test_options_are_data_for_conditions() -> None:
         ]
         # the question can be answered again
         assert caught.value.resume_path == [1]
-        assert "_decision" not in (caught.value.context or {})
+        assert caught.value.context is not None
+        assert DECISION not in caught.value.context
 
 
 def test_a_decision_is_not_the_answer_of_the_workflow() -> None:
@@ -362,6 +364,6 @@ def test_a_decision_that_is_none_is_refused() -> None:
     flow = Workflow("flow", [ApprovalStep("Go?")])
     pause = paused(flow, "hi")
     for wrong in ("approve", {"decision": 1}, {"descision": "approve"}):
-        context = {**(pause.context or {}), "_decision": wrong}
+        context = {**(pause.context or {}), DECISION: wrong}
         with pytest.raises(InputsError):
             flow.run(context, resume_path=pause.resume_path)

@@ -26,6 +26,7 @@ from podwright.approvals import ApprovalId, Decision
 from podwright.errors import InputError, InputsError, ToolDefinitionError
 from podwright.journal import Journal
 from podwright.run import execute
+from podwright.saved_run import SAVED_RUN
 from podwright.testing import ModelRequest, ToolCall
 
 effects: Counter[str] = Counter()
@@ -201,7 +202,8 @@ def test_any_component_goes_on(number: int) -> None:
     given: Any = {"input": "hi"}
     path = None
     pauses = 0
-    while True:
+    result: Any = None
+    for _ in range(5):
         options: Any = {}
         if isinstance(component, Workflow):
             options["resume_path"] = path
@@ -298,15 +300,16 @@ def test_entries_of_blueprints() -> None:
 
 def test_wrong_marks_and_states_are_refused() -> None:
     """`approval` is a truth value or a function; a paused run that was changed is an error."""
-    wrong: Any = {"approvl": True}
-    with pytest.raises(ToolDefinitionError):
-        tool(**wrong)
+    for wrong in ({"approvl": True}, {"approval": "yes"}):
+        options: Any = wrong
+        with pytest.raises(ToolDefinitionError):
+            tool(**options)
     agent = clerk([PAY], "done")
     pause = pause_of(agent, "hi")
-    whole = (pause.context or {})["_run"]
+    whole = (pause.context or {})[SAVED_RUN]
     for saved in ("x", {}, {**whole, "asked": {}}, {**whole, "asked": "x"}):
         with pytest.raises(InputError):
-            agent.run({"_run": saved})
+            agent.run({SAVED_RUN: saved})
 
 
 def test_a_conversation_goes_on_after_a_call_that_waited() -> None:

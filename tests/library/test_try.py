@@ -116,7 +116,9 @@ def test_an_attempt_that_succeeds_ends_the_step() -> None:
     )
     with pytest.raises(ApprovalRequired) as caught:
         Workflow("flow", [step]).run("hi")
-    assert "shown" not in (caught.value.context or {})
+    context = caught.value.context
+    assert context is not None
+    assert "shown" not in context
 
 
 def test_retries_without_a_catch_end_with_the_error() -> None:

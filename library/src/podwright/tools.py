@@ -271,7 +271,10 @@ def tool(
     Raises:
         ToolDefinitionError: An option is unknown or has a wrong value.
     """
-    given = _checked_options({**options, "approval": bool(approval)})
+    mark_of_approval: Any = approval
+    if callable(approval):
+        mark_of_approval = True
+    given = _checked_options({**options, "approval": mark_of_approval})
 
     def mark(function: Function) -> Function:
         function.__dict__[_OPTIONS] = given
