@@ -279,7 +279,7 @@ def test_a_person_is_asked(folder: Path, serve: Serve) -> None:
             terminal.type(f"{line}\n")
 
     with on_terminal(folder, "run", "made:payer", "hi") as terminal:
-        decide(terminal, "perhaps", "", "approve", "much", "", "approve", "3")
+        decide(terminal, "perhaps", "approve", "much", "", "approve", "3")
         decide(terminal, "")
         terminal.until("spent 3")
         assert terminal.process.wait(timeout=60) == 0

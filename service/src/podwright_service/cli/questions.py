@@ -49,6 +49,8 @@ def ask(pause: ApprovalRequired) -> Decision | None:
 def _read_decision(question: Question) -> Decision:
     options = ", ".join(question.options)
     name = _read(f"Decide ({options}): ")
+    # a wrong one is asked for again at once
+    question.check(Decision(name))
     values: dict[str, Any] = {}
     if name != REJECT:
         values = _read_values(question)
