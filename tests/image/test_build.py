@@ -368,7 +368,7 @@ def test_the_support_desk(build: Build, tag: str, start: Start) -> None:
     }
     context = container.post_run(decided)
     assert context["draft"] == "Dear Ann"
-    assert context["receipt"] == '{"letter": 1}'
+    assert json.loads(context["receipt"])["letter"]
     assert container.stop() == 0
 
 

@@ -367,3 +367,81 @@ def test_a_decision_that_is_none_is_refused() -> None:
         context = {**(pause.context or {}), DECISION: wrong}
         with pytest.raises(InputsError):
             flow.run(context, resume_path=pause.resume_path)
+
+
+def test_the_newest_decision_counts() -> None:
+    """A later decision of the same name takes the place of an earlier one, with or without a comment."""
+    until_bare = {
+        "name": "equals",
+        "args": {"value": "{ok.comment}", "to": ""},
+    }
+    flow = Workflow(
+        "flow",
+        [
+            LoopStep(
+                [ApprovalStep("ok?", "ok"), shown("<{ok.comment}>")],
+                until=until_bare,
+                max_iterations=3,
+            )
+        ],
+    )
+    pause = again(flow, paused(flow, "hi"), "approve", "fix it")
+    result = decided(flow, pause, "approve")
+    assert result["shown"] == "<>"
+    assert json.loads(result["ok"])["comment"] == ""
+
+
+def test_decisions_of_branches_are_all_known() -> None:
+    """Each branch has its own; after them templates know both."""
+    branches = [
+        [shown(name, name), ApprovalStep(f"{name}?", f"q{name}")]
+        for name in ("a", "b")
+    ]
+    flow = Workflow(
+        "flow",
+        [ParallelStep(branches), shown("{qa.decision}/{qb.decision}")],
+    )
+    pause = again(flow, paused(flow, "hi"), "approve", "")
+    assert decided(flow, pause)["shown"] == "approve/approve"
+
+
+@pytest.mark.parametrize("around", ["try", "parallel"])
+def test_decisions_and_edits_in_parts_are_no_answers(around: str) -> None:
+    """The last output stays the answer, whatever a person decides or changes inside."""
+    approval = ApprovalStep(
+        "ok?", "ok", options=["yes", "no"], edit={"input": TEXT}
+    )
+    step: Any = {
+        "try": TryStep([approval], retries=1),
+        "parallel": ParallelStep([[approval]]),
+    }[around]
+    inner = Workflow(
+        "inner", [shown("draft", "draft"), step, shown("{input}", "seen")]
+    )
+    outer = Workflow("outer", [AgentStep(inner, output="letter")])
+    pause = paused(outer, "hi")
+    result = outer.run(
+        pause.decide("yes", values={"input": "changed"}),
+        resume_path=pause.resume_path,
+    )
+    assert result["letter"] == "changed"
+    inner = Workflow("inner", [shown("draft", "draft"), step])
+    outer = Workflow("outer", [AgentStep(inner, output="letter")])
+    pause = paused(outer, "hi")
+    assert decided(outer, pause, "yes")["letter"] == "draft"
+
+
+def test_a_plain_decision_is_not_known_after_a_map() -> None:
+    """There are several; with options they become a list."""
+    for options in ([], ["y", "n"]):
+        approval = ApprovalStep("{it}?", "ok", options=options)
+        steps = [
+            MapStep("items", "it", [approval]),
+            shown("{ok.0.decision}"),
+        ]
+        inputs = {"items": {}}
+        if options:
+            Workflow("flow", steps, inputs=inputs)
+        else:
+            with pytest.raises(BlueprintValidationError):
+                Workflow("flow", steps, inputs=inputs)

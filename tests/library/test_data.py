@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal
 
 import pytest
@@ -480,3 +481,25 @@ def test_an_unfilled_name_is_an_error_before_any_model_call() -> None:
         with pytest.raises(ContextError, match="language"):
             component.run("hi")
     assert model.requests == []
+
+
+def test_results_of_functions_that_are_no_json() -> None:
+    """Numbers that JSON does not have, and those that Python does not write, are tool errors too."""
+
+    def odd(kind: str) -> Any:
+        """Return something odd."""
+        return {"nan": math.nan, "huge": 10**5000}[kind]
+
+    for kind in ("nan", "huge"):
+        with pytest.raises(ToolError):
+            Workflow("flow", [FunctionStep(odd, {"kind": kind})]).run("hi")
+
+
+def test_a_default_of_input() -> None:
+    """`input` may be declared as well."""
+    model = ScriptedModel("ok", "ok")
+    agent = Agent("a", "Work.", model)
+    inputs: Json = {"input": {"type": "string", "default": "the moon"}}
+    flow = Workflow("flow", [agent], inputs=inputs)
+    assert flow.run()["input"] == "the moon"
+    assert flow.run("the sun")["input"] == "the sun"

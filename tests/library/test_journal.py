@@ -25,9 +25,11 @@ from podwright import (
     ParallelStep,
     Pipeline,
     RunLimits,
+    ScriptedModel,
     TryStep,
     Workflow,
     WorkflowStep,
+    call_key,
     events,
     tool,
 )
@@ -751,3 +753,31 @@ async def test_what_failed_calls_used_is_not_forgotten() -> None:
     assert result.value == "done"
     assert result.usage.known_cost == 0.25
     assert result.usage.input_tokens > 10
+
+
+async def test_the_key_of_a_call_is_the_same_in_each_attempt() -> None:
+    """A tool and a step's function can tell a repeated call from another one."""
+    keys: list[str | None] = []
+
+    async def note(text: str) -> str:
+        """Note a key."""
+        keys.append(call_key())
+        return text
+
+    def make() -> Workflow:
+        calls = [
+            ToolCall.of("note", str(number), text="x") for number in (1, 2)
+        ]
+        agent = Agent("a", "", ScriptedModel(calls, "done"), tools=[note])
+        steps = [
+            MapStep("items", "item", [FunctionStep(note, {"text": "{item}"})]),
+            agent,
+        ]
+        return Workflow("flow", steps)
+
+    for _ in range(2):
+        await attempt(make(), [])
+    assert call_key() is None
+    assert len(keys) == 8
+    assert Counter(keys) == Counter(dict.fromkeys(keys[:4], 2))
+    assert len(set(keys)) == 4

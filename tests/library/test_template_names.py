@@ -260,7 +260,8 @@ def test_named_inputs_of_a_step_are_those_of_the_agent() -> None:
         ("{ticket.items.0.skuu}", "sku"),
         ("{ticket.order.nmber}", "number"),
         ("{text_output.x}", "response_schema"),
-        ("{item.sku} {item.x}", "sku"),
+        ("{item.sku} {item.skuu}", "sku"),
+        ("{ticket.zzz} {item.x}", None),
         ("{customer.x}", "response_schema"),
     ],
 )

@@ -15,6 +15,7 @@ from podwright import (
     ApprovalStep,
     Conductor,
     FunctionModel,
+    FunctionStep,
     ParallelStep,
     Pipeline,
     ScriptedModel,
@@ -291,7 +292,6 @@ def test_entries_of_blueprints() -> None:
             blueprint, [pay, refund, look], model=model
         )
         assert again.to_blueprint() == blueprint
-        assert again.may_ask_in_tools
         if pauses:
             pause_of(again, "hi")
         else:
@@ -331,3 +331,50 @@ def test_a_conversation_goes_on_after_a_call_that_waited() -> None:
     result = agent.run(pause.decide(), messages=earlier, trace=True)
     assert len(result.messages) == 6
     assert seen == [4, 6]
+
+
+@pytest.mark.parametrize("kind", ["tool", "function", "pipeline"])
+def test_a_pause_below_a_function_goes_on(kind: str) -> None:
+    """A person may be asked by an agent that a function runs, or by a workflow in a team; each answer is kept."""
+
+    async def respond(request: ModelRequest) -> Any:
+        if request.messages[-1].role == "tool":
+            return "paid"
+        return PAY
+
+    payer = Agent("payer", "Pay.", FunctionModel(respond), tools=[pay])
+
+    async def ask(question: str) -> str:
+        """Ask an agent that pays."""
+        return str(await payer.arun(question))
+
+    if kind == "tool":
+        model = ScriptedModel(ToolCall.of("ask", question="x"), "done")
+        component: Any = Agent("asker", "Ask.", model, tools=[ask])
+    elif kind == "function":
+        step = FunctionStep(ask, {"question": "{input}"})
+        component = Workflow("flow", [step, ApprovalStep("Sure?")])
+    else:
+        flow = Workflow("flow", [ApprovalStep("Go?"), clerk([PAY], "paid")])
+        component = Pipeline("line", [flow, clerk("done", name="last")])
+    given: Any = "hi"
+    path = None
+    asked: list[str] = []
+    for _ in range(5):
+        options: Any = {}
+        if isinstance(component, Workflow):
+            options["resume_path"] = path
+        try:
+            component.run(given, **options)
+            break
+        except ApprovalRequired as pause:
+            asked.append(pause.message[:4])
+            given = json.loads(json.dumps(pause.decide()))
+            path = pause.resume_path
+    assert effects == {"pay 5 to Ann": 1}
+    expected = {
+        "tool": ["Call"],
+        "function": ["Call", "Sure"],
+        "pipeline": ["Go?", "Call"],
+    }
+    assert asked == expected[kind]

@@ -90,7 +90,7 @@ def test_steps_that_fail_are_retried_then_caught() -> None:
     assert failing.calls == 3
     assert result.value == {
         "input": "hi",
-        "shown": "tool_failed: Tool 'work' raised OSError. flow",
+        "shown": "tool_failed: Function 'work' raised OSError: c flow",
     }
     caught = events(result, "error_caught")
     assert [event.attempt for event in caught] == [0, 1, 2]
@@ -235,7 +235,9 @@ def test_an_error_is_known_inside_the_catch_only() -> None:
         "a_output": "sorry",
         "shown": "tool_failed",
     }
-    error = '{"code": "tool_failed", "message": "Tool \'work\' raised OSError.'
+    error = (
+        '{"code": "tool_failed", "message": "Function \'work\' raised OSError'
+    )
     assert f"## error\n{error}" in model.requests[0].messages[-1].text
 
 

@@ -5,11 +5,11 @@ import sqlite3
 import tempfile
 from pathlib import Path
 
-from podwright import tool
+from podwright import call_key, tool
 
 _TABLES = """
     CREATE TABLE IF NOT EXISTS orders (number INTEGER PRIMARY KEY, customer TEXT, item TEXT, state TEXT);
-    CREATE TABLE IF NOT EXISTS letters (customer TEXT, number INTEGER, text TEXT);
+    CREATE TABLE IF NOT EXISTS letters (customer TEXT, number INTEGER, text TEXT, key TEXT UNIQUE);
     INSERT OR IGNORE INTO orders VALUES
         (7, 'Ann', 'a blue cup', 'on its way'),
         (8, 'Bob', 'two plates', 'delivered');
@@ -50,10 +50,15 @@ def standard_letter(customer: str, category: str) -> str:
     return f"Dear {customer},\nthank you for your letter ({category}). We will write to you soon.\nYour shop"
 
 
-def send_letter(customer: str, order: int | None, text: str) -> dict[str, int]:
-    """Send a letter: here, put it into the database."""
+@tool(idempotent=True)
+def send_letter(
+    customer: str, order: int | None, text: str
+) -> dict[str, str | None]:
+    """Send a letter: here, put it into the database; once, though a crash may have the call made again."""
+    key = call_key()
     with database() as connection:
-        letter = connection.execute(
-            "INSERT INTO letters VALUES (?, ?, ?)", (customer, order, text)
+        connection.execute(
+            "INSERT INTO letters VALUES (?, ?, ?, ?) ON CONFLICT (key) DO NOTHING",
+            (customer, order, text, key),
         )
-    return {"letter": letter.lastrowid or 0}
+    return {"letter": key}

@@ -38,6 +38,7 @@ from .models import (
     use_model,
 )
 from .result import ExecutionResult
+from .run import call_key
 from .tools import tool
 from .usage import RunLimits, Usage
 
@@ -74,6 +75,7 @@ __all__ = [
     "WorkflowStep",
     "__version__",
     "blueprints",
+    "call_key",
     "conditions",
     "errors",
     "events",

@@ -46,7 +46,14 @@ def _number(value: Any) -> float:
         ) from None
 
 
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def _equal(value: Any, other: Any) -> bool:
+    if _is_number(value) and _is_number(other):
+        # 1 is 1.0
+        return value == other
     if isinstance(value, dict | list) and isinstance(other, dict | list):
         # as texts they would differ in the order of their keys
         return cast("object", value) == other

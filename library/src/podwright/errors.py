@@ -674,6 +674,8 @@ class ApprovalRequired(RunError):  # noqa: N818 - a pause, not a fault
         super().__init__(message, suggestion=suggestion)
         self.question = question
         self.asked = asked
+        self.needs_replay = False
+        """Whether the run paused inside something without steps, so that only its replay can go on."""
 
     def decide(
         self,

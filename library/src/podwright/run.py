@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Awaitable, Generator, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import blake2b
 from itertools import count
 from time import perf_counter, time
@@ -35,7 +36,7 @@ from podwright.journal import CaughtError, Journal
 from podwright.json_data import to_json_data
 from podwright.messages import Message, ModelSettings
 from podwright.result import ExecutionResult
-from podwright.saved_run import SAVED_RUN, SavedRun, events_to_replay
+from podwright.saved_run import SAVED_RUN, SavedRun, record
 from podwright.usage import NO_USAGE, RunLimits, Usage
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ class _RunTree:
     journal: Journal = field(default_factory=Journal)
     """What earlier attempts did; empty if there were none."""
     recorded: list[Event] | None = None
-    """The events so far of a run that may have to be saved, because a person may be asked in a tool call."""
+    """The events so far of a run that may have to be saved, because a person is asked; None with a journal."""
     decisions: Mapping[ApprovalId, Decision] = field(
         default_factory=dict[ApprovalId, Decision]
     )
@@ -616,18 +617,22 @@ class Run:
             ) from error
 
     def _save_chat(self, error: BaseException, task: Task) -> None:
-        """Save an outermost run that pauses in a tool call, so that its caller can let it go on."""
-        recorded = self._tree.recorded
-        if recorded is None or not isinstance(error, ApprovalRequired):
+        """Save an outermost run that pauses where no step can resume, so that its caller can let it go on."""
+        if not isinstance(error, ApprovalRequired):
             return
+        if self.kind != "workflow":
+            error.needs_replay = True
+        recorded = self._tree.recorded
         asked = error.asked
-        if self.parent is not None or asked is None or asked.tool_call is None:
+        if self.parent is not None or recorded is None or asked is None:
+            return
+        if not error.needs_replay:
             return
         saved = SavedRun(
             self.id,
             given=task.given,
             asked=asked,
-            events=events_to_replay(recorded),
+            events=tuple(recorded),
             decisions=self._tree.decisions,
         )
         path: list[int] = []
@@ -728,6 +733,21 @@ def current() -> Run | None:
     return _current.get()
 
 
+def call_key() -> str | None:
+    """A key of the tool call, or of the call of a step's function, that the calling code is part of.
+
+    It is the same in each attempt of a background run, and another one for each other call: a function that passes it
+    on as an idempotency key, or stores it with what it does, does it once, though it may be called again. None outside
+    of such calls.
+    """
+    run = _current.get()
+    call = current_tool_call.get()
+    if run is None or call is None:
+        return None
+    source = f"{run.id} {list(call.path)} {call.number}".encode()
+    return blake2b(source, digest_size=16).hexdigest()
+
+
 def _leave_current_run() -> None:
     _current.set(None)
 
@@ -789,11 +809,11 @@ async def execute(
             tree.journal = task.saved.journal()
             tree.decisions = task.saved.decisions
             run_id = task.saved.run_id
-        if journal is None and component.may_ask_in_tools:
+        if journal is None:
             tree.recorded = []
             if task.saved is not None:
                 tree.recorded += task.saved.events
-            own_subscribers += (tree.recorded.append,)
+            own_subscribers += (partial(record, tree.recorded),)
         run = Run(
             component,
             tree,

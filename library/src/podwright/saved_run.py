@@ -7,7 +7,7 @@ its journal.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from podwright import events
@@ -15,7 +15,13 @@ from podwright.approvals import ApprovalId, Decision
 from podwright.errors import InputError
 from podwright.events import Event, adapter
 from podwright.journal import Journal
-from podwright.json_data import JsonMapping, JsonObject, as_array, as_object
+from podwright.json_data import (
+    JsonMapping,
+    JsonObject,
+    as_array,
+    as_object,
+    to_json_data,
+)
 
 SAVED_RUN = "_run"
 """Name in the context of a stopped run under which it is saved."""
@@ -54,7 +60,7 @@ class SavedRun:
         ]
         return {
             "run_id": self.run_id,
-            "given": dict(self.given),
+            "given": to_json_data(dict(self.given)),
             "asked": self.asked.to_dict(),
             "events": [event.to_dict() for event in self.events],
             "decisions": decisions,
@@ -95,8 +101,7 @@ class SavedRun:
             ) from error
 
 
-def events_to_replay(recorded: Iterable[Event]) -> tuple[Event, ...]:
-    """The events that a new attempt needs."""
-    return tuple(
-        event for event in recorded if not isinstance(event, _NOT_NEEDED)
-    )
+def record(recorded: list[Event], event: Event) -> None:
+    """Keep an event if a new attempt needs it."""
+    if not isinstance(event, _NOT_NEEDED):
+        recorded.append(event)

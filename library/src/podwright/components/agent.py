@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from typing import Any, ClassVar, Self
 
 from typing_extensions import Unpack
@@ -94,11 +93,6 @@ class Agent(ModelComponent):
     def tools(self) -> Mapping[str, Tool]:
         """Its tools, by name."""
         return self._tools
-
-    @cached_property
-    def may_ask_in_tools(self) -> bool:
-        """Whether a person may have to approve a call of one of its tools."""
-        return any(tool.may_need_approval for tool in self._tools.values())
 
     async def perform(self, run: Run, task: Task) -> Any:
         """Chat with the model until it answers."""

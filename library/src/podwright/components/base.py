@@ -6,7 +6,6 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from podwright._sync import iterate_sync, run_sync
@@ -28,7 +27,6 @@ from podwright.json_data import (
     JsonMapping,
     as_object,
     copy_json,
-    to_json_data,
     to_text,
 )
 from podwright.messages import (
@@ -127,12 +125,6 @@ class Component(ABC):
         """The components inside this one, by name."""
         return {}
 
-    @cached_property
-    def may_ask_in_tools(self) -> bool:
-        """Whether a person may have to approve a tool call of it or of its members."""
-        members = self.members().values()
-        return any(member.may_ask_in_tools for member in members)
-
     def models(self) -> list[str]:
         """Names of the models that it and its members call, each once."""
         names: list[str] = []
@@ -215,8 +207,13 @@ class Component(ABC):
 
     def _run(self, task: Task, stream: bool, trace: bool) -> Any:
         loop = _loop_of_outer_run()
-        running = self._arun(task, stream, trace)
-        return run_sync(running, loop)
+
+        async def run() -> Any:
+            # it may have ended before the event loop came to this
+            _check_outer_run()
+            return await self._arun(task, stream, trace)
+
+        return run_sync(run(), loop)
 
     async def _astream(self, task: Task) -> AsyncGenerator[Event]:
         # the run is a task of its own, so that its context variables do not leak into the reader
@@ -326,9 +323,7 @@ class PromptComponent(Component):
         saved = saved_run_in(data)
         if saved is not None:
             data = saved.given.get("data")
-        given: JsonMapping = {}
-        if self.may_ask_in_tools:
-            given = {"data": to_json_data(data)}
+        given = {"data": data}
         values: JsonMapping = {}
         if self.inputs:
             named = self.inputs.complete(_by_name(data))
@@ -457,11 +452,21 @@ def _loop_of_outer_run() -> asyncio.AbstractEventLoop | None:
     Raises:
         RunCancelledError: That run is over, and only the thread of its tool goes on.
     """
+    _check_outer_run()
     outer = current()
     if outer is None:
         return None
-    if outer.is_closed:
+    return outer.loop
+
+
+def _check_outer_run() -> None:
+    """Refuse a synchronous call that is part of a run which is over, and of which only the thread of a tool goes on.
+
+    Raises:
+        RunCancelledError: It is.
+    """
+    outer = current()
+    if outer is not None and outer.is_closed:
         raise RunCancelledError(
             f"The run of '{outer.component_name}', which this call is part of, is over."
         )
-    return outer.loop

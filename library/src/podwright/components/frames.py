@@ -9,14 +9,16 @@ from typing import Any
 from podwright.approvals import Decision
 from podwright.components.inputs import DeclaredInputs
 from podwright.components.resume import SequenceProgress, StepProgress
-from podwright.json_data import JsonMapping, JsonObject
+from podwright.json_data import JsonMapping, JsonObject, as_object
 
 Path = tuple[int, ...]
 
 ITERATION = "iteration"
 """Name of the number of the current iteration in the templates inside a loop, from 1."""
 DECISIONS = "_decisions"
-"""Name in the context under which decisions are kept that only templates read."""
+"""Name in the context under which decisions are kept, by the names of their steps; templates read them."""
+EDITS = "_edits"
+"""Name in what a part has written under which the values are that people have changed."""
 ERROR = "error"
 """Name of what failed, inside the `catch` of a try step: an object with `code`, `message` and `component`."""
 
@@ -80,12 +82,13 @@ class Scope:
     @property
     def values(self) -> JsonMapping:
         """What templates read: what is shown, and the number of the iteration if the context lacks that name."""
-        hidden: JsonObject = dict(self.context.get(DECISIONS, {}))
+        decisions = as_object(self.context.get(DECISIONS))
+        loop_values: JsonObject = {}
         if self.iteration is not None:
-            hidden[ITERATION] = self.iteration
-        if not hidden:
+            loop_values[ITERATION] = self.iteration
+        if not decisions and not loop_values:
             return self.shown
-        return ChainMap(self.shown, hidden)
+        return ChainMap(decisions, self.shown, loop_values)
 
     def in_iteration(self, number: int) -> Scope:
         """The same context inside an iteration of a loop."""
@@ -102,7 +105,13 @@ class Scope:
             own_values: Values that only this sequence sees.
             written: What the sequence has written before, and will write.
         """
-        context = {**self.context, **own_values, **written}
+        edits = as_object(written.get(EDITS))
+        context = {**self.context, **own_values, **written, **edits}
+        context.pop(EDITS, None)
+        decisions = as_object(self.context.get(DECISIONS))
+        own_decisions = as_object(written.get(DECISIONS))
+        if decisions or own_decisions:
+            context[DECISIONS] = {**decisions, **own_decisions}
         return Scope(context, written, self.iteration, error=self.error)
 
     def complete(self, inputs: DeclaredInputs) -> None:
@@ -121,13 +130,17 @@ class Scope:
 
     def write(self, key: str, value: Any) -> None:
         """Put a value at the end of the context: the last one is the answer of the workflow."""
-        _put_last(self.context, key, value)
-        _put_last(self.written, key, value)
+        for values in (self.context, self.written):
+            _put_last(values, key, value)
+            decisions = as_object(values.get(DECISIONS))
+            if key in decisions:
+                values[DECISIONS] = _without(decisions, key)
 
-    def replace(self, key: str, value: Any) -> None:
-        """Give a name of the context another value, in its place."""
+    def edit(self, key: str, value: Any) -> None:
+        """Give a name of the context the value that a person has chosen, in its place."""
         self.context[key] = value
-        self.written[key] = value
+        edits = as_object(self.written.get(EDITS))
+        self.written[EDITS] = {**edits, key: value}
 
     def write_decision(
         self, name: str, decision: JsonMapping, *, is_shown: bool
@@ -137,19 +150,32 @@ class Scope:
         Args:
             name: The name of the approval step.
             decision: The decision and the comment.
-            is_shown: Whether it is a part of the context; if not, only templates read it.
+            is_shown: Whether it is a part of the context; if not, only templates read it, unless the context has an
+                earlier decision of that name.
         """
-        if not is_shown:
-            known: JsonObject = self.context.get(DECISIONS, {})
-            decision = {**known, name: decision}
-            name = DECISIONS
-        _put_first(self.context, name, decision)
-        _put_first(self.written, name, decision)
+        earlier = as_object(self.context.get(DECISIONS))
+        is_shown = is_shown or (name in self.context and name in earlier)
+        for values in (self.context, self.written):
+            known = as_object(values.get(DECISIONS))
+            _put_first(values, DECISIONS, {**known, name: decision})
+            if is_shown:
+                _put_first(values, name, decision)
 
-    def write_all(self, values: JsonMapping) -> None:
-        """Write the values of a part of the step, in their order."""
-        for key, value in values.items():
-            self.write(key, value)
+    def write_all(self, written: JsonMapping) -> None:
+        """Write what a part of the step has written: decisions in front, edits in place, outputs at the end."""
+        decisions = as_object(written.get(DECISIONS))
+        for name, decision in decisions.items():
+            self.write_decision(name, decision, is_shown=name in written)
+        edits = as_object(written.get(EDITS))
+        for name, value in edits.items():
+            self.edit(name, value)
+        for name, value in written.items():
+            if name not in (DECISIONS, EDITS) and name not in decisions:
+                self.write(name, value)
+
+
+def _without(values: JsonObject, key: str) -> JsonObject:
+    return {name: value for name, value in values.items() if name != key}
 
 
 def _put_first(values: JsonObject, key: str, value: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from asyncio import CancelledError
 from collections.abc import Callable
 from time import perf_counter
@@ -10,14 +11,19 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 
 from podwright.components.tool_calls import call_tool, error_details
-from podwright.errors import PodwrightError, ToolError, error_from
+from podwright.errors import (
+    ApprovalRequired,
+    PodwrightError,
+    ToolError,
+    error_from,
+)
 from podwright.events import (
     Event,
     ToolCallFailed,
     ToolCallFinished,
     ToolCallStarted,
 )
-from podwright.json_data import JsonObject, copy_json, to_json_data
+from podwright.json_data import JsonObject, copy_json
 from podwright.run import (
     Run,
     ToolCallId,
@@ -55,6 +61,9 @@ async def call_step_function(
     try:
         async with run.journal.call(in_tool=run.in_tool):
             return await call.make(arguments)
+    except ApprovalRequired as pause:
+        pause.needs_replay = True
+        raise
     finally:
         current_tool_call.reset(token)
 
@@ -78,7 +87,11 @@ class _FunctionCall:
         try:
             await self._run.journal.before_effect()
             value = await call_tool(
-                self._run, self._function, arguments, call_id=self.id
+                self._run,
+                self._function,
+                arguments,
+                call_id=self.id,
+                what="Function",
             )
             result = self._to_data(value)
         except (CancelledError, PodwrightError) as error:
@@ -98,9 +111,10 @@ class _FunctionCall:
 
     def _to_data(self, value: Any) -> Any:
         try:
-            # other types would become texts that nobody expects
-            to_jsonable_python(value)
-            return to_json_data(value)
+            # types without a JSON form would become texts that nobody expects
+            data = to_jsonable_python(value)
+            json.dumps(data, allow_nan=False)
+            return data
         except Exception as error:
             subject = f"The result of the function '{self._function.name}' is not JSON data: it"
             raise error_from(ToolError, subject, error) from error

@@ -36,7 +36,7 @@ from podwright.components.steps import (
     assume_resolved,
     output_names,
 )
-from podwright.components.tool_answers import parts_of
+from podwright.components.tool_answers import one_line, parts_of
 from podwright.conditions import Conditions, calls_function, holds
 from podwright.errors import (
     ApprovalRejectedError,
@@ -293,7 +293,7 @@ class StepRunner:
             )
         question.check(decision)
         for name, value in decision.values.items():
-            scope.replace(name, value)
+            scope.edit(name, value)
         written = {"decision": decision.decision, "comment": decision.comment}
         scope.write_decision(
             step.name or "",
@@ -480,11 +480,18 @@ class StepRunner:
         return failure
 
     def _describe(self, error: PodwrightError) -> JsonObject:
-        """What the steps that catch an error are told; the text of a foreign exception is not shown."""
+        """What the steps that catch an error are told.
+
+        The text of an exception of a step's own function is shown, as that of a tool is to a model; what failed inside
+        a nested run is told as to the callers of that run.
+        """
         details = error.to_dict()
+        message = details["message"]
+        if error.run_id is None:
+            message = one_line(error.message)
         return {
             "code": details["code"],
-            "message": details["message"],
+            "message": message,
             "component": details.get("component", self._run.component_name),
         }
 

@@ -38,10 +38,14 @@ _Known = dict[str, JsonMapping | None]
 _TEXT: JsonMapping = {"type": "string"}
 _ERROR_SCHEMA: JsonMapping = {
     "type": "object",
+    "additionalProperties": False,
     "properties": dict.fromkeys(("code", "message", "component"), _TEXT),
 }
+_DECIDING = ("options", "edit", "on_reject")
+"""The keys of an approval step whose decision is a part of the context."""
 _DECISION_SCHEMA: JsonMapping = {
     "type": "object",
+    "additionalProperties": False,
     "properties": dict.fromkeys(("decision", "comment"), _TEXT),
 }
 _OUTPUT = "_output"
@@ -122,9 +126,18 @@ def _inputs_of(blueprint: JsonMapping) -> _Known:
 
 
 def _written_values(
-    steps: list[Any], agents: Mapping[str, JsonMapping]
+    steps: list[Any],
+    agents: Mapping[str, JsonMapping],
+    *,
+    in_map: bool = False,
 ) -> Iterator[tuple[str, JsonMapping | None]]:
-    """The names that steps write, in their order, each with the schema of its value."""
+    """The names that steps write, in their order, each with the schema of its value.
+
+    Args:
+        steps: The steps.
+        agents: The blueprints of the agents that they name.
+        in_map: Whether they belong to a map, after which only decisions that are a part of the context are known.
+    """
     for entry in steps:
         step = as_object(entry)
         match step.get("type"):
@@ -135,16 +148,19 @@ def _written_values(
                 name = step.get("output") or f"{step.get('function')}_output"
                 yield str(name), None
             case "approval_step":
-                yield str(step.get("name")), _DECISION_SCHEMA
+                if not in_map or any(key in step for key in _DECIDING):
+                    yield str(step.get("name")), _DECISION_SCHEMA
                 rejected = as_array(step.get("on_reject"))
-                yield from _written_values(rejected, agents)
+                yield from _written_values(rejected, agents, in_map=in_map)
             case "map_step":
-                inner = _written_values(as_array(step.get("steps")), agents)
+                inner = _written_values(
+                    as_array(step.get("steps")), agents, in_map=True
+                )
                 for name, _ in inner:
                     yield name, None
             case _:
                 for _, inner in inner_sequences(step):
-                    yield from _written_values(inner, agents)
+                    yield from _written_values(inner, agents, in_map=in_map)
 
 
 def _schema_of_answer(
@@ -411,21 +427,44 @@ def _field_problem(
                 suggestion="Only data has fields: give the agent a 'response_schema'.",
             )
         properties = as_object(schema.get("properties"))
-        is_open = schema.keys() & _OPEN or schema.get("additionalProperties")
-        if properties and key not in properties and not is_open:
+        hint = did_you_mean(key, properties)
+        if properties and key not in properties and _lacks(schema, hint):
             return Problem(
                 pointer,
                 detail=f"Nothing fills '{shown}': its schema has no field '{key}'.",
-                suggestion=did_you_mean(key, properties),
+                suggestion=hint,
             )
         schema = _schema_of_field(schema, key, root)
     return None
 
 
 _OPEN = frozenset(
-    {"patternProperties", "anyOf", "oneOf", "allOf", "if", "items"}
+    {
+        "patternProperties",
+        "anyOf",
+        "oneOf",
+        "allOf",
+        "if",
+        "then",
+        "else",
+        "dependentSchemas",
+        "items",
+    }
 )
 """Keywords beside which an object may have other fields than its `properties` name."""
+
+
+def _lacks(schema: JsonMapping, hint: str) -> bool:
+    """Whether an object lacks a field that its `properties` do not name.
+
+    Args:
+        schema: Its schema, which allows other fields unless it says that it does not.
+        hint: What `did_you_mean` says of the field.
+    """
+    if schema.keys() & _OPEN or schema.get("additionalProperties"):
+        return False
+    is_closed = schema.get("additionalProperties") is False
+    return is_closed or hint.startswith("Did you mean")
 
 
 def _schema_of_field(

@@ -60,9 +60,14 @@ def failure_text(tool: str, error: PodwrightError) -> str:
     reason = error.message
     if error.run_id is not None:
         reason = f"Tool '{tool}' failed: {error.public_message or reason}"
+    return f"Error: {one_line(reason)}"
+
+
+def one_line(reason: str) -> str:
+    """The reason of a failure as one printable line of at most `MAX_REASON` characters."""
     # a text of megabytes is not worth splitting
     words = reason[: 10 * MAX_REASON].split()
-    return f"Error: {truncate(printable(' '.join(words)), MAX_REASON)}"
+    return truncate(printable(" ".join(words)), MAX_REASON)
 
 
 def question_about(tool: Tool, arguments: JsonObject) -> Question:

@@ -293,7 +293,12 @@ class ToolCaller:
 
 
 async def call_tool(
-    run: Run, tool: Tool, arguments: dict[str, Any], *, call_id: ToolCallId
+    run: Run,
+    tool: Tool,
+    arguments: dict[str, Any],
+    *,
+    call_id: ToolCallId,
+    what: str = "Tool",
 ) -> Any:
     """What a tool returns. The runs that it leaves behind when it fails are cancelled.
 
@@ -302,6 +307,7 @@ async def call_tool(
         tool: The tool.
         arguments: Its arguments, which are validated.
         call_id: The call.
+        what: What the tool is called in an error.
 
     Raises:
         ToolError: The tool raised an error, took too long, or does not take the arguments.
@@ -314,7 +320,7 @@ async def call_tool(
         raise
     except Exception as error:
         await run.cancel_tool_call(call_id)
-        raise error_from(ToolError, f"Tool '{tool.name}'", error) from error
+        raise error_from(ToolError, f"{what} '{tool.name}'", error) from error
 
 
 def _result_text(tool: Tool, value: Any) -> str:

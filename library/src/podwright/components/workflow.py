@@ -292,7 +292,7 @@ class Workflow(Component):
             MessagesError: The messages are invalid.
         """
         if context is None:
-            context = {"input": ""}
+            context = {"input": self.inputs.defaults.get("input", "")}
         saved_run = saved_run_in(context)
         if saved_run is not None:
             task = self.task(
@@ -308,13 +308,11 @@ class Workflow(Component):
         named = dict(to_context(context))
         if messages:
             named[MESSAGES] = to_json_data(messages)
-        given: JsonMapping = {}
-        if self.may_ask_in_tools:
-            given = {
-                "context": copy_json(named),
-                "start_step": start_step,
-                "resume_path": resume_path,
-            }
+        given = {
+            "context": dict(named),
+            "start_step": start_step,
+            "resume_path": resume_path,
+        }
         saved = named.pop(PROGRESS, None)
         earlier = parse_messages(named.get(MESSAGES, ()))
         decision = Decision()
