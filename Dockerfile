@@ -20,7 +20,7 @@ ARG FLAVOUR=slim
 ARG SOURCE_DATE_EPOCH=0
 COPY deploy/image/requirements-${FLAVOUR}.lock requirements.lock
 # Removed: scripts of packages, files of uv with a time or a path, a .pth hook of virtualenv, tests of jsonschema and
-# referencing, and sources of compiled modules and types for editors.
+# referencing, a page of fastapi_offline that is not served, and sources of compiled modules and types for editors.
 RUN --mount=type=cache,target=/root/.cache \
     /tools/bin/uv venv --quiet --python python3 /opt/podwright \
     && /tools/bin/uv pip sync --quiet --python /opt/podwright --require-hashes requirements.lock \
@@ -29,7 +29,8 @@ RUN --mount=type=cache,target=/root/.cache \
     && rm -f lib/python3*/site-packages/_virtualenv.* CACHEDIR.TAG .gitignore .lock \
     && rm -rf lib/python3*/site-packages/jsonschema/benchmarks \
         lib/python3*/site-packages/jsonschema/tests lib/python3*/site-packages/referencing/tests \
-    && find . \( -name '*.pyc' -o -name '*.py[ix]' \) -delete \
+        lib/python3*/site-packages/fastapi_offline/static/redoc.standalone.js \
+    && find . \( -name '*.pyc' -o -name '*.py[ix]' -o -name '*.px[di]' -o -name '*.proto' \) -delete \
     && python3 -m compileall -q -j 0 --invalidation-mode unchecked-hash lib \
     && cp /usr/bin/tini bin/ \
     && find /opt -exec touch -hd "@${SOURCE_DATE_EPOCH}" {} +

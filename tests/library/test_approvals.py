@@ -445,3 +445,42 @@ def test_a_plain_decision_is_not_known_after_a_map() -> None:
         else:
             with pytest.raises(BlueprintValidationError):
                 Workflow("flow", steps, inputs=inputs)
+
+
+def test_the_name_of_a_plain_approval_is_a_label() -> None:
+    """A value of that name stays, though the person has written a comment."""
+    flow = Workflow(
+        "flow",
+        [
+            shown("The draft", "draft"),
+            ApprovalStep("Send {draft}?", "draft"),
+            shown("Sent: {draft}"),
+        ],
+    )
+    result = decided(flow, paused(flow, "hi"), "approve", "Good.")
+    assert result["shown"] == "Sent: The draft"
+    assert result["draft"] == "The draft"
+
+
+@pytest.mark.parametrize("retries", [0, 1])
+def test_a_wrong_decision_is_caught_by_no_step(retries: int) -> None:
+    """It is the person's, who decides again."""
+    ask = ApprovalStep("A?", "a", options=["yes", "no"])
+    steps = [TryStep([ask], catch=[shown("caught")], retries=retries)]
+    flow = Workflow("flow", steps)
+    pause = paused(flow, "hi")
+    with pytest.raises(InputsError):
+        decided(flow, pause, "maybe")
+    assert "shown" not in decided(flow, pause, "yes")
+
+
+def test_what_no_person_can_change() -> None:
+    """The number of an iteration and what failed are no values of the context."""
+    for name in ("iteration", "error"):
+        ask = ApprovalStep("A?", "a", edit={name: {}})
+        until = {"name": "equals", "args": {"value": "{a.decision}", "to": "x"}}
+        loop = LoopStep([ask], until)
+        steps = [TryStep([shown("x")], catch=[loop])]
+        with pytest.raises(BlueprintValidationError) as caught:
+            Workflow("flow", steps, inputs={"tone": TEXT})
+        assert "only" in caught.value.problems[0].detail

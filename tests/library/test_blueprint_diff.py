@@ -54,6 +54,17 @@ CALLS: Json = {
         },
     ],
 }
+ASKS: Json = {
+    "name": "asks",
+    "steps": [
+        {
+            **APPROVAL,
+            "options": ["approve", "reject", "later"],
+            "edit": {"title": {**WORD}},
+            "on_reject": [{**APPROVAL, "name": "title"}],
+        }
+    ],
+}
 TRIED = "/steps/try/steps/look"
 CHANGES: list[tuple[Json, str, Any, str, bool]] = [
     # blueprint, what is changed there, pointer of the change (empty for none), whether it breaks callers
@@ -248,6 +259,41 @@ CHANGES: list[tuple[Json, str, Any, str, bool]] = [
         "/skills/writer/config/response_schema",
         COMPATIBLE,
     ),
+    # decisions
+    (ASKS, "/steps/0/options/3", "never", "/steps/ask/options/3", COMPATIBLE),
+    (ASKS, "/steps/0/options", REMOVED, "/steps/ask/options/2", BREAKING),
+    (ASKS, "/steps/0/options/2", "never", "/steps/ask/options/2", BREAKING),
+    (ASKS, "/steps/0/edit/note", WORD, "/steps/ask/edit/note", COMPATIBLE),
+    (ASKS, "/steps/0/edit", REMOVED, "/steps/ask/edit/title", BREAKING),
+    (
+        ASKS,
+        "/steps/0/edit/title/type",
+        "number",
+        "/steps/ask/edit/title/type",
+        BREAKING,
+    ),
+    (
+        ASKS,
+        "/steps/0/edit/title/description",
+        "It.",
+        "/steps/ask/edit/title/description",
+        COMPATIBLE,
+    ),
+    (
+        ASKS,
+        "/steps/0/on_reject",
+        REMOVED,
+        "/steps/ask/on_reject/title",
+        BREAKING,
+    ),
+    (
+        ASKS,
+        "/steps/0/on_reject/0/message",
+        "Why?",
+        "/steps/ask/on_reject/title/message",
+        COMPATIBLE,
+    ),
+    (AGENT, "/tools/0/approval", True, "/tools/forecast/approval", BREAKING),
     # limits
     (AGENT, "/limits", {"cost": 1}, "/limits/cost", BREAKING),
     (TAKES, "/limits", REMOVED, "/limits/tokens", COMPATIBLE),

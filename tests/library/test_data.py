@@ -395,6 +395,7 @@ def test_each_failure_of_a_function_fails_the_run() -> None:
             Workflow("flow", [step]).run("hi")
         assert caught.value.code == code
         assert caught.value.resume_path == [0]
+        assert "model" not in caught.value.suggestion
 
 
 def test_functions_in_a_folder(tmp_path: Any) -> None:

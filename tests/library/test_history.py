@@ -19,6 +19,7 @@ from podwright import (
     ApprovalStep,
     Conductor,
     ExecutionResult,
+    FunctionStep,
     MapStep,
     Pipeline,
     Remote,
@@ -31,6 +32,7 @@ from podwright.errors import (
     MessagesError,
     ReplayMismatchError,
 )
+from podwright.json_data import to_text
 from podwright.messages import MAX_CHARACTERS, Message, ModelRequest
 from podwright.models import Connection
 from podwright.models.chat_completions import request_body
@@ -771,3 +773,24 @@ async def test_images_reach_the_provider_unchanged(provider: Upstream) -> None:
     assert {headers[":line"] for headers in provider.headers} == {
         "POST /v1/chat/completions HTTP/1.1"
     }
+
+
+def test_messages_beside_declared_inputs() -> None:
+    """Earlier messages are no unknown input of a workflow that declares its inputs."""
+    model = FunctionModel(lambda request: str(len(request.messages)))
+    flow = Workflow(
+        "flow",
+        [AgentStep(Agent("a", "Answer.", model=model))],
+        inputs={"tone": {"type": "string", "default": "dry"}},
+    )
+    earlier = flow.run("hello", trace=True).messages
+    later = flow.run("and now?", messages=earlier, trace=True)
+    assert len(later.messages) == 4
+
+
+@pytest.mark.parametrize("value", [5, [1], ["a"], {}, {"a": 1}, None, True])
+def test_data_as_the_input_of_a_workflow(value: Any) -> None:
+    """Any JSON data may be the input; the conversation has its text."""
+    flow = Workflow("flow", [FunctionStep(look, {"word": "<{input}>"})])
+    result = flow.run({"input": value}, trace=True)
+    assert result.messages[0]["content"] == to_text(value)

@@ -229,7 +229,12 @@ def test_names_in_the_instructions_of_agents_of_a_workflow() -> None:
         step("d", input={"subject": "{tone}"}),
     )
     found = check_names(steps, agents)
-    assert [problem.pointer for problem in found.problems] == ["/steps/1/agent"]
+    (problem,) = found.problems
+    assert problem.pointer == "/steps/1/agent"
+    assert (
+        problem.detail
+        == "Nothing fills '{wrtier_output}' in the instructions of 'b'."
+    )
     found = check_names(steps | {"inputs": {"tone": TEXT}}, agents)
     assert [problem.pointer for problem in found.problems] == [
         "/steps/1/agent",

@@ -13,6 +13,7 @@ from podwright import (
     AgentStep,
     ApprovalRequired,
     ApprovalStep,
+    BlueprintValidationError,
     Conductor,
     FunctionModel,
     FunctionStep,
@@ -378,3 +379,47 @@ def test_a_pause_below_a_function_goes_on(kind: str) -> None:
         "pipeline": ["Go?", "Call"],
     }
     assert asked == expected[kind]
+
+
+@pytest.mark.parametrize("asks_first", [0, 1])
+def test_a_branch_that_asks_beside_a_tool_call(asks_first: int) -> None:
+    """What the agent of the other branch has done is not done again, whichever question is asked first."""
+    agent = clerk([ToolCall.of("look", "0", what="x")], [PAY], "done")
+    branches = [[ApprovalStep("A?", "a")], [AgentStep(agent)]]
+    if not asks_first:
+        branches.reverse()
+    flow = Workflow("flow", [ParallelStep(branches)])
+    pause = pause_of(flow, "hi")
+    pause = pause_of(
+        flow, pause.decide("approve"), resume_path=pause.resume_path
+    )
+    result = flow.run(pause.decide("approve"), resume_path=pause.resume_path)
+    assert result["clerk_output"] == "done"
+    assert effects == {"look x": 1, "pay 5 to Ann": 1}
+    model: Any = agent.model
+    assert len(model.requests) == 3
+
+
+def test_a_step_calls_no_function_that_needs_approval() -> None:
+    """A function step does not ask, so its function may not need approval."""
+    with pytest.raises(BlueprintValidationError) as caught:
+        Workflow("flow", [FunctionStep(pay, {"amount": 7})])
+    (problem,) = caught.value.problems
+    assert problem.pointer == "/steps/0/function"
+    assert "approval" in problem.detail
+
+
+def test_a_wrong_decision_is_no_failure_of_a_tool() -> None:
+    """No step catches it: the person decides again."""
+    agent = clerk([PAY], "done")
+    flow = Workflow(
+        "flow",
+        [TryStep([AgentStep(agent)], catch=[AgentStep(agent)], retries=1)],
+    )
+    pause = pause_of(flow, "hi")
+    with pytest.raises(InputsError):
+        flow.run(
+            pause.decide(values={"amount": "x"}), resume_path=pause.resume_path
+        )
+    flow.run(pause.decide(), resume_path=pause.resume_path)
+    assert effects == {"pay 5 to Ann": 1}

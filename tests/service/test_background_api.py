@@ -189,6 +189,7 @@ def test_an_approval(serve: Serve, sqlite_database: str) -> None:
         "approved": True,
         "decision": "approve",
         "comment": "Good.",
+        "values": {},
         "attempt": 1,
         "at": "",
     }

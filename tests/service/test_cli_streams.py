@@ -23,7 +23,7 @@ COMMANDS = {
     "--help": 0, "serve nowhere.json": 1, "run a.json x": 0, "run a.json": 1, "run made:loud x": 0, "chat a.json": 1,
     "replay t.json": 0, "validate a.json": 0, "diff a.json b.json": 0, "schema": 0, "graph a.json": 0, "check": 1,
     "new made": 0, "build a --tag t": 1, "inspect t --docker /nowhere": 1, "settings": 0,
-    "prices openai/gpt-4o": 0, "inputs a.json": 0,
+    "prices openai/gpt-4o": 0, "inputs i.json": 0,
     f"deploy render {NEWSROOM}/writer": 0, f"deploy diff v.json {NEWSROOM}/writer": 0,
 }  # fmt: skip
 """Commands, with their exit codes without standard input."""
@@ -34,6 +34,7 @@ def folder(tmp_path: Path) -> Path:
     for name, data in (
         ("a", AGENT),
         ("b", {**AGENT, "name": "other"}),
+        ("i", {**AGENT, "inputs": {"word": {"type": "string"}}}),
         ("v", {"components": {}}),
     ):
         (tmp_path / f"{name}.json").write_text(json.dumps(data))

@@ -224,4 +224,4 @@ def test_chat_completions_tell_what_may_be_decided(serve: Serve) -> None:
     assert response.status_code == 409
     message = response.json()["error"]["message"]
     assert "Send 'Dear all'?" in message
-    assert "approve, reject" in message
+    assert "approve, reject. Start it with /run or /runs" in message

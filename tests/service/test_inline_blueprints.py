@@ -33,7 +33,7 @@ def look_up(word: str) -> str:
     return word
 
 
-@as_tool(on_error="fail", timeout=5)
+@as_tool(on_error="fail", timeout=5, approval=True)
 def strict(word: str) -> str:
     """Look a word up that must be there."""
     raise LookupError(word)
@@ -210,6 +210,14 @@ HOSTILE: dict[str, tuple[dict[str, Any], list[str]]] = {
         agent(tools=[{**tool("strict"), "on_error": "report"}]),
         ["/tools/0/on_error"],
     ),
+    "a call that nobody approves": (
+        agent(tools=[{**tool("strict"), "approval": False}]),
+        ["/tools/0/approval"],
+    ),
+    "a function that a person approves": (
+        flow(call("strict", word="x")),
+        ["/steps/0/function"],
+    ),
     "a call that takes too long": (
         agent(tools=[{**tool("strict"), "timeout": 5.5}]),
         ["/tools/0/timeout"],
@@ -365,6 +373,17 @@ HOSTILE: dict[str, tuple[dict[str, Any], list[str]]] = {
     "a regular expression of a key": (
         flow(step(response_schema={"patternProperties": {"(a+)+$": {}}})),
         ["/steps/0/response_schema"],
+    ),
+    "a regular expression of what may be changed": (
+        flow(
+            {
+                "type": "approval_step",
+                "name": "ask",
+                "message": "Go?",
+                "edit": {"input": {"type": "string", "pattern": "(a+)+$"}},
+            }
+        ),
+        ["/steps/0/edit/input"],
     ),
     "a schema from elsewhere": (
         agent(inputs={"word": {"$ref": "http://evil/x"}}),
@@ -739,8 +758,11 @@ UNFILLED: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
         {},
         ["/blueprint/steps/1/input"],
     ),
-    "a field that an inline agent's answer lacks": (
-        flow(step(agent="w"), step(input="{w_output.category} {w_output.x}")),
+    "a misspelt field of an inline agent's answer": (
+        flow(
+            step(agent="w"),
+            step(input="{w_output.category} {w_output.categry}"),
+        ),
         {"w": config(response_schema=TICKET)},
         ["/blueprint/steps/1/input"],
     ),

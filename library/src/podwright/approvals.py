@@ -113,11 +113,14 @@ class Question:
         suggestion = "Correct the listed values."
         if decision.decision not in self.options:
             suggestion = f"Decide one of: {', '.join(self.options)}."
-        raise InputsError(
+        error = InputsError(
             f"The decision '{decision.decision}' is invalid: {problems[0]}",
             problems=problems,
             suggestion=suggestion,
         )
+        # the person is asked again; no step catches what they did wrong
+        error.ends_run = True
+        raise error
 
     def _problems(self, decision: Decision) -> Iterator[Problem]:
         if decision.decision not in self.options:

@@ -92,7 +92,7 @@ class PodwrightError(Exception):
     """The stable identifier."""
     default_suggestion: ClassVar[str] = "Read the help page of this error."
 
-    ends_run: ClassVar[bool] = False
+    ends_run: bool = False
     """Whether it also ends the runs around the one that it is raised in; if not, a tool that raises it reports it to
     the model. True of pauses, cancellations, limits, unknown effects, and faults that no model can correct."""
     public_message: str | None = None

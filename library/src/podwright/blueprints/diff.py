@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
+from podwright.approvals import DEFAULT_OPTIONS
 from podwright.blueprints.validation import kind_of, migrate
 from podwright.json_data import as_object, json_pointer
 
@@ -35,7 +36,7 @@ class Change:
 
 
 _ANY_CHANGE: Sequence[Operation] = ("added", "changed", "removed")
-_PART = r"(?:/(?:skills|steps|then|else|catch|branches/\d+)/[^/]+|/workflow)*"
+_PART = r"(?:/(?:skills|steps|then|else|catch|on_reject|branches/\d+)/[^/]+|/workflow)*"
 """The JSON pointer of a component or a step in a blueprint."""
 _BREAKING: list[tuple[str, Sequence[Operation]]] = [
     (r"/name", ["changed"]),
@@ -52,19 +53,26 @@ _BREAKING: list[tuple[str, Sequence[Operation]]] = [
     # each tool, function, agent and condition must be supplied to rebuild the component
     (r"(/(skills|steps)/[^/]+)?/tools/[^/]+", ["added"]),
     (r".*/function/parameters(/.*)?", _ANY_CHANGE),
-    (r"(/(skills|steps)/[^/]+)?/tools/[^/]+/on_error", ["added", "changed"]),
+    (
+        r"(/(skills|steps)/[^/]+)?/tools/[^/]+/(on_error|approval)",
+        ["added", "changed"],
+    ),
     (rf"{_PART}/function", ["changed"]),
     (rf"{_PART}/arguments/[^/]+", ["added", "removed"]),
     (rf"{_PART}/(arguments|input)(/.*)?", []),
     # outputs and resume paths depend on the steps, and a new step may need an agent
     (
-        rf"{_PART}/(steps|branches|branches/\d+|then|else|catch)(/[^/]+)?",
+        rf"{_PART}/(steps|branches|branches/\d+|then|else|catch|on_reject)(/[^/]+)?",
         _ANY_CHANGE,
     ),
     (
         rf"{_PART}/(agent|output|over|as|condition|until|on_exhausted|workflow)(/.*)?",
         _ANY_CHANGE,
     ),
+    # people and programs send one of the options, and values for what may be edited
+    (rf"{_PART}/options/[^/]+", ["changed", "removed"]),
+    (rf"{_PART}/edit/[^/]+", ["removed"]),
+    (rf"{_PART}/edit/[^/]+/.*", _ANY_CHANGE),
     (rf"{_PART}/type", ["changed"]),
     (r"/(skills|steps)/[^/]+", ["added", "removed"]),
 ]
@@ -78,6 +86,9 @@ _MAY_BE_ABSENT: Mapping[str, Any] = {
     "tools": [],
     "else": [],
     "catch": [],
+    "on_reject": [],
+    "options": list(DEFAULT_OPTIONS),
+    "edit": {},
     "arguments": {},
     "config": {},
     "limits": {},
@@ -85,8 +96,8 @@ _MAY_BE_ABSENT: Mapping[str, Any] = {
 """Keys without which a blueprint means the same as with an empty value."""
 
 _HARMLESS = re.compile(
-    r".*(?<!/tools)(?<!/skills)(?<!/steps)(?<!/then)(?<!/else)(?<!/catch)(?<!/inputs)(?<!/arguments)(?<!/properties)"
-    r"(?<!/\$defs)/(description|title|examples(/.*)?)"
+    r".*(?<!/tools)(?<!/skills)(?<!/steps)(?<!/then)(?<!/else)(?<!/catch)(?<!/on_reject)(?<!/edit)(?<!/inputs)"
+    r"(?<!/arguments)(?<!/properties)(?<!/\$defs)/(description|title|examples(/.*)?)"
     rf"|{_PART}/metadata(/.*)?|/skills/[^/]+/config(/.*)?|{_PART}/config(?!/response_schema)(/.*)?"
 )
 """Descriptive texts; but not entries with such a name, for example a parameter called `title`. Notes and settings: only

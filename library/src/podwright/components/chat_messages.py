@@ -204,6 +204,15 @@ def one_turn(
     return messages.to_data()
 
 
+def as_content(given: Any) -> Any:
+    """An input that may be any JSON data as the content of a message: texts and images as they are, else its text."""
+    try:
+        parse_content(given)
+    except errors.MessagesError:
+        return to_text(given)
+    return given
+
+
 def inputs_of(task: Task) -> JsonMapping:
     """The values that the members of a team may use in their instructions: the named inputs of its run.
 

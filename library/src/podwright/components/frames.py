@@ -147,14 +147,17 @@ class Scope:
     ) -> None:
         """Write what a person has decided, in front: it is not the answer of the workflow.
 
+        The name of a step that only asks is a label: if the context has a value of that name, it stays.
+
         Args:
             name: The name of the approval step.
             decision: The decision and the comment.
-            is_shown: Whether it is a part of the context; if not, only templates read it, unless the context has an
-                earlier decision of that name.
+            is_shown: Whether it is a part of the context in any case; if not, only with a comment.
         """
         earlier = as_object(self.context.get(DECISIONS))
-        is_shown = is_shown or (name in self.context and name in earlier)
+        if name in self.context and name not in earlier and not is_shown:
+            return
+        is_shown = is_shown or bool(decision["comment"]) or name in self.context
         for values in (self.context, self.written):
             known = as_object(values.get(DECISIONS))
             _put_first(values, DECISIONS, {**known, name: decision})

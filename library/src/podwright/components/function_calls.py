@@ -14,6 +14,7 @@ from podwright.components.tool_calls import call_tool, error_details
 from podwright.errors import (
     ApprovalRequired,
     PodwrightError,
+    ToolArgumentsError,
     ToolError,
     error_from,
 )
@@ -95,6 +96,9 @@ class _FunctionCall:
             )
             result = self._to_data(value)
         except (CancelledError, PodwrightError) as error:
+            # not of a run inside the function
+            if isinstance(error, ToolArgumentsError) and error.run_id is None:
+                error.suggestion = "Correct the arguments of the step, or what they are filled with."
             self._emit(
                 ToolCallFailed,
                 error=error_details(error),

@@ -49,6 +49,8 @@ class Parts:
         self._failed: dict[int, Exception] = {}
         self._paused: dict[int, ApprovalRequired] = {}
         """The first pause: its message may be long, and the others are asked later."""
+        self._needs_replay = False
+        """Whether one of them paused where only its replay can go on."""
 
     def add(self, sequence: Steps, own_values: JsonMapping) -> None:
         """Add a sequence, and the values that only its steps see."""
@@ -75,7 +77,10 @@ class Parts:
         if stopped:
             first = min(stopped)
             progress["at"] = first
-            raise stopped[first]
+            error = stopped[first]
+            if isinstance(error, ApprovalRequired) and self._needs_replay:
+                error.needs_replay = True
+            raise error
         return [self._written[number] for number in numbers]
 
     async def _work(self, waiting: Iterator[int]) -> None:
@@ -95,6 +100,7 @@ class Parts:
         await self._run_sequence(self._sequences[number], frame)
 
     def _keep_first_pause(self, number: int, pause: ApprovalRequired) -> None:
+        self._needs_replay = self._needs_replay or pause.needs_replay
         if not self._paused or number < min(self._paused):
             self._paused = {number: pause}
 

@@ -298,7 +298,7 @@ class StepRunner:
         scope.write_decision(
             step.name or "",
             written,
-            is_shown=step.is_in_context or bool(decision.comment),
+            is_shown=step.is_in_context,
         )
         return decision
 

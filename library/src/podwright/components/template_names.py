@@ -48,6 +48,7 @@ _DECISION_SCHEMA: JsonMapping = {
     "additionalProperties": False,
     "properties": dict.fromkeys(("decision", "comment"), _TEXT),
 }
+_WHERE_KNOWN = {ITERATION: "inside a loop", ERROR: "in 'catch'"}
 _OUTPUT = "_output"
 _DIGIT = re.compile(r"\d")
 _LONG_WORD = 6
@@ -293,15 +294,21 @@ class _NameCheck:
             case "approval_step":
                 message = step.get("message")
                 self._check_template(message, f"{pointer}/message", known)
+                own = {
+                    name: schema
+                    for name, schema in known.items()
+                    if name in self.written or name not in (ITERATION, ERROR)
+                }
                 for name in as_object(step.get("edit")):
                     place = f"{pointer}/edit{json_pointer(name)}"
-                    self._check_expression(name, name, place, known)
+                    self._check_expression(name, f"'{name}'", place, own)
             case "condition_step":
                 condition = step.get("condition")
                 self._check_condition(condition, f"{pointer}/condition", known)
             case "map_step":
                 name = str(step.get("over"))
-                self._check_expression(name, name, f"{pointer}/over", known)
+                shown = f"'{name}'"
+                self._check_expression(name, shown, f"{pointer}/over", known)
             case "loop_step":
                 until = step.get("until")
                 inside = self._known_inside(step, "/steps", known)
@@ -327,6 +334,7 @@ class _NameCheck:
             agent.get("instructions", ""),
             f"{pointer}/agent",
             {**known, **declared, **dict.fromkeys(named)},
+            place=f" in the instructions of '{step.get('agent')}'",
         )
 
     # --- Templates ----------------------------------------------------------------------------------------------------
@@ -345,12 +353,18 @@ class _NameCheck:
             self._check_template(template, pointer + inner_pointer, known)
 
     def _check_template(
-        self, template: object, pointer: str, known: _Known
+        self,
+        template: object,
+        pointer: str,
+        known: _Known,
+        *,
+        place: str = "",
     ) -> None:
+        """Check the names of a template; `place` says where it is, if the pointer does not."""
         if not isinstance(template, str):
             return
         for expression in expressions(template, known):
-            shown = f"{{{expression}}}"
+            shown = f"'{{{expression}}}'{place}"
             self._check_expression(expression, shown, pointer, known)
 
     def _check_expression(
@@ -360,7 +374,7 @@ class _NameCheck:
 
         Args:
             expression: The name with its fields.
-            shown: The same as the blueprint has it.
+            shown: The same as the blueprint has it, in quotation marks.
             pointer: The JSON pointer of the text that has it.
             known: The names that are filled there.
         """
@@ -381,21 +395,26 @@ class _NameCheck:
         if name in self.written:
             return Problem(
                 pointer,
-                detail=f"Nothing fills '{shown}' here: no step before it writes '{name}'.",
+                detail=f"Nothing fills {shown} here: no step before it writes '{name}'.",
                 suggestion="Move the step that writes it up.",
+            )
+        if self.is_closed and name in _WHERE_KNOWN:
+            return Problem(
+                pointer,
+                detail=f"Nothing fills {shown} here: it is known {_WHERE_KNOWN[name]} only.",
             )
         if self.is_closed:
             return Problem(
                 pointer,
-                detail=f"Nothing fills '{shown}': it is no declared input, and no step writes it.",
+                detail=f"Nothing fills {shown}: it is no declared input, and no step writes it.",
                 suggestion=suggest_name(expression, known),
             )
         for other in sorted(known):
             if _is_misspelling(name, other):
                 return Problem(
                     pointer,
-                    detail=f"Nothing fills '{shown}'.",
-                    suggestion=suggest_name(name, [other]),
+                    detail=f"Nothing fills {shown}.",
+                    suggestion=f"{suggest_name(name, [other])} If it is an input, declare it in 'inputs'.",
                 )
         return None
 
@@ -423,15 +442,15 @@ def _field_problem(
         if schema.get("type") in ("string", "number", "integer", "boolean"):
             return Problem(
                 pointer,
-                detail=f"Nothing fills '{shown}': the value is a {schema['type']}, which has no fields.",
-                suggestion="Only data has fields: give the agent a 'response_schema'.",
+                detail=f"Nothing fills {shown}: the value is a {schema['type']}, which has no fields.",
+                suggestion="Only data has fields: declare it as an object, or give the agent a 'response_schema'.",
             )
         properties = as_object(schema.get("properties"))
         hint = did_you_mean(key, properties)
         if properties and key not in properties and _lacks(schema, hint):
             return Problem(
                 pointer,
-                detail=f"Nothing fills '{shown}': its schema has no field '{key}'.",
+                detail=f"Nothing fills {shown}: its schema has no field '{key}'.",
                 suggestion=hint,
             )
         schema = _schema_of_field(schema, key, root)

@@ -18,8 +18,14 @@ from podwright.approvals import Decision
 from podwright.blueprints import walk_steps
 from podwright.blueprints.validation import Blueprint
 from podwright.components.base import Component, saved_run_in
-from podwright.components.chat_messages import one_turn, to_context
-from podwright.components.frames import Decided, Scope, SequenceFrame
+from podwright.components.chat_messages import as_content, one_turn, to_context
+from podwright.components.frames import (
+    DECISIONS,
+    Decided,
+    Scope,
+    SequenceFrame,
+)
+from podwright.components.inputs import INPUT
 from podwright.components.options import (
     DescribedOptions,
     ParsedBlueprint,
@@ -326,8 +332,8 @@ class Workflow(Component):
         )
         # a stopped workflow has checked them, and has added names since
         if saved is None:
-            complete = self.inputs.complete(named, self.output_names)
-            named = dict(complete)
+            known = (*self.output_names, MESSAGES, DECISIONS)
+            named = dict(self.inputs.complete(named, known))
         decided: Decided | None = None
         if resume_path is not None:
             decided = Decided(tuple(path_of(progress)), decision)
@@ -364,7 +370,10 @@ class Workflow(Component):
                 suggestion="Give it to the agent whose answer is the result.",
             )
         if self.inputs:
-            data = {**self.inputs.select(values), **to_context(data)}
+            named = data
+            if isinstance(data, list):
+                named = {INPUT: cast("object", data)}
+            data = {**self.inputs.select(values), **to_context(named)}
         return self.task(data)
 
     def step_task(
@@ -443,7 +452,8 @@ class Workflow(Component):
         if any(not isinstance(value, str) for value in shown.values()):
             run.data = copy_json(shown)
         answer = to_text(self.output(shown, None))
-        run.messages = one_turn(task.messages, shown.get("input", ""), answer)
+        given = as_content(shown.get(INPUT, ""))
+        run.messages = one_turn(task.messages, given, answer)
         return {key: to_text(value) for key, value in shown.items()}
 
 
@@ -511,6 +521,12 @@ def _function_problems(
             f"{pointer}/function", f"Missing function '{function}'.", hint
         )
         return
+    if tool.may_need_approval:
+        yield Problem(
+            f"{pointer}/function",
+            detail=f"The calls of the function '{function}' need approval, for which a function step does not ask.",
+            suggestion="Let an agent call it as a tool, or put an approval step before a function without that mark.",
+        )
     parameters = tool.schema["function"]["parameters"]
     known = as_object(parameters.get("properties"))
     given = as_object(step.get("arguments"))

@@ -27,7 +27,11 @@ def error_body(problem: ProblemDetails) -> dict[str, Any]:
     message = problem.detail
     if problem.question is not None:
         # clients show the message only
-        message = f"{message} {problem.suggestion}"
+        options = ", ".join(problem.question["options"])
+        message = (
+            f"{message} What may be decided: {options}. Start it with /run or /runs to decide it: chat completions"
+            " cannot."
+        )
     error: dict[str, Any] = {
         "message": message,
         "type": _type_of(problem.status),

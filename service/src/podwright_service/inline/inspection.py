@@ -308,10 +308,11 @@ class Inspection:
         self._add(pointer, f"{subject} is not allowed here.", hint)
 
     def _check_schemas(self, value: dict[str, Any], pointer: str) -> None:
-        """Check the JSON Schemas of the inputs and of the answer of an object."""
+        """Check the JSON Schemas of the inputs, of what people may change, and of the answer of an object."""
         schemas = {
-            f"{pointer}/inputs{json_pointer(name)}": schema
-            for name, schema in as_object(value.get("inputs")).items()
+            f"{pointer}/{key}{json_pointer(name)}": schema
+            for key in ("inputs", "edit")
+            for name, schema in as_object(value.get(key)).items()
         }
         schemas[f"{pointer}/response_schema"] = value.get("response_schema")
         for place, schema in schemas.items():
@@ -351,6 +352,9 @@ class Inspection:
         if entry.get("on_error") == "report" and not tool.reports_errors:
             detail = f"An error of the served tool '{tool.name}' fails the run."
             self._add(f"{pointer}/on_error", detail)
+        if entry.get("approval") is False and tool.may_need_approval:
+            detail = f"A person has to approve the calls of the served tool '{tool.name}'."
+            self._add(f"{pointer}/approval", detail)
         if tool.timeout is not None:
             self._check_setting(entry, pointer, "timeout", tool.timeout)
         if tool.max_result_tokens is not None:

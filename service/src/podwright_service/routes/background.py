@@ -371,6 +371,7 @@ async def _decide(
     decision = Decision(name, body.comment, body.values)
     stored = {
         **decision.to_dict(),
+        "values": dict(decision.values),
         "approved": not decision.is_rejection,
         "caller": hashlib.sha256(key.encode()).hexdigest(),
     }
