@@ -423,3 +423,16 @@ def test_a_wrong_decision_is_no_failure_of_a_tool() -> None:
         )
     flow.run(pause.decide(), resume_path=pause.resume_path)
     assert effects == {"pay 5 to Ann": 1}
+
+
+def test_arguments_may_come_back_as_they_are_shown() -> None:
+    """A form sends all of them: what the model wrote and left out is no change, though it does not fit a schema."""
+    agent = clerk([ToolCall.of("pay", "1", amount="5")], "done")
+    pause = pause_of(agent, "hi")
+    assert pause.question is not None
+    shown = {name: e["value"] for name, e in pause.question.edit.items()}
+    assert shown == {"amount": "5", "to": None}
+    agent.run(pause.decide(values=shown))
+    assert effects == {"pay 5 to Ann": 1}
+    model: Any = agent.model
+    assert model.requests[-1].messages[-1].text == "paid 5"

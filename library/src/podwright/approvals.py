@@ -122,6 +122,17 @@ class Question:
         error.ends_run = True
         raise error
 
+    def changes(self, decision: Decision) -> JsonMapping:
+        """What a decision changes; a form may send the arguments of a tool call back as the question shows them."""
+        if not self.tool:
+            return decision.values
+        shown = {name: entry.get("value") for name, entry in self.edit.items()}
+        return {
+            name: value
+            for name, value in decision.values.items()
+            if name not in shown or shown[name] != value
+        }
+
     def _problems(self, decision: Decision) -> Iterator[Problem]:
         if decision.decision not in self.options:
             yield Problem(
@@ -129,7 +140,7 @@ class Question:
                 detail=f"Unknown decision '{decision.decision}'.",
                 suggestion=did_you_mean(decision.decision, self.options),
             )
-        for name, value in decision.values.items():
+        for name, value in self.changes(decision).items():
             at = f"/values{json_pointer(name)}"
             if name not in self.edit:
                 yield Problem(

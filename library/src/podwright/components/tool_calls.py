@@ -205,7 +205,7 @@ class ToolCaller:
                 question.message, question=question, asked=asked
             )
         question.check(decision)
-        return decision
+        return replace(decision, values=question.changes(decision))
 
     def _refuse(self, call: _Call, decision: Decision) -> _ToolAnswer:
         """Tell the model that a person has rejected the call, and emit its events."""
