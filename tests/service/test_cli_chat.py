@@ -206,6 +206,18 @@ def test_a_conversation(folder: Path, shell: Shell) -> None:
     )
 
 
+def terminate(process: subprocess.Popen[bytes]) -> int:
+    """End a process at its prompt, and return its exit code.
+
+    A signal between the prompt and the moment at which readline begins to wait is noticed with the next one only.
+    """
+    for _ in range(6):
+        process.send_signal(signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.wait(timeout=10)
+    raise AssertionError("it did not end")
+
+
 def test_the_url_of_a_service(folder: Path, serve: Serve) -> None:
     """A service is found by its URL, called with the API key of its name, and a cancelled turn is cancelled there."""
     gate = Gate()
@@ -225,8 +237,7 @@ def test_the_url_of_a_service(folder: Path, serve: Serve) -> None:
         assert "\ndone\n" in terminal.turn("second")
         terminal.turn("third")
         terminal.turn("/save trace.json", "Saved")
-        terminal.process.send_signal(signal.SIGTERM)
-        assert terminal.process.wait(timeout=60) == 143
+        assert terminate(terminal.process) == 143
     messages = json.loads((folder / "trace.json").read_text())["messages"]
     assert [message["content"] for message in messages] == [
         "second",

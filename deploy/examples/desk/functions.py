@@ -3,6 +3,8 @@
 import os
 import sqlite3
 import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from podwright import call_key, tool
@@ -16,13 +18,15 @@ _TABLES = """
 """
 
 
-def database() -> sqlite3.Connection:
-    """The shop's database, in `DESK_DATABASE`; by default a file for temporary use, with two orders."""
+@contextmanager
+def database() -> Iterator[sqlite3.Connection]:
+    """A transaction in the shop's database: `DESK_DATABASE`, or a file for temporary use; it has two orders."""
     default = Path(tempfile.gettempdir()) / "desk.db"
-    connection = sqlite3.connect(os.environ.get("DESK_DATABASE", default))
-    connection.row_factory = sqlite3.Row
-    connection.executescript(_TABLES)
-    return connection
+    path = os.environ.get("DESK_DATABASE", default)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.row_factory = sqlite3.Row
+        connection.executescript(_TABLES)
+        yield connection
 
 
 @tool(idempotent=True, timeout=10)
