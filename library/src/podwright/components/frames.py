@@ -157,7 +157,8 @@ class Scope:
         earlier = as_object(self.context.get(DECISIONS))
         if name in self.context and name not in earlier and not is_shown:
             return
-        is_shown = is_shown or bool(decision["comment"]) or name in self.context
+        has_comment = bool(decision.get("comment"))
+        is_shown = is_shown or has_comment or name in self.context
         for values in (self.context, self.written):
             known = as_object(values.get(DECISIONS))
             _put_first(values, DECISIONS, {**known, name: decision})
@@ -168,7 +169,9 @@ class Scope:
         """Write what a part of the step has written: decisions in front, edits in place, outputs at the end."""
         decisions = as_object(written.get(DECISIONS))
         for name, decision in decisions.items():
-            self.write_decision(name, decision, is_shown=name in written)
+            self.write_decision(
+                name, as_object(decision), is_shown=name in written
+            )
         edits = as_object(written.get(EDITS))
         for name, value in edits.items():
             self.edit(name, value)
