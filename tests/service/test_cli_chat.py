@@ -206,16 +206,10 @@ def test_a_conversation(folder: Path, shell: Shell) -> None:
     )
 
 
-def terminate(process: subprocess.Popen[bytes]) -> int:
-    """End a process at its prompt, and return its exit code.
-
-    A signal between the prompt and the moment at which readline begins to wait is noticed with the next one only.
-    """
-    for _ in range(6):
-        process.send_signal(signal.SIGTERM)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            return process.wait(timeout=10)
-    raise AssertionError("it did not end")
+def waits(process: subprocess.Popen[bytes]) -> bool:
+    """Whether a process sleeps: before readline waits for a key, a signal is noticed with the next key only."""
+    state = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2]
+    return state.split()[0] == "S"
 
 
 def test_the_url_of_a_service(folder: Path, serve: Serve) -> None:
@@ -237,7 +231,9 @@ def test_the_url_of_a_service(folder: Path, serve: Serve) -> None:
         assert "\ndone\n" in terminal.turn("second")
         terminal.turn("third")
         terminal.turn("/save trace.json", "Saved")
-        assert terminate(terminal.process) == 143
+        until(lambda: waits(terminal.process))
+        terminal.process.send_signal(signal.SIGTERM)
+        assert terminal.process.wait(timeout=60) == 143
     messages = json.loads((folder / "trace.json").read_text())["messages"]
     assert [message["content"] for message in messages] == [
         "second",
