@@ -106,7 +106,8 @@ test-container: install engine  ## run `make test test-servers` in a container o
 	@deploy/tools.sh build prometheus promtool
 	docker=$$(deploy/engine.sh docker); git ls-files -z | tar --null --files-from - --create \
 		| "$$docker" build --quiet --tag podwright/tests --file tests/container/Dockerfile -
-	$$(deploy/engine.sh docker) run --rm --init --network none --env CI \
+	docker=$$(deploy/engine.sh docker); trap '"$$docker" image rm --force podwright/tests >/dev/null' EXIT; \
+	"$$docker" run --rm --init --network none --env CI \
 		--volume "$$(dirname "$$(dirname "$$(deploy/tools.sh path promtool)")"):/home/tester/.cache/podwright:ro" \
 		podwright/tests make test test-servers ARGS="$$ARGS"
 

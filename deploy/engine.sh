@@ -7,6 +7,7 @@
 set -euo pipefail
 
 BASE_IMAGE=${BASE_IMAGE:-python:3.13-slim-trixie}
+SPACE=8 # in GB
 SUITE=trixie # the Docker of Debian 12 has no compose, and an old builder
 
 LOG=/var/log/podwright-dockerd.log
@@ -50,6 +51,10 @@ install_engine() {
     fi
     apt update
     apt install --no-install-recommends "${packages[@]}" iptables mmdebstrap
+    # its own limit of the build cache is a tenth of the disk, however little of it is free
+    [ -e /etc/docker/daemon.json ] \
+        || install -D -m 644 /dev/stdin /etc/docker/daemon.json \
+            <<<'{"builder": {"gc": {"enabled": true, "defaultKeepStorage": "10GB"}}}'
 }
 
 add_suite() {
@@ -112,6 +117,16 @@ provide_base_image() {
         --change 'CMD ["python3"]' "$work/base.tar" "$BASE_IMAGE" >/dev/null
 }
 
+# On a full disk, builds, clusters and databases fail with messages of their own.
+check_space() {
+    folder=$("$(client)" info --format '{{.DockerRootDir}}')
+    [ -d "$folder" ] || return 0 # of an engine on another machine
+    free=$(df --output=avail --block-size=1G "$folder" | tail -1)
+    [ "$free" -ge $SPACE ] \
+        || fail "the disk of $folder has ${free// /} GB free, and images and clusters of the tests need $SPACE;" \
+            "\`docker system df\` shows what the engine holds"
+}
+
 if [ "${1:-}" = docker ]; then
     client || fail "there is no Docker client with compose and buildx; \`make engine\` installs one on Debian"
     exit
@@ -123,4 +138,5 @@ is_running || {
     start_engine
 }
 provide_base_image
+check_space
 say "$("$(client)" version --format 'engine {{.Server.Version}}') is running and has $BASE_IMAGE"

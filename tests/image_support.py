@@ -105,6 +105,7 @@ def built_image(
         flavour: `slim` or `full`.
     """
     client, tag = docker(), f"podwright-test-{flavour}:{session[:12]}"
+    label = f"podwright.test={session}-{flavour}"
 
     def build() -> None:
         client(
@@ -112,15 +113,21 @@ def built_image(
             "--quiet",
             f"--build-arg=FLAVOUR={flavour}",
             "--build-arg=VERSION=0",
+            f"--label={label}",
             f"--tag={tag}",
             ".",
         )
+
+    def delete() -> None:
+        # images based on it that lost their tag to a later build have its label too
+        client.run("image", "rm", "--force", tag)
+        client.run("image", "prune", "--force", f"--filter=label={label}")
 
     with shared(
         folders,
         f"image-{flavour}",
         build,
-        lambda: client.run("image", "rm", "--force", tag),
+        delete,
     ):
         yield tag
 
