@@ -27,6 +27,7 @@ def test_the_commands_work(
     )
     (tmp_path / "docker").symlink_to(docker.client)
     project = f"podwright-test-{tmp_path.name.replace('_', '-')}-{os.getpid()}"
+    label = f"label=com.docker.compose.project={project}"
     # `up --build` makes another image than the fixture
     image = f"{project}:built"
     inherited = {
@@ -72,7 +73,6 @@ def test_the_commands_work(
             "jaeger",
             "prometheus",
         }
-        label = f"label=com.docker.compose.project={project}"
         until(lambda: docker("ps", "--all", "--quiet", "--filter", label) == "")
     finally:
         docker.run(
@@ -85,6 +85,8 @@ def test_the_commands_work(
             "5",
         )
         docker.run("image", "rm", "--force", image)
+        # one for each service, of which only the last has the tag
+        docker.run("image", "prune", "--force", f"--filter={label}")
 
 
 def first_cells(heading: str) -> set[str]:
