@@ -105,8 +105,8 @@ test-cluster: install engine  ## run those on Kubernetes, in a cluster of their 
 test-container: install engine  ## run `make test test-servers` in a container of the image's base, as a user without network
 	@deploy/tools.sh build prometheus promtool
 	docker=$$(deploy/engine.sh docker); git ls-files -z | tar --null --files-from - --create \
-		| "$$docker" build --quiet --tag podwright/tests --file tests/container/Dockerfile -
-	docker=$$(deploy/engine.sh docker); trap '"$$docker" image rm --force podwright/tests >/dev/null' EXIT; \
+		| "$$docker" build --quiet --tag podwright/tests --file tests/container/Dockerfile -; \
+	trap '"$$docker" image rm --force podwright/tests >/dev/null' EXIT; \
 	"$$docker" run --rm --init --network none --env CI \
 		--volume "$$(dirname "$$(dirname "$$(deploy/tools.sh path promtool)")"):/home/tester/.cache/podwright:ro" \
 		podwright/tests make test test-servers ARGS="$$ARGS"

@@ -7,7 +7,7 @@
 set -euo pipefail
 
 BASE_IMAGE=${BASE_IMAGE:-python:3.13-slim-trixie}
-SPACE=8 # in GB
+SPACE=10 # in GB
 SUITE=trixie # the Docker of Debian 12 has no compose, and an old builder
 
 LOG=/var/log/podwright-dockerd.log
@@ -117,13 +117,14 @@ provide_base_image() {
         --change 'CMD ["python3"]' "$work/base.tar" "$BASE_IMAGE" >/dev/null
 }
 
-# On a full disk, builds, clusters and databases fail with messages of their own.
-check_space() {
-    folder=$("$(client)" info --format '{{.DockerRootDir}}')
+# On a full disk, clusters and databases fail with messages that do not name it. It is a warning, because how much is
+# needed depends on what is built already.
+warn_of_full_disk() {
+    folder=$("$(client)" info --format '{{.DockerRootDir}}' 2>/dev/null) || return 0
     [ -d "$folder" ] || return 0 # of an engine on another machine
-    free=$(df --output=avail --block-size=1G "$folder" | tail -1)
+    free=$(df -Pk "$folder" | awk 'NR == 2 { print int($4 / 1048576) }')
     [ "$free" -ge $SPACE ] \
-        || fail "the disk of $folder has ${free// /} GB free, and images and clusters of the tests need $SPACE;" \
+        || say "warning: the disk of $folder has $free GB free, and all tests may need $SPACE;" \
             "\`docker system df\` shows what the engine holds"
 }
 
@@ -138,5 +139,5 @@ is_running || {
     start_engine
 }
 provide_base_image
-check_space
+warn_of_full_disk
 say "$("$(client)" version --format 'engine {{.Server.Version}}') is running and has $BASE_IMAGE"

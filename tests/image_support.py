@@ -104,7 +104,8 @@ def built_image(
         session: The id of the test session, `testrun_uid`.
         flavour: `slim` or `full`.
     """
-    client, tag = docker(), f"podwright-test-{flavour}:{session[:12]}"
+    client = docker()
+    tag = f"podwright-test-{flavour}:{session[:12]}"
     label = f"podwright.test={session}-{flavour}"
 
     def build() -> None:
