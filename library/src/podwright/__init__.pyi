@@ -19,6 +19,7 @@ from .components import (
     WorkflowStep,
     load,
 )
+from .components.function_agent import FunctionAgent
 from .components.remote import Remote
 from .errors import (
     ApprovalRequired,
@@ -39,6 +40,7 @@ from .models import (
 )
 from .result import ExecutionResult
 from .run import call_key
+from .run_context import RunContext, run_attributes
 from .tools import tool
 from .usage import RunLimits, Usage
 
@@ -55,6 +57,7 @@ __all__ = [
     "Event",
     "EventManager",
     "ExecutionResult",
+    "FunctionAgent",
     "FunctionModel",
     "FunctionStep",
     "LimitExceededError",
@@ -67,6 +70,7 @@ __all__ = [
     "Remote",
     "ReplayModel",
     "RunCancelledError",
+    "RunContext",
     "RunLimits",
     "ScriptedModel",
     "TryStep",
@@ -82,6 +86,7 @@ __all__ = [
     "load",
     "models",
     "register_provider",
+    "run_attributes",
     "testing",
     "tool",
     "use_model",

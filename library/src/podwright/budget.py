@@ -160,6 +160,22 @@ class Budget:
         self.used_tokens += usage.total_tokens
         self.used_cost = add_cost(self.used_cost, usage.known_cost) or 0.0
 
+    def check(self) -> None:
+        """Raise a `LimitExceededError` if more is used than the limits allow."""
+        limits = self.limits
+        used: list[tuple[str, float, float | None]] = [
+            ("model_calls", self.used_calls, limits.model_calls),
+            ("tokens", self.used_tokens, limits.tokens),
+            ("cost", self.used_cost, limits.cost),
+        ]
+        for limit, amount, allowed in used:
+            if allowed is not None and amount > allowed:
+                raise LimitExceededError(
+                    f"{amount:.6g} of {allowed:.6g} are used of the run's limit '{limit}'.",
+                    limit=limit,
+                    source=self,
+                )
+
     def reduce(self, reservation: Reservation, limits: RunLimits) -> None:
         """Release the part of a loan that another budget does not allow to be used."""
         reservation.tokens = min(reservation.tokens, limits.tokens or 0)

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
-from podwright.callables import call_function, compute
+from podwright.callables import compute
 from podwright.errors import ConditionError, PodwrightError, Problem, error_from
 from podwright.json_data import (
     as_array,
@@ -20,6 +20,7 @@ from podwright.json_data import (
     to_text,
     walk_json,
 )
+from podwright.run_context import call_with_context
 from podwright.templates import fill_data, names
 from podwright.text import did_you_mean, truncate
 
@@ -226,7 +227,7 @@ async def _call(
     try:
         # so that a condition cannot change the context
         copy = copy_json(dict(context))
-        return bool(await call_function(condition, copy, **args))
+        return bool(await call_with_context(condition, copy, **args))
     except PodwrightError:
         # of a nested run, whose code and limit the caller needs
         raise

@@ -125,8 +125,10 @@ class ModelCallStarted(RunEvent):
 
     type: Literal["model_call_started"] = "model_call_started"
     call: int = 0
-    """Number of the call within its run, from 0."""
+    """Number of the call within its run, or within its tool call, from 0."""
     request: ModelRequest = field(default_factory=lambda: ModelRequest("", ()))
+    tool_call: int | None = None
+    """Number of the tool call whose function made it by itself, and has reported it; None if the run made it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +145,8 @@ class ModelCallFinished(RunEvent):
     """Milliseconds to the first token, if the response was streamed."""
     failed_usage: Usage = field(default_factory=Usage)
     """What the attempts before used that failed after an answer had begun, by model; not part of the response's."""
+    tool_call: int | None = None
+    """As in `ModelCallStarted`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from podwright.approvals import ApprovalId, Decision
 from podwright.errors import (
@@ -61,6 +61,7 @@ class Journal:
         recorded: The events, in order. Tokens, the starts of model calls and contexts are not needed.
         decisions: What people have decided.
         seconds: How long the earlier attempts ran, as far as that is known; counts against `wall_time`.
+        attempt: Number of the new attempt, from 1.
     """
 
     def __init__(
@@ -68,9 +69,11 @@ class Journal:
         recorded: Iterable[Event] = (),
         decisions: Mapping[ApprovalId, Decision] | None = None,
         seconds: float = 0.0,
+        attempt: int = 1,
     ) -> None:
         self.decisions: Mapping[ApprovalId, Decision] = decisions or {}
         self.seconds = seconds
+        self.attempt = attempt
         self._runs: defaultdict[str, _RunEntries] = defaultdict(_RunEntries)
         """By id of the run, those in other containers included."""
         for event in recorded:
@@ -80,6 +83,8 @@ class Journal:
         """Add an event of an earlier attempt; in order, and before the new attempt begins."""
         run = self._runs[event.run_id]
         match event:
+            case ModelCallFinished(tool_call=int()):
+                run.calls.add_report(event)
             case ModelCallFinished():
                 run.calls.add_answer(event)
             case ModelCallFailed():
@@ -138,8 +143,7 @@ class Journal:
             if inner.path[:depth] == event.path:
                 usage += inner.usage
                 failed_calls += inner.settle()
-        tool_calls = run.calls.settle_below(event.path)
-        usage += Usage(tool_calls=tool_calls)
+        usage += run.calls.settle_below(event.path)
         run.caught[event.path] = CaughtError(event.error, usage, failed_calls)
 
     def _add_failure(self, run: _RunEntries, event: RunFailed) -> None:
@@ -224,10 +228,16 @@ class Journal:
         return self._entries_of(run_id).caught.get(path)
 
     def usage_of(self, run_id: str, path: Path, call: int) -> Usage:
-        """What the runs nested in a tool call used; its arguments are those of `tool_call`."""
+        """What a tool call used: the runs nested in it, and its function; its arguments are those of `tool_call`."""
         run = self._entries_of(run_id)
         usages = run.calls.nested_usage.get((path, call), {})
-        return sum(usages.values(), NO_USAGE)
+        reported = self.reported_usage(run_id, path, call)
+        return sum(usages.values(), reported)
+
+    def reported_usage(self, run_id: str, path: Path, call: int) -> Usage:
+        """What the function of a tool call has reported; its arguments are those of `tool_call`."""
+        run = self._entries_of(run_id)
+        return run.calls.reported_usage.get((path, call), NO_USAGE)
 
     def condition(self, run_id: str, path: Path, number: int) -> bool | None:
         """The result of the condition of a step, from 0 for its first check; None if it has to be evaluated."""
@@ -399,6 +409,8 @@ class _Calls:
             defaultdict(dict)
         )
         """What the runs nested in a tool call used, by the id of the run."""
+        self.reported_usage: defaultdict[_CallKey, Usage] = defaultdict(Usage)
+        """What the functions of tool calls have reported."""
         self._last_answer: _LastAnswer | None = None
 
     def add_answer(self, event: ModelCallFinished) -> None:
@@ -407,6 +419,11 @@ class _Calls:
         self._last_answer = _LastAnswer(
             call_number=event.call, first_tool_call=len(self.tool_calls)
         )
+
+    def add_report(self, event: ModelCallFinished) -> None:
+        """Add a model call that the function of a tool call made by itself."""
+        usage = event.response.usage.as_call(event.model)
+        self.reported_usage[event.path, cast("int", event.tool_call)] += usage
 
     def excuse_last_answer(self) -> None:
         """After a call that failed the last answer is not why the run fails."""
@@ -445,14 +462,17 @@ class _Calls:
         if not _is_cancelled(event):
             self.unfinished_tool_calls.pop(key, None)
 
-    def settle_below(self, path: Path) -> int:
-        """Take the tool calls below a position for finished, and return how many they are."""
+    def settle_below(self, path: Path) -> Usage:
+        """Take the tool calls below a position for finished, and return how many they are and what they reported."""
         depth = len(path)
         for place, number in list(self.unfinished_tool_calls):
             if place[:depth] == path:
                 del self.unfinished_tool_calls[place, number]
-        below = [place for place, _ in self.tool_calls if place[:depth] == path]
-        return len(below)
+        below = [key for key in self.tool_calls if key[0][:depth] == path]
+        usage = Usage(tool_calls=len(below))
+        for key in below:
+            usage += self.reported_usage.get(key, NO_USAGE)
+        return usage
 
 
 class _RemoteCall:

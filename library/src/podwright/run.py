@@ -13,7 +13,7 @@ import logging
 import math
 import os
 from collections import Counter
-from collections.abc import Awaitable, Generator, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
@@ -32,10 +32,17 @@ from podwright.errors import (
     RunCancelledError,
 )
 from podwright.events import Event, Kind, Outcome, Subscriber
+from podwright.function_context import make_context
 from podwright.journal import CaughtError, Journal
 from podwright.json_data import to_json_data
 from podwright.messages import Message, ModelSettings
 from podwright.result import ExecutionResult
+from podwright.run_context import (
+    RunAttributes,
+    RunContext,
+    context_source,
+    current_attributes,
+)
 from podwright.saved_run import SAVED_RUN, SavedRun, record
 from podwright.usage import NO_USAGE, RunLimits, Usage
 
@@ -133,6 +140,8 @@ class _RunTree:
     steps: int = 0
     text: int = 0
     """Characters of filled templates."""
+    attributes: RunAttributes = field(default_factory=current_attributes)
+    """What the caller says of the run."""
 
 
 class _NestedTasks:
@@ -288,6 +297,11 @@ class Run:
     def journal(self) -> Journal:
         """What earlier attempts of the outermost run did; empty if there were none."""
         return self._tree.journal
+
+    @property
+    def attributes(self) -> RunAttributes:
+        """What the caller says of the run."""
+        return self._tree.attributes
 
     @property
     def duration_ms(self) -> float:
@@ -552,6 +566,7 @@ class Run:
         """
         token = _current.set(self)
         call_token = current_tool_call.set(None)
+        source_token = context_source.set(self._make_context)
         self.emit(events.RunStarted(**self.stamp(), input=_traced(task.input)))
         try:
             value = await self._perform_in_time(task)
@@ -579,6 +594,12 @@ class Run:
             self._component.last_usage = self.usage
             _current.reset(token)
             current_tool_call.reset(call_token)
+            context_source.reset(source_token)
+
+    def _make_context(self, is_over: Callable[[], bool]) -> RunContext:
+        """The context for a call of a function in this run; see `ContextSource`."""
+        call = current_tool_call.get()
+        return make_context(self, call, call_key(), is_over)
 
     @contextlib.contextmanager
     def bound_to_current_task(self) -> Generator[None]:

@@ -34,7 +34,6 @@ from typing_extensions import TypedDict, Unpack
 from podwright.blueprints.schema import TOOL_NAME, ToolOptions
 from podwright.blueprints.validation import Blueprint
 from podwright.callables import (
-    call_function,
     max_result_tokens,
     tool_timeout,
 )
@@ -48,6 +47,7 @@ from podwright.errors import (
 from podwright.json_data import as_array, as_object, copy_json
 from podwright.json_schema import object_root
 from podwright.messages import ToolSchema
+from podwright.run_context import call_with_context, is_context
 from podwright.text import did_you_mean, short_repr
 from podwright.tool_arguments import validate_arguments
 from podwright.validation_errors import Location, to_problems
@@ -112,7 +112,7 @@ class Tool:
             return True
         try:
             named = self._named_by(self.approval_rule, values)
-            return bool(await call_function(self.approval_rule, **named))
+            return bool(await call_with_context(self.approval_rule, **named))
         except Exception as error:
             subject = f"The approval rule of tool '{self.name}'"
             raise error_from(ToolError, subject, error) from error
@@ -194,7 +194,7 @@ class Tool:
         limit = asyncio.timeout(seconds)
         try:
             async with limit:
-                return await call_function(self.function, **values)
+                return await call_with_context(self.function, **values)
         except TimeoutError as error:
             if not limit.expired():
                 raise
@@ -350,6 +350,8 @@ def _make_tool(function: Callable[..., Any]) -> Tool:
     try:
         fields: dict[str, Any] = {}
         for parameter, hint in _parameters(function, inner):
+            if is_context(hint):
+                continue
             text = descriptions.get(parameter.name)
             fields[parameter.name] = _field(
                 name, parameter, hint, description=text

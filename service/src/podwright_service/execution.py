@@ -26,6 +26,7 @@ from podwright.json_data import to_json_data, to_text
 from podwright.models import use_model
 from podwright.result import ExecutionResult
 from podwright.run import Task, execute
+from podwright.run_context import run_attributes
 from podwright_service.http.idempotency import idempotent_request
 from podwright_service.http.limits import granted_limits
 from podwright_service.http.problems import RequestError
@@ -55,8 +56,11 @@ def run_id_of(task: Task) -> str:
 def run_context(settings: Settings, origin: Origin) -> Generator[None]:
     """The context of a run: the operator's model, and where the run comes from."""
     token = current_origin.set(origin)
+    attributes = run_attributes(
+        user=origin.user, session=origin.session, metadata=origin.metadata
+    )
     try:
-        with use_model(settings.model):
+        with use_model(settings.model), attributes:
             yield
     finally:
         current_origin.reset(token)

@@ -38,6 +38,10 @@ class Sender(Protocol):
         """The session; empty if it names none."""
         ...
 
+    def metadata_values(self) -> Mapping[str, str]:
+        """What else the functions of the run are to know; few and short texts by name."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Origin:
@@ -53,10 +57,14 @@ class Origin:
     """The session or conversation that the run is a part of, as the caller says."""
     members: Mapping[str, str] = field(default_factory=dict[str, str])
     """Further members of the header `baggage` that the operator trusts."""
+    metadata: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What else the caller says, for the functions of the run."""
 
     def to_dict(self) -> dict[str, Any]:
-        """What is known, as JSON-compatible data."""
-        return {name: value for name, value in asdict(self).items() if value}
+        """What is known, as JSON-compatible data; the metadata are kept elsewhere."""
+        data = asdict(self)
+        del data["metadata"]
+        return {name: value for name, value in data.items() if value}
 
 
 NOWHERE = Origin()
@@ -77,6 +85,7 @@ def origin_of(request: Request, settings: Settings, sender: Sender) -> Origin:
         user=_short(sender.user_name() or user),
         session=_short(sender.session_name() or session),
         members=members,
+        metadata=sender.metadata_values(),
     )
 
 

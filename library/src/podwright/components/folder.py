@@ -5,6 +5,7 @@
         tools.py            functions for its tools, by name
         functions.py        functions for its function steps, by name; those that it lacks are taken from tools.py
         conditions.py       functions for its conditions, by name
+        agents.py           agents in Python that it names: components, or functions
         agents/             name.json, or a folder name/, for each agent that it names
 
 A fleet keeps its components side by side, so agents are also looked up in the folders beside this one.
@@ -25,10 +26,13 @@ from typing import Any
 from podwright import blueprints
 from podwright.blueprints.schema import TOOL_NAME
 from podwright.blueprints.validation import Blueprint
+from podwright.components.base import Component
 from podwright.errors import ConfigurationError
 from podwright.json_data import JsonMapping, as_array, as_object, walk_json
 from podwright.text import describe_error, did_you_mean
 
+AGENTS_FILE = "agents.py"
+"""The file of a folder with its agents in Python."""
 _MAX_NAME_BYTES = 240
 _REFERENCE_KEYS = {"type", "name", "version", "description"}
 """The keys of a member that is nothing but a reference to an agent."""
@@ -47,6 +51,14 @@ class Folder:
         Raises:
             ConfigurationError: There is none, or more than one, or the folder cannot be read.
         """
+        return blueprints.read_file(self.blueprint_file())
+
+    def blueprint_file(self) -> Path:
+        """The path of its blueprint file.
+
+        Raises:
+            ConfigurationError: As `blueprint`.
+        """
         try:
             files = [path for path in self._blueprint_paths() if path.is_file()]
         except OSError as error:
@@ -54,7 +66,7 @@ class Folder:
                 f"Cannot read the folder '{self.path.name}': {error.strerror}."
             ) from error
         if len(files) == 1:
-            return blueprints.read_file(files[0])
+            return files[0]
         if files:
             listed = ", ".join(file.name for file in files)
             raise ConfigurationError(
@@ -63,6 +75,14 @@ class Folder:
         if self.path.is_dir():
             raise self._no_blueprint_error()
         raise self._no_folder_error()
+
+    def agent_files(self) -> list[Path]:
+        """The paths of the blueprint files in `agents/`, whose tools are in the modules of this folder."""
+        files: list[Path] = []
+        for path in sorted((self.path / "agents").glob("*")):
+            if path.suffix in blueprints.SUFFIXES and path.is_file():
+                files.append(path)
+        return files
 
     def _blueprint_paths(self) -> list[Path]:
         return [
@@ -115,6 +135,29 @@ class Folder:
                     raise _circular_reference_error(name)
                 return folder
         return None
+
+    def python_agent(self, name: str) -> Component | Callable[..., Any] | None:
+        """An agent in `agents.py`: a component of this name, or a function; None if there is none.
+
+        Raises:
+            ConfigurationError: The file cannot be imported, or what it has under this name is no agent.
+        """
+        module = self._load_module(AGENTS_FILE)
+        if module is None:
+            return None
+        for value in vars(module).values():
+            if isinstance(value, Component) and value.name == name:
+                return value
+        agent = getattr(module, name, None)
+        if agent is None or isinstance(agent, Component):
+            # a component with another name is not meant
+            return None
+        if inspect.isfunction(agent):
+            return agent
+        raise ConfigurationError(
+            f"'{name}' in {AGENTS_FILE} of '{self.path.name}' is a {type(agent).__name__}, not an agent.",
+            suggestion="Define a function of this name, or a component such as FunctionAgent(…).",
+        )
 
     def functions(
         self, file: str, names: Collection[str]

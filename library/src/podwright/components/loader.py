@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +21,7 @@ from podwright.components.folder import (
     function_names,
     tool_names,
 )
+from podwright.components.function_agent import FunctionAgent
 from podwright.components.options import named_map
 from podwright.components.pipeline import Pipeline
 from podwright.components.workflow import Workflow
@@ -58,8 +60,9 @@ def load(
 
     Args:
         source: A blueprint; or the path of a blueprint file, JSON or YAML; or a component folder. Of a file only data
-            is read. A folder is trusted: its `tools.py`, `functions.py` and `conditions.py` are imported, and agents
-            that the blueprint names are loaded from `agents/` in it, or from the folders beside it.
+            is read. A folder is trusted: its `tools.py`, `functions.py`, `conditions.py` and `agents.py` are imported,
+            and agents that the blueprint names are taken from that, or loaded from `agents/` in it, or from the folders
+            beside it.
         tools: The functions behind its tools.
         agents: Components for the agents that it names.
         conditions: The functions behind its conditions.
@@ -184,6 +187,10 @@ def _load_folder(
     for name in agent_names(blueprint):
         if name in agents:
             continue
+        own = folder.python_agent(name)
+        if own is not None:
+            agents[name] = _as_component(name, own)
+            continue
         source = folder.agent(name, parents)
         if isinstance(source, Folder):
             agents[name] = _load_folder(source, supplied, {}, within=parents)
@@ -192,6 +199,14 @@ def _load_folder(
     with_functions = _with_functions(supplied, folder, blueprint)
     with_agents = replace(with_functions, agents=agents)
     return _build(blueprint, with_agents, options)
+
+
+def _as_component(
+    name: str, agent: Component | Callable[..., Any]
+) -> Component:
+    if isinstance(agent, Component):
+        return agent
+    return FunctionAgent(name, agent, description=inspect.getdoc(agent) or "")
 
 
 def _load_agent_file(

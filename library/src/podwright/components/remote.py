@@ -47,6 +47,7 @@ from podwright.models.http import TransportError, send
 from podwright.models.retries import Retries, Timeouts, with_retries
 from podwright.models.urls import is_header_value, join_url
 from podwright.run import Run, Task
+from podwright.run_context import RunAttributes
 from podwright.usage import RunLimits
 
 PROPAGATORS: list[Callable[[Run], Mapping[str, str]]] = []
@@ -146,7 +147,7 @@ class Remote(PromptComponent):
     async def _call(self, run: Run, task: Task) -> Any:
         """Call the remote component with a part of what is left of the limits."""
         self._check(run, task)
-        body = to_json_bytes(_request_body(task))
+        body = to_json_bytes(_request_body(task, run.attributes))
         stream = RemoteStream(run, self.name)
         # before: a call that may not begin holds nothing back
         async with run.journal.call(in_tool=run.in_tool):
@@ -248,7 +249,7 @@ class Remote(PromptComponent):
         return granted
 
 
-def _request_body(task: Task) -> dict[str, Any]:
+def _request_body(task: Task, attributes: RunAttributes) -> dict[str, Any]:
     given: object = task.input
     if isinstance(given, list):
         content = parse_content(cast("object", given))
@@ -263,6 +264,14 @@ def _request_body(task: Task) -> dict[str, Any]:
             body = {"inputs": to_json_data(context)}
     if task.messages:
         body["messages"] = to_data(task.messages)
+    said = {
+        "user": attributes.user,
+        "session": attributes.session,
+        "metadata": dict(attributes.metadata),
+    }
+    for name, value in said.items():
+        if value:
+            body[name] = value
     return body
 
 

@@ -313,6 +313,10 @@ async def call_tool(
         ToolError: The tool raised an error, took too long, or does not take the arguments.
         PodwrightError: A run nested in the tool failed.
     """
+    # an earlier attempt of the run was cut off in this call
+    run.count_recorded_usage(
+        run.journal.reported_usage(run.id, call_id.path, call_id.number)
+    )
     try:
         return await tool.call(arguments)
     except PodwrightError:

@@ -176,6 +176,7 @@ class Attempt:
             self._note_span,
         )
         stored: dict[str, Any] = self._run["origin"] or {}
+        origin = Origin(**stored, metadata=request.get("metadata", {}))
         link = None
         if self._run["attempt"] > 1:
             link = link_to(self._run["traceparent"])
@@ -183,7 +184,7 @@ class Attempt:
         try:
             with (
                 trace_of(request.get("traceparent")),
-                run_context(self._settings, Origin(**stored)),
+                run_context(self._settings, origin),
             ):
                 body = RunRequest.model_validate(request["body"])
                 result = await execute(

@@ -48,10 +48,11 @@ class StoredJournal(Journal):
         may_repeat: bool = False,
     ) -> None:
         super().__init__(
-            decisions=dict(_decisions(run)), seconds=run["seconds"]
+            decisions=dict(_decisions(run)),
+            seconds=run["seconds"],
+            attempt=run["attempt"],
         )
         self.run_id: str = run["id"]
-        self.attempt: int = run["attempt"]
         self.gate = Gate()
         """Lets calls begin, and stops the attempt."""
         self.may_repeat = may_repeat

@@ -288,6 +288,34 @@ def validate(
 
 
 @app.command()
+def sync(
+    folder: Annotated[
+        str, typer.Argument(metavar="FOLDER", help="A component folder.")
+    ],
+    added: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--add",
+            metavar="FUNCTION",
+            help="A function of tools.py that becomes a tool of the agent; may be repeated.",
+        ),
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Change nothing.")
+    ] = False,
+) -> None:
+    """Bring the tools in a folder's blueprints up to date with its code, and print what changes.
+
+    Parameters, descriptions and the options of @tool are those of the code; options that only the blueprint has stay.
+
+    Exit codes: 0 success; with --check 1 if something differs.
+    """
+    from podwright_service.cli.sync import sync_folder
+
+    raise typer.Exit(sync_folder(folder, added or [], check=check))
+
+
+@app.command()
 def prices(
     models: Annotated[
         list[str],

@@ -79,6 +79,8 @@ class RunOptions(TypedDict, total=False):
     """For whom the run is."""
     session: str
     """The session that the run is a part of."""
+    metadata: Mapping[str, str]
+    """What else the functions of the run are to know."""
     limits: RunLimits
     """What the run may use; the service's own limits hold too."""
     idempotency_key: str

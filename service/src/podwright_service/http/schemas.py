@@ -26,9 +26,16 @@ from podwright.conversation import (
     ConversationMessage,
 )
 from podwright.events import Kind
+from podwright.run_context import (
+    MAX_METADATA,
+    MAX_METADATA_NAME,
+    MAX_METADATA_VALUE,
+)
 
 Object = dict[str, Any]
 AgentName = Annotated[str, Field(max_length=100)]
+MetadataName = Annotated[str, Field(max_length=MAX_METADATA_NAME)]
+MetadataValue = Annotated[str, Field(max_length=MAX_METADATA_VALUE)]
 
 
 class RequestModel(BaseModel):
@@ -79,13 +86,24 @@ class RunRequest(RequestModel):
     session: str | None = None
     """The session or conversation that the run is a part of; shown where `user` is, and cut as it is."""
 
+    metadata: dict[MetadataName, MetadataValue] = Field(
+        default_factory=dict[MetadataName, MetadataValue],
+        max_length=MAX_METADATA,
+    )
+    """What else the functions of the run are to know: texts by name, which spans, log lines and the background run
+    show."""
+
     def user_name(self) -> str:
-        """The user; empty if the request names none. For `Sender`, as the next method."""
+        """The user; empty if the request names none. For `Sender`, as the next methods."""
         return self.user or ""
 
     def session_name(self) -> str:
         """The session; empty if the request names none."""
         return self.session or ""
+
+    def metadata_values(self) -> Mapping[str, str]:
+        """The metadata."""
+        return self.metadata
 
     @model_validator(mode="after")
     def _check_form(self) -> Self:
@@ -255,6 +273,8 @@ class BackgroundRun(BaseModel):
     user: str | None = None
     """For whom it is."""
     session: str | None = None
+    metadata: dict[str, str] = {}
+    """What else its caller has said."""
     usage: Object
     """What it has used so far, in all attempts."""
     result: JsonValue = None

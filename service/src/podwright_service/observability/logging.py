@@ -181,6 +181,8 @@ def _fields(event: RunEnded, content: bool) -> dict[str, Any]:
     origin = current_origin.get()
     fields |= origin.members
     named = origin.to_dict()
+    if origin.metadata:
+        fields["metadata"] = dict(origin.metadata)
     named.pop("members", None)
     fields |= named
     if isinstance(event, RunFailed):

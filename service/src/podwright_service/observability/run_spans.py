@@ -204,6 +204,10 @@ def _origin() -> Attributes:
     for name, value in named.items():
         if value:
             attributes[name] = value
+    if origin.metadata:
+        attributes[semconv.METADATA] = span_content.to_json(
+            dict(origin.metadata)
+        )
     return attributes
 
 

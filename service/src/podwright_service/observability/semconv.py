@@ -63,6 +63,7 @@ INPUT_VALUE: Final = "input.value"
 OUTPUT_VALUE: Final = "output.value"
 USER: Final = "user.id"
 SESSION: Final = "session.id"
+METADATA: Final = "metadata"
 
 INPUT_MESSAGES: Final = "gen_ai.input.messages"
 OUTPUT_MESSAGES: Final = "gen_ai.output.messages"

@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Annotated, Any, ClassVar, NamedTuple, cast
 
-from pydantic import Field, JsonValue
+from pydantic import Field, JsonValue, PrivateAttr
 
 from podwright.blueprints import walk_steps
 from podwright.components import Component, Workflow
@@ -22,6 +22,7 @@ from podwright.json_data import as_object, values_in
 from podwright.json_schema import MAX_VALUES
 from podwright.messages import Message, ModelSettings
 from podwright.run import Task
+from podwright.run_context import metadata_problem
 from podwright.templates import names
 from podwright.text import short_repr
 from podwright_service.execution import below
@@ -36,6 +37,9 @@ from podwright_service.openai_api.values import (
     ToolChoice,
     Unit,
 )
+
+_SESSION = "session_id"
+"""The entry of the metadata that names the session, as other gateways take it."""
 
 
 class JSONSchemaFormat(Options):
@@ -94,7 +98,7 @@ class OpenAIRequest(Options, ABC):
     parallel_tool_calls: bool | None = None
     metadata: dict[str, JsonValue] | None = None
     """Entries whose names the component declares as inputs, or has in its templates, are named inputs. For a declared
-    input that is not a text, a text is JSON: `"3"`, `"true"`, `"[1, 2]"`."""
+    input that is not a text, a text is JSON: `"3"`, `"true"`, `"[1, 2]"`. The others are the metadata of the run."""
     user: JsonValue = None
     """For whom the run is, as `safety_identifier`. `service_tier` and `prompt_cache_key` with its options have no
     effect."""
@@ -106,6 +110,9 @@ class OpenAIRequest(Options, ABC):
     tools: NoTools = None
     tool_choice: ToolChoice | None = None
     top_logprobs: NotSupported = None
+
+    _input_names: frozenset[str] = PrivateAttr(default=frozenset())
+    """The entries of `metadata` that are named inputs, once there is a task."""
 
     @abstractmethod
     def own_settings(self) -> Sequence[Setting]:
@@ -137,6 +144,7 @@ class OpenAIRequest(Options, ABC):
         if not isinstance(value, str):
             value = list(value)
         inputs = self._named_inputs(component)
+        self._input_names = frozenset(inputs)
         settings = self._settings()
         refused = [
             *_refused_settings(settings, component, may_set),
@@ -174,12 +182,24 @@ class OpenAIRequest(Options, ABC):
         return ""
 
     def session_name(self) -> str:
-        """See `Sender`: `session_id` of the metadata, as other gateways take it."""
+        """See `Sender`."""
         metadata = self.metadata or {}
-        value = metadata.get("session_id")
+        value = metadata.get(_SESSION)
         if isinstance(value, str):
             return value
         return ""
+
+    def metadata_values(self) -> dict[str, str]:
+        """See `Sender`: the texts of the metadata that are no named inputs, as far as they are few and short."""
+        values: dict[str, str] = {}
+        for name, value in (self.metadata or {}).items():
+            if name == _SESSION or name in self._input_names:
+                continue
+            if isinstance(value, str) and not metadata_problem(
+                {**values, name: value}
+            ):
+                values[name] = value
+        return values
 
     def _settings(self) -> list[Setting]:
         """The settings of model calls that the client has set."""

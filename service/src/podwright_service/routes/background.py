@@ -147,7 +147,11 @@ async def start_run(
             "component": runtime.component.name,
             "digest": worker.digest,
             "request": {
-                "body": body.model_dump(mode="json", exclude_unset=True),
+                "body": body.model_dump(
+                    mode="json", exclude_unset=True, exclude={"metadata"}
+                ),
+                # beside the body, because an older release that performs the run refuses unknown keys of that
+                "metadata": body.metadata,
                 "headers": limits,
                 "traceparent": current_traceparent(),
             },
@@ -505,6 +509,7 @@ def _response_data(
     }
     origin: dict[str, Any] = run["origin"] or {}
     shown |= {name: origin.get(name) for name in ("caller", "user", "session")}
+    shown["metadata"] = run["request"].get("metadata", {})
     shown["notice"] = _notice(run, worker)
     return shown
 

@@ -1,0 +1,137 @@
+"""The context that a run gives to the functions that it calls, and what they report to it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from podwright import events
+from podwright.messages import ModelRequest, ModelResponse
+from podwright.models import pricing
+from podwright.run_context import RunContext
+from podwright.usage import Usage
+
+if TYPE_CHECKING:
+    from podwright.run import Run, ToolCallId
+
+_logger = logging.getLogger("podwright.functions")
+
+
+def make_context(
+    run: Run,
+    call: ToolCallId | None,
+    call_key: str | None,
+    is_over: Callable[[], bool],
+) -> RunContext:
+    """What a function is told of its run.
+
+    Args:
+        run: The run.
+        call: The tool call that the function is called for; None if it is another function.
+        call_key: The key of the call.
+        is_over: Tells whether nobody waits for the function any more.
+    """
+    deadline: datetime | None = None
+    seconds = run.time_left
+    if seconds < math.inf:
+        deadline = datetime.now(UTC) + timedelta(seconds=seconds)
+    named = {"run_id": run.id, "component": run.component_name}
+    return RunContext(
+        run_id=run.id,
+        component=run.component_name,
+        attempt=run.journal.attempt,
+        user=run.attributes.user,
+        session=run.attributes.session,
+        metadata=run.attributes.metadata,
+        deadline=deadline,
+        call_key=call_key,
+        log=logging.LoggerAdapter(_logger, named),
+        _is_cancelled=lambda: is_over() or run.is_closed,
+        _report_usage=_Reports(run, call).add,
+    )
+
+
+class _Reports:
+    """The model calls that one function has made by itself, and reports."""
+
+    def __init__(self, run: Run, call: ToolCallId | None) -> None:
+        self._run = run
+        self._call = call
+        self._number = 0
+
+    def add(self, model: str, usage: Usage, seconds: float) -> None:
+        """Count a model call; this may be another thread than that of the run.
+
+        Raises:
+            LimitExceededError: The run has used more than it may.
+        """
+        priced = _with_price(model, usage)
+
+        async def count() -> None:
+            self._count(model, priced, seconds)
+
+        if _is_running(self._run.loop):
+            self._count(model, priced, seconds)
+        else:
+            counted = asyncio.run_coroutine_threadsafe(count(), self._run.loop)
+            counted.result()
+
+    def _count(self, model: str, usage: Usage, seconds: float) -> None:
+        run = self._run
+        call = usage.as_call(model)
+        run.count_recorded_usage(call)
+        self._emit(model, usage, seconds)
+        for budget in run.budgets:
+            budget.check()
+
+    def _emit(self, model: str, usage: Usage, seconds: float) -> None:
+        """Emit the events of a model call."""
+        run = self._run
+        path = run.path
+        tool_call: int | None = None
+        number = self._number
+        self._number += 1
+        if self._call is not None:
+            path = self._call.path
+            tool_call = self._call.number
+        else:
+            number = run.count_model_call()
+        started = events.ModelCallStarted(
+            **run.stamp(path),
+            call=number,
+            request=ModelRequest(model, ()),
+            tool_call=tool_call,
+        )
+        run.emit(started)
+        finished = events.ModelCallFinished(
+            **run.stamp(path),
+            call=number,
+            model=model,
+            response=ModelResponse(usage=usage),
+            duration_ms=seconds * 1000,
+            tool_call=tool_call,
+        )
+        run.emit(finished)
+
+
+def _is_running(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether this code runs on an event loop."""
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False
+
+
+def _with_price(model: str, usage: Usage) -> Usage:
+    """The usage with its cost, if the price of the model is known."""
+    if usage.cost is not None:
+        return usage
+    cost = pricing.lookup(model, usage)
+    if cost is None:
+        return usage
+    return replace(usage, cost=cost.amount, cost_source=cost.source)

@@ -1,0 +1,156 @@
+"""Bringing the tools' entries of a component folder up to date with the code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from podwright import blueprints
+from podwright.blueprints.diff import Change, blueprint_changes
+from podwright.blueprints.validation import Blueprint
+from podwright.components.folder import Folder
+from podwright.errors import ConfigurationError, Problem
+from podwright.json_data import (
+    JsonMapping,
+    JsonObject,
+    as_array,
+    as_object,
+    copy_json,
+    json_pointer,
+    walk_json,
+)
+from podwright.text import did_you_mean, os_error_reason
+from podwright.tools import Tool, to_tool
+
+_COMMENT = re.compile(r"(^|\s)#", re.MULTILINE)
+"""What may be a comment in YAML."""
+
+
+@dataclass
+class SyncedFile:
+    """One blueprint file of a folder, and what the code changes in it."""
+
+    path: Path
+    blueprint: Blueprint
+    """The blueprint with the entries of the code."""
+    changes: list[Change] = field(default_factory=list[Change])
+    kept: list[str] = field(default_factory=list[str])
+    """Pointers of options that only the blueprint has."""
+
+
+def synced_files(folder: Folder, added: list[str]) -> list[SyncedFile]:
+    """The blueprint files of a folder with the tools' entries that its code has.
+
+    What the code says of a tool counts: its parameters, its description, and the options of `@tool`. Options that only
+    the blueprint has are kept.
+
+    Args:
+        folder: The component folder.
+        added: Names of functions in `tools.py` that become tools of the agent in the folder's own blueprint.
+
+    Raises:
+        PodwrightError: A file cannot be read, or the code has no function for a tool.
+    """
+    files = [_synced(folder, folder.blueprint_file(), added)]
+    for path in folder.agent_files():
+        files.append(_synced(folder, path, []))
+    return files
+
+
+def write(file: SyncedFile) -> None:
+    """Write a blueprint file back.
+
+    Raises:
+        ConfigurationError: It cannot be written, or has comments that would be lost.
+    """
+    text = blueprints.to_json(file.blueprint)
+    try:
+        if file.path.suffix.lower() != ".json":
+            if _COMMENT.search(file.path.read_text(encoding="utf-8")):
+                raise ConfigurationError(
+                    f"'{file.path.name}' has comments, which would be lost.",
+                    suggestion="Make these changes by hand, or keep the comments under 'metadata'.",
+                )
+            text = blueprints.to_yaml(file.blueprint)
+        file.path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigurationError(
+            f"Cannot write '{file.path}': {os_error_reason(error)}.",
+            suggestion="Make it writable.",
+        ) from error
+
+
+def _synced(folder: Folder, path: Path, added: list[str]) -> SyncedFile:
+    old = blueprints.read_file(path)
+    file = SyncedFile(path, copy_json(old))
+    problems: list[Problem] = []
+    for pointer, entries in _tool_lists(file.blueprint):
+        for number, entry in enumerate(entries):
+            at = f"{pointer}/{number}"
+            name = as_object(entry).get("name")
+            tool = _tool_of(folder, str(name))
+            if tool is None:
+                problems.append(_missing_function(folder, str(name), at))
+                continue
+            entries[number] = _updated(as_object(entry), tool)
+            file.kept += _only_in_blueprint(as_object(entry), tool, at)
+    if problems:
+        raise blueprints.invalid(problems, f"The blueprint '{path.name}'")
+    if added:
+        _add_tools(folder, file.blueprint, added)
+    file.changes = blueprint_changes(old, file.blueprint)
+    return file
+
+
+def _tool_lists(blueprint: Blueprint) -> Iterator[tuple[str, list[Any]]]:
+    """The lists of tools in a blueprint, with their pointers."""
+    for pointer, value, _ in walk_json(blueprint):
+        if pointer.endswith("/tools") and isinstance(value, list):
+            yield pointer, as_array(value)
+
+
+def _tool_of(folder: Folder, name: str) -> Tool | None:
+    function = folder.functions("tools.py", [name]).get(name)
+    if function is None:
+        return None
+    return to_tool(function)
+
+
+def _updated(entry: JsonMapping, tool: Tool) -> JsonObject:
+    return {**entry, **tool.entry()}
+
+
+def _only_in_blueprint(entry: JsonMapping, tool: Tool, at: str) -> list[str]:
+    own = tool.entry()
+    return [at + json_pointer(key) for key in entry if key not in own]
+
+
+def _missing_function(folder: Folder, name: str, at: str) -> Problem:
+    similar = folder.functions("tools.py", [name])
+    hint = did_you_mean(name, similar)
+    if not hint:
+        hint = "Define it, or remove the entry."
+    return Problem(at, f"tools.py has no function for the tool '{name}'.", hint)
+
+
+def _add_tools(folder: Folder, blueprint: Blueprint, names: list[str]) -> None:
+    if blueprints.kind_of(blueprint) != "agent":
+        raise ConfigurationError(
+            "Only the blueprint of an agent has tools of its own.",
+            suggestion="Add the entry to the agent that is to have the tool.",
+        )
+    entries: list[Any] = blueprint.setdefault("tools", [])
+    known = {as_object(entry).get("name") for entry in entries}
+    for name in names:
+        if name in known:
+            continue
+        tool = _tool_of(folder, name)
+        if tool is None:
+            problem = _missing_function(folder, name, "/tools")
+            raise ConfigurationError(
+                problem.detail, suggestion=problem.suggestion
+            )
+        entries.append(tool.entry())
