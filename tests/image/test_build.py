@@ -330,6 +330,40 @@ def test_files_of_a_component(tmp_path: Path) -> None:
     } == {0o644}
 
 
+def test_shared_packages_of_a_component(tmp_path: Path) -> None:
+    """A package that components share is in the image of each, also if only an agent of a component lists it."""
+    folder = agent(tmp_path / "packed")
+    inner = agent(folder / "agents" / "inner")
+    listed = '[tool.podwright]\nshared = ["../../../words"]\n'
+    (inner / "pyproject.toml").write_text(listed)
+    for name in ("shared", "words"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "text.py").write_text("x = 1")
+        (tmp_path / name / "test_text.py").write_text("x = 1")
+    context = tmp_path / "context"
+    context.mkdir()
+    files = stage(Folder(folder), context, ())
+    assert files == [
+        "agents/inner/blueprint.json",
+        "blueprint.json",
+        "shared/text.py",
+        "words/text.py",
+    ]
+
+
+def test_shared_packages_with_one_name(tmp_path: Path) -> None:
+    """Two packages cannot have the same place in an image."""
+    folder = agent(tmp_path / "packed")
+    inner = agent(folder / "agents" / "inner")
+    listed = '[tool.podwright]\nshared = ["../../../more/shared"]\n'
+    (inner / "pyproject.toml").write_text(listed)
+    for path in (tmp_path / "shared", tmp_path / "more" / "shared"):
+        path.mkdir(parents=True)
+        (path / "text.py").write_text("x = 1")
+    with pytest.raises(ConfigurationError, match="called 'shared'"):
+        stage(Folder(folder), tmp_path / "context", ())
+
+
 def test_agents_in_the_folders_beside(
     build: Build, facts: Callable[[], dict[str, Any]], tag: str, start: Start
 ) -> None:

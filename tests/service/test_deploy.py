@@ -100,6 +100,17 @@ def test_files_that_are_left_out(tmp_path: Path) -> None:
     ]
 
 
+def test_shared_packages_are_files_of_each_component(tmp_path: Path) -> None:
+    """Code that components share is in the values of each."""
+    folders = [folder(tmp_path / name, tools_py="") for name in ("a", "b")]
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared" / "words.py").write_text("x = 1")
+    components = chart_values.render(folders)["components"]
+    for name in ("a", "b"):
+        files = {"shared/words.py": "x = 1", "tools.py": ""}
+        assert components[name]["files"] == files
+
+
 def error_of(*folders: Path) -> str:
     with pytest.raises(ConfigurationError) as raised:
         chart_values.render(folders)

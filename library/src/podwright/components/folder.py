@@ -8,16 +8,14 @@
         agents.py           agents in Python that it names: components, or functions
         agents/             name.json, or a folder name/, for each agent that it names
 
-A fleet keeps its components side by side, so agents are also looked up in the folders beside this one.
+A fleet keeps its components side by side, so agents are also looked up in the folders beside this one. Code that they
+share is a package beside them, `shared/`, or what a `pyproject.toml` lists; see `folder_code`.
 """
 
 from __future__ import annotations
 
 import difflib
-import hashlib
-import importlib.util
 import inspect
-import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -27,9 +25,10 @@ from podwright import blueprints
 from podwright.blueprints.schema import TOOL_NAME
 from podwright.blueprints.validation import Blueprint
 from podwright.components.base import Component
+from podwright.components.folder_code import import_file, shared_packages
 from podwright.errors import ConfigurationError
 from podwright.json_data import JsonMapping, as_array, as_object, walk_json
-from podwright.text import describe_error, did_you_mean
+from podwright.text import did_you_mean
 
 AGENTS_FILE = "agents.py"
 """The file of a folder with its agents in Python."""
@@ -83,6 +82,14 @@ class Folder:
             if path.suffix in blueprints.SUFFIXES and path.is_file():
                 files.append(path)
         return files
+
+    def shared_packages(self) -> dict[str, Path]:
+        """The folders outside of this one with code that it may import, by the name of the package.
+
+        Raises:
+            ConfigurationError: Its `pyproject.toml` lists one that is not valid.
+        """
+        return shared_packages(self.path)
 
     def _blueprint_paths(self) -> list[Path]:
         return [
@@ -184,7 +191,7 @@ class Folder:
             module = None
             path = self.path / file
             if path.is_file():
-                module = _import_file(path)
+                module = import_file(path)
             self._modules[file] = module
         return self._modules[file]
 
@@ -290,48 +297,3 @@ def _public_functions(module: ModuleType) -> Iterator[str]:
         # functions that the module imports are not its own
         if function.__module__ == module.__name__:
             yield name
-
-
-def _import_file(path: Path) -> ModuleType:
-    """Import a file as a module of its own name: the `tools.py` of two folders are two modules.
-
-    Raises:
-        ConfigurationError: It cannot be imported.
-    """
-    name = _module_name(path)
-    if name in sys.modules:
-        return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise ConfigurationError(f"Cannot import '{path}'.")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    folder = str(path.parent)
-    sys.path.insert(0, folder)
-    try:
-        spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
-        del sys.modules[name]
-        raise _import_error(path, error) from error
-    finally:
-        sys.path.remove(folder)
-    return module
-
-
-def _module_name(path: Path) -> str:
-    encoded = str(path).encode()
-    digest = hashlib.sha256(encoded).hexdigest()
-    return f"podwright_component_{path.stem}_{digest[:16]}"
-
-
-def _import_error(path: Path, error: BaseException) -> ConfigurationError:
-    hint = (
-        f"Run `python {path.name}` in that folder to see the whole traceback."
-    )
-    if isinstance(error, ModuleNotFoundError) and error.name:
-        hint = f"Install the package that provides '{error.name}', and add it to requirements.txt there."
-    reason = describe_error(error).rstrip(".")
-    return ConfigurationError(
-        f"Cannot import '{path.name}' of '{path.parent.name}': {reason}.",
-        suggestion=hint,
-    )

@@ -17,7 +17,11 @@ from podwright.components.folder import Folder, agent_names
 from podwright.errors import BlueprintValidationError, ConfigurationError
 from podwright.json_data import as_array, as_object
 from podwright.text import os_error_reason
-from podwright_service.images.context import component_files, requirements
+from podwright_service.images.context import (
+    component_files,
+    requirements,
+    shared_packages,
+)
 
 _MAX_CONFIG_MAP_BYTES = 900_000
 """Kubernetes accepts 1 MiB, including names and the blueprint."""
@@ -105,7 +109,7 @@ def _component(
     blueprint = folder.blueprint()
     blueprints.check(blueprint)
     component: dict[str, Any] = {"blueprint": {"inline": blueprint}}
-    files = _files(folder.path)
+    files = _files(folder)
     if files:
         component["files"] = files
     agents: list[Any] = []
@@ -129,12 +133,16 @@ def _component(
     return component
 
 
-def _files(folder: Path) -> dict[str, str]:
-    """The texts of a component's files by path, without the blueprint."""
-    packages = requirements(folder)
-    if packages:
-        raise _files_error(folder, f"it has dependencies in {packages}")
+def _files(component: Folder) -> dict[str, str]:
+    """The texts of a component's files by path, with those of shared packages and without the blueprint."""
+    folder = component.path
+    dependencies = requirements(folder)
+    if dependencies:
+        raise _files_error(folder, f"it has dependencies in {dependencies}")
     contents = _contents(folder)
+    for name, package in shared_packages([component]).items():
+        for path, content in _contents(package).items():
+            contents[f"{name}/{path}"] = content
     size = sum(len(content) for content in contents.values())
     if size > _MAX_CONFIG_MAP_BYTES:
         reason = f"they have more than {_MAX_CONFIG_MAP_BYTES} bytes"

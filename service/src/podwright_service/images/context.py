@@ -6,9 +6,10 @@ import os
 import shutil
 import stat
 import tomllib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
+from podwright import blueprints
 from podwright.components.folder import Folder, agent_names
 from podwright.errors import ConfigurationError
 from podwright.text import os_error_reason, truncate
@@ -16,13 +17,14 @@ from podwright.text import os_error_reason, truncate
 LOCK = "requirements.lock"
 """The file with the locked dependencies of a component folder."""
 
-_REQUIREMENTS = ("requirements.txt", "pyproject.toml")
+_DEPENDENCIES = ("requirements.txt", "pyproject.toml", LOCK)
 
 
 def stage(folder: Folder, target: Path, remotes: Collection[str]) -> list[str]:
     """Copy the files for a build: `component/`, and `wanted/` if the component has dependencies.
 
-    Agents in the folders next to the component are copied to `component/agents/`.
+    Agents in the folders next to the component are copied to `component/agents/`, and packages that it shares with
+    other components into the folder itself.
 
     Args:
         folder: The component folder.
@@ -37,8 +39,11 @@ def stage(folder: Folder, target: Path, remotes: Collection[str]) -> list[str]:
     """
     inside = target / "component"
     sources = {inside: folder.path}
-    for name, agent in _sibling_agents(folder, remotes).items():
+    agents = _sibling_agents(folder, remotes)
+    for name, agent in agents.items():
         sources[inside / "agents" / name] = agent.path
+    for name, package in shared_packages([folder, *agents.values()]).items():
+        sources[inside / name] = package
     try:
         for destination, source in sources.items():
             destination.mkdir(parents=True, exist_ok=True)
@@ -62,6 +67,44 @@ def stage(folder: Folder, target: Path, remotes: Collection[str]) -> list[str]:
         ) from error
     files = [path for path in inside.rglob("*") if path.is_file()]
     return sorted(str(file.relative_to(inside)) for file in files)
+
+
+def shared_packages(folders: Iterable[Folder]) -> dict[str, Path]:
+    """The packages outside of component folders that these and the agents in them may import, by name.
+
+    A package in a folder itself comes before one that is shared.
+
+    Raises:
+        ConfigurationError: Two different ones have the same name, or a folder lists one that is not valid.
+    """
+    packages: dict[str, Path] = {}
+    for folder in folders:
+        for part in (folder, *_agents_inside(folder)):
+            for name, path in part.shared_packages().items():
+                if path.is_relative_to(folder.path):
+                    continue
+                if (folder.path / name).is_dir():
+                    continue
+                if packages.setdefault(name, path) != path:
+                    raise ConfigurationError(
+                        f"Two shared packages are called '{name}', but an image has one place for them.",
+                        suggestion="Rename one of them.",
+                    )
+    return packages
+
+
+def _agents_inside(folder: Folder) -> Iterator[Folder]:
+    for path in sorted((folder.path / "agents").glob("*/")):
+        if has_blueprint(path):
+            yield Folder(path)
+
+
+def has_blueprint(folder: Path) -> bool:
+    """Whether a folder is that of a component."""
+    for suffix in blueprints.SUFFIXES:
+        if (folder / f"blueprint{suffix}").is_file():
+            return True
+    return False
 
 
 def component_files(folder: Path) -> Iterator[Path]:
@@ -120,11 +163,12 @@ def _sibling_agents(
 
 
 def _files(root: Path, folder: Path) -> Iterator[Path]:
+    has_dependencies = folder == root or has_blueprint(folder)
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         path = Path(entry.path)
         if _is_excluded(entry.name):
             continue
-        if folder == root and entry.name in (*_REQUIREMENTS, LOCK):
+        if entry.name in _DEPENDENCIES and has_dependencies:
             continue
         if entry.is_dir(follow_symlinks=False):
             if not (path / "pyvenv.cfg").exists():

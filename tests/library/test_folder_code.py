@@ -1,0 +1,168 @@
+"""The code of component folders: modules beside it, packages that folders share, and names that would clash."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.library.test_folder import TOOL, agent, flow
+
+from podwright import blueprints, load
+from podwright.components.folder import Folder
+from podwright.errors import ConfigurationError
+
+
+@pytest.fixture(autouse=True)
+def forget_modules(tmp_path: Path) -> Iterator[None]:
+    """Let a test import modules that have the names of those of another test."""
+    yield
+    for name, module in list(sys.modules.items()):
+        paths = [getattr(module, "__file__", None) or ""]
+        paths += list(getattr(module, "__path__", ()))
+        if any(str(path).startswith(str(tmp_path)) for path in paths):
+            del sys.modules[name]
+
+
+def write(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        file = root / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    return root
+
+
+def guide(path: str, code: str) -> dict[str, str]:
+    """The files of a folder with one agent and its tool."""
+    blueprint = agent("guide", TOOL)
+    return {
+        f"{path}/blueprint.json": blueprints.to_json(blueprint),
+        f"{path}/tools.py": code,
+    }
+
+
+LAZY = """
+def look_up(word: str) -> str:
+    from notes_of_the_test import text
+    return text(word)
+"""
+
+
+def test_a_function_may_import_later(tmp_path: Path) -> None:
+    """A module beside the code is found when a function imports it, and does not change where Python looks for others."""
+    path = list(sys.path)
+    root = write(tmp_path, guide("guide", LAZY))
+    write(
+        root,
+        {"guide/notes_of_the_test.py": "def text(word):\n    return word * 2"},
+    )
+    assert load(root / "guide").run("ab") == "Echo: ab (found: abab)"
+    assert sys.path == path
+
+
+SHARED = """
+from {package}.words import double
+
+def look_up(word: str) -> str:
+    return double(word)
+"""
+DOUBLE = "def double(word):\n    return word * 2\n"
+
+
+@pytest.mark.parametrize(
+    ("place", "package"),
+    [
+        ("shared", "shared"),
+        ("guide/shared", "shared"),
+        ("code/our_words", "our_words"),
+    ],
+)
+def test_shared_packages(tmp_path: Path, place: str, package: str) -> None:
+    """Folders share a package `shared` beside them, or one that their pyproject.toml lists."""
+    code = SHARED.format(package=package)
+    root = write(tmp_path, guide("guide", code) | guide("other", code))
+    write(root, {f"{place}/__init__.py": "", f"{place}/words.py": DOUBLE})
+    if package == "our_words":
+        listed = '[tool.podwright]\nshared = ["../code/our_words"]\n'
+        write(
+            root,
+            {f"{name}/pyproject.toml": listed for name in ("guide", "other")},
+        )
+    names = ["guide", "other"]
+    if place == "guide/shared":
+        names = ["guide"]
+    for name in names:
+        assert load(root / name).run("ab") == "Echo: ab (found: abab)"
+
+
+def test_a_clash_of_names_is_an_error(tmp_path: Path) -> None:
+    """Of two modules with one name Python knows one; the other folder would run its code without a word."""
+    lines = ["from helpers_of_the_test import PLACE"]
+    lines += ["def look_up(word: str) -> str:", "    return PLACE"]
+    code = "\n".join(lines)
+    root = write(tmp_path, guide("one", code) | guide("two", code))
+    for name in ("one", "two"):
+        write(root, {f"{name}/helpers_of_the_test.py": f"PLACE = '{name}'"})
+    assert load(root / "one").run("x") == "Echo: x (found: one)"
+    with pytest.raises(ConfigurationError) as caught:
+        load(root / "two")
+    assert str(caught.value).startswith(
+        "'tools.py' of 'two' imports 'helpers_of_the_test', but that of 'one' is imported already."
+    )
+    (root / "two/helpers_of_the_test.py").unlink()
+    (root / "two/tools.py").write_text("def look_up(word: str) -> str: ...")
+    load(root / "two")
+
+
+def test_an_installed_package_named_as_a_file_of_every_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`import agents` in agents.py is the package of that name, as openai-agents has it."""
+    installed = write(tmp_path / "installed", {"agents/__init__.py": "WHO = 'package'"})  # fmt: skip
+    monkeypatch.syspath_prepend(installed)  # pyright: ignore[reportUnknownMemberType]
+    root = write(tmp_path, {"one/blueprint.json": blueprints.to_json(flow("flow", "writer"))})  # fmt: skip
+    code = "import agents\ndef writer(task: str) -> str:\n    return agents.WHO"
+    write(root, {"one/agents.py": code})
+    context = load(root / "one").run("x")
+    assert context == {"input": "x", "writer_output": "package"}
+
+
+@pytest.mark.parametrize(
+    ("project", "message"),
+    [
+        (
+            '[tool.podwright]\nshared = ["../shard"]',
+            "The shared folder 'shard' of 'guide' does not exist.\n  Suggestion: Did you mean 'shared'?",
+        ),
+        (
+            '[tool.podwright]\nshared = "../shared"',
+            "[tool.podwright] shared in 'pyproject.toml' of 'guide' is not a list of paths.",
+        ),
+        (
+            "[tool.podwright]\nshared = [1]",
+            "[tool.podwright] shared in 'pyproject.toml' of 'guide' is not a list of paths.",
+        ),
+        (
+            '[tool.podwright]\nshared = ["../no-name"]',
+            "The shared folder 'no-name' of 'guide' has no name that can be imported.",
+        ),
+        ("[", "Invalid TOML in 'pyproject.toml' of 'guide'"),
+    ],
+)
+def test_a_wrong_list(tmp_path: Path, project: str, message: str) -> None:
+    root = write(tmp_path, guide("guide", "def look_up(word: str) -> str: ..."))
+    write(root, {"guide/pyproject.toml": project})
+    write(root, {"shared/words.py": DOUBLE, "no-name/words.py": DOUBLE})
+    with pytest.raises(ConfigurationError) as caught:
+        load(root / "guide")
+    assert str(caught.value).startswith(message)
+
+
+def test_a_project_without_a_list(tmp_path: Path) -> None:
+    """Other settings of tools in a pyproject.toml do not matter."""
+    root = write(tmp_path, guide("guide", SHARED.format(package="shared")))
+    write(root, {"guide/pyproject.toml": "[tool.ruff]\nline-length = 80"})
+    write(root, {"shared/words.py": DOUBLE})
+    assert load(root / "guide").run("ab") == "Echo: ab (found: abab)"
+    assert Folder(root / "guide").shared_packages() == {
+        "shared": root / "shared"
+    }
