@@ -48,7 +48,7 @@ def look_up(word: str) -> str:
 
 
 def test_a_function_may_import_later(tmp_path: Path) -> None:
-    """A module beside the code is found when a function imports it, and does not change where Python looks for others."""
+    """A module beside the code is found when a function imports it, without a change of Python's path."""
     path = list(sys.path)
     root = write(tmp_path, guide("guide", LAZY))
     write(

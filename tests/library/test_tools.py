@@ -20,7 +20,8 @@ from podwright.errors import (
     ToolDefinitionError,
 )
 from podwright.testing import ToolCall
-from podwright.tools import schema_differences, to_tool
+from podwright.tool_changes import schema_differences
+from podwright.tools import to_tool
 
 
 class Unit(enum.Enum):
@@ -485,7 +486,21 @@ DIFFERENCES: dict[str, tuple[Json, Json, list[str]]] = {
     "type": (schema({"a": STRING}), schema({"a": INTEGER}), ["a"]),
     "bound": (schema({"a": INTEGER}), schema({"a": {**INTEGER, "minimum": 1}}), ["a"]),
     "a property called title": (
-        schema({"a": {"properties": {"title": STRING}}}), schema({"a": {"properties": {"title": INTEGER}}}), ["a"],
+        schema({"a": {"properties": {"title": STRING}}}), schema({"a": {"properties": {"title": INTEGER}}}),
+        ["a.title"],
+    ),
+    "nested": (
+        schema({"a": {"items": {"properties": {"b": STRING}}}}),
+        schema({"a": {"items": {"properties": {"b": INTEGER}}}}),
+        ["a[].b"],
+    ),
+    "nested in a definition": (
+        schema(REFERENCE, **{"$defs": {"T": {"properties": {"b": STRING, "c": TREE}}}}),
+        schema(REFERENCE, **{"$defs": {"T": {"properties": {"b": INTEGER, "c": STRING}}}}), ["T.b", "T.c"],
+    ),
+    "a bound of an object": (
+        schema({"a": {"properties": {"b": STRING}}}),
+        schema({"a": {"properties": {"b": INTEGER}, "minProperties": 1}}), ["a"],
     ),
     "renamed": (schema({"a": STRING}, "a"), schema({"b": STRING}, "b"), ["a", "b"]),
     "recursive": (schema(REFERENCE, **{"$defs": {"T": TREE}}), schema(REFERENCE, **{"$defs": {"T": TREE}}), []),
@@ -504,7 +519,7 @@ def test_a_function_must_accept_what_the_stored_schema_allows(
     differences = schema_differences(stored, actual)
     assert len(differences) == len(parameters)
     for difference, parameter in zip(differences, parameters, strict=True):
-        assert f"'{parameter}'" in difference
+        assert f"'{parameter}'" in difference.detail
 
 
 def test_a_function_that_no_longer_fits_is_reported() -> None:
@@ -516,9 +531,9 @@ def test_a_function_that_no_longer_fits_is_reported() -> None:
 
     changed.__name__ = "plain"
     found = problems_of(lambda: Agent.from_blueprint(blueprint, [changed]))
-    assert [problem.pointer for problem in found] == [
-        "/tools/0/schema/function/parameters"
-    ] * 2
+    parameters = "/tools/0/schema/function/parameters"
+    pointers = [problem.pointer for problem in found]
+    assert pointers == [f"{parameters}/properties/city", parameters]
     assert ["'city'" in found[0].detail, "'country'" in found[1].detail] == [
         True,
         True,

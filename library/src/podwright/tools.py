@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import (
@@ -44,12 +43,19 @@ from podwright.errors import (
     ToolError,
     error_from,
 )
-from podwright.json_data import as_array, as_object, copy_json
+from podwright.json_data import (
+    JsonMapping,
+    as_array,
+    as_object,
+    copy_json,
+    json_pointer,
+)
 from podwright.json_schema import object_root
 from podwright.messages import ToolSchema
 from podwright.run_context import call_with_context, is_context
 from podwright.text import did_you_mean, short_repr
 from podwright.tool_arguments import validate_arguments
+from podwright.tool_changes import schema_differences, text_differences
 from podwright.validation_errors import Location, to_problems
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -58,14 +64,13 @@ _OPTIONS = "__podwright_tool__"
 """The attribute of a function that `@tool(…)` sets."""
 _APPROVAL_RULE = "__podwright_approval__"
 """The attribute of a function that `@tool(approval=…)` sets to a function of the arguments."""
+_HOW_TO_UPDATE = "Run `podwright sync`, or change the function back."
 _DEFAULTS: ToolOptions = {
     "idempotent": False,
     "on_error": "report",
     "approval": False,
 }
 """What applies to a tool that says nothing else; the other options have their defaults from the environment."""
-_DESCRIPTIVE = ("description", "title", "examples", "default")
-"""Keywords of a schema that only describe."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -553,12 +558,12 @@ def _attach_entry(
     tool = tools.get(name)
     if tool is None:
         return None, [_missing_function_problem(name, tools, at)]
-    hint = "Export the blueprint again, or change the function back."
     actual = tool.schema["function"]["parameters"]
-    problems = [
-        Problem(parameters_at, f"Tool '{name}': {difference}.", hint)
-        for difference in schema_differences(parameters, actual)
-    ]
+    problems: list[Problem] = []
+    for difference in schema_differences(parameters, actual):
+        pointer = parameters_at + difference.pointer
+        detail = f"Tool '{name}': {difference.detail}."
+        problems.append(Problem(pointer, detail, _HOW_TO_UPDATE))
     shown: ToolSchema = {
         "type": "function",
         "function": {**schema["function"], "parameters": parameters},
@@ -566,6 +571,44 @@ def _attach_entry(
     if shown != tool.schema:
         tool = replace(tool, schema=copy_json(shown))
     return tool, problems
+
+
+def outdated_texts(
+    blueprint: JsonMapping, tools: Mapping[str, Tool]
+) -> list[Problem]:
+    """Where the tools of a blueprint are not described as by their functions, which takes effect with the next export.
+
+    Args:
+        blueprint: A valid blueprint of any kind.
+        tools: The functions of its tools and of those of its members, by name.
+    """
+    problems: list[Problem] = []
+    for at, entries in tool_lists(blueprint):
+        for number, entry in enumerate(entries):
+            tool = tools.get(entry["name"])
+            if tool is None:
+                continue
+            name = tool.name
+            tool = to_tool(tool.function)
+            stored = as_object(as_object(entry.get("schema")).get("function"))
+            pointer = f"{at}/{number}/schema/function"
+            for difference in text_differences(stored, tool.schema["function"]):
+                detail = f"Tool '{name}': {difference.detail}."
+                place = pointer + difference.pointer
+                problems.append(Problem(place, detail, _HOW_TO_UPDATE))
+    return problems
+
+
+def tool_lists(blueprint: JsonMapping) -> Iterator[tuple[str, list[Any]]]:
+    """The lists of tools in a blueprint and its members, with their JSON pointers."""
+    members = {"": blueprint}
+    for key in ("skills", "steps"):
+        for number, member in enumerate(as_array(blueprint.get(key))):
+            members[json_pointer(key, number)] = as_object(member)
+    for pointer, member in members.items():
+        entries = member.get("tools")
+        if isinstance(entries, list):
+            yield f"{pointer}/tools", cast("list[Any]", entries)
 
 
 def _with_options(tool: Tool, entry: Mapping[str, Any]) -> Tool:
@@ -599,59 +642,3 @@ def object_parameters(parameters: Mapping[str, Any]) -> dict[str, Any] | None:
     if "type" in parameters or "$ref" in parameters:
         return object_root(parameters)
     return object_root({"type": "object", "properties": {}, **parameters})
-
-
-def schema_differences(
-    stored: Mapping[str, Any], actual: Mapping[str, Any]
-) -> list[str]:
-    """Why a function no longer accepts every call that a stored schema allows; descriptions may differ."""
-    found: list[str] = []
-    before = _properties(stored)
-    now = _properties(actual)
-    for name in before:
-        if name not in now:
-            found.append(
-                f"the blueprint has the parameter '{name}', the function does not"
-            )
-        elif before[name] != now[name]:
-            found.append(
-                f"the parameter '{name}' was {short_repr(before[name])}, and is {short_repr(now[name])}"
-            )
-    required_before = as_array(stored.get("required"))
-    for name in actual.get("required", ()):
-        if name not in before:
-            found.append(
-                f"the function requires '{name}', which the blueprint does not have"
-            )
-        elif name not in required_before:
-            found.append(
-                f"the function requires '{name}', which is optional in the blueprint"
-            )
-    return found
-
-
-def _properties(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters of a schema, each with the definitions that it may refer to, without descriptive texts."""
-    definitions = _without_texts(as_object(schema.get("$defs")), names=True)
-    properties = _without_texts(as_object(schema.get("properties")), names=True)
-    for name, value in properties.items():
-        if "$ref" in json.dumps(value):
-            properties[name] = (value, definitions)
-    return properties
-
-
-def _without_texts(schema: Any, names: bool = False) -> Any:
-    """A schema without what only describes; with `names`, the keys are names of parameters or definitions."""
-    if isinstance(schema, list):
-        return [_without_texts(item) for item in cast("list[Any]", schema)]
-    if not isinstance(schema, dict):
-        return schema
-    skipped = _DESCRIPTIVE
-    if names:
-        skipped = ()
-    items = cast("dict[str, Any]", schema).items()
-    return {
-        key: _without_texts(item, names=key == "properties")
-        for key, item in items
-        if key not in skipped
-    }

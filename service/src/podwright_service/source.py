@@ -6,9 +6,13 @@ import importlib
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import ModuleType
 
 import podwright
-from podwright.components import Component
+from podwright import blueprints
+from podwright.blueprints.validation import Blueprint
+from podwright.components import Agent, Component, Pipeline
+from podwright.components.folder import Folder
 from podwright.components.loader import warn_of_unused_keys
 from podwright.components.walks import walk
 from podwright.errors import ConfigurationError, PodwrightError
@@ -36,15 +40,43 @@ def load_component(
                 f"Cannot read '{error.filename}': {error.strerror}.",
                 suggestion="Let this user read it.",
             ) from error
-    module, colon, attribute = source.partition(":")
-    if colon and module and attribute and "/" not in module:
-        return _load_from_module(module, attribute)
+    if names_module(source):
+        component, _ = load_from_module(source)
+        return component
     hint = did_you_mean(path.name, _names_beside(path))
     raise ConfigurationError(
         f"There is no component at '{truncate(source, 200)}'.",
         suggestion=hint
         or "Give a blueprint file, a component folder, or module:attribute.",
     )
+
+
+def names_module(source: str) -> bool:
+    """Whether this is `module:attribute`, and not the path of a file or a folder."""
+    module, _, attribute = source.partition(":")
+    if not module or not attribute or "/" in module:
+        return False
+    return not _is(Path(source), Path.exists)
+
+
+def read_blueprint(source: str) -> Blueprint:
+    """The blueprint of a source as `load_component` takes it; of a file or a folder only data is read.
+
+    Raises:
+        PodwrightError: It cannot be read, or not loaded from a module.
+    """
+    if names_module(source):
+        return whole(load_component(source)).to_blueprint()
+    if is_folder(source):
+        return Folder(Path(source)).blueprint()
+    return blueprints.read_file(source)
+
+
+def whole(component: Component) -> Component:
+    """A component that has a blueprint of its own: an agent that a blueprint only names becomes a pipeline of one."""
+    if isinstance(component, Agent) or component.members():
+        return component
+    return Pipeline(component.name, [component])
 
 
 def is_folder(source: str) -> bool:
@@ -68,7 +100,13 @@ def _names_beside(path: Path) -> list[str]:
     return [name for name in names if not name.startswith(".")]
 
 
-def _load_from_module(name: str, attribute: str) -> Component:
+def load_from_module(source: str) -> tuple[Component, ModuleType]:
+    """The component that `module:attribute` names, and the module.
+
+    Raises:
+        PodwrightError: The module cannot be imported, or has no such component.
+    """
+    name, _, attribute = source.partition(":")
     folder = str(Path.cwd())
     # the path of a console script does not include its working directory
     if folder not in sys.path:
@@ -86,7 +124,7 @@ def _load_from_module(name: str, attribute: str) -> Component:
     if isinstance(value, Component):
         for part in walk(value):
             warn_of_unused_keys(part.to_blueprint())
-        return value
+        return value, module
     if hasattr(module, attribute):
         message = f"'{name}:{attribute}' is a {type(value).__name__}, not a component."
     else:

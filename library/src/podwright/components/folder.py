@@ -77,11 +77,11 @@ class Folder:
 
     def agent_files(self) -> list[Path]:
         """The paths of the blueprint files in `agents/`, whose tools are in the modules of this folder."""
-        files: list[Path] = []
-        for path in sorted((self.path / "agents").glob("*")):
-            if path.suffix in blueprints.SUFFIXES and path.is_file():
-                files.append(path)
-        return files
+        return [
+            path
+            for path in sorted((self.path / "agents").glob("*"))
+            if path.suffix in blueprints.SUFFIXES and path.is_file()
+        ]
 
     def shared_packages(self) -> dict[str, Path]:
         """The folders outside of this one with code that it may import, by the name of the package.

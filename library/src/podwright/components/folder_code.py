@@ -26,7 +26,7 @@ def shared_packages(folder: Path) -> dict[str, Path]:
     """The folders outside of a component folder with code that it may import, by the name of the package.
 
     They are those that its `pyproject.toml` lists under `[tool.podwright] shared`, relative to the folder; without such
-    a list, `shared` beside the folder, if there is one.
+    a list, `shared` beside the folder, if there is one. A package of the same name in the folder itself comes before.
 
     Raises:
         ConfigurationError: The list or a folder in it is not valid.
@@ -39,6 +39,8 @@ def shared_packages(folder: Path) -> dict[str, Path]:
         paths = [beside]
     packages: dict[str, Path] = {}
     for path in paths:
+        if (folder / path.name).is_dir():
+            continue
         if not path.is_dir():
             names = [each.name for each in path.parent.glob("[!.]*/")]
             raise ConfigurationError(
@@ -73,17 +75,13 @@ def _listed_packages(folder: Path) -> list[Path] | None:
     listed = own.get("shared")
     if listed is None:
         return None
-    paths: list[Path] = []
-    for path in as_array(listed):
-        if not isinstance(path, str):
-            break
-        paths.append((folder / path).resolve())
-    if not isinstance(listed, list) or len(paths) < len(as_array(listed)):
+    names = [path for path in as_array(listed) if isinstance(path, str)]
+    if names != listed:
         raise ConfigurationError(
             f"[tool.podwright] shared in '{project.name}' of '{folder.name}' is not a list of paths.",
             suggestion='Write it as shared = ["../shared"].',
         )
-    return paths
+    return [(folder / name).resolve() for name in names]
 
 
 class _FolderFinder(MetaPathFinder):

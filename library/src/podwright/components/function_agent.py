@@ -21,7 +21,6 @@ from podwright.components.options import (
     apply_options,
 )
 from podwright.components.response_format import response_format
-from podwright.conversation import to_data
 from podwright.errors import ConfigurationError, OutputError
 from podwright.events import Kind
 from podwright.json_data import as_object, to_text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -25,10 +25,11 @@ from podwright.components.function_agent import FunctionAgent
 from podwright.components.options import named_map
 from podwright.components.pipeline import Pipeline
 from podwright.components.workflow import Workflow
-from podwright.errors import BlueprintValidationError
+from podwright.errors import BlueprintValidationError, Problem
 from podwright.events import Kind
 from podwright.json_data import JsonMapping
 from podwright.models import Model, resolve
+from podwright.tools import outdated_texts, tools_by_name
 
 _log = logging.getLogger("podwright")
 _warned: set[tuple[str, str]] = set()
@@ -114,8 +115,12 @@ class _Supplied:
 
 def warn_of_unused_keys(blueprint: JsonMapping) -> None:
     """Log the keys of `config` in a valid blueprint that are not used; each once in this process."""
+    _log_once(blueprint, blueprints.warnings(blueprint))
+
+
+def _log_once(blueprint: JsonMapping, warnings: Iterable[Problem]) -> None:
     name = str(blueprint.get("name"))
-    for warning in blueprints.warnings(blueprint):
+    for warning in warnings:
         key = (name, warning.pointer)
         if key not in _warned:
             _warned.add(key)
@@ -131,6 +136,8 @@ def _build(
 ) -> AnyComponent:
     component = _build_kind(blueprint, supplied, options)
     warn_of_unused_keys(blueprint)
+    functions = tools_by_name(supplied.tools)
+    _log_once(blueprint, outdated_texts(blueprint, functions))
     return component
 
 

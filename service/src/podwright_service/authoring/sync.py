@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,14 +15,12 @@ from podwright.errors import ConfigurationError, Problem
 from podwright.json_data import (
     JsonMapping,
     JsonObject,
-    as_array,
     as_object,
     copy_json,
     json_pointer,
-    walk_json,
 )
 from podwright.text import did_you_mean, os_error_reason
-from podwright.tools import Tool, to_tool
+from podwright.tools import Tool, to_tool, tool_lists
 
 _COMMENT = re.compile(r"(^|\s)#", re.MULTILINE)
 """What may be a comment in YAML."""
@@ -54,10 +51,8 @@ def synced_files(folder: Folder, added: list[str]) -> list[SyncedFile]:
     Raises:
         PodwrightError: A file cannot be read, or the code has no function for a tool.
     """
-    files = [_synced(folder, folder.blueprint_file(), added)]
-    for path in folder.agent_files():
-        files.append(_synced(folder, path, []))
-    return files
+    own = _synced(folder, folder.blueprint_file(), added)
+    return [own, *(_synced(folder, path, []) for path in folder.agent_files())]
 
 
 def write(file: SyncedFile) -> None:
@@ -87,7 +82,7 @@ def _synced(folder: Folder, path: Path, added: list[str]) -> SyncedFile:
     old = blueprints.read_file(path)
     file = SyncedFile(path, copy_json(old))
     problems: list[Problem] = []
-    for pointer, entries in _tool_lists(file.blueprint):
+    for pointer, entries in tool_lists(file.blueprint):
         for number, entry in enumerate(entries):
             at = f"{pointer}/{number}"
             name = as_object(entry).get("name")
@@ -105,13 +100,6 @@ def _synced(folder: Folder, path: Path, added: list[str]) -> SyncedFile:
     return file
 
 
-def _tool_lists(blueprint: Blueprint) -> Iterator[tuple[str, list[Any]]]:
-    """The lists of tools in a blueprint, with their pointers."""
-    for pointer, value, _ in walk_json(blueprint):
-        if pointer.endswith("/tools") and isinstance(value, list):
-            yield pointer, as_array(value)
-
-
 def _tool_of(folder: Folder, name: str) -> Tool | None:
     function = folder.functions("tools.py", [name]).get(name)
     if function is None:
@@ -120,12 +108,24 @@ def _tool_of(folder: Folder, name: str) -> Tool | None:
 
 
 def _updated(entry: JsonMapping, tool: Tool) -> JsonObject:
-    return {**entry, **tool.entry()}
+    own = tool.entry()
+    schema = {**as_object(entry.get("schema")), **own["schema"]}
+    function = as_object(as_object(entry.get("schema")).get("function"))
+    schema["function"] = {**function, **own["schema"]["function"]}
+    return {**entry, **own, "schema": schema}
 
 
 def _only_in_blueprint(entry: JsonMapping, tool: Tool, at: str) -> list[str]:
+    """The pointers of what the code does not say about a tool: options, and keys such as `strict`."""
     own = tool.entry()
-    return [at + json_pointer(key) for key in entry if key not in own]
+    kept = [at + json_pointer(key) for key in entry if key not in own]
+    function = as_object(as_object(entry.get("schema")).get("function"))
+    kept += [
+        at + json_pointer("schema", "function", key)
+        for key in function
+        if key not in own["schema"]["function"]
+    ]
+    return kept
 
 
 def _missing_function(folder: Folder, name: str, at: str) -> Problem:

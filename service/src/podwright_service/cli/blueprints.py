@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from podwright import blueprints
@@ -13,8 +12,8 @@ from podwright.blueprints.diff import Change, blueprint_changes
 from podwright.blueprints.flowchart import mermaid
 from podwright.blueprints.validation import Blueprint
 from podwright.components import Component
-from podwright.components.folder import Folder
 from podwright.components.template_names import blueprints_of, check_names
+from podwright.components.walks import tools_of
 from podwright.conditions import BUILT_IN
 from podwright.conditions import problems as condition_problems
 from podwright.errors import (
@@ -25,6 +24,7 @@ from podwright.errors import (
 )
 from podwright.json_data import as_object, walk_json
 from podwright.text import did_you_mean, short_repr, truncate
+from podwright.tools import outdated_texts
 from podwright_service.cli.console import print_json, print_text
 from podwright_service.http.auth import ApiKeys
 from podwright_service.model_checks import (
@@ -34,7 +34,13 @@ from podwright_service.model_checks import (
 )
 from podwright_service.remotes import remotes_of
 from podwright_service.settings import Settings, adopt_secrets, read_settings
-from podwright_service.source import is_folder, load_component
+from podwright_service.source import (
+    is_folder,
+    load_component,
+    names_module,
+    read_blueprint,
+    whole,
+)
 
 _MODEL = re.compile(r"(/(skills|steps)/\d+)?/config/(model|fallback/\d+)")
 """Where a blueprint names models."""
@@ -92,14 +98,15 @@ def _report(path: str, settings: Settings) -> dict[str, Any]:
     warnings: list[Problem] = []
     facts: dict[str, Any] = {}
     try:
-        blueprint = _read(path)
+        blueprint = read_blueprint(path)
         warnings = blueprints.warnings(blueprint)
         problems = blueprints.problems(blueprint)
         models: Mapping[str, str] = {}
         if not problems:
             component = None
-            if is_folder(path):
-                component = load_component(path, remotes_of(settings))
+            if is_folder(path) or names_module(path):
+                component = whole(load_component(path, remotes_of(settings)))
+                warnings += outdated_texts(blueprint, tools_of(component))
             models = _models_in(component, blueprint)
             if settings.model:
                 models = {settings.model: ""}
@@ -179,14 +186,8 @@ def _names_in(condition: object) -> Iterator[str]:
             yield name
 
 
-def _read(path: str) -> Blueprint:
-    if is_folder(path):
-        return Folder(Path(path)).blueprint()
-    return blueprints.read_file(path)
-
-
 def _read_valid(path: str) -> Blueprint:
-    blueprint = _read(path)
+    blueprint = read_blueprint(path)
     problems = blueprints.problems(blueprint)
     if problems:
         raise blueprints.invalid(problems, f"The blueprint '{path}'")

@@ -43,10 +43,11 @@ ExitCode = Annotated[
     bool,
     typer.Option("--exit-code", help="Exit with 1 if a change is breaking."),
 ]
-Blueprint = Annotated[
+Source = Annotated[
     str,
     typer.Argument(
-        metavar="PATH", help="A blueprint file or a component folder."
+        metavar="PATH",
+        help="A blueprint file, a component folder, or module:attribute.",
     ),
 ]
 DockerClient = Annotated[
@@ -123,12 +124,7 @@ def serve(
 
 @app.command()
 def run(
-    path: Annotated[
-        str,
-        typer.Argument(
-            help="A blueprint file, a component folder, or module:attribute."
-        ),
-    ],
+    path: Source,
     text: Annotated[
         str | None,
         typer.Argument(
@@ -198,12 +194,7 @@ def run(
 
 @app.command()
 def inputs(
-    path: Annotated[
-        str,
-        typer.Argument(
-            help="A blueprint file, a component folder, or module:attribute."
-        ),
-    ],
+    path: Source,
     as_json: AsJson = False,
 ) -> None:
     """Print the inputs that a component declares.
@@ -271,7 +262,8 @@ def validate(
     paths: Annotated[
         list[str],
         typer.Argument(
-            metavar="PATH...", help="Blueprint files or component folders."
+            metavar="PATH...",
+            help="Blueprint files, component folders, or module:attribute.",
         ),
     ],
     as_json: AsJson = False,
@@ -316,6 +308,28 @@ def sync(
 
 
 @app.command()
+def export(
+    path: Source,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FOLDER",
+            help="The new folder; by default one with the name of the component.",
+        ),
+    ] = None,
+) -> None:
+    """Write a component as a folder that has all of it, ready for `build` and `deploy`.
+
+    Of a component in Python: its blueprint, the files of the project that it needs, and requirements.txt.
+    """
+    from podwright_service.cli.export import export_component
+
+    export_component(path, output)
+
+
+@app.command()
 def prices(
     models: Annotated[
         list[str],
@@ -341,7 +355,8 @@ def diff(
     old: Annotated[
         str,
         typer.Argument(
-            metavar="OLD", help="A blueprint file or a component folder."
+            metavar="OLD",
+            help="A blueprint file, a component folder, or module:attribute.",
         ),
     ],
     new: Annotated[str, typer.Argument(metavar="NEW", help="The changed one.")],
@@ -375,7 +390,7 @@ def schema(
 
 
 @app.command()
-def graph(path: Blueprint) -> None:
+def graph(path: Source) -> None:
     """Print a blueprint as a Mermaid flowchart."""
     from podwright_service.cli.blueprints import print_graph
 
@@ -417,7 +432,12 @@ def new(
 
 @app.command()
 def build(
-    folder: Annotated[str, typer.Argument(help="A component folder.")],
+    folder: Annotated[
+        str,
+        typer.Argument(
+            metavar="PATH", help="A component folder, or module:attribute."
+        ),
+    ],
     tag: Annotated[
         str,
         typer.Option(
@@ -503,7 +523,9 @@ def settings(
 def render_values(
     folders: Annotated[
         list[str],
-        typer.Argument(metavar="FOLDER...", help="Component folders."),
+        typer.Argument(
+            metavar="PATH...", help="Component folders, or module:attribute."
+        ),
     ],
     onto: Annotated[
         str | None,
@@ -549,7 +571,7 @@ def diff_values(
         list[str],
         typer.Argument(
             metavar="NEW...",
-            help="Folders of new or changed components, or one file of values.",
+            help="New or changed components: folders, or module:attribute; or one file of values.",
         ),
     ],
     as_json: AsJson = False,

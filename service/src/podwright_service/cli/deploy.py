@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from podwright.errors import ConfigurationError
+from podwright_service.authoring.export import component_folder
 from podwright_service.cli.blueprints import describe_change
 from podwright_service.cli.console import (
     print_json,
@@ -21,17 +23,18 @@ from podwright_service.fleet.releases import (
     release_bytes,
     split,
 )
+from podwright_service.source import names_module
 
 
 def render_values(
-    folders: list[str], onto: str | None, output: str | None, size: int | None
+    sources: list[str], onto: str | None, output: str | None, size: int | None
 ) -> None:
-    """Write the chart values of component folders.
+    """Write the chart values of components.
 
     If one release would be too large for Helm, a warning on standard error says so.
 
     Args:
-        folders: The component folders.
+        sources: The component folders, or `module:attribute` for each.
         onto: A file of values to update, or `-` for standard input.
         output: The file to write; by default standard output.
         size: The largest number of components in a release. Each release has a file with its name: that of `output`
@@ -48,7 +51,7 @@ def render_values(
     running: dict[str, Any] = {}
     if onto:
         running = _read_values(onto)
-    values = chart_values.update(running, folders)
+    values = _updated(running, sources)
     if output is None:
         _warn_of_size("the release", values)
         print_text(chart_values.write_values(values).rstrip("\n"))
@@ -62,6 +65,14 @@ def render_values(
         _warn_of_size(path, part)
         write_text(path, chart_values.write_values(part))
         print_text(f"{path}: {', '.join(part['components'])}")
+
+
+def _updated(running: dict[str, Any], sources: list[str]) -> dict[str, Any]:
+    with ExitStack() as stack:
+        folders = [
+            stack.enter_context(component_folder(source)) for source in sources
+        ]
+        return chart_values.update(running, folders)
 
 
 def _warn_of_size(name: str, values: dict[str, Any]) -> None:
@@ -80,10 +91,10 @@ def print_diff(running: str, new: list[str], as_json: bool) -> bool:
     """
     before = _read_values(running)
     is_file = len(new) == 1 and not Path(new[0]).is_dir()
-    if is_file:
+    if is_file and not names_module(new[0]):
         after = _read_values(new[0])
     else:
-        after = chart_values.update(before, new)
+        after = _updated(before, new)
     changes = chart_values.diff(before, after)
     if as_json:
         shown = [

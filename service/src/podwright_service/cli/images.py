@@ -7,36 +7,43 @@ import sys
 from podwright.errors import ConfigurationError
 from podwright.json_data import as_array, as_object
 from podwright.text import truncate
+from podwright_service.authoring.export import component_folder
 from podwright_service.cli.console import print_json, print_text
 from podwright_service.images.building import build
 from podwright_service.images.docker import Docker, check_reference
 from podwright_service.images.labels import read_labels
+from podwright_service.source import names_module
 
 
 def build_image(
-    folder: str,
+    source: str,
     image: str,
     base: str,
     locked: bool,
     docker: str | None,
     verbose: bool,
 ) -> None:
-    """Build the image of a component folder, and print what it contains.
+    """Build the image of a component, and print what it contains.
 
     Raises:
         PodwrightError: It cannot be built.
     """
     check_reference(image)  # before the search for a Docker client
-    built = build(
-        folder,
-        image,
-        base=base,
-        locked=locked,
-        docker=Docker(docker),
-        verbose=verbose,
-        report=_print_progress,
-    )
-    if built.lock_changed:
+    with component_folder(source) as folder:
+        built = build(
+            folder,
+            image,
+            base=base,
+            locked=locked,
+            docker=Docker(docker),
+            verbose=verbose,
+            report=_print_progress,
+        )
+    if names_module(source) and built.lock_changed:
+        _print_progress(
+            f"Note: the next build may install newer packages. A folder keeps a lock: `podwright export {source}`."
+        )
+    elif built.lock_changed:
         _print_progress(
             "Wrote requirements.lock to the folder. Commit it, so that the next build installs the same."
         )

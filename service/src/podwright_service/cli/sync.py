@@ -28,13 +28,14 @@ def sync_folder(folder: str, added: list[str], *, check: bool) -> int:
     changed = [file for file in files if file.changes]
     for file in files:
         _print(file)
+    if not changed:
+        print_text("Up to date.")
     if check:
         return int(bool(changed))
     for file in changed:
         write(file)
-        print_text(f"Updated {file.path}.")
-    if not changed:
-        print_text("Up to date.")
+        place = Path(folder, file.path.relative_to(Path(folder).resolve()))
+        print_text(f"Updated {place}.")
     return 0
 
 

@@ -1,6 +1,6 @@
 """Values of the Helm chart: create them from component folders, and compare them with those of a release.
 
-Files are only read, and no cluster is contacted.
+No cluster is contacted. Of the code only agents.py is imported, to see which agents it supplies.
 """
 
 from __future__ import annotations
@@ -116,6 +116,8 @@ def _component(
     for agent in agent_names(blueprint):
         own = (f"agents/{agent}/", f"agents/{agent}.")
         if any(path.startswith(own) for path in files):
+            continue
+        if folder.python_agent(agent) is not None:
             continue
         if agent in known_agents:
             agents.append(known_agents[agent])

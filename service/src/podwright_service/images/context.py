@@ -23,9 +23,6 @@ _DEPENDENCIES = ("requirements.txt", "pyproject.toml", LOCK)
 def stage(folder: Folder, target: Path, remotes: Collection[str]) -> list[str]:
     """Copy the files for a build: `component/`, and `wanted/` if the component has dependencies.
 
-    Agents in the folders next to the component are copied to `component/agents/`, and packages that it shares with
-    other components into the folder itself.
-
     Args:
         folder: The component folder.
         target: An empty folder.
@@ -35,25 +32,12 @@ def stage(folder: Folder, target: Path, remotes: Collection[str]) -> list[str]:
         The paths of the component's files, relative to `component/`.
 
     Raises:
-        ConfigurationError: There is a link or a special file, or a file cannot be read.
+        ConfigurationError: As `copy_folder`.
     """
     inside = target / "component"
-    sources = {inside: folder.path}
-    agents = _sibling_agents(folder, remotes)
-    for name, agent in agents.items():
-        sources[inside / "agents" / name] = agent.path
-    for name, package in shared_packages([folder, *agents.values()]).items():
-        sources[inside / name] = package
     try:
-        for destination, source in sources.items():
-            destination.mkdir(parents=True, exist_ok=True)
-            for file in component_files(source):
-                _copy(source / file, destination / file)
-        wanted = requirements(folder.path)
-        if wanted:
-            for name in (wanted, LOCK):
-                if (folder.path / name).is_file():
-                    _copy(folder.path / name, target / "wanted" / name)
+        _copy_component(folder, inside, remotes)
+        _copy_dependencies(folder, target / "wanted")
         # the same for every user who builds
         for path in [inside, *inside.rglob("*")]:
             if path.is_dir():
@@ -61,18 +45,66 @@ def stage(folder: Folder, target: Path, remotes: Collection[str]) -> list[str]:
             else:
                 path.chmod(0o644)
     except OSError as error:
-        raise ConfigurationError(
-            f"Cannot copy the folder '{folder.path.name}': {os_error_reason(error)}: {error.filename}.",
-            suggestion="Make it readable for this user.",
-        ) from error
+        raise _copy_error(folder, error) from error
     files = [path for path in inside.rglob("*") if path.is_file()]
     return sorted(str(file.relative_to(inside)) for file in files)
 
 
+def copy_folder(folder: Folder, target: Path, remotes: Collection[str]) -> None:
+    """Copy a component with all that it needs.
+
+    Agents in the folders next to it are copied to `agents/`, and packages that it shares with other components into the
+    folder itself.
+
+    Args:
+        folder: The component folder.
+        target: An empty folder.
+        remotes: Names of agents that run in other containers.
+
+    Raises:
+        ConfigurationError: There is a link or a special file, a file cannot be read, or two shared packages have the
+            same name.
+    """
+    try:
+        _copy_component(folder, target, remotes)
+        _copy_dependencies(folder, target)
+    except OSError as error:
+        raise _copy_error(folder, error) from error
+
+
+def _copy_component(
+    folder: Folder, target: Path, remotes: Collection[str]
+) -> None:
+    sources = {target: folder.path}
+    agents = _sibling_agents(folder, remotes)
+    for name, agent in agents.items():
+        sources[target / "agents" / name] = agent.path
+    for name, package in shared_packages([folder, *agents.values()]).items():
+        sources[target / name] = package
+    for destination, source in sources.items():
+        destination.mkdir(parents=True, exist_ok=True)
+        for file in component_files(source):
+            _copy(source / file, destination / file)
+
+
+def _copy_dependencies(folder: Folder, target: Path) -> None:
+    wanted = requirements(folder.path)
+    if wanted is None:
+        return
+    for name in (wanted, LOCK):
+        if (folder.path / name).is_file():
+            _copy(folder.path / name, target / name)
+
+
+def _copy_error(folder: Folder, error: OSError) -> ConfigurationError:
+    return ConfigurationError(
+        f"Cannot copy the folder '{folder.path.name}': {os_error_reason(error)}: {error.filename}.",
+        suggestion="Make it readable for this user.",
+    )
+
+
 def shared_packages(folders: Iterable[Folder]) -> dict[str, Path]:
     """The packages outside of component folders that these and the agents in them may import, by name.
-
-    A package in a folder itself comes before one that is shared.
 
     Raises:
         ConfigurationError: Two different ones have the same name, or a folder lists one that is not valid.
@@ -82,8 +114,6 @@ def shared_packages(folders: Iterable[Folder]) -> dict[str, Path]:
         for part in (folder, *_agents_inside(folder)):
             for name, path in part.shared_packages().items():
                 if path.is_relative_to(folder.path):
-                    continue
-                if (folder.path / name).is_dir():
                     continue
                 if packages.setdefault(name, path) != path:
                     raise ConfigurationError(

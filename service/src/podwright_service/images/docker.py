@@ -136,13 +136,7 @@ class Docker:
             )
 
     def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(  # noqa: S603 - a list of arguments, without a shell
-            [self.program, *arguments],
-            check=False,
-            capture_output=True,
-            text=True,
-            errors="replace",
-        )
+        return _complete(self.program, *arguments)
 
 
 def _failed_step(output: Sequence[str]) -> list[str]:
@@ -164,9 +158,19 @@ def _failed_step(output: Sequence[str]) -> list[str]:
     return step or errors[-1:] or list(output[-3:])
 
 
+def _complete(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(  # noqa: S603 - a list of arguments, without a shell
+        command,
+        check=False,
+        capture_output=True,
+        text=True,
+        errors="replace",
+    )
+
+
 def _succeeds(*command: str) -> bool:
     try:
-        done = subprocess.run(command, check=False, capture_output=True)  # noqa: S603 - a list of arguments, without a shell
+        done = _complete(*command)
     except OSError:
         return False
     return done.returncode == 0

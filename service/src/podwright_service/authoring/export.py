@@ -1,0 +1,350 @@
+"""Writing a component that was made in Python as a component folder."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from podwright import blueprints
+from podwright.components import Agent, Component, Workflow
+from podwright.components.folder import Folder, condition_names
+from podwright.components.remote import Remote
+from podwright.components.walks import own_tools_of, remotes_in
+from podwright.errors import ConfigurationError, UnknownModelError
+from podwright.text import os_error_reason
+from podwright_service.authoring.local_code import (
+    LocalCode,
+    Named,
+    named,
+    needed_by,
+)
+from podwright_service.images.context import component_files, copy_folder
+from podwright_service.model_checks import model_errors
+from podwright_service.remotes import remotes_of
+from podwright_service.settings import read_settings
+from podwright_service.source import (
+    is_folder,
+    load_component,
+    load_from_module,
+    names_module,
+    whole,
+)
+
+_NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
+_HEADING = '"""Written by `podwright export`: {what}."""'
+_FILES = {
+    "tools": ("tools.py", "the functions of the tools"),
+    "functions": ("functions.py", "the functions of the steps"),
+    "conditions": ("conditions.py", "the conditions of the workflow"),
+    "agents": ("agents.py", "the agents in Python"),
+}
+"""The files of a folder with code, and what they have."""
+
+
+@dataclass
+class Exported:
+    """What was written."""
+
+    folder: Path
+    digest: str
+    """The digest of the blueprint."""
+    files: list[str]
+    notes: list[str] = field(default_factory=list[str])
+    """What may be missing where it runs."""
+
+
+@dataclass
+class _Plan:
+    """The files of one folder."""
+
+    blueprint: dict[str, Any]
+    code: dict[str, dict[str, Named]] = field(
+        default_factory=lambda: {key: {} for key in _FILES}
+    )
+    """What each file with code supplies, by name."""
+    agents: dict[str, _Plan] = field(default_factory=dict[str, "_Plan"])
+    """The folders in `agents/`."""
+    remotes: list[str] = field(default_factory=list[str])
+
+    def modules(self) -> Iterator[str]:
+        """The modules that the code is imported from."""
+        for supplied in self.code.values():
+            for item in supplied.values():
+                yield item.module
+        for agent in self.agents.values():
+            yield from agent.modules()
+
+
+@contextmanager
+def component_folder(source: str) -> Generator[Path]:
+    """The component folder of a source: itself, or of `module:attribute` what `export` writes, for the time being.
+
+    Raises:
+        PodwrightError: As `export`.
+    """
+    if not names_module(source):
+        yield Path(source)
+        return
+    with tempfile.TemporaryDirectory(prefix="podwright-") as work:
+        component, _ = load_from_module(source)
+        target = Path(work, folder_name(component))
+        export(source, target)
+        yield target
+
+
+def folder_name(component: Component) -> str:
+    """The name of a component as the chart and every file system take it."""
+    name = _NOT_IN_NAMES.sub("-", component.name.lower()).strip("-")
+    return name[:63].rstrip("-") or component.kind
+
+
+def export(source: str, target: Path) -> Exported:
+    """Write a component as a folder that has all of it: the blueprint, the code and the agents.
+
+    Of a folder, the agents and packages beside it are copied too. Of a component that was made in Python, the files of
+    the project that its functions need are copied, and the installed packages are listed in `requirements.txt`. The
+    result is loaded in a process of its own, which must find the same blueprint.
+
+    Args:
+        source: A component folder, a blueprint file, or `module:attribute`.
+        target: A folder that is empty or does not exist.
+
+    Raises:
+        PodwrightError: The component cannot be loaded, a function cannot be imported by a name, the folder is not empty
+            or cannot be written, or the folder does not give the same component.
+    """
+    remotes = remotes_of(read_settings())
+    beside = None
+    if names_module(source):
+        component, beside = load_from_module(source)
+    else:
+        component = load_component(source, remotes)
+    component = whole(component)
+    digest = blueprints.digest(component.to_blueprint())
+    _check_is_empty(target)
+    code = LocalCode()
+    with tempfile.TemporaryDirectory(prefix="podwright-") as work:
+        folder = Path(work, "component")
+        try:
+            if is_folder(source):
+                needed = sorted(remotes)
+                copy_folder(Folder(Path(source)), folder, needed)
+            else:
+                plan = _plan_of(component, beside)
+                needed = plan.remotes
+                code = needed_by(plan.modules())
+                _write_component(plan, code, folder)
+            _check(folder, digest, needed)
+            shutil.copytree(folder, target, dirs_exist_ok=True)
+        except OSError as error:
+            raise _write_error(target, error) from error
+    files = [path for path in target.rglob("*") if path.is_file()]
+    return Exported(
+        target,
+        digest,
+        files=sorted(str(path.relative_to(target)) for path in files),
+        notes=_notes(code, component),
+    )
+
+
+def _notes(code: LocalCode, component: Component) -> list[str]:
+    notes: list[str] = []
+    if code.missing:
+        names = ", ".join(sorted(code.missing))
+        notes.append(
+            f"The code imports {names}, not installed here; if it is needed, add its package to requirements.txt."
+        )
+    notes += [
+        f"'{name}' runs elsewhere; name its address in PODWRIGHT_AGENTS."
+        for name in remotes_in(component)
+    ]
+    notes += [
+        f"{error.message} {error.suggestion}"
+        for error in model_errors(component.models())
+        if isinstance(error, UnknownModelError)
+    ]
+    return notes
+
+
+def _write_error(target: Path, error: OSError) -> ConfigurationError:
+    return ConfigurationError(
+        f"Cannot write '{target}': {os_error_reason(error)}.",
+        suggestion="Name a new folder with --output.",
+    )
+
+
+def _check_is_empty(target: Path) -> None:
+    try:
+        is_empty = not target.exists() or not any(target.iterdir())
+    except OSError as error:
+        raise _write_error(target, error) from error
+    if not is_empty:
+        raise ConfigurationError(
+            f"The folder '{target}' is not empty.",
+            suggestion="Name a new folder with --output.",
+        )
+
+
+def _write_component(plan: _Plan, code: LocalCode, target: Path) -> None:
+    target.mkdir(parents=True, exist_ok=True)
+    _copy(code, target)
+    _write(plan, target)
+    _write_requirements(code, target)
+
+
+def _plan_of(component: Component, beside: ModuleType | None) -> _Plan:
+    plan = _Plan(component.to_blueprint())
+    defined_inside = not isinstance(component, Workflow)
+    _add_code(plan, component, beside)
+    for name, member in component.members().items():
+        if isinstance(member, Remote):
+            plan.remotes.append(name)
+        elif isinstance(member, Agent) and defined_inside:
+            # its blueprint is a part of this one
+            _add_code(plan, member, beside)
+        elif isinstance(member, Agent) or member.members():
+            plan.agents[name] = _plan_of(member, beside)
+            plan.remotes += plan.agents[name].remotes
+        else:
+            found = _named_agent(member, name, beside)
+            plan.code["agents"][name] = found
+    return plan
+
+
+def _named_agent(
+    member: Component, name: str, beside: ModuleType | None
+) -> Named:
+    return named(member, f"The agent '{name}'", beside=beside)
+
+
+def _add_code(
+    plan: _Plan, component: Component, beside: ModuleType | None
+) -> None:
+    kind = "tools"
+    if isinstance(component, Workflow):
+        kind = "functions"
+        wanted = condition_names(component.to_blueprint())
+        for name, condition in component.conditions.items():
+            if name in wanted:
+                plan.code["conditions"][name] = named(
+                    condition, f"The condition '{name}'", beside=beside
+                )
+    for name, tool in own_tools_of(component).items():
+        found = named(tool.function, f"The function '{name}'", beside=beside)
+        other = plan.code[kind].setdefault(name, found)
+        if other != found:
+            raise ConfigurationError(
+                f"Two functions are called '{name}': in {other.module} and in {found.module}.",
+                suggestion="Give each its own name.",
+            )
+
+
+def _copy(code: LocalCode, target: Path) -> None:
+    for name, path in code.files.items():
+        if path.is_file():
+            shutil.copyfile(path, target / path.name)
+            continue
+        for file in component_files(path):
+            copy = target / name / file
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path / file, copy)
+
+
+def _write(plan: _Plan, target: Path) -> None:
+    text = blueprints.to_json(plan.blueprint)
+    (target / "blueprint.json").write_text(text, encoding="utf-8")
+    for key, (file, what) in _FILES.items():
+        _write_code(target / file, what, plan.code[key])
+    for name, agent in plan.agents.items():
+        folder = target / "agents" / name
+        folder.mkdir(parents=True)
+        _write(agent, folder)
+
+
+def _write_code(path: Path, what: str, supplied: dict[str, Named]) -> None:
+    own = [item for item in supplied.values() if item.module == path.stem]
+    others = {
+        name: item
+        for name, item in supplied.items()
+        if item.module != path.stem
+    }
+    if not others:
+        return
+    if own or path.exists():
+        listed = ", ".join(sorted(item.module for item in others.values()))
+        raise ConfigurationError(
+            f"The module '{path.stem}' has the name of the file for {what}, but others are in {listed}.",
+            suggestion=f"Move all of them to {path.name}, or rename that module.",
+        )
+    lines = [_HEADING.format(what=what), ""]
+    for name, item in sorted(others.items()):
+        lines.append(f"{item.statement(_alias(name, item))}  # noqa: F401")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _alias(name: str, item: Named) -> str:
+    """The name under which a file supplies something; an agent is found by its own name too."""
+    if name.isidentifier():
+        return name
+    return item.name
+
+
+def _write_requirements(code: LocalCode, target: Path) -> None:
+    if not code.packages:
+        return
+    lines = [
+        f"{name}=={version}" for name, version in sorted(code.packages.items())
+    ]
+    path = target / "requirements.txt"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+_LOAD = """\
+import json, sys
+import podwright
+from podwright.errors import PodwrightError
+folder, *remotes = sys.argv[1:]
+agents = {name: podwright.Remote(name, "http://remote.invalid") for name in remotes}
+try:
+    print(podwright.blueprints.digest(podwright.load(folder, agents=agents).to_blueprint()))
+except PodwrightError as error:
+    print(json.dumps(error.message), file=sys.stderr)
+    sys.exit(3)
+"""
+
+
+def _check(folder: Path, digest: str, remotes: list[str]) -> None:
+    """Load the folder where nothing else of the project can be imported.
+
+    Raises:
+        ConfigurationError: It cannot be loaded, or is another component.
+    """
+    with tempfile.TemporaryDirectory(prefix="podwright-") as elsewhere:
+        done = subprocess.run(  # noqa: S603 - our own program
+            [sys.executable, "-P", "-c", _LOAD, folder.resolve(), *remotes],
+            cwd=elsewhere,
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+    if done.returncode == 3:
+        message = json.loads(done.stderr.splitlines()[-1])
+        raise ConfigurationError(
+            f"The component cannot be loaded from a folder: {message}",
+            suggestion="If its code reads files, put it into a package with them, which is copied whole.",
+        )
+    if done.returncode or done.stdout.strip() != digest:
+        raise ConfigurationError(
+            f"The component is another one when it is loaded from a folder: {done.stderr.strip()[-500:]}",
+            suggestion="Make its blueprint and its code independent of the environment.",
+        )

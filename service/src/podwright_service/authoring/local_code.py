@@ -1,0 +1,198 @@
+"""Where a function comes from: a file of the project, or an installed package; and what else its file imports."""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import importlib.util
+import inspect
+import re
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from podwright.components.folder_code import imported_names
+from podwright.errors import ConfigurationError
+from podwright_service.images.context import component_files
+
+_OURS = ("podwright", "podwright_service")
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]")
+"""What ends the name in a requirement."""
+_SEPARATORS = re.compile(r"[-_.]+")
+
+
+@dataclass(frozen=True)
+class Named:
+    """An object by the module and the name from which it can be imported."""
+
+    module: str
+    name: str
+
+    def statement(self, alias: str) -> str:
+        """The statement that imports it under another name, if that differs."""
+        if alias == self.name:
+            return f"from {self.module} import {self.name}"
+        return f"from {self.module} import {self.name} as {alias}"
+
+
+@dataclass
+class LocalCode:
+    """What functions need: files of the project, and installed packages."""
+
+    files: dict[str, Path] = field(default_factory=dict[str, Path])
+    """Modules and packages of the project: the path of each by its name."""
+    packages: dict[str, str] = field(default_factory=dict[str, str])
+    """Installed packages: the version of each by its name."""
+    missing: list[str] = field(default_factory=list[str])
+    """Modules that are imported and not found."""
+
+
+def named(value: Any, what: str, *, beside: ModuleType | None = None) -> Named:
+    """Where an object can be imported from.
+
+    Args:
+        value: A function or a component.
+        what: What it is called in an error.
+        beside: A module that may have it under another name than its own.
+
+    Raises:
+        ConfigurationError: No module has it under a name, as a function inside another function.
+    """
+    for module in _modules(value, beside):
+        for name, item in vars(module).items():
+            if item is value and name.isidentifier():
+                return Named(module.__name__, name)
+    raise ConfigurationError(
+        f"{what} cannot be imported by a name, because no module has it.",
+        suggestion="Define it in a module, outside of functions and classes.",
+    )
+
+
+def _modules(value: Any, beside: ModuleType | None) -> Iterator[ModuleType]:
+    """The modules that may have an object, the likeliest first."""
+    own = sys.modules.get(getattr(value, "__module__", None) or "")
+    if own is not None and own.__name__ != "__main__":
+        yield own
+    if beside is not None:
+        yield beside
+    # a component, a partial or a bound method does not say in which module its name is
+    if not inspect.isfunction(value):
+        for name, module in list(sys.modules.items()):
+            if name.partition(".")[0] not in _OURS and _is_local(module):
+                yield module
+
+
+def _is_local(module: object) -> bool:
+    file = getattr(module, "__file__", None)
+    return isinstance(file, str) and _is_in_project(Path(file))
+
+
+def needed_by(modules: Iterable[str]) -> LocalCode:
+    """The files and packages that modules need, those that they import included."""
+    code = LocalCode()
+    pending = [module.partition(".")[0] for module in modules]
+    seen: set[str] = set()
+    while pending:
+        name = pending.pop()
+        if name in seen or name in _OURS or name in sys.stdlib_module_names:
+            continue
+        seen.add(name)
+        spec = _spec_of(name)
+        if spec is None:
+            code.missing.append(name)
+            continue
+        path = _path_of(spec)
+        if path is None:
+            _add_package(code, name)
+            continue
+        code.files[name] = path
+        pending += _imports_of(path)
+    return code
+
+
+def _spec_of(name: str) -> ModuleSpec | None:
+    try:
+        return importlib.util.find_spec(name)
+    except (ImportError, ValueError):
+        return None
+
+
+def _path_of(spec: ModuleSpec) -> Path | None:
+    """The file or the folder of a top-level module of the project; None for an installed one."""
+    if spec.submodule_search_locations:
+        path = Path(next(iter(spec.submodule_search_locations)))
+    elif spec.origin:
+        path = Path(spec.origin)
+    else:
+        return None
+    if _is_in_project(path):
+        return path
+    return None
+
+
+def _is_in_project(path: Path) -> bool:
+    """Whether a file is neither of the standard library nor of an installed package."""
+    resolved = path.resolve()
+    for key in ("stdlib", "platstdlib", "purelib", "platlib"):
+        if resolved.is_relative_to(Path(sysconfig.get_path(key)).resolve()):
+            return False
+    return True
+
+
+def _add_package(code: LocalCode, module: str) -> None:
+    for distribution in _distributions().get(module, ()):
+        if _normalized(distribution) not in _provided():
+            code.packages[distribution] = importlib.metadata.version(
+                distribution
+            )
+
+
+@functools.cache
+def _distributions() -> dict[str, list[str]]:
+    return dict(importlib.metadata.packages_distributions())
+
+
+@functools.cache
+def _provided() -> set[str]:
+    """The installed packages that Podwright itself needs, and so every image has."""
+    provided: set[str] = set()
+    pending = ["podwright", "podwright-service"]
+    while pending:
+        name = _normalized(pending.pop())
+        if name in provided:
+            continue
+        provided.add(name)
+        try:
+            required = importlib.metadata.requires(name) or []
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        pending += [
+            _name_of(requirement)
+            for requirement in required
+            if "extra ==" not in requirement
+        ]
+    return provided
+
+
+def _name_of(requirement: str) -> str:
+    return _NOT_IN_NAMES.split(requirement, maxsplit=1)[0]
+
+
+def _normalized(name: str) -> str:
+    """The name of a package as indexes compare it."""
+    return _SEPARATORS.sub("-", name).lower()
+
+
+def _imports_of(path: Path) -> Iterator[str]:
+    """The top-level names of the modules that a file, or the files of a package, import."""
+    files = [path]
+    if path.is_dir():
+        files = sorted(path / file for file in component_files(path))
+    for file in files:
+        if file.suffix == ".py":
+            yield from imported_names(file)

@@ -1,0 +1,388 @@
+"""`podwright export` and `sync`, and commands that take `module:attribute`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.helpers import NEWSROOM
+from tests.service.support import Shell
+
+from podwright import blueprints
+
+PROJECT = {
+    "helpers/__init__.py": "",
+    "helpers/text.py": "from helpers import table\ndef upper(text):\n    return text.upper() + table.END\n",
+    "helpers/table.py": "END = '!'\n",
+    "helpers/test_text.py": "raise RuntimeError('a test')\n",
+    "unused.py": "raise RuntimeError('not needed')\n",
+    "app.py": '''
+from helpers.text import upper
+from podwright import (
+    Agent, AgentStep, Conductor, ConditionStep, FunctionAgent, FunctionStep, Pipeline, Remote, RunContext, Workflow,
+)
+
+def search(query: str) -> str:
+    """Search the index.
+
+    Args:
+        query: What to search for.
+    """
+    return upper(query)
+
+def fancy(task: str, context: RunContext) -> str:
+    return f"{context.component}: {task}"
+
+def is_long(context) -> bool:
+    return len(context["input"]) > 3
+
+def size(text: str = "abc") -> int:
+    return len(text)
+
+helper = Agent("helper", "Help.", "offline/echo", tools=[search])
+fancy_agent = FunctionAgent("fancy", fancy)
+team = Conductor("team", "Lead.", "offline/echo", skills=[helper, fancy_agent])
+line = Pipeline("line", [helper, fancy_agent])
+flow = Workflow(
+    "My flow",
+    [
+        AgentStep(helper, name="first"),
+        AgentStep(fancy_agent, name="second"),
+        AgentStep(line, name="third"),
+        FunctionStep(size, name="size"),
+        ConditionStep("is_long", [AgentStep(helper, name="again")], name="check"),
+    ],
+    conditions={"is_long": is_long},
+)
+afar = Pipeline("afar", [helper, Remote("far", "http://127.0.0.1:9")])
+
+def hidden():
+    def inner(query: str) -> str:
+        return query
+    return Agent("hidden", "Help.", "offline/echo", tools=[inner])
+
+hidden_agent = hidden()
+''',
+}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project with components that were made in Python."""
+    for name, text in PROJECT.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "name", ["helper", "fancy_agent", "team", "line", "flow"]
+)
+def test_an_exported_component_is_the_same(
+    shell: Shell, project: Path, name: str
+) -> None:
+    """A folder that `export` writes has the blueprint of the component and gives its answers, in another place too."""
+    done = shell("export", f"app:{name}", "--output", "out")
+    assert (done.returncode, done.stderr) == (0, "")
+    place = project / "elsewhere"
+    (project / "out").rename(place)
+    (project / "app.py").rename(project / "moved.py")
+    (project / "helpers").rename(project / "moved")
+    here = shell("run", str(place), "some words", "--quiet")
+    (project / "moved.py").rename(project / "app.py")
+    (project / "moved").rename(project / "helpers")
+    there = shell("run", f"app:{name}", "some words", "--quiet")
+    assert (here.returncode, here.stdout) == (0, there.stdout)
+    reports = json.loads(
+        shell("validate", "--json", f"app:{name}", str(place)).stdout
+    )
+    [first, second] = [report.get("digest") for report in reports]
+    assert first == second
+    assert second in done.stdout
+
+
+def test_what_is_exported(shell: Shell, project: Path) -> None:
+    """The folder has the code that is needed, no tests, and each function under the name that the blueprint has."""
+    done = shell("export", "app:flow")
+    assert done.returncode == 0, done.stderr
+    files = [
+        "agents.py",
+        "agents/helper/blueprint.json",
+        "agents/helper/tools.py",
+        "agents/line/agents.py",
+        "agents/line/blueprint.json",
+        "agents/line/tools.py",
+        "app.py",
+        "blueprint.json",
+        "conditions.py",
+        "functions.py",
+        "helpers/__init__.py",
+        "helpers/table.py",
+        "helpers/text.py",
+    ]
+    folder = project / "my-flow"
+    found = [path for path in folder.rglob("*") if path.is_file()]
+    assert sorted(str(path.relative_to(folder)) for path in found) == files
+    assert done.stdout.splitlines()[1:] == [f"  {file}" for file in files]
+
+
+def test_packages_of_the_code(shell: Shell, project: Path) -> None:
+    """Installed packages that every image lacks are listed with their versions; what is not installed is said."""
+    app = (project / "app.py").read_text()
+    lines = ["import numpy_of_nobody_else", "import yaml", "import pytest", app]
+    code = (
+        "try:\n    " + "\n    ".join(lines[:1]) + "\nexcept ImportError: pass\n"
+    )
+    (project / "app.py").write_text(code + "\n".join(lines[1:]))
+    done = shell("export", "app:helper", "--output", "out")
+    assert done.returncode == 0, done.stderr
+    assert "imports numpy_of_nobody_else, not installed here" in done.stderr
+    listed = (project / "out" / "requirements.txt").read_text()
+    assert listed == f"pytest=={pytest.__version__}\n"
+
+
+def test_a_folder_becomes_whole(shell: Shell, tmp_path: Path) -> None:
+    """Of a folder in a fleet, the agents beside it are copied, and the copy is the same component."""
+    source = NEWSROOM / "newsroom"
+    done = shell("export", str(source), "--output", "out")
+    assert (done.returncode, done.stderr) == (0, "")
+    copied = {path.name for path in (tmp_path / "out" / "agents").iterdir()}
+    assert {"researcher", "writer", "reviewer"} <= copied
+    reports = json.loads(
+        shell(
+            "validate",
+            "--json",
+            str(source),
+            "out",
+            PODWRIGHT_MODEL="offline/echo",
+        ).stdout
+    )
+    assert reports[0]["digest"] == reports[1]["digest"]
+
+
+def test_remotes_are_named(shell: Shell, project: Path) -> None:
+    done = shell("export", "app:afar", "--output", "out")
+    assert done.returncode == 0
+    assert "'far' runs elsewhere; name its address in PODWRIGHT_AGENTS" in (
+        done.stderr
+    )
+    agents = json.dumps({"far": "http://127.0.0.1:9"})
+    validated = shell("validate", "out", PODWRIGHT_AGENTS=agents)
+    assert validated.returncode == 0, validated.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ("app:hidden_agent",),
+            "The function 'inner' cannot be imported by a name",
+        ),
+        (("app:missing",), "has no attribute 'missing'"),
+        (("app:helper", "--output", "helpers"), "'helpers' is not empty"),
+        (("app:helper", "--output", "app.py"), "Cannot write 'app.py'"),
+        (
+            ("reader:agent",),
+            "The component cannot be loaded from a folder: Cannot import 'tools.py'",
+        ),
+    ],
+)
+def test_what_cannot_be_exported(
+    shell: Shell, project: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    """An error says why, and nothing is written."""
+    lines = ["from pathlib import Path", "from podwright import Agent"]
+    lines += ["DATA = Path(__file__).with_name('data.txt').read_text()"]
+    lines += ["def words(): return DATA"]
+    lines += ["agent = Agent('reader', '', 'offline/echo', tools=[words])"]
+    (project / "reader.py").write_text("\n".join(lines))
+    (project / "data.txt").write_text("data")
+    before = sorted(project.iterdir())
+    done = shell("export", *arguments)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert message in done.stderr
+    assert "Suggestion: " in done.stderr
+    after = [path for path in project.iterdir() if path.name != "__pycache__"]
+    assert sorted(after) == before
+
+
+def test_every_command_takes_a_module(shell: Shell, project: Path) -> None:
+    """Commands that take the path of a component take `module:attribute` too."""
+    assert shell("export", "app:flow").returncode == 0
+    for command in (("validate",), ("graph",), ("deploy", "render")):  # fmt: skip
+        done = shell(*command, "app:flow")
+        assert (done.returncode, done.stderr) == (0, ""), command
+    done = shell("inputs", "app:flow")
+    assert (done.returncode, "declares no inputs" in done.stderr) == (0, True)
+    values = yaml.safe_load(shell("deploy", "render", "app:flow").stdout)
+    component = values["components"]["my-flow"]
+    assert "agents" not in component
+    assert component["files"]["helpers/table.py"] == "END = '!'\n"
+    done = shell("diff", "my-flow", "app:flow")
+    assert (done.returncode, done.stdout) == (0, "")
+    done = shell("diff", "app:line", "app:flow")
+    assert "breaking" in done.stdout
+    (project / "values.yaml").write_text(yaml.safe_dump(values))
+    done = shell("deploy", "diff", "values.yaml", "app:flow")
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+TOOLS = '''
+from typing import Annotated
+from pydantic import BaseModel, Field
+from podwright import tool
+
+class Line(BaseModel):
+    item: str
+    count: int = 1
+
+@tool(idempotent=True)
+def order(lines: list[Line], note: str = "") -> str:
+    """Order items."""
+    return str(lines)
+
+def cancel(number: int) -> str:
+    """Cancel an order."""
+    return str(number)
+'''
+
+
+@pytest.fixture
+def shop(shell: Shell, tmp_path: Path) -> Path:
+    """A folder with an agent with one tool, up to date."""
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    blueprint = {
+        "name": "shop",
+        "instructions": "Sell.",
+        "config": {"model": "offline/echo"},
+        "tools": [],
+    }
+    (folder / "blueprint.json").write_text(json.dumps(blueprint))
+    (folder / "tools.py").write_text(TOOLS)
+    assert shell("sync", "shop", "--add", "order").returncode == 0
+    return folder
+
+
+def tools_of(folder: Path) -> list[dict[str, Any]]:
+    return blueprints.read_file(folder / "blueprint.json")["tools"]
+
+
+def test_a_function_becomes_a_tool(shell: Shell, shop: Path) -> None:
+    """`sync --add` writes the whole entry of a tool, once."""
+    [entry] = tools_of(shop)
+    assert entry["idempotent"] is True
+    assert entry["schema"]["function"]["description"] == "Order items."
+    done = shell("sync", "shop", "--add", "order", "--add", "cancel")
+    assert done.returncode == 0, done.stderr
+    assert [entry["name"] for entry in tools_of(shop)] == ["order", "cancel"]
+    assert shell("validate", "shop").returncode == 0
+    done = shell("sync", "shop", "--add", "ordr")
+    assert (done.returncode, "Did you mean 'order'?" in done.stderr) == (
+        1,
+        True,
+    )
+
+
+CHANGES = {
+    "description": ('"""Order items."""', '"""Order goods."""'),
+    "new option": ('note: str = ""', 'note: str = "", gift: bool = False'),
+    "nested type": ("count: int = 1", "count: float = 1"),
+    "removed": (', note: str = ""', ""),
+    "mark": ("@tool(idempotent=True)", "@tool(idempotent=True, timeout=3)"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_changed_code(shell: Shell, shop: Path, change: str) -> None:
+    """`sync --check` fails and shows what differs, `sync` writes it, and then nothing differs."""
+    (shop / "tools.py").write_text(TOOLS.replace(*CHANGES[change]))
+    before = (shop / "blueprint.json").read_text()
+    done = shell("sync", "shop", "--check")
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "blueprint.json: " in done.stdout
+    assert (shop / "blueprint.json").read_text() == before
+    done = shell("sync", "shop")
+    assert done.returncode == 0
+    assert "Updated shop/blueprint.json." in done.stdout
+    assert shell("validate", "shop").returncode == 0
+    done = shell("sync", "shop", "--check")
+    assert (done.returncode, done.stdout) == (0, "Up to date.\n")
+
+
+def test_what_only_the_blueprint_has_is_kept(shell: Shell, shop: Path) -> None:
+    """Options and keys that the code does not have are the author's."""
+    blueprint = blueprints.read_file(shop / "blueprint.json")
+    entry = blueprint["tools"][0]
+    entry["approval"] = True
+    entry["schema"]["function"]["strict"] = True
+    blueprint["metadata"] = {"team": "sales"}
+    (shop / "blueprint.json").write_text(json.dumps(blueprint))
+    changed = TOOLS.replace("Order items.", "Order goods.")
+    (shop / "tools.py").write_text(changed)
+    done = shell("sync", "shop")
+    assert done.returncode == 0
+    assert "kept: /tools/0/approval" in done.stdout
+    [new] = tools_of(shop)
+    assert new["approval"] is True
+    assert new["schema"]["function"]["strict"] is True
+    assert new["schema"]["function"]["description"] == "Order goods."
+
+
+def test_yaml_and_agents_of_a_folder(shell: Shell, shop: Path) -> None:
+    """Blueprints of agents in `agents/` are brought up to date too, and YAML stays YAML unless it has comments."""
+    text = (shop / "blueprint.json").read_text()
+    (shop / "agents").mkdir()
+    file = shop / "agents" / "seller.yaml"
+    file.write_text(blueprints.to_yaml(blueprints.from_json(text)))
+    (shop / "tools.py").write_text(
+        TOOLS.replace("Order items.", "Order goods.")
+    )
+    done = shell("sync", "shop")
+    assert done.returncode == 0, done.stderr
+    assert "Order goods." in file.read_text()
+    assert not file.read_text().startswith("{")
+    (shop / "tools.py").write_text(
+        TOOLS.replace("Order items.", "Order wares.")
+    )
+    file.write_text("# ours\n" + file.read_text())
+    done = shell("sync", "shop")
+    assert (done.returncode, "has comments" in done.stderr) == (1, True)
+    assert "Order goods." in file.read_text()
+
+
+def test_a_missing_function_has_a_pointer(shell: Shell, shop: Path) -> None:
+    (shop / "tools.py").write_text(TOOLS.replace("def order", "def orders"))
+    done = shell("sync", "shop")
+    assert done.returncode == 1
+    assert "/tools/0" in done.stderr
+    assert "Did you mean 'orders'?" in done.stderr
+
+
+def test_validate_shows_texts_that_differ(shell: Shell, shop: Path) -> None:
+    """A description that differs is a warning with its pointer, for `validate` and in the log of `run`."""
+    (shop / "tools.py").write_text(
+        TOOLS.replace("Order items.", "Order goods.")
+    )
+    [report] = json.loads(shell("validate", "--json", "shop").stdout)
+    assert report["valid"]
+    [warning] = report["warnings"]
+    assert warning["pointer"] == "/tools/0/schema/function/description"
+    assert "sync" in warning["suggestion"]
+    done = shell("run", "shop", "x")
+    assert "/tools/0/schema/function/description" in done.stderr
+
+
+def test_a_nested_parameter_has_its_pointer(shell: Shell, shop: Path) -> None:
+    """A function that no longer fits is a problem where its schema differs."""
+    code = TOOLS.replace("count: int = 1", "count: str = ''")
+    (shop / "tools.py").write_text(code)
+    [report] = json.loads(shell("validate", "--json", "shop").stdout)
+    [problem] = report["problems"]
+    assert problem["pointer"].endswith(
+        "/parameters/$defs/Line/properties/count"
+    )
+    assert "'Line.count'" in problem["detail"]
