@@ -166,3 +166,14 @@ def test_a_project_without_a_list(tmp_path: Path) -> None:
     assert Folder(root / "guide").shared_packages() == {
         "shared": root / "shared"
     }
+
+
+def test_an_agent_in_a_folder_uses_its_modules(tmp_path: Path) -> None:
+    """Code of an agent in `agents/` may import what lies in the folder around it."""
+    code = SHARED.format(package="words_around")
+    root = write(tmp_path, guide("flow/agents/guide", code))
+    write(root, {"flow/words_around/words.py": DOUBLE})
+    blueprint = blueprints.to_json(flow("flow", "guide"))
+    write(root, {"flow/blueprint.json": blueprint})
+    context = load(root / "flow").run("ab")
+    assert context["guide_output"] == "Echo: ab (found: abab)"

@@ -65,6 +65,7 @@ def hidden():
     return Agent("hidden", "Help.", "offline/echo", tools=[inner])
 
 hidden_agent = hidden()
+print("imported")
 ''',
 }
 
@@ -86,7 +87,7 @@ def test_an_exported_component_is_the_same(
 ) -> None:
     """A folder that `export` writes has the blueprint of the component and gives its answers, in another place too."""
     done = shell("export", f"app:{name}", "--output", "out")
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (0, "imported\n")
     place = project / "elsewhere"
     (project / "out").rename(place)
     (project / "app.py").rename(project / "moved.py")
@@ -214,7 +215,7 @@ def test_every_command_takes_a_module(shell: Shell, project: Path) -> None:
     assert shell("export", "app:flow").returncode == 0
     for command in (("validate",), ("graph",), ("deploy", "render")):  # fmt: skip
         done = shell(*command, "app:flow")
-        assert (done.returncode, done.stderr) == (0, ""), command
+        assert (done.returncode, done.stderr) == (0, "imported\n"), command
     done = shell("inputs", "app:flow")
     assert (done.returncode, "declares no inputs" in done.stderr) == (0, True)
     values = yaml.safe_load(shell("deploy", "render", "app:flow").stdout)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, redirect_stdout
 from pathlib import Path
 from types import ModuleType
 
@@ -34,7 +35,8 @@ def load_component(
     path = Path(source)
     if _is(path, Path.exists):
         try:
-            return podwright.load(path, agents=agents)
+            with _printing_to_stderr():
+                return podwright.load(path, agents=agents)
         except OSError as error:
             raise ConfigurationError(
                 f"Cannot read '{error.filename}': {error.strerror}.",
@@ -49,6 +51,11 @@ def load_component(
         suggestion=hint
         or "Give a blueprint file, a component folder, or module:attribute.",
     )
+
+
+def _printing_to_stderr() -> AbstractContextManager[object]:
+    """What code prints while it is imported is no result of a command."""
+    return redirect_stdout(sys.stderr)
 
 
 def names_module(source: str) -> bool:
@@ -112,7 +119,8 @@ def load_from_module(source: str) -> tuple[Component, ModuleType]:
     if folder not in sys.path:
         sys.path.insert(0, folder)
     try:
-        module = importlib.import_module(name)
+        with _printing_to_stderr():
+            module = importlib.import_module(name)
     except (PodwrightError, KeyboardInterrupt):
         raise
     except BaseException as error:

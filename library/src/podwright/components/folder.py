@@ -25,7 +25,11 @@ from podwright import blueprints
 from podwright.blueprints.schema import TOOL_NAME
 from podwright.blueprints.validation import Blueprint
 from podwright.components.base import Component
-from podwright.components.folder_code import import_file, shared_packages
+from podwright.components.folder_code import (
+    import_file,
+    shared_packages,
+    use_code,
+)
 from podwright.errors import ConfigurationError
 from podwright.json_data import JsonMapping, as_array, as_object, walk_json
 from podwright.text import did_you_mean
@@ -82,6 +86,14 @@ class Folder:
             for path in sorted((self.path / "agents").glob("*"))
             if path.suffix in blueprints.SUFFIXES and path.is_file()
         ]
+
+    def use_code(self) -> None:
+        """Let its code, and that of the agents in it, import the modules in it and those that it shares.
+
+        Raises:
+            ConfigurationError: Its `pyproject.toml` lists a shared package that is not valid.
+        """
+        use_code(self.path)
 
     def shared_packages(self) -> dict[str, Path]:
         """The folders outside of this one with code that it may import, by the name of the package.

@@ -134,6 +134,15 @@ class _FolderFinder(MetaPathFinder):
 _finder = _FolderFinder()
 
 
+def use_code(folder: Path) -> None:
+    """Let the code of a component folder, and of the agents in it, import the modules in it and those that it shares.
+
+    Raises:
+        ConfigurationError: See `shared_packages`.
+    """
+    _finder.use(folder, shared_packages(folder))
+
+
 def import_file(path: Path) -> ModuleType:
     """Import a file of a component folder as a module of its own name: the `tools.py` of two folders are two modules.
 

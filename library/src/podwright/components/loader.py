@@ -189,6 +189,7 @@ def _load_folder(
     within: tuple[Path, ...],
 ) -> AnyComponent:
     blueprint = folder.blueprint()
+    folder.use_code()
     agents = dict(supplied.agents)
     parents = (*within, folder.path)
     for name in agent_names(blueprint):

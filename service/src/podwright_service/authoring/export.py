@@ -343,7 +343,8 @@ def _check(folder: Path, digest: str, remotes: list[str]) -> None:
             f"The component cannot be loaded from a folder: {message}",
             suggestion="If its code reads files, put it into a package with them, which is copied whole.",
         )
-    if done.returncode or done.stdout.strip() != digest:
+    # the code may print
+    if done.returncode or done.stdout.split()[-1:] != [digest]:
         raise ConfigurationError(
             f"The component is another one when it is loaded from a folder: {done.stderr.strip()[-500:]}",
             suggestion="Make its blueprint and its code independent of the environment.",
