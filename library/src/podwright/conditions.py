@@ -227,7 +227,7 @@ async def _call(
     try:
         # so that a condition cannot change the context
         copy = copy_json(dict(context))
-        return bool(await call_with_context(condition, copy, **args))
+        return bool(await call_with_context(condition, [copy], args))
     except PodwrightError:
         # of a nested run, whose code and limit the caller needs
         raise

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import math
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from podwright import events
 from podwright.messages import ModelRequest, ModelResponse
 from podwright.models import pricing
-from podwright.run_context import RunContext
+from podwright.run_context import RunContext, moment_after, run_logger
 from podwright.usage import Usage
 
 if TYPE_CHECKING:
     from podwright.run import Run, ToolCallId
-
-_logger = logging.getLogger("podwright.functions")
 
 
 def make_context(
@@ -36,21 +31,18 @@ def make_context(
         call_key: The key of the call.
         is_over: Tells whether nobody waits for the function any more.
     """
-    deadline: datetime | None = None
-    seconds = run.time_left
-    if seconds < math.inf:
-        deadline = datetime.now(UTC) + timedelta(seconds=seconds)
-    named = {"run_id": run.id, "component": run.component_name}
+    attributes = run.attributes
     return RunContext(
         run_id=run.id,
         component=run.component_name,
         attempt=run.journal.attempt,
-        user=run.attributes.user,
-        session=run.attributes.session,
-        metadata=run.attributes.metadata,
-        deadline=deadline,
+        user=attributes.user,
+        session=attributes.session,
+        # a copy, so that a function cannot change what others are told
+        metadata=dict(attributes.metadata),
+        deadline=moment_after(run.time_left),
         call_key=call_key,
-        log=logging.LoggerAdapter(_logger, named),
+        log=run_logger(run_id=run.id, component=run.component_name),
         _is_cancelled=lambda: is_over() or run.is_closed,
         _report_usage=_Reports(run, call).add,
     )

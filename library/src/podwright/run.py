@@ -140,8 +140,6 @@ class _RunTree:
     steps: int = 0
     text: int = 0
     """Characters of filled templates."""
-    attributes: RunAttributes = field(default_factory=current_attributes)
-    """What the caller says of the run."""
 
 
 class _NestedTasks:
@@ -222,6 +220,8 @@ class Run:
         self.kind: Kind = component.kind
         self.path = path
         """Its position in the outermost workflow."""
+        self.attributes: RunAttributes = current_attributes()
+        """What its caller says of it."""
         self.subscribers = subscribers
         own_limits = tuple(limits)
         self.budgets: tuple[Budget, ...] = tuple(map(Budget, own_limits))
@@ -297,11 +297,6 @@ class Run:
     def journal(self) -> Journal:
         """What earlier attempts of the outermost run did; empty if there were none."""
         return self._tree.journal
-
-    @property
-    def attributes(self) -> RunAttributes:
-        """What the caller says of the run."""
-        return self._tree.attributes
 
     @property
     def duration_ms(self) -> float:

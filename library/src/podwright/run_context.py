@@ -5,16 +5,36 @@ from __future__ import annotations
 import contextlib
 import inspect
 import logging
+import math
+import re
 import threading
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Generator,
+    Mapping,
+    MutableMapping,
+    Sequence,
+)
 from contextvars import ContextVar
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache, partial
-from typing import Any, cast, get_args, get_type_hints
+from types import MappingProxyType, UnionType
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    NamedTuple,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from podwright.callables import call_function
 from podwright.errors import ConfigurationError
+from podwright.text import short_repr
 from podwright.usage import Usage
 
 MAX_METADATA = 16
@@ -22,7 +42,19 @@ MAX_METADATA = 16
 MAX_METADATA_NAME = 64
 MAX_METADATA_VALUE = 512
 
+NO_ARGUMENTS: Final[Mapping[str, Any]] = MappingProxyType({})
+
 _logger = logging.getLogger("podwright.functions")
+_POSITIONAL = (
+    inspect.Parameter.POSITIONAL_ONLY,
+    inspect.Parameter.POSITIONAL_OR_KEYWORD,
+)
+_VARIADIC = (
+    inspect.Parameter.VAR_POSITIONAL,
+    inspect.Parameter.VAR_KEYWORD,
+)
+_IN_TEXT = re.compile(r"\bRunContext\b(?!\[)")
+"""Our context in the text of a type hint; those of other libraries have type parameters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +67,15 @@ class RunAttributes:
     """The session or conversation that it is a part of."""
     metadata: Mapping[str, str] = field(default_factory=dict[str, str])
     """What else its functions are to know."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """What is known, as the keys of a request and the arguments of `run_attributes`."""
+        data = {
+            "user": self.user,
+            "session": self.session,
+            "metadata": dict(self.metadata),
+        }
+        return {name: value for name, value in data.items() if value}
 
 
 NO_ATTRIBUTES = RunAttributes()
@@ -51,8 +92,8 @@ def current_attributes() -> RunAttributes:
 @contextlib.contextmanager
 def run_attributes(
     *,
-    user: str = "",
-    session: str = "",
+    user: str | None = None,
+    session: str | None = None,
     metadata: Mapping[str, str] | None = None,
 ) -> Generator[RunAttributes]:
     """Say of the runs that begin within this context for whom they are, and what their functions are to know.
@@ -61,7 +102,7 @@ def run_attributes(
             agent.run("Where is my order?")
 
     Functions read it from their `RunContext`, remote components are told, and a service shows it on spans and in the
-    log.
+    log. What is not given stays as a context around this one says; entries of the metadata are added to its entries.
 
     Args:
         user: For whom the runs are.
@@ -71,10 +112,14 @@ def run_attributes(
     Raises:
         ConfigurationError: The metadata is larger, or not texts by name.
     """
-    problem = metadata_problem(metadata or {})
-    if problem:
-        raise ConfigurationError(f"Invalid metadata: {problem}.")
-    attributes = RunAttributes(user, session, dict(metadata or {}))
+    outer = _attributes.get()
+    merged = {**outer.metadata, **(metadata or {})}
+    check_metadata(merged)
+    if user is None:
+        user = outer.user
+    if session is None:
+        session = outer.session
+    attributes = RunAttributes(user, session, merged)
     token = _attributes.set(attributes)
     try:
         yield attributes
@@ -82,17 +127,41 @@ def run_attributes(
         _attributes.reset(token)
 
 
-def metadata_problem(metadata: Mapping[str, Any]) -> str:
+def check_metadata(metadata: Mapping[Any, Any]) -> None:
+    """Check the metadata of a run.
+
+    Raises:
+        ConfigurationError: It is too large, or not texts by name.
+    """
+    problem = metadata_problem(metadata)
+    if problem:
+        raise ConfigurationError(
+            f"Invalid metadata: {problem}.",
+            suggestion=f"Give at most {MAX_METADATA} short texts by name; what is larger, a function looks up.",
+        )
+
+
+def metadata_problem(metadata: Mapping[Any, Any]) -> str:
     """What is wrong with the metadata of a run; empty if nothing is."""
     if len(metadata) > MAX_METADATA:
         return f"it has {len(metadata)} entries, and {MAX_METADATA} at most are allowed"
     for name, value in metadata.items():
-        if len(name) > MAX_METADATA_NAME:
-            return f"the name '{name[:20]}…' is longer than {MAX_METADATA_NAME} characters"
-        if not isinstance(value, str):
-            return f"the value of '{name}' is not a text"
-        if len(value) > MAX_METADATA_VALUE:
-            return f"the value of '{name}' is longer than {MAX_METADATA_VALUE} characters"
+        problem = _entry_problem(name, value)
+        if problem:
+            return problem
+    return ""
+
+
+def _entry_problem(name: object, value: object) -> str:
+    shown = short_repr(name, 40)
+    if not isinstance(name, str):
+        return f"the name {shown} is not a text"
+    if len(name) > MAX_METADATA_NAME:
+        return f"the name {shown} has more than {MAX_METADATA_NAME} characters"
+    if not isinstance(value, str):
+        return f"the value of {shown} is not a text"
+    if len(value) > MAX_METADATA_VALUE:
+        return f"the value of {shown} has more than {MAX_METADATA_VALUE} characters"
     return ""
 
 
@@ -102,6 +171,22 @@ def _never() -> bool:
 
 def _ignore(model: str, usage: Usage, seconds: float) -> None:
     """Report nothing: there is no run."""
+
+
+class RunLogger(logging.LoggerAdapter[logging.Logger]):
+    """A logger whose lines have further fields, beside those of each call."""
+
+    def process(
+        self, msg: Any, kwargs: MutableMapping[str, Any]
+    ) -> tuple[Any, MutableMapping[str, Any]]:
+        """Add the fields; of itself the standard library would drop those of the call."""
+        fields = {**(self.extra or {}), **(kwargs.get("extra") or {})}
+        return msg, {**kwargs, "extra": fields}
+
+
+def run_logger(**fields: str) -> RunLogger:
+    """The logger of a function, with the fields of its run."""
+    return RunLogger(_logger, fields)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +216,8 @@ class RunContext:
     metadata: Mapping[str, str] = field(default_factory=dict[str, str])
     """What else the caller says."""
     deadline: datetime | None = None
-    """When the tightest time limit of the run is over, in UTC; None without one."""
+    """When the call has to end, in UTC: by the tightest time limit of the run, or by the `timeout` of the tool; None
+    without either."""
     inputs: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The named inputs of a `FunctionAgent`'s run; empty for other functions."""
     messages: Sequence[Mapping[str, Any]] = ()
@@ -139,9 +225,9 @@ class RunContext:
     call_key: str | None = None
     """The key of this call, the same in each attempt; see `podwright.call_key`."""
     log: logging.LoggerAdapter[logging.Logger] = field(
-        default_factory=lambda: logging.LoggerAdapter(_logger, {})
+        default_factory=run_logger
     )
-    """A logger whose lines have the id and the component of the run."""
+    """A logger whose lines have the id and the component of the run, as `run_id` and `component`."""
     _is_cancelled: Callable[[], bool] = field(default=_never, repr=False)
     _report_usage: Callable[[str, Usage, float], None] = field(
         default=_ignore, repr=False
@@ -213,56 +299,132 @@ context_source: ContextVar[ContextSource | None] = ContextVar(
 
 
 async def call_with_context(
-    function: Callable[..., Any], /, *args: Any, **kwargs: Any
+    function: Callable[..., Any],
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] = NO_ARGUMENTS,
+    *,
+    timeout: float | None = None,
 ) -> Any:
-    """Call a caller's function as `call_function` does, with the context in the parameter that is annotated so."""
-    parameter = context_parameter(function)
-    if parameter is None:
+    """Call a caller's function as `call_function` does, with the context in the parameters that are annotated so.
+
+    Args:
+        function: The function.
+        args: Its positional arguments, the context left out.
+        kwargs: Its other arguments.
+        timeout: Seconds after which the caller cancels the call; None if it does not.
+    """
+    parameters = context_parameters(function)
+    if not parameters:
         return await call_function(function, *args, **kwargs)
     is_over = threading.Event()
-    kwargs[parameter] = _make_context(is_over.is_set)
+    context = _make_context(is_over.is_set, timeout)
+    positional = list(args)
+    named = dict(kwargs)
+    for parameter in parameters:
+        named.pop(parameter.name, None)
+        if parameter.position <= len(positional):
+            positional.insert(parameter.position, context)
+        else:
+            named[parameter.name] = context
     try:
-        return await call_function(function, *args, **kwargs)
+        return await call_function(function, *positional, **named)
     finally:
         # a function in a thread may go on
         is_over.set()
 
 
-def _make_context(is_over: Callable[[], bool]) -> RunContext:
+def _make_context(
+    is_over: Callable[[], bool], timeout: float | None
+) -> RunContext:
     make = context_source.get()
-    if make is None:
-        return RunContext(_is_cancelled=is_over)
-    return make(is_over)
+    context = RunContext(_is_cancelled=is_over)
+    if make is not None:
+        context = make(is_over)
+    if timeout is None:
+        return context
+    deadlines = [moment_after(timeout), context.deadline]
+    known = [deadline for deadline in deadlines if deadline is not None]
+    return replace(context, deadline=min(known, default=None))
 
 
-def context_parameter(function: Callable[..., Any]) -> str | None:
-    """The name of the parameter that is annotated `RunContext`; None if there is none."""
+def moment_after(seconds: float) -> datetime | None:
+    """When a time is over that begins now, in UTC; None if that is after the year 9999, or never."""
     try:
-        return _cached_parameter(function)
+        return datetime.now(UTC) + timedelta(seconds=seconds)
+    except OverflowError:
+        return None
+
+
+class ContextParameter(NamedTuple):
+    """A parameter that is filled with the context."""
+
+    name: str
+    position: float
+    """How many positional parameters are before it; infinite if it is passed by name only."""
+
+
+def context_parameters(
+    function: Callable[..., Any],
+) -> tuple[ContextParameter, ...]:
+    """The parameters of a function that are annotated `RunContext`, in their order."""
+    if inspect.ismethod(function):
+        # the cache would keep the object of the method
+        with_self = context_parameters(function.__func__)
+        return tuple(
+            parameter._replace(position=parameter.position - 1)
+            for parameter in with_self
+        )
+    try:
+        return _cached_parameters(function)
     except TypeError:  # not hashable
-        return _find_parameter(function)
+        return _find_parameters(function)
 
 
 def is_context(hint: Any) -> bool:
     """Whether a parameter with this type hint is filled with the context."""
-    return hint is RunContext or RunContext in get_args(hint)
+    if get_origin(hint) in (Annotated, Union, UnionType):
+        return any(map(is_context, get_args(hint)))
+    return hint is RunContext
 
 
-def _find_parameter(function: Callable[..., Any]) -> str | None:
+def _find_parameters(
+    function: Callable[..., Any],
+) -> tuple[ContextParameter, ...]:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # some functions written in C
+        return ()
+    hints = _type_hints(function)
+    found: list[ContextParameter] = []
+    position: float = 0
+    for parameter in parameters:
+        if parameter.kind not in _POSITIONAL:
+            position = math.inf
+        hint = hints.get(parameter.name, parameter.annotation)
+        if parameter.kind not in _VARIADIC and _names_context(hint):
+            found.append(ContextParameter(parameter.name, position))
+        position += 1
+    return tuple(found)
+
+
+def _type_hints(function: Callable[..., Any]) -> dict[str, Any]:
+    """The type hints of a function; none if one of them cannot be evaluated."""
     target = function
     while isinstance(target, partial):
         target = cast("Callable[..., Any]", target.func)
     if not inspect.isroutine(target):
         target = type(target).__call__
     try:
-        hints = get_type_hints(target)
+        return get_type_hints(target, include_extras=True)
     except (NameError, TypeError, AttributeError):
-        # a tool with such hints is refused elsewhere
-        return None
-    for name, hint in hints.items():
-        if name != "return" and is_context(hint):
-            return name
-    return None
+        return {}
 
 
-_cached_parameter = lru_cache(maxsize=1024)(_find_parameter)
+def _names_context(hint: Any) -> bool:
+    """As `is_context`, also for the text of a hint, as of one whose import is for type checkers only."""
+    if isinstance(hint, str):
+        return _IN_TEXT.search(hint) is not None
+    return is_context(hint)
+
+
+_cached_parameters = lru_cache(maxsize=1024)(_find_parameters)

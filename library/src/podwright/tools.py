@@ -117,7 +117,9 @@ class Tool:
             return True
         try:
             named = self._named_by(self.approval_rule, values)
-            return bool(await call_with_context(self.approval_rule, **named))
+            return bool(
+                await call_with_context(self.approval_rule, kwargs=named)
+            )
         except Exception as error:
             subject = f"The approval rule of tool '{self.name}'"
             raise error_from(ToolError, subject, error) from error
@@ -199,7 +201,9 @@ class Tool:
         limit = asyncio.timeout(seconds)
         try:
             async with limit:
-                return await call_with_context(self.function, **values)
+                return await call_with_context(
+                    self.function, kwargs=values, timeout=seconds
+                )
         except TimeoutError as error:
             if not limit.expired():
                 raise
@@ -369,8 +373,12 @@ def _make_tool(function: Callable[..., Any]) -> Tool:
         )
     except (PydanticUserError, TypeError, NameError, ValueError) as error:
         reason = str(error).partition("\n")[0]
+        suggestion: str | None = None
+        if isinstance(error, NameError):
+            suggestion = "Import what its type hints name at run time, not only for type checkers."
         raise ToolDefinitionError(
-            f"The parameters of tool '{name}' have no JSON Schema: {reason}"
+            f"The parameters of tool '{name}' have no JSON Schema: {reason}",
+            suggestion=suggestion,
         ) from error
     parameters.pop("title", None)
     schema: ToolSchema = {

@@ -13,6 +13,7 @@ from opentelemetry.baggage.propagation import W3CBaggagePropagator
 from opentelemetry.context import Context
 from starlette.requests import Request
 
+from podwright.components import Component
 from podwright.headers import ROOT
 from podwright.text import truncate
 from podwright_service.settings import Settings
@@ -38,8 +39,8 @@ class Sender(Protocol):
         """The session; empty if it names none."""
         ...
 
-    def metadata_values(self) -> Mapping[str, str]:
-        """What else the functions of the run are to know; few and short texts by name."""
+    def metadata_values(self, component: Component) -> Mapping[str, str]:
+        """What else the functions of a run of the component are to know: few and short texts by name."""
         ...
 
 
@@ -61,7 +62,7 @@ class Origin:
     """What else the caller says, for the functions of the run."""
 
     def to_dict(self) -> dict[str, Any]:
-        """What is known, as JSON-compatible data; the metadata are kept elsewhere."""
+        """What is known, as JSON-compatible data; a background run has the metadata beside it."""
         data = asdict(self)
         del data["metadata"]
         return {name: value for name, value in data.items() if value}
@@ -74,8 +75,10 @@ current_origin: ContextVar[Origin] = ContextVar(
 """Where the current run comes from."""
 
 
-def origin_of(request: Request, settings: Settings, sender: Sender) -> Origin:
-    """Where the run of a request comes from; what its body says counts more than its headers."""
+def origin_of(
+    request: Request, settings: Settings, sender: Sender, component: Component
+) -> Origin:
+    """Where the run of a component for a request comes from; what its body says counts more than its headers."""
     members = _members(request, settings.baggage)
     user = members.pop(USER, "")
     session = members.pop(SESSION, "")
@@ -85,7 +88,7 @@ def origin_of(request: Request, settings: Settings, sender: Sender) -> Origin:
         user=_short(sender.user_name() or user),
         session=_short(sender.session_name() or session),
         members=members,
-        metadata=sender.metadata_values(),
+        metadata=sender.metadata_values(component),
     )
 
 

@@ -264,15 +264,7 @@ def _request_body(task: Task, attributes: RunAttributes) -> dict[str, Any]:
             body = {"inputs": to_json_data(context)}
     if task.messages:
         body["messages"] = to_data(task.messages)
-    said = {
-        "user": attributes.user,
-        "session": attributes.session,
-        "metadata": dict(attributes.metadata),
-    }
-    for name, value in said.items():
-        if value:
-            body[name] = value
-    return body
+    return {**body, **attributes.to_dict()}
 
 
 def _idempotency_key(run: Run, body: bytes) -> str:

@@ -176,7 +176,7 @@ class Attempt:
             self._note_span,
         )
         stored: dict[str, Any] = self._run["origin"] or {}
-        origin = Origin(**stored, metadata=request.get("metadata", {}))
+        origin = Origin(**stored, metadata=self._run["metadata"] or {})
         link = None
         if self._run["attempt"] > 1:
             link = link_to(self._run["traceparent"])

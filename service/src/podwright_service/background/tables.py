@@ -132,6 +132,7 @@ runs = Table(
         String(7),
         comment="what the webhook is told: `status`, or `content` too; null: it is not called",
     ),
+    Column("metadata", JSON, comment="what else its caller says of it"),
     UniqueConstraint(
         "component", "idempotency_key", name="podwright_runs_by_key"
     ),

@@ -10,6 +10,7 @@ from urllib.parse import quote
 from podwright.errors import ConfigurationError
 from podwright.json_data import as_object
 from podwright.printer import Printer
+from podwright.run_context import RunAttributes
 from podwright_service.background import check_installed
 from podwright_service.cli.console import print_json, print_text, read_key
 from podwright_service.cli.questions import parse_values, question_of
@@ -36,9 +37,11 @@ def service_client(url: str, api_key: str | None) -> Client:
     return Client(address, api_key=key)
 
 
-def start_run(client: Client, run_input: str | dict[str, Any]) -> None:
+def start_run(
+    client: Client, run_input: str | dict[str, Any], attributes: RunAttributes
+) -> None:
     """Start a run, and print its id."""
-    print_text(client.runs.start(run_input).id)
+    print_text(client.runs.start(run_input, **attributes.to_dict()).id)
 
 
 def list_runs(

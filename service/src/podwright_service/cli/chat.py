@@ -27,6 +27,7 @@ from podwright.json_data import as_object
 from podwright.models import use_model
 from podwright.result import ExecutionResult
 from podwright.run import Task, execute
+from podwright.run_context import RunAttributes, run_attributes
 from podwright.text import did_you_mean, os_error_reason, truncate
 from podwright.usage import NO_USAGE, RunLimits, Usage
 from podwright_service.cli.console import print_error, print_note, read_key
@@ -49,13 +50,19 @@ _INFO_TIMEOUT = 5.0
 """Seconds to wait for `/info`."""
 
 
-def start_chat(path: str, model: str | None, api_key: str | None) -> None:
+def start_chat(
+    path: str,
+    model: str | None,
+    api_key: str | None,
+    attributes: RunAttributes,
+) -> None:
     """Talk until the end of standard input.
 
     Args:
         path: A blueprint file, a component folder, `module:attribute`, or the URL of a service.
         model: A model in place of every model in the blueprint.
         api_key: The API key of the service, or `@FILE`.
+        attributes: For whom the runs are, and what their functions are to know.
 
     Raises:
         PodwrightError: There is no such component, it needs named inputs, or the input cannot be read.
@@ -75,7 +82,7 @@ def start_chat(path: str, model: str | None, api_key: str | None) -> None:
         )
     partner: _Partner
     if is_url:
-        partner = _Service(path, api_key, settings)
+        partner = _Service(path, api_key, settings, attributes=attributes)
     else:
         component = load_component(path, remotes_of(settings))
         partner = _Component(component, settings.run_limits)
@@ -85,7 +92,8 @@ def start_chat(path: str, model: str | None, api_key: str | None) -> None:
         print_note(
             f"Chat with '{partner.name}' ({partner.kind}). /help lists the commands, Ctrl-D ends."
         )
-    with use_model(settings.model), asyncio.Runner() as runner:
+    said = run_attributes(**attributes.to_dict())
+    with use_model(settings.model), said, asyncio.Runner() as runner:
         chat = _Chat(partner, runner)
         while chat.next_line():
             pass
@@ -155,13 +163,19 @@ class _Service:
     """The component of a service."""
 
     def __init__(
-        self, url: str, api_key: str | None, settings: Settings
+        self,
+        url: str,
+        api_key: str | None,
+        settings: Settings,
+        *,
+        attributes: RunAttributes,
     ) -> None:
         self.name, key = name_and_key(url, settings)
         if api_key is not None:
             key = read_key(api_key)
         self._client = AsyncClient(url, api_key=key)
         self._limits = settings.run_limits
+        self._attributes = attributes
         self.kind: Kind = "agent"
         info = _info_at(url, key)
         if info is None:
@@ -177,7 +191,7 @@ class _Service:
     ) -> ExecutionResult:
         conversation = self._client.conversation(messages)
         given: Any = text
-        options = RunOptions(limits=self._limits)
+        options = RunOptions(limits=self._limits, **self._attributes.to_dict())
         while True:
             try:
                 async with aclosing(

@@ -38,6 +38,27 @@ Model = Annotated[
         show_default=False,
     ),
 ]
+User = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME", help="For whom the run is.", show_default=False
+    ),
+]
+Session = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ID",
+        help="The session or conversation that the run is a part of.",
+        show_default=False,
+    ),
+]
+Metadata = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=VALUE",
+        help="What else the functions of the run are to know; may be repeated.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ExitCode = Annotated[
     bool,
@@ -167,6 +188,9 @@ def run(
             help="Where a workflow resumes, such as 2,0; with its --inputs.",
         ),
     ] = None,
+    user: User = None,
+    session: Session = None,
+    metadata: Metadata = None,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Do not print the steps.")
     ] = False,
@@ -175,6 +199,7 @@ def run(
 
     Exit codes: 0 success, 1 failure, 2 wrong usage, 3 approval required, 130 interrupted.
     """
+    from podwright_service.cli.inputs import read_attributes
     from podwright_service.cli.run import run_component
 
     files = {"trace_file": trace, "context_file": context}
@@ -187,6 +212,7 @@ def run(
             model=model,
             **files,
             resume_path=resume_path,
+            attributes=read_attributes(user, session, metadata),
             quiet=quiet,
         )
     )
@@ -222,14 +248,19 @@ def chat(
             help="API key of the service; @FILE reads a file. By default that of PODWRIGHT_AGENT_KEYS.",
         ),
     ] = None,
+    user: User = None,
+    session: Session = None,
+    metadata: Metadata = None,
 ) -> None:
     """Talk to a component. Each line is a turn; /help lists the commands.
 
     Answers go to standard output, everything else to standard error. Ctrl-C cancels a turn, Ctrl-D ends.
     """
     from podwright_service.cli.chat import start_chat
+    from podwright_service.cli.inputs import read_attributes
 
-    start_chat(path, model, api_key)
+    attributes = read_attributes(user, session, metadata)
+    start_chat(path, model, api_key, attributes=attributes)
 
 
 @app.command()
@@ -601,15 +632,20 @@ def start_run(
         str | None,
         typer.Option(metavar="JSON", help="Named inputs; @FILE reads a file."),
     ] = None,
+    user: User = None,
+    session: Session = None,
+    metadata: Metadata = None,
     url: ServiceUrl = LOCAL,
     api_key: ServiceKey = None,
 ) -> None:
     """Start a background run, and print its id."""
     from podwright_service.cli import background
-    from podwright_service.cli.inputs import read_input
+    from podwright_service.cli.inputs import read_attributes, read_input
 
     background.start_run(
-        background.service_client(url, api_key), read_input(text, inputs)
+        background.service_client(url, api_key),
+        read_input(text, inputs),
+        read_attributes(user, session, metadata),
     )
 
 

@@ -15,6 +15,7 @@ from podwright.errors import (
     InputsError,
 )
 from podwright.json_data import JsonMapping, JsonObject, as_array, to_text
+from podwright.run_context import RunAttributes, check_metadata
 from podwright.text import short_repr, truncate
 from podwright_service.cli.console import (
     print_json,
@@ -59,7 +60,7 @@ def read_input(
     if inputs is not None:
         values = _named_inputs(inputs)
     for pair in pairs:
-        name, value = _split_pair(pair)
+        name, value = _split_pair(pair, "--input")
         if name in values:
             raise _given_twice_error(name, "Give it once.")
         values.update(declared.convert_texts({name: value}))
@@ -72,12 +73,31 @@ def read_input(
     return {**values, "input": _input_text(text)}
 
 
-def _split_pair(pair: str) -> tuple[str, str]:
+def read_attributes(
+    user: str | None, session: str | None, pairs: Sequence[str] | None
+) -> RunAttributes:
+    """What a command line says of a run.
+
+    Args:
+        user: For whom it is.
+        session: The session that it is a part of.
+        pairs: What else its functions are to know, as `NAME=VALUE`; the last one of a name counts.
+
+    Raises:
+        InputError: A pair is not written so.
+        ConfigurationError: They are too many or too long.
+    """
+    metadata = dict(_split_pair(pair, "--metadata") for pair in pairs or ())
+    check_metadata(metadata)
+    return RunAttributes(user or "", session or "", metadata)
+
+
+def _split_pair(pair: str, option: str) -> tuple[str, str]:
     name, equals, value = pair.partition("=")
     if not name or not equals:
         raise InputError(
-            f"Invalid --input '{truncate(pair, 60)}'.",
-            suggestion="Write --input NAME=VALUE.",
+            f"Invalid {option} '{truncate(pair, 60)}'.",
+            suggestion=f"Write {option} NAME=VALUE.",
         )
     return name, value
 

@@ -30,6 +30,11 @@ from podwright.models import use_model
 from podwright.printer import Printer
 from podwright.result import ExecutionResult
 from podwright.run import Task, execute
+from podwright.run_context import (
+    NO_ATTRIBUTES,
+    RunAttributes,
+    run_attributes,
+)
 from podwright.text import truncate
 from podwright.usage import RunLimits, Usage
 from podwright_service.cli.console import (
@@ -88,6 +93,7 @@ def run_component(
     trace_file: str | None = None,
     context_file: str | None = None,
     resume_path: str | None = None,
+    attributes: RunAttributes = NO_ATTRIBUTES,
     quiet: bool = False,
 ) -> int:
     """Run a component once.
@@ -101,6 +107,7 @@ def run_component(
         trace_file: Where to write the trace.
         context_file: Where to write the context of a workflow that stops.
         resume_path: Where a workflow continues, such as "2,0".
+        attributes: For whom the run is, and what its functions are to know.
         quiet: Whether not to print the steps.
 
     Returns:
@@ -132,7 +139,8 @@ def run_component(
         quiet=quiet,
     )
     try:
-        with use_model(settings.model):
+        said = run_attributes(**attributes.to_dict())
+        with use_model(settings.model), said:
             result = _run_and_ask(component, task, run)
     except PodwrightError as error:
         print_error(error)

@@ -20,6 +20,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from podwright.approvals import APPROVE, DEFAULT_OPTIONS
+from podwright.components import Component
 from podwright.conversation import (
     ContentParts,
     Conversation,
@@ -85,13 +86,11 @@ class RunRequest(RequestModel):
     """For whom the run is; shown on spans, in the log and in the background run, cut to 200 characters."""
     session: str | None = None
     """The session or conversation that the run is a part of; shown where `user` is, and cut as it is."""
-
     metadata: dict[MetadataName, MetadataValue] = Field(
         default_factory=dict[MetadataName, MetadataValue],
         max_length=MAX_METADATA,
     )
-    """What else the functions of the run are to know: texts by name, which spans, log lines and the background run
-    show."""
+    """What else the functions of the run are to know; shown where `user` is, so it must have no secrets."""
 
     def user_name(self) -> str:
         """The user; empty if the request names none. For `Sender`, as the next methods."""
@@ -101,8 +100,8 @@ class RunRequest(RequestModel):
         """The session; empty if the request names none."""
         return self.session or ""
 
-    def metadata_values(self) -> Mapping[str, str]:
-        """The metadata."""
+    def metadata_values(self, component: Component) -> Mapping[str, str]:
+        """The metadata; the same for each component."""
         return self.metadata
 
     @model_validator(mode="after")
@@ -274,7 +273,7 @@ class BackgroundRun(BaseModel):
     """For whom it is."""
     session: str | None = None
     metadata: dict[str, str] = {}
-    """What else its caller has said."""
+    """What else its caller says of it."""
     usage: Object
     """What it has used so far, in all attempts."""
     result: JsonValue = None

@@ -44,8 +44,11 @@ _QUIET = (
 )
 """Loggers that repeat request headers, or the collector's headers with their keys."""
 _RUN_LOGGER = "podwright.run"
-_FIELDS = ("method", "path", "status", "duration_ms")
-"""The extra fields of log records that are written: those of requests."""
+_FIELDS = (
+    *("method", "path", "status", "duration_ms"),
+    *("run_id", "component"),
+)
+"""The extra fields of log records that are written: those of requests, and those of functions that runs call."""
 
 
 def configure_logging(settings: Settings) -> None:
@@ -181,9 +184,9 @@ def _fields(event: RunEnded, content: bool) -> dict[str, Any]:
     origin = current_origin.get()
     fields |= origin.members
     named = origin.to_dict()
+    named.pop("members", None)
     if origin.metadata:
         fields["metadata"] = dict(origin.metadata)
-    named.pop("members", None)
     fields |= named
     if isinstance(event, RunFailed):
         fields["code"] = event.error.get("code")

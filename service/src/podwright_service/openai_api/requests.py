@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Annotated, Any, ClassVar, NamedTuple, cast
 
-from pydantic import Field, JsonValue, PrivateAttr
+from pydantic import Field, JsonValue
 
 from podwright.blueprints import walk_steps
 from podwright.components import Component, Workflow
@@ -111,9 +111,6 @@ class OpenAIRequest(Options, ABC):
     tool_choice: ToolChoice | None = None
     top_logprobs: NotSupported = None
 
-    _input_names: frozenset[str] = PrivateAttr(default=frozenset())
-    """The entries of `metadata` that are named inputs, once there is a task."""
-
     @abstractmethod
     def own_settings(self) -> Sequence[Setting]:
         """The settings that only this protocol has, or names in its own way; None is not set."""
@@ -144,7 +141,6 @@ class OpenAIRequest(Options, ABC):
         if not isinstance(value, str):
             value = list(value)
         inputs = self._named_inputs(component)
-        self._input_names = frozenset(inputs)
         settings = self._settings()
         refused = [
             *_refused_settings(settings, component, may_set),
@@ -189,11 +185,12 @@ class OpenAIRequest(Options, ABC):
             return value
         return ""
 
-    def metadata_values(self) -> dict[str, str]:
+    def metadata_values(self, component: Component) -> dict[str, str]:
         """See `Sender`: the texts of the metadata that are no named inputs, as far as they are few and short."""
         values: dict[str, str] = {}
+        inputs = self._named_inputs(component)
         for name, value in (self.metadata or {}).items():
-            if name == _SESSION or name in self._input_names:
+            if name == _SESSION or name in inputs:
                 continue
             if isinstance(value, str) and not metadata_problem(
                 {**values, name: value}

@@ -131,6 +131,9 @@ async def start_run(
     await task_of(runtime.component, body)
     # the same for its headers
     granted_limits(request.headers, runtime.settings)
+    origin = origin_of(
+        request, runtime.settings, body, component=runtime.component
+    )
     run_id = new_run_id()
     key = None
     fingerprint = None
@@ -147,17 +150,17 @@ async def start_run(
             "component": runtime.component.name,
             "digest": worker.digest,
             "request": {
+                # metadata has a column: the list shows it, and services of the release before refuse it in a body
                 "body": body.model_dump(
                     mode="json", exclude_unset=True, exclude={"metadata"}
                 ),
-                # beside the body, because an older release that performs the run refuses unknown keys of that
-                "metadata": body.metadata,
                 "headers": limits,
                 "traceparent": current_traceparent(),
             },
             "idempotency_key": key,
             "fingerprint": fingerprint,
-            "origin": origin_of(request, runtime.settings, body).to_dict(),
+            "origin": origin.to_dict(),
+            "metadata": dict(origin.metadata),
         }
     )
     # an older run with this key must be one of the same request
@@ -509,7 +512,7 @@ def _response_data(
     }
     origin: dict[str, Any] = run["origin"] or {}
     shown |= {name: origin.get(name) for name in ("caller", "user", "session")}
-    shown["metadata"] = run["request"].get("metadata", {})
+    shown["metadata"] = run["metadata"] or {}
     shown["notice"] = _notice(run, worker)
     return shown
 

@@ -152,7 +152,7 @@ async def _run(
     request: Request, sender: Sender, task: Task, answer: Answer
 ) -> tuple[ExecutionResult, str]:
     runtime = get_runtime(request)
-    origin = origin_of(request, runtime.settings, sender)
+    origin = origin_of(request, runtime.settings, sender, runtime.component)
     work = execute_request(
         request,
         runtime.component,

@@ -111,7 +111,9 @@ async def begun_stream(
         task,
         run_id=run_id,
         subscribers=(stream.publish,),
-        origin=origin_of(request, runtime.settings, sender),
+        origin=origin_of(
+            request, runtime.settings, sender, component=runtime.component
+        ),
         stream=True,
         trace=trace,
     )
@@ -190,7 +192,7 @@ async def _run(
         component,
         task,
         run_id=run_id,
-        origin=origin_of(request, runtime.settings, body),
+        origin=origin_of(request, runtime.settings, body, component=component),
         trace=trace,
     )
     result = await runtime.active_runs.run_until_disconnect(request, work)
