@@ -3,11 +3,10 @@
 import asyncio
 import functools
 import gc
-import logging
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Annotated, Any
 
 import pytest
 from tests.helpers import until
@@ -38,6 +37,9 @@ from podwright.run_context import (
     MAX_METADATA_VALUE,
 )
 from podwright.testing import ToolCall
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping as ForCheckers
 
 MINE: Json = {"name": "mine"}
 YES = Agent("yes", "Say yes.", says("yes"))
@@ -166,7 +168,7 @@ async def condition_by_name(
 
 
 def condition_for_type_checkers(
-    context: "Mapping[str, Nowhere]",  # noqa: F821 # pyright: ignore
+    context: "ForCheckers[str, Any]",
     least: int,
     run: "RunContext | None" = None,
 ) -> bool:
@@ -178,9 +180,7 @@ class Check:
     def __call__(self, context: Json, run: RunContext, least: int = 1) -> bool:
         return condition_last(context, least, run)
 
-    async def method(
-        self, run: RunContext, context: Json, least: int
-    ) -> bool:
+    async def method(self, run: RunContext, context: Json, least: int) -> bool:
         return condition_last(context, least, run)
 
 
@@ -221,13 +221,13 @@ async def test_a_hint_for_type_checkers_is_known_by_its_text() -> None:
 def test_a_tool_needs_its_hints() -> None:
     """A tool with such a hint is refused with the way out: its parameters are the schema that the model sees."""
 
-    def search(query: str, context: "Nowhere") -> str:  # noqa: F821 # pyright: ignore
-        return query
+    def search(query: "ForCheckers[str, str]") -> str:
+        return query["x"]
 
     with pytest.raises(ToolDefinitionError) as caught:
         Agent("a", "Do.", says("x"), tools=[search])
-    assert "Nowhere" in caught.value.message
-    assert "import" in (caught.value.suggestion or "").lower()
+    assert "'ForCheckers' is not defined" in caught.value.message
+    assert "type checkers" in caught.value.suggestion
 
 
 def test_another_librarys_context_is_an_argument() -> None:
@@ -463,12 +463,12 @@ def test_metadata_is_bounded(metadata: dict[Any, Any], message: str) -> None:
 
 def test_nested_metadata_is_bounded_together() -> None:
     """A run has no more entries than one context may have."""
-    with run_attributes(metadata=LARGEST):
-        with (
-            pytest.raises(ConfigurationError),
-            run_attributes(metadata={"one more": "x"}),
-        ):
-            pass
+    with (
+        run_attributes(metadata=LARGEST),
+        pytest.raises(ConfigurationError),
+        run_attributes(metadata={"one more": "x"}),
+    ):
+        pass
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import inspect
 import logging
-import math
 import re
+import sys
 import threading
 from collections.abc import (
     Callable,
@@ -180,7 +180,8 @@ class RunLogger(logging.LoggerAdapter[logging.Logger]):
         self, msg: Any, kwargs: MutableMapping[str, Any]
     ) -> tuple[Any, MutableMapping[str, Any]]:
         """Add the fields; of itself the standard library would drop those of the call."""
-        fields = {**(self.extra or {}), **(kwargs.get("extra") or {})}
+        fields: dict[str, object] = dict(self.extra or {})
+        fields |= kwargs.get("extra") or {}
         return msg, {**kwargs, "extra": fields}
 
 
@@ -303,7 +304,7 @@ async def call_with_context(
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] = NO_ARGUMENTS,
     *,
-    timeout: float | None = None,
+    seconds: float | None = None,
 ) -> Any:
     """Call a caller's function as `call_function` does, with the context in the parameters that are annotated so.
 
@@ -311,13 +312,13 @@ async def call_with_context(
         function: The function.
         args: Its positional arguments, the context left out.
         kwargs: Its other arguments.
-        timeout: Seconds after which the caller cancels the call; None if it does not.
+        seconds: How long the call may take before the caller cancels it; None if it does not.
     """
     parameters = context_parameters(function)
     if not parameters:
         return await call_function(function, *args, **kwargs)
     is_over = threading.Event()
-    context = _make_context(is_over.is_set, timeout)
+    context = _make_context(is_over.is_set, seconds)
     positional = list(args)
     named = dict(kwargs)
     for parameter in parameters:
@@ -334,15 +335,15 @@ async def call_with_context(
 
 
 def _make_context(
-    is_over: Callable[[], bool], timeout: float | None
+    is_over: Callable[[], bool], seconds: float | None
 ) -> RunContext:
     make = context_source.get()
     context = RunContext(_is_cancelled=is_over)
     if make is not None:
         context = make(is_over)
-    if timeout is None:
+    if seconds is None:
         return context
-    deadlines = [moment_after(timeout), context.deadline]
+    deadlines = [moment_after(seconds), context.deadline]
     known = [deadline for deadline in deadlines if deadline is not None]
     return replace(context, deadline=min(known, default=None))
 
@@ -359,8 +360,8 @@ class ContextParameter(NamedTuple):
     """A parameter that is filled with the context."""
 
     name: str
-    position: float
-    """How many positional parameters are before it; infinite if it is passed by name only."""
+    position: int
+    """How many positional parameters are before it; no call has as many if it is passed by name only."""
 
 
 def context_parameters(
@@ -396,10 +397,10 @@ def _find_parameters(
         return ()
     hints = _type_hints(function)
     found: list[ContextParameter] = []
-    position: float = 0
+    position = 0
     for parameter in parameters:
         if parameter.kind not in _POSITIONAL:
-            position = math.inf
+            position = sys.maxsize
         hint = hints.get(parameter.name, parameter.annotation)
         if parameter.kind not in _VARIADIC and _names_context(hint):
             found.append(ContextParameter(parameter.name, position))

@@ -202,7 +202,7 @@ class Tool:
         try:
             async with limit:
                 return await call_with_context(
-                    self.function, kwargs=values, timeout=seconds
+                    self.function, kwargs=values, seconds=seconds
                 )
         except TimeoutError as error:
             if not limit.expired():

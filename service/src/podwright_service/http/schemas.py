@@ -86,10 +86,12 @@ class RunRequest(RequestModel):
     """For whom the run is; shown on spans, in the log and in the background run, cut to 200 characters."""
     session: str | None = None
     """The session or conversation that the run is a part of; shown where `user` is, and cut as it is."""
-    metadata: dict[MetadataName, MetadataValue] = Field(
-        default_factory=dict[MetadataName, MetadataValue],
-        max_length=MAX_METADATA,
-    )
+    metadata: (
+        Annotated[
+            dict[MetadataName, MetadataValue], Field(max_length=MAX_METADATA)
+        ]
+        | None
+    ) = None
     """What else the functions of the run are to know; shown where `user` is, so it must have no secrets."""
 
     def user_name(self) -> str:
@@ -102,7 +104,7 @@ class RunRequest(RequestModel):
 
     def metadata_values(self, component: Component) -> Mapping[str, str]:
         """The metadata; the same for each component."""
-        return self.metadata
+        return self.metadata or {}
 
     @model_validator(mode="after")
     def _check_form(self) -> Self:
