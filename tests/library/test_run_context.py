@@ -32,6 +32,7 @@ from podwright.errors import ConfigurationError, ToolDefinitionError
 from podwright.journal import Journal
 from podwright.run import execute
 from podwright.run_context import (
+    MAX_IDENTITY,
     MAX_METADATA,
     MAX_METADATA_NAME,
     MAX_METADATA_VALUE,
@@ -379,16 +380,6 @@ async def test_each_task_and_thread_has_its_own_attributes() -> None:
     users = ("ann", "bob", "eve")
     found = await asyncio.gather(*map(run_for, users))
     assert found == [f"{user}//{{}}" for user in users]
-    assert told_in_thread() == "//{}"
-
-
-def told_in_thread() -> str:
-    found: list[str] = []
-    with run_attributes(user="ann"):
-        thread = threading.Thread(target=lambda: found.append(told()))
-        thread.start()
-        thread.join()
-    return found[0]
 
 
 async def test_a_stream_has_the_attributes_of_its_reader() -> None:
@@ -435,12 +426,14 @@ LARGEST = {
     f"{number:0>{MAX_METADATA_NAME}}": "x" * MAX_METADATA_VALUE
     for number in range(MAX_METADATA)
 }
-INVALID: list[tuple[dict[Any, Any], str]] = [
-    ({**LARGEST, "one more": "x"}, "17 entries"),
-    ({"x" * (MAX_METADATA_NAME + 1): "x"}, "64 characters"),
-    ({"name": "x" * (MAX_METADATA_VALUE + 1)}, "512 characters"),
-    ({"name": 7}, "'name' is not a text"),
-    ({7: "x"}, "7 is not a text"),
+INVALID: list[tuple[dict[str, Any], str]] = [
+    ({"metadata": {**LARGEST, "one more": "x"}}, "17 entries"),
+    ({"metadata": {"x" * (MAX_METADATA_NAME + 1): "x"}}, "64 characters"),
+    ({"metadata": {"name": "x" * (MAX_METADATA_VALUE + 1)}}, "512 characters"),
+    ({"metadata": {"name": 7}}, "'name' in the metadata is not a text"),
+    ({"metadata": {7: "x"}}, "7 in the metadata is not a text"),
+    ({"user": "x" * (MAX_IDENTITY + 1)}, "the user"),
+    ({"session": "x" * (MAX_IDENTITY + 1)}, "the session"),
 ]
 
 
@@ -450,12 +443,14 @@ def test_the_largest_metadata_is_taken() -> None:
         assert attributes.metadata == LARGEST
 
 
-@pytest.mark.parametrize(("metadata", "message"), INVALID)
-def test_metadata_is_bounded(metadata: dict[Any, Any], message: str) -> None:
-    """The error says which entry is wrong, and why."""
+@pytest.mark.parametrize(("attributes", "message"), INVALID)
+def test_attributes_are_bounded(
+    attributes: dict[str, Any], message: str
+) -> None:
+    """The error says which text is wrong, and why."""
     with (
         pytest.raises(ConfigurationError) as caught,
-        run_attributes(metadata=metadata),
+        run_attributes(**attributes),
     ):
         pass
     assert message in caught.value.message

@@ -190,11 +190,11 @@ def test_a_misspelt_caller_is_told(
 
 
 BODIES = [
-    ("/run", {"input": "x", "user": "u1", "session": "s1"}),
+    ("/run", {"input": "x", "user": "u1", "session": "s1", "metadata": {"tenant": "t1"}}),
     ("/v1/chat/completions", {"model": "writer", "messages": [{"role": "user", "content": "x"}], "user": "u1",
-                              "metadata": {"session_id": "s1"}}),
-    ("/v1/responses", {"model": "writer", "input": "x", "safety_identifier": "u1", "metadata": {"session_id": "s1"},
-                       "store": False}),
+                              "metadata": {"session_id": "s1", "tenant": "t1"}}),
+    ("/v1/responses", {"model": "writer", "input": "x", "safety_identifier": "u1", "store": False,
+                       "metadata": {"session_id": "s1", "tenant": "t1"}}),
 ]  # fmt: skip
 
 
@@ -204,13 +204,14 @@ BODIES = [
 def test_for_whom_a_run_is(
     serve: Serve, spans: InMemorySpanExporter, path: str, body: Any
 ) -> None:
-    """Caller, user and session are on the spans of the request and of its run."""
+    """Caller, user, session and, as JSON, the metadata are on the spans of the request and of its run."""
     client = serve(writer(), api_keys=f"shop@{KEY}")
     assert client.post(path, json=body, headers=HEADERS).status_code == 200
     for name in ("invoke_agent writer", f"POST {path}"):
         attributes = named(spans, name)
         assert (attributes["user.id"], attributes["session.id"]) == ("u1", "s1")
         assert attributes["podwright.caller"] == "shop"
+        assert json.loads(attributes["metadata"]) == {"tenant": "t1"}
 
 
 def test_trusted_baggage(serve: Serve, spans: InMemorySpanExporter) -> None:
@@ -252,12 +253,18 @@ def test_baggage_is_not_trusted_by_itself(
 def test_user_and_session_go_on_to_remotes(
     serve: Serve, spans: InMemorySpanExporter
 ) -> None:
-    """As baggage, which the remote service trusts if its operator lists it."""
-    remote = serve(writer(), baggage="user.id,session.id")
+    """In the body of the request, so that the spans there have them too; no header need be trusted."""
+    remote = serve(writer())
     flow = serve(Workflow("flow", [Remote("writer", str(remote.base_url))]))
     assert (
         flow.post(
-            "/run", json={"input": "x", "user": "ü1", "session": "s1"}
+            "/run",
+            json={
+                "input": "x",
+                "user": "ü1",
+                "session": "s1",
+                "metadata": {"tenant": "t1"},
+            },
         ).status_code
         == 200
     )
@@ -284,6 +291,7 @@ def test_user_and_session_go_on_to_remotes(
         "s1",
         "flow",
     )
+    assert json.loads(attributes["metadata"]) == {"tenant": "t1"}
 
 
 def test_background_runs_keep_it(

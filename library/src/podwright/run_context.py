@@ -37,6 +37,8 @@ from podwright.errors import ConfigurationError
 from podwright.text import short_repr
 from podwright.usage import Usage
 
+MAX_IDENTITY = 200
+"""Characters of the longest user or session: a longer one is refused, because one that is cut may be another's."""
 MAX_METADATA = 16
 """Most entries of a run's metadata, as in OpenAI's interface; so are the lengths of their names and values."""
 MAX_METADATA_NAME = 64
@@ -67,6 +69,22 @@ class RunAttributes:
     """The session or conversation that it is a part of."""
     metadata: Mapping[str, str] = field(default_factory=dict[str, str])
     """What else its functions are to know."""
+
+    def check(self) -> None:
+        """Check the sizes.
+
+        Raises:
+            ConfigurationError: A text is too long, or the metadata are too many, or not texts by name.
+        """
+        problem = metadata_problem(self.metadata)
+        for name, value in (("user", self.user), ("session", self.session)):
+            if len(value) > MAX_IDENTITY:
+                problem = f"the {name} {short_repr(value, 40)} has more than {MAX_IDENTITY} characters"
+        if problem:
+            raise ConfigurationError(
+                f"Invalid attributes of a run: {problem}.",
+                suggestion=f"Give at most {MAX_METADATA} short texts in metadata; a function can look up the rest.",
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """What is known, as the keys of a request and the arguments of `run_attributes`."""
@@ -105,21 +123,21 @@ def run_attributes(
     log. What is not given stays as a context around this one says; entries of the metadata are added to its entries.
 
     Args:
-        user: For whom the runs are.
-        session: The session or conversation that they are a part of.
+        user: For whom the runs are; at most 200 characters.
+        session: The session or conversation that they are a part of; at most 200 characters.
         metadata: At most 16 texts by name; names have 64 characters at most, texts 512.
 
     Raises:
-        ConfigurationError: The metadata is larger, or not texts by name.
+        ConfigurationError: A text is longer, or the metadata are more, or not texts by name.
     """
     outer = _attributes.get()
     merged = {**outer.metadata, **(metadata or {})}
-    check_metadata(merged)
     if user is None:
         user = outer.user
     if session is None:
         session = outer.session
     attributes = RunAttributes(user, session, merged)
+    attributes.check()
     token = _attributes.set(attributes)
     try:
         yield attributes
@@ -127,24 +145,10 @@ def run_attributes(
         _attributes.reset(token)
 
 
-def check_metadata(metadata: Mapping[Any, Any]) -> None:
-    """Check the metadata of a run.
-
-    Raises:
-        ConfigurationError: It is too large, or not texts by name.
-    """
-    problem = metadata_problem(metadata)
-    if problem:
-        raise ConfigurationError(
-            f"Invalid metadata: {problem}.",
-            suggestion=f"Give at most {MAX_METADATA} short texts by name; what is larger, a function looks up.",
-        )
-
-
 def metadata_problem(metadata: Mapping[Any, Any]) -> str:
     """What is wrong with the metadata of a run; empty if nothing is."""
     if len(metadata) > MAX_METADATA:
-        return f"it has {len(metadata)} entries, and {MAX_METADATA} at most are allowed"
+        return f"the metadata has {len(metadata)} entries, and {MAX_METADATA} at most are allowed"
     for name, value in metadata.items():
         problem = _entry_problem(name, value)
         if problem:
@@ -155,13 +159,13 @@ def metadata_problem(metadata: Mapping[Any, Any]) -> str:
 def _entry_problem(name: object, value: object) -> str:
     shown = short_repr(name, 40)
     if not isinstance(name, str):
-        return f"the name {shown} is not a text"
+        return f"the name {shown} in the metadata is not a text"
     if len(name) > MAX_METADATA_NAME:
-        return f"the name {shown} has more than {MAX_METADATA_NAME} characters"
+        return f"the name {shown} in the metadata has more than {MAX_METADATA_NAME} characters"
     if not isinstance(value, str):
-        return f"the value of {shown} is not a text"
+        return f"the value of {shown} in the metadata is not a text"
     if len(value) > MAX_METADATA_VALUE:
-        return f"the value of {shown} has more than {MAX_METADATA_VALUE} characters"
+        return f"the value of {shown} in the metadata has more than {MAX_METADATA_VALUE} characters"
     return ""
 
 

@@ -15,6 +15,7 @@ from starlette.requests import Request
 
 from podwright.components import Component
 from podwright.headers import ROOT
+from podwright.run_context import MAX_IDENTITY
 from podwright.text import truncate
 from podwright_service.settings import Settings
 
@@ -24,6 +25,7 @@ USER = "user.id"
 SESSION = "session.id"
 """What OpenTelemetry calls the user and the session, in spans and in the header `baggage`."""
 _MAX_LENGTH = 200
+"""Characters of a member of `baggage`."""
 _MAX_ROOT = 100
 _propagator = W3CBaggagePropagator()
 
@@ -80,14 +82,17 @@ def origin_of(
 ) -> Origin:
     """Where the run of a component for a request comes from; what its body says counts more than its headers."""
     members = _members(request, settings.baggage)
-    user = members.pop(USER, "")
-    session = members.pop(SESSION, "")
+    user = identity(members.pop(USER, ""))
+    session = identity(members.pop(SESSION, ""))
     return Origin(
         root=_root(request),
         caller=getattr(request.state, "caller", ""),
-        user=_short(sender.user_name() or user),
-        session=_short(sender.session_name() or session),
-        members=members,
+        user=sender.user_name() or user,
+        session=sender.session_name() or session,
+        members={
+            name: truncate(value, _MAX_LENGTH)
+            for name, value in members.items()
+        },
         metadata=sender.metadata_values(component),
     )
 
@@ -107,10 +112,11 @@ def _members(request: Request, trusted: list[str]) -> dict[str, str]:
     members = baggage.get_all(
         _propagator.extract({"baggage": header}, Context())
     )
-    return {
-        name: _short(str(members[name])) for name in trusted if name in members
-    }
+    return {name: str(members[name]) for name in trusted if name in members}
 
 
-def _short(text: str) -> str:
-    return truncate(text, _MAX_LENGTH)
+def identity(text: str) -> str:
+    """A user or session; empty if it is too long, because one that is cut may be another's."""
+    if len(text) > MAX_IDENTITY:
+        return ""
+    return text

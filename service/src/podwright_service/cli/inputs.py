@@ -15,7 +15,7 @@ from podwright.errors import (
     InputsError,
 )
 from podwright.json_data import JsonMapping, JsonObject, as_array, to_text
-from podwright.run_context import RunAttributes, check_metadata
+from podwright.run_context import RunAttributes
 from podwright.text import short_repr, truncate
 from podwright_service.cli.console import (
     print_json,
@@ -88,8 +88,21 @@ def read_attributes(
         ConfigurationError: They are too many or too long.
     """
     metadata = dict(_split_pair(pair, "--metadata") for pair in pairs or ())
-    check_metadata(metadata)
-    return RunAttributes(user or "", session or "", metadata)
+    attributes = RunAttributes(user or "", session or "", metadata)
+    attributes.check()
+    return attributes
+
+
+def options_of(attributes: RunAttributes) -> list[str]:
+    """The options of a command line that `read_attributes` reads."""
+    options: list[str] = []
+    if attributes.user:
+        options += ["--user", attributes.user]
+    if attributes.session:
+        options += ["--session", attributes.session]
+    for name, value in attributes.metadata.items():
+        options += ["--metadata", f"{name}={value}"]
+    return options
 
 
 def _split_pair(pair: str, option: str) -> tuple[str, str]:

@@ -45,7 +45,11 @@ from podwright_service.cli.console import (
     read_text,
     write_text,
 )
-from podwright_service.cli.inputs import read_input, with_all_inputs
+from podwright_service.cli.inputs import (
+    options_of,
+    read_input,
+    with_all_inputs,
+)
 from podwright_service.cli.questions import ask, can_ask
 from podwright_service.remotes import remotes_of
 from podwright_service.serving.shared_metrics import share_metrics
@@ -144,7 +148,7 @@ def run_component(
             result = _run_and_ask(component, task, run)
     except PodwrightError as error:
         print_error(error)
-        _write_context(error, path, context_file)
+        _write_context(error, path, context_file, options_of(attributes))
         duration_ms = 0.0
         if events:
             duration_ms = (time.time() - events[0].at) * 1000
@@ -258,8 +262,10 @@ def _step_indices(resume_path: str | None) -> list[int] | None:
         ) from None
 
 
-def _write_context(error: PodwrightError, path: str, file: str | None) -> None:
-    """Save the context of a workflow that stopped, and print the command that resumes it."""
+def _write_context(
+    error: PodwrightError, path: str, file: str | None, options: Sequence[str]
+) -> None:
+    """Save the context of a workflow that stopped, and print the command that resumes it, with the same options."""
     if error.context is None:
         return
     if file is None:
@@ -274,6 +280,7 @@ def _write_context(error: PodwrightError, path: str, file: str | None) -> None:
     if error.resume_path is not None:
         indices = ",".join(map(str, error.resume_path))
         command += ["--resume-path", indices]
+    command += options
     print_text(f"To resume: {shlex.join(command)}", sys.stderr)
 
 

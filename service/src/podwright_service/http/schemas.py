@@ -28,6 +28,7 @@ from podwright.conversation import (
 )
 from podwright.events import Kind
 from podwright.run_context import (
+    MAX_IDENTITY,
     MAX_METADATA,
     MAX_METADATA_NAME,
     MAX_METADATA_VALUE,
@@ -35,6 +36,7 @@ from podwright.run_context import (
 
 Object = dict[str, Any]
 AgentName = Annotated[str, Field(max_length=100)]
+Identity = Annotated[str, Field(max_length=MAX_IDENTITY)]
 MetadataName = Annotated[str, Field(max_length=MAX_METADATA_NAME)]
 MetadataValue = Annotated[str, Field(max_length=MAX_METADATA_VALUE)]
 
@@ -82,17 +84,17 @@ class RunRequest(RequestModel):
     decision: RunDecision | None = None
     """To let a run go on that waited for a person: what was decided, with the `context` of the problem as `inputs`; by
     default it is approved."""
-    user: str | None = None
-    """For whom the run is; shown on spans, in the log and in the background run, cut to 200 characters."""
-    session: str | None = None
-    """The session or conversation that the run is a part of; shown where `user` is, and cut as it is."""
+    user: Identity | None = None
+    """For whom the run is; its functions are told, and it is shown on spans, in the log and in the background run."""
+    session: Identity | None = None
+    """The session or conversation that the run is a part of; told and shown as `user` is."""
     metadata: (
         Annotated[
             dict[MetadataName, MetadataValue], Field(max_length=MAX_METADATA)
         ]
         | None
     ) = None
-    """What else the functions of the run are to know; shown where `user` is, so it must have no secrets."""
+    """What else the functions of the run are to know; shown as `user` is, so it must have no secrets."""
 
     def user_name(self) -> str:
         """The user; empty if the request names none. For `Sender`, as the next methods."""

@@ -54,17 +54,11 @@ def inject_context(run: Run) -> dict[str, str]:
     """
     origin = current_origin.get()
     context = get_current()
-    # a caller's own may not be trusted here, but elsewhere
+    # those that are trusted here are in the body of the request; a caller's own may be trusted elsewhere
     for name in (USER, SESSION):
         context = baggage.remove_baggage(name, context)
-    members = {
-        **origin.members,
-        USER: origin.user,
-        SESSION: origin.session,
-    }
-    for name, value in members.items():
-        if value:
-            context = baggage.set_baggage(name, value, context)
+    for name, value in origin.members.items():
+        context = baggage.set_baggage(name, value, context)
     headers: dict[str, str] = {}
     propagate.inject(headers, context)
     if origin.root:

@@ -37,6 +37,7 @@ from podwright_service.openai_api.values import (
     ToolChoice,
     Unit,
 )
+from podwright_service.origin import identity
 
 _SESSION = "session_id"
 """The entry of the metadata that names the session, as other gateways take it."""
@@ -174,7 +175,7 @@ class OpenAIRequest(Options, ABC):
         """See `Sender`."""
         for value in (self.user, self.safety_identifier):
             if isinstance(value, str):
-                return value
+                return identity(value)
         return ""
 
     def session_name(self) -> str:
@@ -182,7 +183,7 @@ class OpenAIRequest(Options, ABC):
         metadata = self.metadata or {}
         value = metadata.get(_SESSION)
         if isinstance(value, str):
-            return value
+            return identity(value)
         return ""
 
     def metadata_values(self, component: Component) -> dict[str, str]:
