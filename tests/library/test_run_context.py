@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import pytest
 from tests.helpers import until
-from tests.library.shapes import Json, events, says
+from tests.library.shapes import Json, events, problems_of, says
 
 import podwright
 from podwright import (
@@ -144,6 +144,22 @@ def test_a_tool_is_given_the_context(function: Any) -> None:
     trace = agent.run("x", trace=True)
     (finished,) = events(trace, "tool_call_finished")
     assert f"tea {finished.run_id}" in finished.output
+
+
+def test_a_model_cannot_choose_the_context() -> None:
+    """An argument of its name is one that the tool does not have: the model is told, and the tool is not called."""
+    agent = calls(first, query="tea", context={"user": "eve"})
+    trace = agent.run("x", trace=True)
+    (failed,) = events(trace, "tool_call_failed")
+    assert failed.error["code"] == "tool_arguments_invalid"
+    assert not events(trace, "tool_call_finished")
+
+
+def test_a_blueprint_cannot_choose_the_context() -> None:
+    """Nor can the arguments of a step."""
+    step = FunctionStep(first, {"query": "tea", "context": {"user": "eve"}})
+    (problem,) = problems_of(lambda: Workflow("flow", [step]))
+    assert problem.pointer == "/steps/0/arguments/context"
 
 
 @pytest.mark.parametrize("function", [first, later, Shop().search])
