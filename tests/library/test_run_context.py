@@ -428,7 +428,8 @@ def test_a_function_changes_nothing_for_others() -> None:
     """Each has metadata of its own."""
 
     def change(context: RunContext) -> str:
-        context.metadata["tenant"] = "evil"  # pyright: ignore[reportIndexIssue] - it is a Mapping for type checkers
+        metadata: Any = context.metadata
+        metadata["tenant"] = "evil"
         return "changed"
 
     flow = Workflow(

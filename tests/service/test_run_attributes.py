@@ -44,7 +44,7 @@ MESSAGES = [{"role": "user", "content": "x"}]
 
 def tell(context: RunContext) -> dict[str, Any]:
     """Tell what a function is told of its run."""
-    context.log.info("asked")
+    context.log.info("asked", extra={"shelf": 7})
     return {
         "user": context.user,
         "session": context.session,
@@ -254,7 +254,7 @@ def test_metrics_have_no_metadata(serve: Serve) -> None:
 def test_lines_of_the_log(
     serve: Serve, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The line of a run has the metadata; those that functions write have the run's id and component."""
+    """The line of a run has the metadata; those of functions the run's id and component, and their own fields."""
     configure_logging(Settings(log_format="json"))
     client = serve(FLOW)
     response = client.post("/run", json={"input": "x", **SAID})
@@ -266,7 +266,7 @@ def test_lines_of_the_log(
     assert lines["run"]["metadata"] == SAID["metadata"]
     asked = lines["asked"]
     assert (asked["run_id"], asked["component"]) == (run_id, "flow")
-    assert asked["logger"] == "podwright.functions"
+    assert (asked["logger"], asked["shelf"]) == ("podwright.functions", 7)
 
 
 def remote_member(url: str) -> Iterator[Any]:

@@ -46,7 +46,9 @@ MAX_METADATA_VALUE = 512
 
 NO_ARGUMENTS: Final[Mapping[str, Any]] = MappingProxyType({})
 
-_logger = logging.getLogger("podwright.functions")
+FUNCTION_LOGGER: Final = "podwright.functions"
+"""Name of the logger of functions that runs call."""
+_logger = logging.getLogger(FUNCTION_LOGGER)
 _POSITIONAL = (
     inspect.Parameter.POSITIONAL_ONLY,
     inspect.Parameter.POSITIONAL_OR_KEYWORD,

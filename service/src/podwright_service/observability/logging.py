@@ -31,6 +31,7 @@ from podwright.events import (
     ToolCallFailed,
 )
 from podwright.json_data import as_array, as_object
+from podwright.run_context import FUNCTION_LOGGER
 from podwright.text import printable, truncate
 from podwright_service.observability.semconv import RUN_STATUSES
 from podwright_service.observability.tracebacks import error_of_own_code
@@ -44,11 +45,10 @@ _QUIET = (
 )
 """Loggers that repeat request headers, or the collector's headers with their keys."""
 _RUN_LOGGER = "podwright.run"
-_FIELDS = (
-    *("method", "path", "status", "duration_ms"),
-    *("run_id", "component"),
+_request_fields = structlog.stdlib.ExtraAdder(
+    ("method", "path", "status", "duration_ms")
 )
-"""The extra fields of log records that are written: those of requests, and those of functions that runs call."""
+_all_fields = structlog.stdlib.ExtraAdder()
 
 
 def configure_logging(settings: Settings) -> None:
@@ -77,7 +77,7 @@ def logging_config(settings: Settings) -> dict[str, Any]:
                 "()": structlog.stdlib.ProcessorFormatter,
                 "foreign_pre_chain": [
                     structlog.stdlib.add_logger_name,
-                    structlog.stdlib.ExtraAdder(_FIELDS),
+                    _add_fields,
                     *_COMMON,
                 ],
                 "processors": [
@@ -222,6 +222,17 @@ def _to_json(event: EventDict, default: Callable[[Any], Any]) -> str:
         return orjson.dumps(event, default).decode()
     except TypeError:  # lone surrogates and integers beyond 64 bits
         return json.dumps(event, default=default)
+
+
+def _add_fields(logger: Any, method: str, event: EventDict) -> EventDict:
+    """Add the extra fields of a log record: those of requests, and all that a function gives its line.
+
+    Other libraries may put anything in theirs.
+    """
+    record: logging.LogRecord = event["_record"]
+    if record.name == FUNCTION_LOGGER:
+        return _all_fields(logger, method, event)
+    return _request_fields(logger, method, event)
 
 
 def _add_trace_ids(logger: object, method: str, event: EventDict) -> EventDict:
