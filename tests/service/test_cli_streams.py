@@ -23,7 +23,7 @@ COMMANDS = {
     "--help": 0, "serve nowhere.json": 1, "run a.json x": 0, "run a.json": 1, "run made:loud x": 0, "chat a.json": 1,
     "replay t.json": 0, "validate a.json": 0, "diff a.json b.json": 0, "schema": 0, "graph a.json": 0, "check": 1,
     "new made": 0, "build a --tag t": 1, "inspect t --docker /nowhere": 1, "settings": 0,
-    "prices openai/gpt-4o": 0, "inputs i.json": 0,
+    "prices openai/gpt-4o": 0, "inputs i.json": 0, "export a.json --output exported": 0, "sync whole": 0,
     f"deploy render {NEWSROOM}/writer": 0, f"deploy diff v.json {NEWSROOM}/writer": 0,
 }  # fmt: skip
 """Commands, with their exit codes without standard input."""
@@ -42,6 +42,8 @@ def folder(tmp_path: Path) -> Path:
         json.dumps(load(tmp_path / "a.json").run("x", trace=True).to_dict())
     )
     (tmp_path / "made.py").write_text(MODULE)
+    (tmp_path / "whole").mkdir()
+    (tmp_path / "whole" / "blueprint.json").write_text(json.dumps(AGENT))
     (tmp_path / "output").touch()
     return tmp_path
 
@@ -81,7 +83,7 @@ def test_closed_streams(folder: Path, command: str) -> None:
         forked(command, folder, None, output_file, None)[0] == COMMANDS[command]
     )
     code, output = forked(
-        command.replace("new made", "new other"),
+        command.replace("new made", "new other").replace("exported", "again"),
         folder,
         None,
         None,

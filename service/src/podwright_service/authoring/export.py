@@ -287,8 +287,12 @@ def _write_code(path: Path, what: str, supplied: dict[str, Named]) -> None:
             suggestion=f"Move all of them to {path.name}, or rename that module.",
         )
     lines = [_HEADING.format(what=what), ""]
+    names: list[str] = []
     for name, item in sorted(others.items()):
-        lines.append(f"{item.statement(_alias(name, item))}  # noqa: F401")
+        alias = _alias(name, item)
+        lines.append(item.statement(alias))
+        names.append(alias)
+    lines += ["", f"__all__ = {json.dumps(names)}"]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

@@ -327,7 +327,7 @@ def sync(
         bool, typer.Option("--check", help="Change nothing.")
     ] = False,
 ) -> None:
-    """Bring the tools in a folder's blueprints up to date with its code, and print what changes.
+    """Bring the entries of tools up to date with the code.
 
     Parameters, descriptions and the options of @tool are those of the code; options that only the blueprint has stay.
 
@@ -351,7 +351,7 @@ def export(
         ),
     ] = None,
 ) -> None:
-    """Write a component as a folder that has all of it, ready for `build` and `deploy`.
+    """Write a component as one folder with all of it.
 
     Of a component in Python: its blueprint, the files of the project that it needs, and requirements.txt.
     """
