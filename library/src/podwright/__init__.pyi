@@ -28,7 +28,7 @@ from .errors import (
     PodwrightError,
     RunCancelledError,
 )
-from .events import Event, EventManager
+from .events import Event, EventManager, subscribe
 from .models import (
     EchoModel,
     FunctionModel,
@@ -87,6 +87,7 @@ __all__ = [
     "models",
     "register_provider",
     "run_attributes",
+    "subscribe",
     "testing",
     "tool",
     "use_model",

@@ -451,6 +451,22 @@ class EventManager:
         return unsubscribe
 
 
+_all_runs = EventManager()
+
+
+def subscribe(subscriber: Subscriber, *types: str) -> Callable[[], None]:
+    """Call `subscriber` with the events of all runs in this process that begin from now on.
+
+    Arguments, result and errors are those of `EventManager.subscribe`.
+    """
+    return _all_runs.subscribe(subscriber, *types)
+
+
+def subscribers_of_all_runs() -> tuple[Subscriber, ...]:
+    """The current subscribers of all runs in this process."""
+    return _all_runs.subscribers
+
+
 def _filtered(subscriber: Subscriber, types: frozenset[str]) -> Subscriber:
     """A subscriber that passes on the events of these types.
 

@@ -833,7 +833,11 @@ async def execute(
         run = Run(
             component,
             tree,
-            subscribers=own_subscribers + component.subscribers,
+            subscribers=(
+                *own_subscribers,
+                *component.subscribers,
+                *events.subscribers_of_all_runs(),
+            ),
             limits=_limits_of(component, limits),
             streaming=stream,
             run_id=run_id,

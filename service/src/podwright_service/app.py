@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
@@ -25,8 +27,12 @@ from podwright_service.http.auth import ApiKeys, AuthenticationMiddleware
 from podwright_service.http.error_responses import add_exception_handlers
 from podwright_service.http.hosts import HostMiddleware
 from podwright_service.http.idempotency import IdempotencyStore
-from podwright_service.http.paths import PROBES
-from podwright_service.http.shutdown import DrainMiddleware, Lifecycle
+from podwright_service.http.paths import PROBES, path_in
+from podwright_service.http.shutdown import (
+    DrainMiddleware,
+    Lifecycle,
+    StartMiddleware,
+)
 from podwright_service.inline.policy import inline_policy
 from podwright_service.model_checks import (
     check_cost_limits,
@@ -54,7 +60,8 @@ _log = logging.getLogger("podwright.service")
 def create_app(settings: Settings, component: Component) -> FastAPI:
     """The ASGI application that serves a component; `app.state.runtime` is its `Runtime`.
 
-    A model without its API key is logged.
+    It may have further routes, and may be mounted in another application, which then enters `lifespan`. A model without
+    its API key is logged.
 
     Raises:
         PodwrightError: The settings do not fit the component, the API keys are invalid, no installed provider serves
@@ -88,6 +95,29 @@ def create_app(settings: Settings, component: Component) -> FastAPI:
     return app
 
 
+@contextlib.asynccontextmanager
+async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
+    """The lifespan of an application of `create_app` that is mounted in another one, which does not run it.
+
+        @contextlib.asynccontextmanager
+        async def parent_lifespan(parent: FastAPI) -> AsyncGenerator[None]:
+            async with podwright_service.lifespan(app):
+                yield
+
+        parent = FastAPI(lifespan=parent_lifespan)
+        parent.mount("/agent", app)
+
+    Signals are left to the server of the other application: when it has stopped, the lifespans end.
+
+    Args:
+        app: The application that is mounted.
+    """
+    runtime: Runtime = app.state.runtime
+    runtime.lifecycle.leave_signals()
+    async with app.router.lifespan_context(app):
+        yield
+
+
 def _add_middleware(app: FastAPI, runtime: Runtime) -> None:
     """Add the middleware; what is added last is the outermost, and sees a request first."""
     settings = runtime.settings
@@ -101,6 +131,11 @@ def _add_middleware(app: FastAPI, runtime: Runtime) -> None:
     if has_keys:
         app.add_middleware(AuthenticationMiddleware, keys=runtime.api_keys)
     app.add_middleware(HostMiddleware, settings=settings, has_keys=has_keys)
+    app.add_middleware(
+        StartMiddleware,
+        lifecycle=runtime.lifecycle,
+        component=runtime.component.name,
+    )
     app.add_middleware(
         ExceptionMiddleware,
         handlers={HTTPException: app.exception_handlers[HTTPException]},
@@ -225,4 +260,4 @@ def _background_worker(
 
 
 def _not_traced(scope: Scope) -> bool:
-    return scope.get("path") in (*PROBES, "/metrics")
+    return path_in(scope) in (*PROBES, "/metrics")

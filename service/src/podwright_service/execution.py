@@ -10,6 +10,8 @@ from collections.abc import Generator, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
 from starlette.requests import Request
 
 from podwright.callables import compute
@@ -31,7 +33,7 @@ from podwright_service.http.idempotency import idempotent_request
 from podwright_service.http.limits import granted_limits
 from podwright_service.http.problems import RequestError
 from podwright_service.http.schemas import RunRequest
-from podwright_service.origin import INLINE, Origin, current_origin
+from podwright_service.origin import INLINE, Origin, current_origin, origin_of
 from podwright_service.runtime import get_runtime
 from podwright_service.settings import Settings
 
@@ -64,6 +66,70 @@ def run_context(settings: Settings, origin: Origin) -> Generator[None]:
             yield
     finally:
         current_origin.reset(token)
+
+
+async def run_component(
+    request: Request, *, trace: bool = False, **body: Any
+) -> ExecutionResult:
+    """Run the served component for a route that was added to the application, as `/run` does.
+
+        @app.post("/tickets")
+        async def ticket(request: Request, text: str) -> str:
+            result = await podwright_service.run_component(request, input=text)
+            return result.value
+
+    It waits for a run slot, has the limits of `/run`, is counted and traced, and ends when the client leaves.
+
+    Args:
+        request: The request to that route.
+        trace: Whether the result has the events.
+        **body: What the body of `/run` may have: `input` or `inputs`, `messages`, `user`, …
+
+    Raises:
+        RequestValidationError: The body would be invalid; the service answers 422.
+        RequestError: The service is at capacity, or stops.
+        PodwrightError: The run failed.
+    """
+    component = get_runtime(request).component
+    try:
+        parsed = RunRequest(**body)
+    except ValidationError as error:
+        details = [
+            {**entry, "loc": ("body", *entry["loc"])}
+            for entry in error.errors(include_url=False)
+        ]
+        raise RequestValidationError(details, body=body) from None
+    task = await task_of(component, parsed)
+    return await run_task(
+        request,
+        component,
+        task,
+        run_id=run_id_of(task),
+        body=parsed,
+        trace=trace,
+    )
+
+
+async def run_task(
+    request: Request,
+    component: Component,
+    task: Task,
+    *,
+    run_id: str,
+    body: RunRequest,
+    trace: bool,
+) -> ExecutionResult:
+    """Run a component for a request until its client leaves; see `execute_request`."""
+    runtime = get_runtime(request)
+    work = execute_request(
+        request,
+        component,
+        task,
+        run_id=run_id,
+        origin=origin_of(request, runtime.settings, body, component=component),
+        trace=trace,
+    )
+    return await runtime.active_runs.run_until_disconnect(request, work)
 
 
 async def execute_request(

@@ -2,10 +2,12 @@
 
 from podwright.components.agent import Agent as Agent
 from podwright.components.base import Component as Component
+from podwright.components.base import PromptComponent as PromptComponent
 from podwright.components.conductor import Conductor as Conductor
 from podwright.components.loader import KINDS as KINDS
 from podwright.components.loader import load as load
 from podwright.components.options import Options as Options
+from podwright.components.options import own_blueprint as own_blueprint
 from podwright.components.pipeline import Pipeline as Pipeline
 from podwright.components.steps import AgentStep as AgentStep
 from podwright.components.steps import ApprovalStep as ApprovalStep

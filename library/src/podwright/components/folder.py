@@ -2,6 +2,7 @@
 
     my_component/
         blueprint.json      or .yaml, .yml
+        providers.py        registers its own model providers; imported first
         tools.py            functions for its tools, by name
         functions.py        functions for its function steps, by name; those that it lacks are taken from tools.py
         conditions.py       functions for its conditions, by name
@@ -177,6 +178,14 @@ class Folder:
             f"'{name}' in {AGENTS_FILE} of '{self.path.name}' is a {type(agent).__name__}, not an agent.",
             suggestion="Define a function of this name, or a component such as FunctionAgent(…).",
         )
+
+    def register_providers(self) -> None:
+        """Import `providers.py`, which registers the model providers of the folder.
+
+        Raises:
+            ConfigurationError: It cannot be imported.
+        """
+        self._load_module("providers.py")
 
     def functions(
         self, file: str, names: Collection[str]

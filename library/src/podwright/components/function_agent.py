@@ -15,11 +15,7 @@ from podwright.callables import call_function
 from podwright.components.base import PromptComponent
 from podwright.components.chat_messages import ChatMessages, one_turn
 from podwright.components.function_calls import call_step_function
-from podwright.components.options import (
-    DescribedOptions,
-    ParsedBlueprint,
-    apply_options,
-)
+from podwright.components.options import DescribedOptions, own_blueprint
 from podwright.components.response_format import response_format
 from podwright.errors import ConfigurationError, OutputError
 from podwright.events import Kind
@@ -74,9 +70,7 @@ class FunctionAgent(PromptComponent):
         models: tuple[str, ...] = (),
         **options: Unpack[DescribedOptions],
     ) -> None:
-        blueprint: dict[str, Any] = {"type": "Agent", "name": name}
-        kept = apply_options(blueprint, options, settings=False)
-        super().__init__(ParsedBlueprint(self.kind, blueprint, options=kept))
+        super().__init__(own_blueprint(self.kind, name, options))
         self._function = function
         self._takes_context = _takes_context(name, function)
         self._idempotent = idempotent

@@ -61,9 +61,9 @@ def load(
 
     Args:
         source: A blueprint; or the path of a blueprint file, JSON or YAML; or a component folder. Of a file only data
-            is read. A folder is trusted: its `tools.py`, `functions.py`, `conditions.py` and `agents.py` are imported,
-            and agents that the blueprint names are taken from that, or loaded from `agents/` in it, or from the folders
-            beside it.
+            is read. A folder is trusted: its `providers.py`, `tools.py`, `functions.py`, `conditions.py` and
+            `agents.py` are imported, and agents that the blueprint names are taken from that, or loaded from `agents/`
+            in it, or from the folders beside it.
         tools: The functions behind its tools.
         agents: Components for the agents that it names.
         conditions: The functions behind its conditions.
@@ -190,6 +190,7 @@ def _load_folder(
 ) -> AnyComponent:
     blueprint = folder.blueprint()
     folder.use_code()
+    folder.register_providers()
     agents = dict(supplied.agents)
     parents = (*within, folder.path)
     for name in agent_names(blueprint):

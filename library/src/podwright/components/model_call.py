@@ -540,4 +540,7 @@ def _with_cost(model: Model, usage: Usage) -> Usage:
     cost = model.cost(usage)
     if cost is None:
         return usage
-    return replace(usage, cost=cost)
+    source = ""
+    if type(model).cost is Model.cost:
+        source = "override"
+    return replace(usage, cost=cost, cost_source=source)

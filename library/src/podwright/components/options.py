@@ -121,6 +121,24 @@ def apply_options(
     return kept
 
 
+def own_blueprint(
+    kind: Kind, name: str, options: JsonMapping | None = None
+) -> ParsedBlueprint:
+    """The blueprint of a component whose work is code: nothing but its name and what describes it.
+
+    Args:
+        kind: The kind that it counts as, in events and metrics.
+        name: Its name.
+        options: Further keyword arguments of its constructor; see `DescribedOptions`.
+
+    Raises:
+        ConfigurationError: A keyword is unknown.
+    """
+    blueprint: Blueprint = {"type": "Agent", "name": name}
+    kept = apply_options(blueprint, options or {}, settings=False)
+    return ParsedBlueprint(kind, blueprint, options=kept)
+
+
 def _unknown_option_error(
     key: str, component: str, *, settings: bool
 ) -> ConfigurationError:

@@ -24,11 +24,7 @@ from podwright.blueprints.schema import Name
 from podwright.budget import borrow
 from podwright.components.base import PromptComponent
 from podwright.components.chat_messages import one_turn, to_context
-from podwright.components.options import (
-    DescribedOptions,
-    ParsedBlueprint,
-    apply_options,
-)
+from podwright.components.options import DescribedOptions, own_blueprint
 from podwright.components.remote_stream import (
     RemoteStream,
     remote_error,
@@ -86,13 +82,12 @@ class Remote(PromptComponent):
         timeout: float | None = None,
         **options: Unpack[DescribedOptions],
     ) -> None:
-        blueprint: dict[str, Any] = {"type": "Agent", "name": _check_name(name)}
-        kept = apply_options(blueprint, options, settings=False)
+        parsed = own_blueprint(kind, _check_name(name), options)
         if "base_url" in options:
             raise ConfigurationError(
                 f"The remote component '{name}' takes a url, not a base_url."
             )
-        super().__init__(ParsedBlueprint(kind, blueprint, options=kept))
+        super().__init__(parsed)
         self.kind = kind  # pyright: ignore[reportAttributeAccessIssue] - the only component whose instances differ in it
         if timeout is not None and not timeout >= 0:
             raise ConfigurationError(

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from podwright.callables import max_tool_calls
 from podwright.errors import ModelResponseError
 from podwright.messages import ModelRequest, ModelResponse
+from podwright.models import pricing
 from podwright.models.retries import Retries, Timeouts
 from podwright.usage import Usage
 
@@ -103,8 +104,14 @@ class Model(ABC):
         return None
 
     def cost(self, usage: Usage) -> float | None:
-        """The cost of `usage` with this model in USD; None if the price is unknown."""
-        return None
+        """The cost of `usage` with this model in USD, by default as the file of `PODWRIGHT_PRICES` says.
+
+        None if the price is unknown. It is asked of calls whose usage has no cost.
+
+        Raises:
+            ConfigurationError: The price file is wrong.
+        """
+        return pricing.cost(self.name, usage, at_vendor=False)
 
     def address(self) -> tuple[str, int] | None:
         """Host and port of its endpoint, for telemetry; None if it has none."""

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from podwright.blueprints.files import read_bytes
 from podwright.errors import ConfigurationError
 from podwright.text import os_error_reason
-from podwright_service.http.paths import OPEN_PATHS, SCOPES, scopes_of
+from podwright_service.http.paths import OPEN_PATHS, SCOPES, path_in, scopes_of
 from podwright_service.http.problems import RequestError
 from podwright_service.settings import Settings
 
@@ -250,16 +250,20 @@ class AuthenticationMiddleware:
         self, scope: Scope, receive: Receive, send: Send
     ) -> None:
         """Serve the request, or raise a 401 or 403."""
-        path: str = scope.get("path", "")
-        is_open = path in OPEN_PATHS or path.startswith("/docs/")
-        if scope["type"] == "http" and not is_open:
-            caller = self._keys.authorize(
-                Headers(scope=scope), scope["method"], path
-            )
-            state = scope.setdefault("state", {})
-            state["key_scopes"] = caller.scopes
-            state["caller"] = caller.name
+        if scope["type"] == "http":
+            self._check(scope)
         await self._app(scope, receive, send)
+
+    def _check(self, scope: Scope) -> None:
+        path = path_in(scope)
+        if path in OPEN_PATHS or path.startswith("/docs/"):
+            return
+        caller = self._keys.authorize(
+            Headers(scope=scope), scope["method"], path
+        )
+        state = scope.setdefault("state", {})
+        state["key_scopes"] = caller.scopes
+        state["caller"] = caller.name
 
 
 def warn_if_open(settings: Settings) -> None:

@@ -14,7 +14,7 @@ from podwright.errors import ModelRateLimitError, PodwrightError
 from podwright.headers import RUN_ID, USAGE, format_usage
 from podwright.json_data import to_json_bytes
 from podwright_service.http.openai_errors import error_body, status_of
-from podwright_service.http.paths import OPENAI_PREFIX
+from podwright_service.http.paths import OPENAI_PREFIX, path_in
 from podwright_service.http.problems import (
     MEDIA_TYPE,
     allowed_methods,
@@ -62,7 +62,7 @@ def problem_response(request: Request, error: Exception) -> Response:
     if isinstance(error, ModelRateLimitError) and problem.status == 503:
         seconds = min(max(error.retry_after or 1, 1), 3600)
         headers["Retry-After"] = str(math.ceil(seconds))
-    if request.url.path.startswith(OPENAI_PREFIX):
+    if path_in(request.scope).startswith(OPENAI_PREFIX):
         if RUN_ID in headers and "Retry-After" not in headers:
             # OpenAI's clients would repeat, and pay for, a run that failed
             headers["x-should-retry"] = "false"

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from podwright.text import short_repr
-from podwright_service.http.paths import PROBES
+from podwright_service.http.paths import PROBES, path_in
 from podwright_service.http.problems import RequestError
 from podwright_service.settings import Settings
 
@@ -63,7 +63,7 @@ class HostMiddleware:
         is_http_1_0 = not hosts and scope["http_version"] == "1.0"
         is_single = len(hosts) == 1 or is_http_1_0
         is_allowed = (
-            scope["path"] in PROBES
+            path_in(scope) in PROBES
             or is_http_1_0
             or self._allowed.fullmatch(host)
         )

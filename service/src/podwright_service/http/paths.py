@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from starlette.types import Scope
+
 OPENAI_PREFIX = "/v1/"
 """How the paths of the OpenAI-compatible routes begin."""
 
@@ -47,6 +49,20 @@ APPROVERS_READ = ("/runs", "/runs/{run_id}")
 _RUN_ID = re.compile(r"(?<=^/runs/)[^/]+")
 # the name of a model may have slashes
 _MODEL = re.compile(r"(?<=^/v1/models/).+")
+
+
+def path_in(scope: Scope) -> str:
+    """The path of a request within the application: without that at which it is mounted in another one.
+
+    Routes are matched with this path, so what is allowed must be decided by it too.
+    """
+    path: str = scope["path"]
+    mounted_at: str = scope.get("root_path", "")
+    rest = path.removeprefix(mounted_at)
+    if rest and not rest.startswith("/"):
+        # it only begins with the same letters
+        return path
+    return rest
 
 
 def route_of(path: str) -> str:

@@ -18,7 +18,7 @@ from podwright.errors import PodwrightError, Problem, help_page
 from podwright.json_data import to_json_bytes, to_json_data
 from podwright.text import did_you_mean, short_repr
 from podwright.validation_errors import to_problems
-from podwright_service.http.paths import PATHS, route_of
+from podwright_service.http.paths import PATHS, path_in, route_of
 from podwright_service.http.schemas import REQUEST_BODIES
 
 MEDIA_TYPE = "application/problem+json"
@@ -123,7 +123,7 @@ _METHODS = ("get", "head", "post", "put", "patch", "delete")
 def allowed_methods(request: Request, headers: Mapping[str, str]) -> str:
     """The methods of a path; Starlette's header names those of one route only."""
     paths = request.app.openapi()["paths"]
-    path = paths.get(route_of(request.url.path), {})
+    path = paths.get(route_of(path_in(request.scope)), {})
     methods = [method.upper() for method in path if method in _METHODS]
     if not methods:
         return headers.get("Allow", "")
@@ -135,7 +135,7 @@ def problem_details(request: Request, error: Exception) -> ProblemDetails:
     path = request.url.path
     match error:
         case RequestValidationError():
-            return problem_details(request, _invalid_request(path, error))
+            return problem_details(request, _invalid_request(request, error))
         case RequestError():
             return _of_request_error(path, error)
         case HTTPException():
@@ -272,7 +272,9 @@ def _unexpected(path: str) -> ProblemDetails:
 _PLACES = {"query": "Query parameter", "header": "Header"}
 
 
-def _invalid_request(path: str, error: RequestValidationError) -> RequestError:
+def _invalid_request(
+    request: Request, error: RequestValidationError
+) -> RequestError:
     """The validation errors of FastAPI with pointers into the body."""
     details = error.errors()
     in_body: list[Any] = []
@@ -280,7 +282,7 @@ def _invalid_request(path: str, error: RequestValidationError) -> RequestError:
         place, *location = entry["loc"]
         if place == "body":
             in_body.append({**entry, "loc": tuple(location)})
-    body_type = REQUEST_BODIES.get(route_of(path))
+    body_type = REQUEST_BODIES.get(route_of(path_in(request.scope)))
 
     def known_names(location: Sequence[int | str]) -> Collection[str]:
         if body_type is None or location:
@@ -320,7 +322,7 @@ def _invalid_request(path: str, error: RequestValidationError) -> RequestError:
 def _route_suggestion(request: Request, error: HTTPException) -> str:
     if error.status_code == 405:
         return f"Use {allowed_methods(request, error.headers or {})} here."
-    path = request.url.path
+    path = path_in(request.scope)
     if (
         path.startswith("/runs")
         and request.app.state.runtime.background is None

@@ -19,6 +19,7 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from podwright_service.http.active_runs import ActiveRuns
+from podwright_service.http.problems import RequestError
 from podwright_service.settings import Settings
 
 RESPONSE_SECONDS = 2
@@ -61,7 +62,12 @@ class Lifecycle:
         self._begin = begin
         self._flush = flush
         self._background = background
+        self._leaves_signals = False
         self.state: Literal["starting", "ready", "draining"] = "starting"
+
+    def leave_signals(self) -> None:
+        """Leave the signals to the application around this one, which is stopped by them."""
+        self._leaves_signals = True
 
     @contextlib.asynccontextmanager
     async def lifespan(self, app: FastAPI) -> AsyncGenerator[None]:
@@ -86,7 +92,8 @@ class Lifecycle:
     @contextlib.contextmanager
     def _handle_signals(self) -> Generator[None]:
         """Drain at the first signal, before the server's own handler runs; a second signal ends the delay."""
-        if threading.current_thread() is not threading.main_thread():
+        is_main = threading.current_thread() is threading.main_thread()
+        if self._leaves_signals or not is_main:
             yield
             return
         loop = asyncio.get_running_loop()
@@ -125,6 +132,34 @@ class Lifecycle:
         asyncio.get_running_loop().call_later(
             self._settings.shutdown_timeout, self._active_runs.cancel_all
         )
+
+
+class StartMiddleware:
+    """ASGI middleware that refuses requests before the lifespan of the application has begun, and says how to begin it.
+
+    Servers run the lifespan of the application that they serve, but no application runs that of one mounted in it.
+    """
+
+    def __init__(
+        self, app: ASGIApp, lifecycle: Lifecycle, component: str
+    ) -> None:
+        self._app = app
+        self._lifecycle = lifecycle
+        self._component = component
+
+    async def __call__(
+        self, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Serve the request, or raise a 503."""
+        if scope["type"] == "http" and self._lifecycle.state == "starting":
+            raise RequestError(
+                503,
+                "not_started",
+                f"The application of '{self._component}' has not started, because its lifespan was not entered.",
+                "Enter `async with podwright_service.lifespan(app):` in the lifespan of the application that it is "
+                "mounted in.",
+            )
+        await self._app(scope, receive, send)
 
 
 class DrainMiddleware:

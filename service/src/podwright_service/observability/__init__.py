@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
 
 from podwright import __version__, blueprints
 from podwright.components import Component, Conductor
 from podwright.components.base import ModelComponent
-from podwright.components.remote import PROPAGATORS
 from podwright.components.walks import own_tools_of, walk
 from podwright.events import Subscriber
 from podwright.models import Model
-from podwright.models import http as model_http
 from podwright_service.http.paths import PATHS
 from podwright_service.inline.policy import InlinePolicy
 from podwright_service.observability import exporters, semconv, tracing
@@ -24,6 +23,9 @@ from podwright_service.observability.otlp_metrics import OTLPMetrics
 from podwright_service.observability.requests import RequestTelemetryMiddleware
 from podwright_service.observability.run_spans import RunSpans
 from podwright_service.settings import Settings
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
 
 __all__ = [
     "Observability",
@@ -98,10 +100,14 @@ class Observability:
             export=self._export,
         )
         self.metrics.begin_inline(policy.models, list(policy.tools))
-        self.tracer_provider = exporters.create_tracer_provider(
-            resource, self.metrics.count_spans
-        )
-        """The SDK's tracer provider; None if the environment asks for no spans."""
+        self.tracer_provider = exporters.provider_of_program()
+        """The tracer provider: that of the program around the service, else its own; None if there are no spans."""
+        self._own_provider: TracerProvider | None = None
+        if self.tracer_provider is None:
+            self._own_provider = exporters.create_tracer_provider(
+                resource, self.metrics.count_spans
+            )
+            self.tracer_provider = self._own_provider
         # Spans come last: a run is counted and logged while its span is the current one.
         common = (log_runs(settings), *self._spans(models, remotes))
         self.subscribers: tuple[Subscriber, ...] = (
@@ -116,15 +122,17 @@ class Observability:
         """For the runs of inline blueprints."""
 
     def start(self) -> None:
-        """Begin to export metrics; called in each process."""
+        """Begin to export metrics, and the spans of tools; called in each process."""
+        if self._own_provider is not None:
+            exporters.publish(self._own_provider)
         if self._export is not None:
             self._export.start()
 
     def shutdown(self) -> None:
         """Export what remains and stop the exporters. Blocks for some seconds at most."""
         shutdowns: dict[str, Callable[[], object]] = {}
-        if self.tracer_provider is not None:
-            shutdowns["spans"] = self.tracer_provider.shutdown
+        if self._own_provider is not None:
+            shutdowns["spans"] = self._own_provider.shutdown
         if self._export is not None:
             shutdowns["metrics"] = self._export.shutdown
         exporters.shut_down(**shutdowns)
@@ -133,10 +141,7 @@ class Observability:
         self, models: Collection[Model], remotes: Collection[str]
     ) -> tuple[Subscriber, ...]:
         # also without spans of its own, a service continues the trace of its caller
-        if tracing.inject_context not in PROPAGATORS:
-            PROPAGATORS.append(tracing.inject_context)
-        if tracing.trace_headers not in model_http.PROPAGATORS:
-            model_http.PROPAGATORS.append(tracing.trace_headers)
+        tracing.continue_traces()
         if self.tracer_provider is None:
             return ()
         spans = RunSpans(

@@ -22,6 +22,8 @@ FLUSH_TIMEOUT = 3.0
 """Seconds that the shutdown of the service waits for the export of the last spans."""
 
 _log = logging.getLogger("podwright.tracing")
+_published: list[trace.TracerProvider] = []
+"""The global tracer provider, if it is that of a service."""
 _EXPORTERS = ("otlp", "console", "none")
 _ENDPOINTS = (
     "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
@@ -33,8 +35,6 @@ def create_tracer_provider(
     attributes: Mapping[str, str], count: CountSpans
 ) -> TracerProvider | None:
     """The SDK's tracer provider with the exporters that the environment asks for; None if it asks for none.
-
-    It also becomes the global provider, so that spans that tools make are exported too.
 
     Args:
         attributes: Resource attributes; `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` take precedence.
@@ -79,9 +79,24 @@ def create_tracer_provider(
             f"Invalid OpenTelemetry configuration: {error}",
             suggestion="Check the variables that begin with OTEL_.",
         ) from error
-    if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
-        trace.set_tracer_provider(provider)
     return provider
+
+
+def provider_of_program() -> trace.TracerProvider | None:
+    """The global tracer provider, if the program around the service has set one."""
+    provider = trace.get_tracer_provider()
+    if isinstance(provider, trace.ProxyTracerProvider):
+        return None
+    if provider in _published:
+        return None
+    return provider
+
+
+def publish(provider: TracerProvider) -> None:
+    """Make a provider the global one, unless there is one, so that spans that tools make are exported too."""
+    if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+        _published.append(provider)
+        trace.set_tracer_provider(provider)
 
 
 def shut_down(**shutdowns: Callable[[], object]) -> None:

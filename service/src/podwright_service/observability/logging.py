@@ -119,10 +119,21 @@ def _library_level(settings: Settings) -> str:
 
 
 def log_runs(settings: Settings) -> Subscriber:
-    """A subscriber that writes one line for each run, and one with a traceback for each tool that raises an error."""
-    log = structlog.get_logger()
+    """A subscriber that writes one line for each run, and one with a traceback for each tool that raises an error.
+
+    In a program that does not use structlog, they are records of the standard library's logger.
+    """
+    structured = structlog.get_logger()
+    standard = structlog.wrap_logger(
+        logging.getLogger(_RUN_LOGGER),
+        processors=[_to_record],
+        wrapper_class=structlog.stdlib.BoundLogger,
+    )
 
     def handle(event: Event) -> None:
+        log = standard
+        if structlog.is_configured():
+            log = structured
         if isinstance(event, ToolCallFailed) and "run_id" not in event.error:
             error = error_of_own_code(event)
             if error is not None:
@@ -215,6 +226,19 @@ def _renderers(settings: Settings) -> list[Processor]:
         _escape_control_characters,
         console,
     ]
+
+
+def _to_record(
+    logger: object, method: str, event: EventDict
+) -> tuple[tuple[str], dict[str, Any]]:
+    """The arguments of a standard logger: the fields are in the message, and the attribute `podwright` of the record."""
+    message = event.pop("event")
+    error = event.pop("exc_info", None)
+    del event["logger"]
+    fields = [f"{name}={value}" for name, value in event.items()]
+    text = " ".join([message, *fields])
+    extra = {"podwright": dict(event)}
+    return (text,), {"exc_info": error, "extra": extra}
 
 
 def _to_json(event: EventDict, default: Callable[[Any], Any]) -> str:

@@ -10,6 +10,7 @@ from opentelemetry.trace import Span, StatusCode, get_current_span
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from podwright_service.http.paths import path_in
 from podwright_service.observability import semconv
 from podwright_service.observability.tracing import (
     current_traceparent,
@@ -57,6 +58,9 @@ class RequestTelemetryMiddleware:
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = time.perf_counter()
+        # now, because a mounted part of the application changes the scope
+        route_path = path_in(scope)
+        path = scope["path"]
         status = CLIENT_CLOSED_REQUEST
         traceresponse = None
         resumed = None
@@ -92,8 +96,7 @@ class RequestTelemetryMiddleware:
         finally:
             seconds = time.perf_counter() - started
             method = scope["method"]
-            path = scope["path"]
-            self._metrics.observe_request(method, path, status, seconds)
+            self._metrics.observe_request(method, route_path, status, seconds)
             if _log.isEnabledFor(logging.DEBUG):
                 fields = {
                     "method": method,

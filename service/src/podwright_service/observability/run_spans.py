@@ -61,8 +61,14 @@ _open_spans: ContextVar[tuple[tuple[Span, Token[Context]], ...]] = ContextVar(
 """The open spans of the current task, outermost first, each with the token that restores the context before it."""
 
 
+_recorder: ContextVar[RunSpans | None] = ContextVar(
+    "podwright_span_recorder", default=None
+)
+"""Who makes the spans of the current run: the first of several subscribers."""
+
+
 class RunSpans:
-    """Makes spans from events.
+    """Makes spans from events; of several such subscribers of a run, the first one does.
 
     Args:
         tracer: Starts the spans.
@@ -87,6 +93,11 @@ class RunSpans:
     def __call__(self, event: events.Event) -> None:
         """Handle one event. Events of remote runs are skipped: the remote service makes their spans."""
         if event.remote is not None:
+            return
+        recorder = _recorder.get()
+        if recorder is None and isinstance(event, events.RunStarted):
+            _recorder.set(self)
+        elif recorder is not self:
             return
         match event:
             case events.RunStarted():
@@ -152,6 +163,8 @@ class RunSpans:
     def _end(self, event: End) -> None:
         *outer, (span, token) = _open_spans.get()
         _open_spans.set(tuple(outer))
+        if not outer:
+            _recorder.set(None)
         if span.is_recording():
             self._describe_end(event, span)
         span.end()

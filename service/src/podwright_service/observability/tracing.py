@@ -16,7 +16,9 @@ from opentelemetry.trace.propagation.tracecontext import (
     TraceContextTextMapPropagator,
 )
 
+from podwright.components.remote import PROPAGATORS
 from podwright.headers import ROOT
+from podwright.models import http as model_http
 from podwright_service.observability import semconv
 from podwright_service.origin import SESSION, USER, current_origin
 
@@ -29,6 +31,14 @@ resumed_run: ContextVar[Link | None] = ContextVar(
 """The link from the current request's run to the stopped run that it resumes."""
 
 _traceparent = TraceContextTextMapPropagator()
+
+
+def continue_traces() -> None:
+    """Have the current trace go on in remote components and at the models' servers."""
+    if inject_context not in PROPAGATORS:
+        PROPAGATORS.append(inject_context)
+    if trace_headers not in model_http.PROPAGATORS:
+        model_http.PROPAGATORS.append(trace_headers)
 
 
 def capture_content() -> bool:

@@ -20,6 +20,7 @@ from podwright_service.execution import (
     execute_request,
     result_content,
     run_id_of,
+    run_task,
     task_of,
 )
 from podwright_service.http.idempotency import IdempotentRoute
@@ -184,18 +185,11 @@ async def _run(
     trace: bool,
     as_data: bool,
 ) -> Response:
-    runtime = get_runtime(request)
     task = await task_of(component, body)
     run_id = run_id_of(task)
-    work = execute_request(
-        request,
-        component,
-        task,
-        run_id=run_id,
-        origin=origin_of(request, runtime.settings, body, component=component),
-        trace=trace,
+    result = await run_task(
+        request, component, task, run_id=run_id, body=body, trace=trace
     )
-    result = await runtime.active_runs.run_until_disconnect(request, work)
     headers = {RUN_ID: run_id, USAGE: format_usage(result.usage)}
     return Response(
         _content(component, result, as_data),
