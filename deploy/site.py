@@ -38,6 +38,7 @@ MODULES = (
     ".events",
     ".models",
     ".testing",
+    "_service",
     "_service.client",
     "_service.testing",
 )

@@ -106,6 +106,40 @@ def test_a_folder_loads_with_its_functions(write: Write, name: str) -> None:
     assert sys.path == path
 
 
+PROVIDER = """
+from podwright import FunctionModel, register_provider
+
+register_provider(
+    "{name}", lambda model, _: FunctionModel(lambda _: "{name}/" + model)
+)
+"""
+
+
+def test_a_folder_registers_its_providers(write: Write) -> None:
+    """The providers.py of a folder, and of an agent's folder, is imported though no blueprint names code."""
+    here = {"config": {"model": "here/large"}}
+    there = {"config": {"model": "there/small"}}
+    root = write({
+        "team/blueprint.json": flow("team", "local", "beside"),
+        "team/agents/local.json": agent("local") | here,
+        "team/providers.py": PROVIDER.format(name="here"),
+        "beside/blueprint.json": agent("beside") | there,
+        "beside/providers.py": PROVIDER.format(name="there"),
+    })  # fmt: skip
+    result = load(root / "team").run("x")
+    assert result["local_output"] == "here/large"
+    assert result["beside_output"] == "there/small"
+
+
+def test_a_providers_file_that_fails(write: Write) -> None:
+    """A providers.py that cannot be imported is an error that names it."""
+    root = write({
+        "guide/blueprint.json": agent("guide"),
+        "guide/providers.py": FAILS,
+    })  # fmt: skip
+    assert "'providers.py' of 'guide'" in refusal(root / "guide").message
+
+
 def test_each_folder_has_its_own_code(write: Write) -> None:
     """Folders with similar names do not share their tools."""
     names = ("a-b", "a_b", "a.b", "a/b", "a b")

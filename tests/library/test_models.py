@@ -459,6 +459,59 @@ def test_a_provider_makes_models_by_name() -> None:
     )
 
 
+class Counted(Model):
+    """A model that has used the same in each call."""
+
+    def __init__(self, name: str, used: Usage) -> None:
+        self.name = name
+        self._used = used
+
+    async def complete(
+        self, request: ModelRequest, on_token: Any = None
+    ) -> ModelResponse:
+        return ModelResponse("yes", usage=self._used)
+
+
+@pytest.mark.parametrize(
+    ("prices", "cost", "source"),
+    [
+        ('{"mine/*": {"input": 2, "output": 10}}', 18e-6, "override"),
+        ('{"other/*": {"input": 2, "output": 10}}', None, ""),
+    ],
+)
+def test_the_price_of_ones_own_model(
+    monkeypatch: pytest.MonkeyPatch,
+    prices: str,
+    cost: float | None,
+    source: str,
+) -> None:
+    """The operator's file prices the calls of a registered provider; without a price the cost is unknown."""
+    monkeypatch.setenv("PODWRIGHT_PRICES", prices)
+    used = Usage(input_tokens=4, output_tokens=1, cost=None)
+    register_provider("mine", lambda name, _: Counted(f"mine/{name}", used))
+    usage = Agent("guide", "", "mine/a").run("?", trace=True).usage
+    assert (usage.cost, usage.cost_source) == (cost, source)
+    assert usage.unpriced_model_calls == int(cost is None)
+
+
+def test_a_model_that_computes_its_cost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A model's own method `cost` counts, and not the file."""
+    monkeypatch.setenv(
+        "PODWRIGHT_PRICES", '{"mine/*": {"input": 2, "output": 10}}'
+    )
+
+    class Priced(Counted):
+        def cost(self, usage: Usage) -> float | None:
+            return usage.input_tokens * 0.5
+
+    used = Usage(input_tokens=4, cost=None)
+    register_provider("mine", lambda name, _: Priced(f"mine/{name}", used))
+    usage = Agent("guide", "", "mine/a").run("?", trace=True).usage
+    assert (usage.cost, usage.cost_source) == (2.0, "")
+
+
 @pytest.mark.parametrize("name", ["", "mine/too"])
 def test_invalid_provider_names(name: str) -> None:
     """A provider's name is the part before the first slash, so it has none and is not empty."""

@@ -6,7 +6,14 @@ from typing import Any
 import pytest
 from tests.library.shapes import says
 
-from podwright import Agent, Event, EventManager, ScriptedModel
+from podwright import (
+    Agent,
+    Conductor,
+    Event,
+    EventManager,
+    ScriptedModel,
+    subscribe,
+)
 from podwright.errors import ConfigurationError, ToolError
 from podwright.testing import ToolCall
 
@@ -51,6 +58,29 @@ def test_a_subscription_can_choose_types_and_end(recorder: Any) -> None:
     assert chosen == ["run_started", "run_finished"]
     assert len(recorder.events) == 8
     assert len(recorder.manager.subscribers) == 2
+
+
+def test_a_subscriber_of_all_runs(recorder: Any) -> None:
+    """It gets each event once, those of nested runs included, of runs that begin until the subscription ends."""
+    received: list[Event] = []
+    model = ScriptedModel(ToolCall.of("inner", task="?"), "yes")
+    inner = Agent("inner", "Help.", says("no"))
+    outer = Conductor("outer", "Help.", model, [inner])
+    unsubscribe = subscribe(received.append, "run_started", "run_finished")
+    try:
+        outer.run("?")
+        Agent("alone", "Help.", says("yes")).run("?")
+    finally:
+        unsubscribe()
+    Agent("late", "Help.", says("yes")).run("?")
+    assert [(event.type, event.component) for event in received] == [
+        ("run_started", "outer"),
+        ("run_started", "inner"),
+        ("run_finished", "inner"),
+        ("run_finished", "outer"),
+        ("run_started", "alone"),
+        ("run_finished", "alone"),
+    ]
 
 
 def test_an_async_subscriber_is_refused() -> None:

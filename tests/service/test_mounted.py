@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Iterator
 
 import pytest
 from fastapi import FastAPI
+from pydantic import SecretStr
 from starlette.applications import Starlette
 from starlette.routing import Mount
 from starlette.testclient import TestClient
@@ -48,7 +49,7 @@ def mount(**apps: FastAPI) -> FastAPI:
 @pytest.fixture
 def mounted() -> Iterator[TestClient]:
     """A client of an application in which two components are mounted, the second one with keys."""
-    keys = Settings(api_keys=(RUN_KEY, READ_KEY))
+    keys = Settings(api_keys=(SecretStr(RUN_KEY), SecretStr(READ_KEY)))
     parent = mount(
         open=create_app(Settings(), component("first")),
         closed=create_app(keys, component("second")),

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from fastapi import Request
 from starlette.testclient import TestClient
 from tests.service.support import Example
 
 from podwright import Agent, ExecutionResult, blueprints, load
 from podwright.testing import assert_events
-from podwright_service.app import create_app
-from podwright_service.settings import Settings
+from podwright_service import Settings, create_app, run_component
 
 KINDS = {
     "researcher": "agent",
@@ -188,3 +190,56 @@ def test_routes_can_be_added_to_the_application() -> None:
     with TestClient(app) as client:
         assert client.post("/twice/2", json={"a": "b"}).json() == {"a": "bb"}
         assert client.post("/run", json={"input": "Hello?"}).status_code == 200
+
+
+@pytest.fixture
+def own_routes() -> Iterator[TestClient]:
+    """A client of a service with a route that runs the component with the body of its request."""
+    app = create_app(
+        Settings(run_model_calls=1), Agent("guide", "Help.", "offline/echo")
+    )
+
+    @app.post("/own")
+    async def own(  # pyright: ignore[reportUnusedFunction] - by its route
+        request: Request, body: dict[str, Any]
+    ) -> dict[str, Any]:
+        result = await run_component(request, trace=True, **body)
+        return {"value": result.value, "events": len(result.events)}
+
+    with TestClient(app) as client:
+        yield client
+
+
+def test_a_route_of_ones_own_runs_the_component(
+    own_routes: TestClient,
+) -> None:
+    """A run of an added route is counted, and limited by the headers of its request, as one of `/run` is."""
+    answer = own_routes.post("/own", json={"input": "Hello?"}).json()
+    assert answer == {"value": "Echo: Hello?", "events": 4}
+    metrics = own_routes.get("/metrics").text
+    assert re.search(r'podwright_runs_total{.*status="ok"} 1.0', metrics)
+    refused = own_routes.post(
+        "/own",
+        json={"input": "Hello?"},
+        headers={"podwright-budget": "model_calls=0"},
+    )
+    assert refused.json()["code"] == "limit_exceeded"
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer"),
+    [
+        ({"inptu": "Hello?"}, "/inptu"),
+        ({"input": 5}, "/input"),
+        ({"input": "Hello?", "start_step": 1}, "/start_step"),
+    ],
+)
+def test_a_route_of_ones_own_gives_wrong_values(
+    own_routes: TestClient, body: dict[str, Any], pointer: str
+) -> None:
+    """Values that the body of `/run` could not have are a 422 with their places."""
+    response = own_routes.post("/own", json=body)
+    assert response.status_code == 422
+    problem = response.json()
+    assert problem["code"] == "request_invalid"
+    assert pointer in [entry["pointer"] for entry in problem["errors"]]

@@ -15,7 +15,7 @@ from starlette.requests import Request
 
 from podwright.components import Component
 from podwright.headers import ROOT
-from podwright.run_context import MAX_IDENTITY
+from podwright.run_context import MAX_IDENTITY, current_attributes
 from podwright.text import truncate
 from podwright_service.settings import Settings
 
@@ -75,6 +75,19 @@ current_origin: ContextVar[Origin] = ContextVar(
     "podwright_origin", default=NOWHERE
 )
 """Where the current run comes from."""
+
+
+def origin_of_run() -> Origin:
+    """Where the current run comes from; outside of a service, what `podwright.run_attributes` says of it."""
+    origin = current_origin.get()
+    if origin is not NOWHERE:
+        return origin
+    attributes = current_attributes()
+    return Origin(
+        user=attributes.user,
+        session=attributes.session,
+        metadata=attributes.metadata,
+    )
 
 
 def origin_of(

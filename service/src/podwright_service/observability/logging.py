@@ -231,7 +231,7 @@ def _renderers(settings: Settings) -> list[Processor]:
 def _to_record(
     logger: object, method: str, event: EventDict
 ) -> tuple[tuple[str], dict[str, Any]]:
-    """The arguments of a standard logger: the fields are in the message, and the attribute `podwright` of the record."""
+    """The arguments of a standard logger: the fields are in the message, and in `podwright` of the record."""
     message = event.pop("event")
     error = event.pop("exc_info", None)
     del event["logger"]

@@ -33,7 +33,7 @@ from podwright.usage import NO_USAGE, Usage
 from podwright_service.observability import semconv, span_content
 from podwright_service.observability.tracebacks import error_of_own_code
 from podwright_service.observability.tracing import resumed_run
-from podwright_service.origin import current_origin
+from podwright_service.origin import origin_of_run
 
 Attributes = dict[str, Any]
 SpanStart = tuple[str, SpanKind, Attributes]
@@ -206,7 +206,7 @@ def _run(event: events.RunStarted, remote: bool) -> SpanStart:
 
 def _origin() -> Attributes:
     """Where the run comes from, and for whom it is."""
-    origin = current_origin.get()
+    origin = origin_of_run()
     named = {
         semconv.ROOT: origin.root,
         semconv.CALLER: origin.caller,

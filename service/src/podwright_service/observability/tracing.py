@@ -20,7 +20,7 @@ from podwright.components.remote import PROPAGATORS
 from podwright.headers import ROOT
 from podwright.models import http as model_http
 from podwright_service.observability import semconv
-from podwright_service.origin import SESSION, USER, current_origin
+from podwright_service.origin import SESSION, USER, origin_of_run
 
 if TYPE_CHECKING:
     from podwright.run import Run
@@ -62,7 +62,7 @@ def inject_context(run: Run) -> dict[str, str]:
 
     See `podwright.components.remote.PROPAGATORS`.
     """
-    origin = current_origin.get()
+    origin = origin_of_run()
     context = get_current()
     # those that are trusted here are in the body of the request; a caller's own may be trusted elsewhere
     for name in (USER, SESSION):
