@@ -130,6 +130,50 @@ def test_what_is_exported(shell: Shell, project: Path) -> None:
     assert done.stdout.splitlines()[1:] == [f"  {file}" for file in files]
 
 
+OWN = """
+from podwright import Agent, AgentStep, FunctionModel, Workflow, register_provider
+from podwright.components import PromptComponent, own_blueprint
+
+def acme(name, connection):
+    return FunctionModel(lambda request: f"{name} answers", name=f"acme/{name}")
+
+class First(PromptComponent):
+    kind = "agent"
+
+    def __init__(self, name, *members):
+        super().__init__(own_blueprint("agent", name))
+        self._members = {member.name: member for member in members}
+
+    def members(self):
+        return self._members
+
+    async def perform(self, run, task):
+        [member, *_] = self._members.values()
+        return await run.child(member).execute(task)
+
+register_provider("acme", acme)
+first = First("first", Agent("clerk", "", "acme/small"))
+expert = Agent("expert", "", "acme/large")
+flow = Workflow("flow", [AgentStep(first, name="ask"), AgentStep(expert, name="check")])
+"""
+
+
+def test_components_and_models_of_ones_own(
+    shell: Shell, tmp_path: Path
+) -> None:
+    """The folder registers the providers of the models, and has the components that are code."""
+    (tmp_path / "own.py").write_text(OWN)
+    done = shell("export", "own:flow", "--output", "out")
+    assert (done.returncode, done.stderr) == (0, "")
+    (tmp_path / "own.py").unlink()
+    assert not (tmp_path / "out" / "agents" / "first").exists()
+    done = shell("run", "out", "some words", "--quiet")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["first_output"] == "small answers"
+    assert answer["expert_output"] == "large answers"
+
+
 def test_packages_of_the_code(shell: Shell, project: Path) -> None:
     """Installed packages that every image lacks are listed with their versions; what is not installed is said."""
     app = (project / "app.py").read_text()

@@ -83,6 +83,14 @@ def register_provider(name: str, provider: Provider) -> None:
             del _resolved[key]
 
 
+def registered_provider(name: str) -> Provider | None:
+    """The provider that was registered with a name; None for those that Podwright knows itself."""
+    provider = _providers.get(name)
+    if provider is _offline:
+        return None
+    return provider
+
+
 def resolve(
     name: str,
     model: Model | None = None,

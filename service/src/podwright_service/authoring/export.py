@@ -18,9 +18,11 @@ from typing import Any
 from podwright import blueprints
 from podwright.components import Agent, Component, Workflow
 from podwright.components.folder import Folder, condition_names
+from podwright.components.loader import AnyComponent
 from podwright.components.remote import Remote
 from podwright.components.walks import own_tools_of, remotes_in
 from podwright.errors import ConfigurationError, UnknownModelError
+from podwright.models.registry import registered_provider
 from podwright.text import os_error_reason
 from podwright_service.authoring.local_code import (
     LocalCode,
@@ -43,6 +45,7 @@ from podwright_service.source import (
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
 _HEADING = '"""Written by `podwright export`: {what}."""'
 _FILES = {
+    "providers": ("providers.py", "the providers of models"),
     "tools": ("tools.py", "the functions of the tools"),
     "functions": ("functions.py", "the functions of the steps"),
     "conditions": ("conditions.py", "the conditions of the workflow"),
@@ -141,6 +144,7 @@ def export(source: str, target: Path) -> Exported:
                 copy_folder(Folder(Path(source)), folder, needed)
             else:
                 plan = _plan_of(component, beside)
+                _add_providers(plan, component, beside)
                 needed = plan.remotes
                 code = needed_by(plan.modules())
                 _write_component(plan, code, folder)
@@ -212,13 +216,26 @@ def _plan_of(component: Component, beside: ModuleType | None) -> _Plan:
         elif isinstance(member, Agent) and defined_inside:
             # its blueprint is a part of this one
             _add_code(plan, member, beside)
-        elif isinstance(member, Agent) or member.members():
+        elif isinstance(member, AnyComponent):
             plan.agents[name] = _plan_of(member, beside)
             plan.remotes += plan.agents[name].remotes
         else:
             found = _named_agent(member, name, beside)
             plan.code["agents"][name] = found
     return plan
+
+
+def _add_providers(
+    plan: _Plan, component: Component, beside: ModuleType | None
+) -> None:
+    """Add the registered providers of the models: the import of their module registers them."""
+    for model in component.models():
+        provider = model.partition("/")[0]
+        function = registered_provider(provider)
+        if function is not None:
+            plan.code["providers"][provider] = named(
+                function, f"The provider '{provider}'", beside=beside
+            )
 
 
 def _named_agent(
