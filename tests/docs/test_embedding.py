@@ -19,6 +19,8 @@ import pytest
 from tests.docs.test_docs import address_in, blocks
 from tests.helpers import COMMAND, NO_PLUGINS, ROOT, environment, plain_http
 
+from podwright import Remote
+from podwright_service.client import Client
 from podwright_service.testing import (
     ComponentProcess,
     SpanCollector,
@@ -86,6 +88,8 @@ def test_mounted_components(tmp_path: Path) -> None:
             assert plain_http.get(f"{url}/ready").json() == {"status": "ready"}
             answer = plain_http.post(f"{url}/run", json={"input": "the moon"})
             assert answer.text == '{"output":"Echo: the moon"}'
+            assert Client(url).run("the moon").value == "Echo: the moon"
+            assert Remote(name, url).run("the moon") == "Echo: the moon"
 
 
 def test_the_library_alone(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from pydantic import SecretStr
 from starlette.applications import Starlette
 from starlette.routing import Mount
 from starlette.testclient import TestClient
+from tests.helpers import until
 
 import podwright_service
 from podwright import Agent
@@ -155,6 +156,23 @@ def test_a_lifespan_that_was_not_entered(
     problem = response.json()
     assert problem["code"] == "not_started"
     assert "podwright_service.lifespan(app)" in problem["suggestion"]
+
+
+def test_background_runs(sqlite_database: str) -> None:
+    """The lifespan of a mounted application performs its background runs; before it, they are refused."""
+    settings = Settings(runs_database=SecretStr(sqlite_database))
+    app = create_app(settings, component())
+    outside = FastAPI()
+    outside.mount("/agent", app)
+    body = {"input": "Hello?"}
+    with TestClient(outside) as client:
+        refused = client.post("/agent/runs", json=body)
+        assert refused.json()["code"] == "not_started"
+    with TestClient(mount(agent=app)) as client:
+        accepted = client.post("/agent/runs", json=body)
+        assert accepted.status_code == 202
+        path = f"/agent/runs/{accepted.json()['id']}"
+        until(lambda: client.get(path).json()["status"] == "succeeded")
 
 
 async def test_signals_are_left_to_the_program() -> None:
