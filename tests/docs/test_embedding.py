@@ -35,6 +35,8 @@ PROGRAMS: Mapping[str, str] = dict(
     )
 )
 """The files that the page shows, by name."""
+OWN_CODE = ("providers.py", "agents.py", "prices.yaml", "blueprint.json")
+"""Those of the folder with a component and a model of its own."""
 
 
 def write(folder: Path, *names: str) -> None:
@@ -146,7 +148,7 @@ def desk(tmp_path: Path) -> Path:
     """The folder of the page with a component and a model of its own."""
     folder = tmp_path / "desk"
     folder.mkdir()
-    write(folder, "providers.py", "agents.py", "prices.yaml", "blueprint.json")
+    write(folder, *OWN_CODE)
     return folder
 
 

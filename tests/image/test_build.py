@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.docs.test_embedding import OWN_CODE, write
 from tests.helpers import NEWSROOM, ROOT
 from tests.image.conftest import Shell, Start
 from tests.image.containers import layers, tool_entry
@@ -403,6 +404,26 @@ def test_the_support_desk(build: Build, tag: str, start: Start) -> None:
     context = container.post_run(decided)
     assert context["draft"] == "Dear Ann"
     assert json.loads(context["receipt"])["letter"]
+    assert container.stop() == 0
+
+
+def test_a_component_and_a_model_of_ones_own(
+    build: Build,
+    facts: Callable[[], dict[str, Any]],
+    tag: str,
+    start: Start,
+    tmp_path: Path,
+) -> None:
+    """The folder of docs/embedding.md is an image that needs no provider but its own."""
+    folder = tmp_path / "desk"
+    folder.mkdir()
+    write(folder, *OWN_CODE)
+    done = build(folder)
+    assert done.returncode == 0, done.stderr
+    assert facts()["models"] == ["acme/small", "acme/large"]
+    container = start(tag, "--network=none", "--read-only").healthy()
+    answer = container.post_run({"input": "Where is order number 7?"})
+    assert answer["helper_output"] == "WHERE IS ORDER NUMBER 7?"
     assert container.stop() == 0
 
 

@@ -16,6 +16,7 @@ from typing import IO, Any
 
 import httpx
 import pytest
+import structlog
 import uvicorn
 from tests.forked import PIPE_SIZE, ForkedCommand, complete
 from tests.helpers import NEWSROOM, NO_AUTHORITIES, environment, until
@@ -71,6 +72,12 @@ def _served(component: Component, **settings: Any) -> Iterator[httpx.Client]:
             yield client
         server.should_exit = True
         thread.join()
+
+
+@pytest.fixture
+def plain_logging() -> None:
+    """No logging of a service in this process, as in a program that configures none; a test before may have."""
+    structlog.reset_defaults()
 
 
 @pytest.fixture(scope="session")

@@ -121,6 +121,7 @@ def test_requests_and_content_are_logged_on_request(
     ] == [True]
 
 
+@pytest.mark.usefixtures("plain_logging")
 def test_an_image_is_not_logged(
     serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:

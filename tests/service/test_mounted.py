@@ -186,8 +186,11 @@ async def test_signals_are_left_to_the_program() -> None:
         assert signal.getsignal(signal.SIGTERM) is before
         assert lifecycle.state == "ready"
     assert lifecycle.state == "draining"
+    async with app.router.lifespan_context(app):
+        assert signal.getsignal(signal.SIGTERM) is not before
 
 
+@pytest.mark.usefixtures("plain_logging")
 def test_runs_are_logged_as_the_program_says(
     caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -201,7 +204,7 @@ def test_runs_are_logged_as_the_program_says(
     (record,) = [
         record for record in caplog.records if record.name == "podwright.run"
     ]
-    assert "component=guide" in record.getMessage()
+    assert "component='guide'" in record.getMessage()
     assert vars(record)["podwright"]["status"] == "ok"
     assert root.handlers == handlers
     assert capsys.readouterr().out == ""

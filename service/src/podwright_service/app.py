@@ -113,9 +113,9 @@ async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
         app: The application that is mounted.
     """
     runtime: Runtime = app.state.runtime
-    runtime.lifecycle.leave_signals()
-    async with app.router.lifespan_context(app):
-        yield
+    with runtime.lifecycle.signals_left():
+        async with app.router.lifespan_context(app):
+            yield
 
 
 def _add_middleware(app: FastAPI, runtime: Runtime) -> None:

@@ -56,7 +56,10 @@ Messages = Sequence[Mapping[str, Any]]
 
 
 class Component(ABC):
-    """Something that runs. Its blueprint is its configuration; of its runs it keeps only `last_usage`."""
+    """Something that runs. Its blueprint is its configuration; of its runs it keeps only `last_usage`.
+
+    One that is code has a blueprint of `own_blueprint`, and as `kind` that of the components that it resembles.
+    """
 
     kind: ClassVar[Kind]
     """"agent", "workflow", "conductor" or "pipeline"."""

@@ -65,9 +65,14 @@ class Lifecycle:
         self._leaves_signals = False
         self.state: Literal["starting", "ready", "draining"] = "starting"
 
-    def leave_signals(self) -> None:
-        """Leave the signals to the application around this one, which is stopped by them."""
+    @contextlib.contextmanager
+    def signals_left(self) -> Generator[None]:
+        """Leave the signals to the program around the application in a lifespan that begins in this context."""
         self._leaves_signals = True
+        try:
+            yield
+        finally:
+            self._leaves_signals = False
 
     @contextlib.asynccontextmanager
     async def lifespan(self, app: FastAPI) -> AsyncGenerator[None]:
@@ -156,8 +161,8 @@ class StartMiddleware:
                 503,
                 "not_started",
                 f"The application of '{self._component}' has not started, because its lifespan was not entered.",
-                "Enter `async with podwright_service.lifespan(app):` in the lifespan of the application that it is "
-                "mounted in.",
+                "If it is mounted in another application, enter `async with podwright_service.lifespan(app):` in the "
+                "lifespan of that one; otherwise let the server run lifespans.",
             )
         await self._app(scope, receive, send)
 

@@ -235,7 +235,8 @@ def _to_record(
     message = event.pop("event")
     error = event.pop("exc_info", None)
     del event["logger"]
-    fields = [f"{name}={value}" for name, value in event.items()]
+    # a representation has no line breaks, which would look like lines of their own
+    fields = [f"{name}={value!r}" for name, value in event.items()]
     text = " ".join([message, *fields])
     extra = {"podwright": dict(event)}
     return (text,), {"exc_info": error, "extra": extra}
