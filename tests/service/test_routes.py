@@ -179,17 +179,22 @@ def test_a_posted_team_may_use_a_posted_workflow(example: Example) -> None:
     assert json.loads(answer["output"]) == answer["data"] == context
 
 
+async def twice(times: int, body: dict[str, str]) -> dict[str, str]:
+    return {name: value * times for name, value in body.items()}
+
+
 def test_routes_can_be_added_to_the_application() -> None:
     """A FastAPI route that is added works, and so do the service's own."""
     app = create_app(Settings(), Agent("guide", "You guide.", "offline/echo"))
-
-    @app.post("/twice/{times}")
-    async def twice(times: int, body: dict[str, str]) -> dict[str, str]:  # pyright: ignore[reportUnusedFunction] - by its route
-        return {name: value * times for name, value in body.items()}
-
+    app.post("/twice/{times}")(twice)
     with TestClient(app) as client:
         assert client.post("/twice/2", json={"a": "b"}).json() == {"a": "bb"}
         assert client.post("/run", json={"input": "Hello?"}).status_code == 200
+
+
+async def own(request: Request, body: dict[str, Any]) -> dict[str, Any]:
+    result = await run_component(request, trace=True, **body)
+    return {"value": result.value, "events": len(result.events)}
 
 
 @pytest.fixture
@@ -198,14 +203,7 @@ def own_routes() -> Iterator[TestClient]:
     app = create_app(
         Settings(run_model_calls=1), Agent("guide", "Help.", "offline/echo")
     )
-
-    @app.post("/own")
-    async def own(  # pyright: ignore[reportUnusedFunction] - by its route
-        request: Request, body: dict[str, Any]
-    ) -> dict[str, Any]:
-        result = await run_component(request, trace=True, **body)
-        return {"value": result.value, "events": len(result.events)}
-
+    app.post("/own")(own)
     with TestClient(app) as client:
         yield client
 
