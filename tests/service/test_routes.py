@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
-from fastapi import Request
+from fastapi import HTTPException, Request
 from starlette.testclient import TestClient
 from tests.service.support import Example
 
@@ -197,6 +197,10 @@ async def own(request: Request, body: dict[str, Any]) -> dict[str, Any]:
     return {"value": result.value, "events": len(result.events)}
 
 
+async def closed() -> None:
+    raise HTTPException(409, "The ticket is closed.")
+
+
 @pytest.fixture
 def own_routes() -> Iterator[TestClient]:
     """A client of a service with a route that runs the component with the body of its request."""
@@ -204,6 +208,7 @@ def own_routes() -> Iterator[TestClient]:
         Settings(run_model_calls=1), Agent("guide", "Help.", "offline/echo")
     )
     app.post("/own")(own)
+    app.post("/closed")(closed)
     with TestClient(app) as client:
         yield client
 
@@ -222,6 +227,14 @@ def test_a_route_of_ones_own_runs_the_component(
         headers={"podwright-budget": "model_calls=0"},
     )
     assert refused.json()["code"] == "limit_exceeded"
+
+
+def test_an_error_of_a_route_of_ones_own(own_routes: TestClient) -> None:
+    """What an added route raises is a problem document."""
+    response = own_routes.post("/closed")
+    assert response.status_code == 409
+    assert response.headers["content-type"] == "application/problem+json"
+    assert response.json()["detail"].startswith("The ticket is closed.")
 
 
 @pytest.mark.parametrize(
