@@ -394,10 +394,10 @@ def test_schemas(shell: Shell) -> None:
     """`schema` prints the JSON Schema of one kind, or of all; a misspelt kind has a suggestion."""
     assert (
         json.loads(shell("schema", "Agent").stdout)
-        == podwright.blueprints.json_schema()["agent"]
+        == podwright.blueprints.file_schema()["agent"]
     )
     assert (
-        json.loads(shell("schema").stdout) == podwright.blueprints.json_schema()
+        json.loads(shell("schema").stdout) == podwright.blueprints.file_schema()
     )
     done = shell("schema", "agnet")
     assert (done.returncode, "'agent'" in done.stderr) == (1, True)

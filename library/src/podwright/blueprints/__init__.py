@@ -6,10 +6,11 @@ from podwright.blueprints.files import (
     from_json,
     from_yaml,
     read_file,
+    read_source,
     to_json,
     to_yaml,
 )
-from podwright.blueprints.schema import VERSION, json_schema
+from podwright.blueprints.schema import VERSION, file_schema, json_schema
 from podwright.blueprints.steps import walk_steps
 from podwright.blueprints.validation import (
     check,
@@ -24,6 +25,7 @@ __all__ = [
     "VERSION",
     "check",
     "digest",
+    "file_schema",
     "from_json",
     "from_yaml",
     "invalid",
@@ -31,6 +33,7 @@ __all__ = [
     "kind_of",
     "problems",
     "read_file",
+    "read_source",
     "to_json",
     "to_yaml",
     "walk_steps",

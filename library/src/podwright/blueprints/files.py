@@ -12,6 +12,8 @@ from typing import Any, cast
 
 import orjson
 
+from podwright.blueprints.content import read_bytes
+from podwright.blueprints.texts import with_texts
 from podwright.blueprints.validation import Blueprint, invalid
 from podwright.errors import (
     BlueprintValidationError,
@@ -25,9 +27,6 @@ SUFFIXES = (".json", ".yaml", ".yml")
 """The file names of blueprints end in one of these."""
 
 _YAML_BREAK = re.compile("[\x85\u2028\u2029]")
-
-MAX_FILE_BYTES = 16 * 2**20
-"""Largest file of a blueprint or of settings."""
 
 
 def to_json(blueprint: JsonMapping) -> str:
@@ -109,7 +108,22 @@ def from_yaml(text: str | bytes) -> Any:
 
 
 def read_file(path: str | Path) -> Blueprint:
-    """The data in a blueprint file, not yet validated.
+    """The data in a blueprint file, not yet validated, with its texts: lines are joined, and files beside it are read.
+
+    Raises:
+        ConfigurationError: The file does not exist or cannot be read.
+        BlueprintValidationError: It does not contain a JSON or YAML object, or a text cannot be read.
+    """
+    source = read_source(path)
+    blueprint, problems = with_texts(source, Path(path).parent)
+    if problems:
+        raise invalid(problems, f"The blueprint '{path}'")
+    blueprint.pop("$schema", None)
+    return blueprint
+
+
+def read_source(path: str | Path) -> Blueprint:
+    """The data in a blueprint file as they are written, to change them and to write them back.
 
     Raises:
         ConfigurationError: The file does not exist or cannot be read.
@@ -159,24 +173,6 @@ def read_data(path: str | Path) -> Any:
         raise invalid(error.problems, f"The file '{name}'") from error
 
 
-def read_bytes(path: str | Path) -> bytes:
-    """The content of a regular file of at most 16 MiB.
-
-    Raises:
-        OSError: The file cannot be read.
-        ValueError: It is larger, or not a regular file (reading a pipe may never end).
-    """
-    file = Path(path)
-    if file.exists() and not file.is_file():
-        raise ValueError("not a regular file")
-    with file.open("rb") as opened:
-        content = opened.read(MAX_FILE_BYTES + 1)
-    if len(content) > MAX_FILE_BYTES:
-        mebibytes = MAX_FILE_BYTES // 2**20
-        raise ValueError(f"larger than {mebibytes} MiB")
-    return content
-
-
 def _similar_name(file: Path) -> str | None:
     """A suggestion: the blueprint file or folder with the most similar name."""
     siblings = sorted(file.parent.glob("*"))
@@ -189,9 +185,14 @@ def _may_be_blueprint(path: Path) -> bool:
 
 
 def digest(blueprint: JsonMapping) -> str:
-    """`sha256:` and 64 hexadecimal digits over the canonical JSON: sorted keys, no white space, 1.0 written as 1."""
+    """`sha256:` and 64 hexadecimal digits over the canonical JSON: sorted keys, no white space, 1.0 written as 1.
+
+    `$schema`, which is for editors, does not count.
+    """
+    data = dict(blueprint)
+    data.pop("$schema", None)
     text = json.dumps(
-        _canonical(blueprint),
+        _canonical(data),
         sort_keys=True,
         separators=(",", ":"),
         ensure_ascii=False,

@@ -12,12 +12,20 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal, NotRequired, Required
 
 from annotated_types import Ge, Gt, Le, MaxLen, MinLen
-from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, with_config
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    with_config,
+)
 from pydantic.types import StringConstraints
 from typing_extensions import TypedDict
 
+from podwright.blueprints.texts import text_forms, text_key
 from podwright.events import Kind
-from podwright.json_data import JsonMapping, JsonObject
+from podwright.json_data import JsonMapping, JsonObject, as_object, copy_json
 from podwright.messages import (
     CLOSED,
     HistorySettings,
@@ -70,6 +78,18 @@ FunctionName = Annotated[
     str, StringConstraints(pattern=_FUNCTION_NAME, max_length=100)
 ]
 """A function that the caller supplies under this name."""
+
+
+def _only_text(value: object) -> object:
+    if isinstance(value, dict | list):
+        raise ValueError(
+            "Only a blueprint file may have a text as lines, or in another file; give the text itself"
+        )
+    return value
+
+
+Prompt = Annotated[str, BeforeValidator(_only_text)]
+"""A text for a model or a person; in a file it has further forms, see `texts`."""
 MaxLoops = Annotated[int, Ge(1), Le(1000)]
 MaxToolRetries = Annotated[int, Ge(0), Le(1000)]
 Fallback = Annotated[list[ModelName], MaxLen(8)]
@@ -238,7 +258,7 @@ class AgentBlueprint(_Described, total=False):
 
     type: Literal["Agent"]
     name: Required[Name]
-    instructions: Required[str]
+    instructions: Required[Prompt]
     config: Required[AgentConfig]
     tools: Tools
 
@@ -252,7 +272,7 @@ class MemberBlueprint(_Described, total=False):
 
     type: Required[Literal["Agent"]]
     name: Required[Name]
-    instructions: str
+    instructions: Prompt
     config: MemberConfig
     tools: Tools
 
@@ -263,7 +283,7 @@ class ConductorBlueprint(_Described, total=False):
 
     type: Required[Literal["Conductor"]]
     name: Required[Name]
-    instructions: Required[str]
+    instructions: Required[Prompt]
     skills: Required[
         Annotated[
             list[MemberBlueprint],
@@ -416,7 +436,7 @@ class _ApprovalStep(TypedDict, total=False):
 
     type: Required[Literal["approval_step"]]
     name: Required[Name]
-    message: Required[str]
+    message: Required[Prompt]
     options: Annotated[
         list[Name], MinLen(1), MaxLen(16), AfterValidator(_unique_texts)
     ]
@@ -533,6 +553,34 @@ def allowed_keys(
 def adapter(kind: Kind) -> TypeAdapter[Any]:
     """The pydantic adapter of a kind's blueprints."""
     return TypeAdapter(SHAPES[kind])
+
+
+def file_schema() -> dict[str, JsonObject]:
+    """The JSON Schema of blueprint files of each kind, for editors: as `json_schema`, with what only files may have.
+
+    These are `$schema`, and texts as lists of lines or in files of their own.
+    """
+    schemas = json_schema()
+    for schema in schemas.values():
+        definitions = as_object(schema.get("$defs"))
+        for shape in (schema, *definitions.values()):
+            _allow_text_forms(as_object(shape.get("properties")))
+        # a workflow is a reference to the definition that nested workflows have, where `$schema` is unknown
+        reference = schema.pop("$ref", "")
+        _, _, name = reference.rpartition("/")
+        schema.update(copy_json(as_object(definitions.get(name))))
+        schema["properties"]["$schema"] = {"type": "string"}
+    return schemas
+
+
+def _allow_text_forms(properties: JsonObject) -> None:
+    """Allow what a text may be in a file, if a part with these properties has one."""
+    kind = as_object(properties.get("type")).get("const")
+    key = text_key(kind)
+    if key in properties:
+        own = as_object(properties[key])
+        forms = own.get("anyOf", [own])
+        properties[key] = {"anyOf": [*forms, *text_forms(key)]}
 
 
 def json_schema() -> dict[str, JsonObject]:

@@ -176,8 +176,12 @@ def parse(
 
 
 def migrate(blueprint: JsonMapping) -> Blueprint:
-    """The blueprint in the current schema version; an unknown version stays, and fails validation."""
+    """The blueprint in the current schema version, without `$schema`, which is for editors.
+
+    An unknown version stays, and fails validation.
+    """
     current = dict(blueprint)
+    current.pop("$schema", None)
     if current.get("version") != "0":
         return current
     current["version"] = "1"

@@ -79,7 +79,7 @@ def write(file: SyncedFile) -> None:
 
 
 def _synced(folder: Folder, path: Path, added: list[str]) -> SyncedFile:
-    old = blueprints.read_file(path)
+    old = blueprints.read_source(path)
     file = SyncedFile(path, copy_json(old))
     problems: list[Problem] = []
     for pointer, entries in tool_lists(file.blueprint):

@@ -223,12 +223,12 @@ def describe_change(change: Change) -> str:
 
 
 def print_schema(kind: str | None) -> None:
-    """Print the JSON Schema of a kind, or of all kinds by name.
+    """Print the JSON Schema of the files of a kind, or of all kinds by name.
 
     Raises:
         ConfigurationError: The kind is unknown.
     """
-    schemas = blueprints.json_schema()
+    schemas = blueprints.file_schema()
     if kind is None:
         print_json(schemas)
         return
