@@ -17,6 +17,7 @@ from tests.helpers import NO_AUTHORITIES, plain_http
 from tests.service.support import Address, Command, Serve, check_end
 
 from podwright import Agent
+from podwright_service.observability.short_lines import short_line
 
 SECRET = "canary-7d1f"
 TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -207,6 +208,7 @@ LIBRARIES = """
 import logging, warnings
 import structlog
 from podwright_service.observability import configure_logging
+from podwright_service.observability.short_lines import short_line
 from podwright_service.settings import Settings
 configure_logging(Settings(log_format={format!r}))
 logging.getLogger("podwright").warning("a\\x1b[2Jb\\nc\\udc80")
@@ -265,6 +267,56 @@ def test_control_characters_cannot_control_a_terminal() -> None:
     (line,) = [line for line in text.splitlines() if "[2Jb\\nc" in line]
     assert "warning" in line
     assert "ZeroDivisionError" in text
+
+
+def test_short_lines_are_for_people() -> None:
+    """Short lines have the time, what happened and the level of warnings; tracebacks, but no other fields."""
+    text = output_of_libraries("short")
+    assert "\x1b" not in text
+    lines = [line.partition(" ")[2] for line in text.splitlines()]
+    assert lines[0] == "warning: a\ufffd[2Jb\\nc\ufffd"
+    assert lines[1] == "of a tool"
+    assert "started" not in lines
+    assert "booting" in lines
+    assert "error: broken" in lines
+    assert "ZeroDivisionError" in text
+
+
+@pytest.mark.parametrize(
+    ("fields", "line"),
+    [
+        ({}, "writer: ok, 1.2 s"),
+        ({"input_tokens": 300}, "writer: ok, 1.2 s, 310 tokens"),
+        (
+            {"input_tokens": 300, "cost_usd": 0.00213},
+            "writer: ok, 1.2 s, 310 tokens, 0.0021 USD",
+        ),
+        (
+            {"status": "error", "code": "tool_failed", "error": "No disk."},
+            "writer: error (tool_failed), No disk., 1.2 s",
+        ),
+        ({"value": "Done."}, "writer: ok, 1.2 s: Done."),
+    ],
+)
+def test_a_short_line_of_a_run(fields: dict[str, Any], line: str) -> None:
+    """The line of a run has its component, outcome and duration, and its tokens and cost if there are any."""
+    tokens = 0
+    if "input_tokens" in fields:
+        tokens = 10
+    event = {
+        "logger": "podwright.run",
+        "event": "run",
+        "level": "info",
+        "component": "writer",
+        "status": "ok",
+        "duration_ms": 1234.5,
+        "input_tokens": 0,
+        "output_tokens": tokens,
+        "cost_usd": None,
+        **fields,
+    }
+    _, _, text = short_line(None, "info", event).partition(" ")
+    assert text == line
 
 
 def test_every_worker_logs_its_runs(

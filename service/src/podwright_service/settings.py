@@ -266,8 +266,8 @@ class Settings(BaseSettings):
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Lowest level that is logged."""
-    log_format: Literal["auto", "json", "console"] = "auto"
-    """Log format; `auto` is `console` on a terminal and `json` otherwise."""
+    log_format: Literal["auto", "json", "console", "short"] = "auto"
+    """Log format; `auto` is `console` on a terminal and `json` otherwise. `short` lines are for people."""
     log_content: bool = False
     """Whether inputs and outputs of runs are logged."""
     provider_errors: Literal["hide", "log", "show"] = "log"

@@ -42,9 +42,20 @@ def load_component(
                 f"Cannot read '{error.filename}': {error.strerror}.",
                 suggestion="Let this user read it.",
             ) from error
-    if names_module(source):
-        component, _ = load_from_module(source)
-        return component
+    check_source(source)
+    component, _ = load_from_module(source)
+    return component
+
+
+def check_source(source: str) -> None:
+    """Check that a component may be there: that the path exists, or has the form `module:attribute`.
+
+    Raises:
+        ConfigurationError: There is none.
+    """
+    path = Path(source)
+    if _is(path, Path.exists) or names_module(source):
+        return
     hint = did_you_mean(path.name, _names_beside(path))
     raise ConfigurationError(
         f"There is no component at '{truncate(source, 200)}'.",

@@ -17,13 +17,7 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _exit)
     _open_closed_streams()
-    for stream, errors in (
-        (sys.stdin, "strict"),
-        (sys.stdout, "backslashreplace"),
-        (sys.stderr, "backslashreplace"),
-    ):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors=errors)
+    set_error_handlers()
     try:
         code = _run(sys.argv[1:])
         sys.stdout.flush()
@@ -57,6 +51,17 @@ def _run(arguments: list[str]) -> int:
     from podwright_service.cli.commands import app
 
     return run_and_report(app)
+
+
+def set_error_handlers() -> None:
+    """Have the standard output and error escape what they cannot encode, and the input refuse what it cannot decode."""
+    for stream, errors in (
+        (sys.stdin, "strict"),
+        (sys.stdout, "backslashreplace"),
+        (sys.stderr, "backslashreplace"),
+    ):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=errors)
 
 
 def _open_closed_streams() -> None:

@@ -144,6 +144,39 @@ def serve(
 
 
 @app.command()
+def dev(
+    path: Component = None,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on.")
+    ] = "127.0.0.1",
+    port: Port = None,
+    title: Title = None,
+    model: Model = None,
+    env_file: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="A file with variables, such as .env; those of the environment take precedence.",
+        ),
+    ] = None,
+) -> None:
+    """Serve a component while you change it: what is saved is served at once.
+
+    If a change cannot be served, its problems are printed, and the version before goes on answering. Ctrl-C ends.
+    """
+    from podwright_service.cli.dev import develop
+
+    develop(
+        env_file,
+        component=path,
+        host=host,
+        port=port,
+        title=title,
+        model=model,
+    )
+
+
+@app.command()
 def run(
     path: Source,
     text: Annotated[

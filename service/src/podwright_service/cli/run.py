@@ -53,7 +53,7 @@ from podwright_service.cli.inputs import (
 from podwright_service.cli.questions import ask, can_ask
 from podwright_service.remotes import remotes_of
 from podwright_service.serving.shared_metrics import share_metrics
-from podwright_service.settings import adopt_secrets, read_settings
+from podwright_service.settings import Settings, adopt_secrets, read_settings
 from podwright_service.source import load_component
 
 _EXIT_CODES: dict[type, int] = {ApprovalRequired: 3, RunCancelledError: 130}
@@ -69,6 +69,19 @@ def serve_component(**options: Any) -> None:
         PodwrightError: The settings are invalid, or the component cannot be loaded or served.
     """
     settings = read_settings(**options)
+    component = load_served(settings)
+    # slow to import; errors so far are reported first
+    from podwright_service.serving.server import serve
+
+    serve(component, settings)
+
+
+def load_served(settings: Settings) -> Component:
+    """Load the component that the settings name, with their secrets, remotes and log.
+
+    Raises:
+        PodwrightError: They name none, or it cannot be loaded.
+    """
     if settings.component is None:
         raise ConfigurationError(
             "There is no component to serve.",
@@ -78,13 +91,10 @@ def serve_component(**options: Any) -> None:
     share_metrics(settings)
     # slow to import; errors so far are reported first
     from podwright_service.observability import configure_logging
-    from podwright_service.serving.server import serve
 
     # before the component is loaded, which may log warnings
     configure_logging(settings)
-    component = load_component(settings.component, remotes_of(settings))
-
-    serve(component, settings)
+    return load_component(settings.component, remotes_of(settings))
 
 
 def run_component(

@@ -196,7 +196,7 @@ def _files(root: Path, folder: Path) -> Iterator[Path]:
     has_dependencies = folder == root or has_blueprint(folder)
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         path = Path(entry.path)
-        if _is_excluded(entry.name):
+        if is_excluded(entry.name):
             continue
         if entry.name in _DEPENDENCIES and has_dependencies:
             continue
@@ -208,7 +208,8 @@ def _files(root: Path, folder: Path) -> Iterator[Path]:
             yield path.relative_to(root)
 
 
-def _is_excluded(name: str) -> bool:
+def is_excluded(name: str) -> bool:
+    """Whether files and folders with a name are no part of a component."""
     if name in ("__pycache__", "node_modules", "conftest.py"):
         return True
     if name.startswith("test_") and name.endswith(".py"):

@@ -34,6 +34,7 @@ from podwright.json_data import as_array, as_object
 from podwright.run_context import FUNCTION_LOGGER
 from podwright.text import printable, truncate
 from podwright_service.observability.semconv import RUN_STATUSES
+from podwright_service.observability.short_lines import short_line
 from podwright_service.observability.tracebacks import error_of_own_code
 from podwright_service.origin import current_origin
 from podwright_service.settings import Settings
@@ -99,9 +100,17 @@ def logging_config(settings: Settings) -> dict[str, Any]:
             # gunicorn's workers copy the handlers of this logger to uvicorn's.
             "gunicorn.error": {"handlers": ["stdout"], "propagate": False},
             "alembic": {"level": "WARNING"},  # else it lists its own plug-ins
+            **_server_loggers(settings),
             **{name: {"level": "CRITICAL"} for name in _QUIET},
         },
     }
+
+
+def _server_loggers(settings: Settings) -> dict[str, Any]:
+    """The loggers of the server; among short lines, its start and its end say nothing to people."""
+    if settings.log_format == "short":
+        return {"uvicorn.error": {"level": "WARNING"}}
+    return {}
 
 
 class _StandardOutput(logging.StreamHandler[TextIO]):
@@ -218,13 +227,10 @@ def _renderers(settings: Settings) -> list[Processor]:
             structlog.processors.format_exc_info,
             structlog.processors.JSONRenderer(_to_json),
         ]
-    console = structlog.dev.ConsoleRenderer(
-        colors=terminal, exception_formatter=structlog.dev.plain_traceback
-    )
     return [
         structlog.processors.format_exc_info,
         _escape_control_characters,
-        console,
+        _lines_for_people(log_format, terminal),
     ]
 
 
@@ -240,6 +246,14 @@ def _to_record(
     text = " ".join([message, *fields])
     extra = {"podwright": dict(event)}
     return (text,), {"exc_info": error, "extra": extra}
+
+
+def _lines_for_people(log_format: str, terminal: bool) -> Processor:
+    if log_format == "short":
+        return short_line
+    return structlog.dev.ConsoleRenderer(
+        colors=terminal, exception_formatter=structlog.dev.plain_traceback
+    )
 
 
 def _to_json(event: EventDict, default: Callable[[Any], Any]) -> str:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import contextlib
 import gc
 import signal
+import socket
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from podwright.components import Component
 from podwright.errors import ConfigurationError
+from podwright_service.serving.announced_app import AnnouncedApp
 from podwright_service.serving.shared_metrics import share_metrics
 from podwright_service.settings import Settings, read_settings
 
@@ -48,8 +51,19 @@ class Service:
         )
 
 
-def serve(component: Component, settings: Settings) -> None:
+def serve(
+    component: Component,
+    settings: Settings,
+    listening: socket.socket | None = None,
+    when_ready: Callable[[], object] | None = None,
+) -> None:
     """Serve a component until the process receives a stop signal.
+
+    Args:
+        component: The component to serve.
+        settings: How it is served.
+        listening: A bound socket to serve on, with one process; by default one for host and port of the settings.
+        when_ready: Called once the application has started, with one process.
 
     Raises:
         PodwrightError: The settings do not fit the component, or the server cannot start.
@@ -71,15 +85,21 @@ def serve(component: Component, settings: Settings) -> None:
 
         serve_with_workers(app, settings)
     else:
+        served: ASGIApp = app
+        if when_ready is not None:
+            served = AnnouncedApp(app, when_ready)
+        sockets = None
+        if listening is not None:
+            sockets = [listening]
         config = uvicorn.Config(
-            app,
+            served,
             host=settings.host,
             port=settings.port,
             **uvicorn_options(settings),
         )
         with _return_on_signal():
             try:
-                uvicorn.Server(config).run()
+                uvicorn.Server(config).run(sockets)
             except SystemExit as error:
                 message = f"Could not listen on {settings.host}:{settings.port}; the log says why."
                 raise ConfigurationError(
