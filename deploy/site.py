@@ -24,7 +24,7 @@ PAGES = {
     "docs/decisions/README.md": "decisions.md",
     "helm/podwright/README.md": "chart.md",
     "deploy/examples/newsroom/README.md": "newsroom.md",
-    "deploy/examples/desk/README.md": "desk-example.md",
+    "service/src/podwright_service/scaffold/examples/desk/README.md": "desk-example.md",
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "security.md",

@@ -16,6 +16,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 NEWSROOM = ROOT / "deploy" / "examples" / "newsroom"
+SCAFFOLD = ROOT / "service" / "src" / "podwright_service" / "scaffold"
+DESK = SCAFFOLD / "examples" / "desk"
 COMMAND = Path(sys.executable).with_name("podwright")
 NO_AUTHORITIES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 """Trusts no certificate: as `verify` of httpx, it saves loading all authorities, which costs more than a request."""

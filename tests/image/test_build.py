@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from tests.docs.test_embedding import OWN_CODE, write
-from tests.helpers import NEWSROOM, ROOT
+from tests.helpers import DESK, NEWSROOM, ROOT
 from tests.image.conftest import Shell, Start
 from tests.image.containers import layers, tool_entry
 from tests.image_support import Docker
@@ -22,7 +22,6 @@ from podwright.components.folder import Folder
 from podwright.errors import ConfigurationError
 from podwright_service.images.context import stage
 
-DESK = ROOT / "deploy" / "examples" / "desk"
 Build = Callable[..., subprocess.CompletedProcess[str]]
 
 TOOLS = '''\

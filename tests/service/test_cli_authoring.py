@@ -431,3 +431,47 @@ def test_a_nested_parameter_has_its_pointer(shell: Shell, shop: Path) -> None:
         "/parameters/$defs/Line/properties/count"
     )
     assert "'Line.count'" in problem["detail"]
+
+
+@pytest.mark.parametrize("file_format", ["json", "yaml"])
+def test_sync_keeps_what_is_written(
+    shell: Shell, tmp_path: Path, file_format: str
+) -> None:
+    """The forms of texts, and what tells editors the schema, are in the file as before."""
+    assert shell("new", "sums", "--format", file_format).returncode == 0
+    folder = tmp_path / "sums"
+    file = folder / f"blueprint.{file_format}"
+    header = file.read_text().splitlines()[0] + "\n"
+    source = blueprints.read_source(file)
+    (folder / "prompt.md").write_text("Add.")
+    (folder / "tools.py").write_text(
+        'def add_numbers(x: int) -> int:\n    """New."""\n    return x\n'
+    )
+    for instructions in ({"file": "prompt.md"}, ["Add.", "Quickly."]):
+        source["instructions"] = instructions
+        source["tools"][0]["schema"]["function"]["description"] = "Old."
+        if file_format == "yaml":
+            file.write_text(header + blueprints.to_yaml(source))
+        else:
+            file.write_text(blueprints.to_json(source))
+        done = shell("sync", str(folder))
+        assert (done.returncode, done.stderr) == (0, "")
+        written = blueprints.read_source(file)
+        assert written["instructions"] == instructions
+        described = written["tools"][0]["schema"]["function"]["description"]
+        assert described == "New."
+        assert file.read_text().startswith(header)
+        assert shell("sync", str(folder), "--check").returncode == 0
+
+
+def test_export_keeps_the_texts(shell: Shell, tmp_path: Path) -> None:
+    """A copy of a folder has the files of its texts, and the same digest."""
+    assert shell("new", "notes", "--kind", "workflow").returncode == 0
+    done = shell("export", "notes", "--output", "copy")
+    assert (done.returncode, done.stderr) == (0, "")
+    digests = [
+        shell("validate", name, "--json").stdout.partition('"digest": ')[2]
+        for name in ("notes", "copy")
+    ]
+    assert digests[0] == digests[1]
+    assert (tmp_path / "copy" / "agents" / "writer.md").is_file()

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import json
-import re
-import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from tests.helpers import environment
 from tests.service.support import AGENT, Shell
 
 import podwright
@@ -401,66 +396,6 @@ def test_schemas(shell: Shell) -> None:
     )
     done = shell("schema", "agnet")
     assert (done.returncode, "'agent'" in done.stderr) == (1, True)
-
-
-def test_a_new_component_works(shell: Shell, tmp_path: Path) -> None:
-    """A new component is valid, runs, and passes its tests; a second `new` changes nothing."""
-    done = shell("new", "some/my sums")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "podwright run 'some/my sums'" in done.stdout
-    folder = tmp_path / "some" / "my sums"
-    files = ["README.md", "blueprint.json", "test_my_sums.py", "tools.py"]
-    assert sorted(file.name for file in folder.iterdir()) == files
-    readme = (folder / "README.md").read_text()
-    assert not any(
-        placeholder in readme for placeholder in ("NAME", "MODEL", "TEST")
-    )
-    assert shell("validate", str(folder)).returncode == 0
-    run = shell("run", str(folder), "2 + 3?")
-    assert (run.returncode, run.stdout.startswith("Echo: 2 + 3?")) == (0, True)
-    assert "add_numbers" in run.stderr
-    options = [
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-k",
-        "not container",
-        str(folder),
-    ]
-    command = [sys.executable, "-m", "pytest", *options]
-    tests = subprocess.run(
-        command, capture_output=True, text=True, cwd=tmp_path, env=environment()
-    )
-    assert "2 passed, 1 deselected" in tests.stdout, tests.stdout
-    [command] = re.findall("^python (-c '.*')$", readme, re.MULTILINE)
-    tools = subprocess.run(
-        [sys.executable, *shlex.split(command)],
-        cwd=folder,
-        capture_output=True,
-        check=True,
-    ).stdout
-    assert (
-        json.loads(tools)
-        == json.loads((folder / "blueprint.json").read_text())["tools"]
-    )
-    (folder / "tools.py").write_text("mine")
-    assert shell("new", "some/my sums").returncode == 1
-    assert (folder / "tools.py").read_text() == "mine"
-
-
-@pytest.mark.parametrize("name", ["", "{name}", "file/inside"])
-def test_folders_that_cannot_be_created(
-    shell: Shell, tmp_path: Path, name: str
-) -> None:
-    """An invalid name is an error, and nothing is written."""
-    (tmp_path / "file").write_text("")
-    done = shell("new", name)
-    assert (done.returncode, done.stdout, "Traceback" in done.stderr) == (
-        1,
-        "",
-        False,
-    )
-    assert [file.name for file in tmp_path.iterdir()] == ["file"]
 
 
 def test_the_settings(shell: Shell, tmp_path: Path) -> None:

@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.helpers import ROOT, until
+from tests.helpers import DESK, until
 from tests.service.support import Address, Command
 
 from podwright.testing import ModelRequest, ToolCall
 from podwright_service.client import Client
 from podwright_service.testing import ModelStub
 
-DESK = ROOT / "deploy" / "examples" / "desk"
 TAKEN_OVER = 120
 """Seconds after which another process has surely taken the run over."""
 

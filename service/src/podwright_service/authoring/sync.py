@@ -24,6 +24,8 @@ from podwright.tools import Tool, to_tool, tool_lists
 
 _COMMENT = re.compile(r"(^|\s)#", re.MULTILINE)
 """What may be a comment in YAML."""
+_HEADER = re.compile(r"\A(?:#.*\n)+")
+"""The comments at the top of a file, such as the one that tells editors its schema."""
 
 
 @dataclass
@@ -64,12 +66,14 @@ def write(file: SyncedFile) -> None:
     text = blueprints.to_json(file.blueprint)
     try:
         if file.path.suffix.lower() != ".json":
-            if _COMMENT.search(file.path.read_text(encoding="utf-8")):
+            old = file.path.read_text(encoding="utf-8")
+            header = "".join(_HEADER.findall(old))
+            if _COMMENT.search(old.removeprefix(header)):
                 raise ConfigurationError(
                     f"'{file.path.name}' has comments, which would be lost.",
                     suggestion="Make these changes by hand, or keep the comments under 'metadata'.",
                 )
-            text = blueprints.to_yaml(file.blueprint)
+            text = header + blueprints.to_yaml(file.blueprint)
         file.path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise ConfigurationError(

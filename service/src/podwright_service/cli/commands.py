@@ -485,13 +485,35 @@ def check(
 def new(
     folder: Annotated[str, typer.Argument(help="The folder to create.")],
     model: Annotated[
-        str, typer.Option(help="The model that the agent names.")
-    ] = "offline/echo",
+        str | None,
+        typer.Option(
+            help="The model that the component names; by default offline/echo."
+        ),
+    ] = None,
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            help="agent, workflow, conductor or pipeline; by default agent."
+        ),
+    ] = None,
+    file_format: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            help="The format of the blueprints: json or yaml; by default json.",
+        ),
+    ] = None,
+    example: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Copy an example instead, such as desk."
+        ),
+    ] = None,
 ) -> None:
-    """Create a component folder with a tool, tests and a README."""
-    from podwright_service.cli.new import create_component
+    """Create a component folder with code, tests, a README, and schemas for editors."""
+    from podwright_service.cli.new import create
 
-    create_component(folder, model)
+    create(folder, example, model=model, kind=kind, file_format=file_format)
 
 
 @app.command()

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.helpers import ROOT
 
 from podwright import ApprovalRequired, ScriptedModel, Workflow, load
 from podwright.errors import InputsError
 from podwright.testing import ToolCall
 
-DESK = ROOT / "deploy" / "examples" / "desk"
+DESK = Path(__file__).parent
+
 LETTER = {"input": "My blue cup from order 7 is broken.", "customer": "Ann"}
 TICKET = json.dumps({"category": "refund", "order": 7, "summary": "Broken."})
 SEARCH = ToolCall.of("search_policies", topic="broken items")
