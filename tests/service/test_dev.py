@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +111,7 @@ def test_what_is_saved_is_served(develop: Any, tmp_path: Path) -> None:
         # of the same size, and most of them in the same second
         write(tools, function(f"sum-{number}"))
         dev.wait_for("Reloaded")
-        until(lambda: dev.answers(f"sum-{number}"))  # noqa: B023 - called at once
+        until(partial(dev.answers, f"sum-{number}"))
     for name in ("desk.db", "desk.db-wal", "x.log", ".hidden", "y.py~"):
         (tools.parent / name).write_text("x")
     (tools.parent / "__pycache__").mkdir(exist_ok=True)

@@ -66,6 +66,8 @@ def develop(env_file: str | None, **options: Any) -> None:
     if env_file is not None:
         further.append(Path(env_file))
     files = WatchedFiles(settings.component or "", further)
+    # byte code is thought to be up to date if its source was saved in the same second with the same size
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     with _bind(settings.host, settings.port) as listening:
@@ -317,8 +319,6 @@ def _serve(
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_stop_with_parent, daemon=True).start()
     set_error_handlers()
-    # byte code is thought to be up to date if its source was saved in the same second with the same size
-    sys.dont_write_bytecode = True
     command = partial(_serve_version, options, env_file, listening, reports)
     code = run_and_report(command)
     reports.close()

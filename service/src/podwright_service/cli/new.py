@@ -9,11 +9,9 @@ import shlex
 from collections.abc import Collection, Iterator, Mapping
 from importlib.resources.abc import Traversable
 from pathlib import Path, PurePosixPath
-from typing import get_args
 
 from podwright import blueprints
 from podwright.errors import ConfigurationError
-from podwright.events import Kind
 from podwright.json_data import JsonObject
 from podwright.text import did_you_mean, os_error_reason, truncate
 from podwright_service.cli.console import print_text
@@ -22,7 +20,7 @@ _TEMPLATES = importlib.resources.files("podwright_service.scaffold")
 _EXAMPLES = _TEMPLATES / "examples"
 _SCHEMAS = ".podwright"
 """The folder with the schemas for editors: a hidden one, which no image has."""
-_TASKS: Mapping[Kind, str] = {
+_TASKS: Mapping[str, str] = {
     "agent": "What is 2 + 3?",
     "workflow": "The moon is round, and it is far away.",
     "conductor": "Which shape has the moon?",
@@ -72,7 +70,7 @@ def create_component(
         PodwrightError: The folder's name is not valid for a component, the kind or the format is unknown, the folder
             is not empty, or it cannot be written.
     """
-    _check_choice("kind", kind, get_args(Kind))
+    _check_choice("kind", kind, _TASKS)
     _check_choice("format", file_format, ("json", "yaml"))
     path = Path(folder)
     name = path.name

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from podwright.blueprints.files import read_bytes
+from podwright.blueprints.content import read_bytes
 from podwright.errors import ConfigurationError
 from podwright.text import os_error_reason
 from podwright_service.http.paths import OPEN_PATHS, SCOPES, path_in, scopes_of

@@ -3,7 +3,7 @@
 import os
 import sqlite3
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -19,7 +19,7 @@ _TABLES = """
 
 
 @contextmanager
-def database() -> Iterator[sqlite3.Connection]:
+def database() -> Generator[sqlite3.Connection]:
     """A transaction in the shop's database: `DESK_DATABASE`, or a file for temporary use; it has two orders."""
     default = Path(tempfile.gettempdir()) / "desk.db"
     path = os.environ.get("DESK_DATABASE", default)
