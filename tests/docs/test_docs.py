@@ -120,20 +120,8 @@ def test_python(page: Path, tmp_path: Path) -> None:
     assert process.returncode == 0, process.stderr
 
 
-def test_commands(
-    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    """Every command in docs/cli.md works, in the order of the page."""
-    (tmp_path / "deploy").symlink_to(ROOT / "deploy")
-    variables = environment(
-        PYTEST_ADDOPTS=f"{NO_PLUGINS} -k 'not container'"
-    )  # tests/testing has the other half of this test
-    tested = [
-        command
-        for command in commands(ROOT / "docs" / "cli.md")
-        if "podwright " in command or command.startswith("pytest ")
-    ]
-    assert {
+COMMANDS = {
+    "cli.md": {
         "new",
         "run",
         "chat",
@@ -143,11 +131,32 @@ def test_commands(
         "schema",
         "graph",
         "settings",
-    } <= {
+    },
+    "desk.md": {"new", "validate", "graph"},
+}
+"""Commands that a page shows."""
+
+
+@pytest.mark.parametrize("page", COMMANDS)
+def test_commands(
+    page: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Every command of the pages about the command line and the desk works, in the order of the page."""
+    (tmp_path / "deploy").symlink_to(ROOT / "deploy")
+    variables = environment(
+        PYTEST_ADDOPTS=f"{NO_PLUGINS} -k 'not container'"
+    )  # tests/testing has the other half of this test
+    tested = [
+        command
+        for command in commands(ROOT / "docs" / page)
+        if "podwright " in command or command.startswith("pytest ")
+    ]
+    used = {
         word
         for command in tested
         for word in re.findall(r"podwright (\w+)", command)
     }
+    assert COMMANDS[page] <= used
     streams = tmp_path_factory.mktemp("streams")
     for command in tested:
         if (words := shlex.split(command))[0] == "podwright" and not {

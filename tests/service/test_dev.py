@@ -251,7 +251,8 @@ def test_a_killed_process_leaves_none(develop: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["missing"], "There is no component"),
+        (["missing"], "There is no component at 'missing'"),
+        ([], "There is no component to serve"),
         (["blueprint.json", "--env-file", "missing"], "missing"),
         (["blueprint.json", "--host", "256.1.1.1"], "Could not listen"),
     ],

@@ -661,6 +661,38 @@ def test_options_of_tools_may_only_be_stricter(serve: Serve) -> None:
     assert pointers(problem) == ["/blueprint/tools/0/max_result_tokens"]
 
 
+@pytest.mark.parametrize("form", [{"file": "README.md"}, ["Do.", "This."]])
+def test_texts_of_files_are_refused(client: httpx.Client, form: Any) -> None:
+    """What only a file may have is a problem of a request, in an agent too, and no file is read."""
+    agent = {"name": "a", "instructions": form, "config": {"model": MODEL}}
+    step = {"type": "agent_step", "name": "s", "agent": "a"}
+    for body, pointer in (
+        ({"blueprint": agent}, "/blueprint/instructions"),
+        (
+            {
+                "blueprint": {"name": "w", "steps": [step]},
+                "agents": {"a": agent},
+            },
+            "/agents/a/instructions",
+        ),
+    ):
+        response = client.post("/validate-blueprint", json=body)
+        found = [error["pointer"] for error in response.json()["errors"]]
+        assert found == [pointer]
+
+
+def test_a_file_of_an_editor_may_be_sent(client: httpx.Client) -> None:
+    """`$schema` is allowed at the top of an inline blueprint."""
+    blueprint = {
+        "$schema": "./.podwright/agent.schema.json",
+        "name": "a",
+        "instructions": "Do.",
+        "config": {"model": MODEL},
+    }
+    body = {"blueprint": blueprint}
+    assert client.post("/validate-blueprint", json=body).json() == VALID
+
+
 def test_the_operator_sets_the_lists(serve: Serve) -> None:
     """The operator's lists take the place of the component's own."""
     served = Agent("helper", "Help.", Counted(), tools=[look_up])

@@ -29,7 +29,7 @@ from podwright.errors import ConfigurationError
 from podwright.text import os_error_reason, truncate
 from podwright_service.cli import set_error_handlers
 from podwright_service.cli.console import print_note, run_and_report
-from podwright_service.cli.run import load_served
+from podwright_service.cli.run import load_served, served_source
 from podwright_service.cli.watched_files import INTERVAL, WatchedFiles
 from podwright_service.settings import Settings, read_settings
 from podwright_service.source import check_source
@@ -59,13 +59,13 @@ def develop(env_file: str | None, **options: Any) -> None:
     """
     with _variables_of(env_file):
         settings = read_settings(**options)
-    if settings.component is not None:
-        check_source(settings.component)
+    source = served_source(settings)
+    check_source(source)
     options |= {"workers": 1, "drain_delay": 0.0, **_log_options(settings)}
     further: list[Path] = []
     if env_file is not None:
         further.append(Path(env_file))
-    files = WatchedFiles(settings.component or "", further)
+    files = WatchedFiles(source, further)
     # byte code is thought to be up to date if its source was saved in the same second with the same size
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -271,7 +271,8 @@ class _Version:
                 elif files.changes():
                     self.kill()
                     return False
-        except EOFError:
+        except (EOFError, OSError):
+            # the process has ended
             return False
 
     def is_alive(self) -> bool:

@@ -82,11 +82,7 @@ def load_served(settings: Settings) -> Component:
     Raises:
         PodwrightError: They name none, or it cannot be loaded.
     """
-    if settings.component is None:
-        raise ConfigurationError(
-            "There is no component to serve.",
-            suggestion="Give PATH, or set PODWRIGHT_COMPONENT.",
-        )
+    source = served_source(settings)
     adopt_secrets()
     share_metrics(settings)
     # slow to import; errors so far are reported first
@@ -94,7 +90,21 @@ def load_served(settings: Settings) -> Component:
 
     # before the component is loaded, which may log warnings
     configure_logging(settings)
-    return load_component(settings.component, remotes_of(settings))
+    return load_component(source, remotes_of(settings))
+
+
+def served_source(settings: Settings) -> str:
+    """The path or the module of the component that is served.
+
+    Raises:
+        ConfigurationError: The settings name none.
+    """
+    if settings.component is None:
+        raise ConfigurationError(
+            "There is no component to serve.",
+            suggestion="Give PATH, or set PODWRIGHT_COMPONENT.",
+        )
+    return settings.component
 
 
 def run_component(
