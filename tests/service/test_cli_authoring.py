@@ -378,7 +378,7 @@ def test_what_only_the_blueprint_has_is_kept(shell: Shell, shop: Path) -> None:
 
 
 def test_yaml_and_agents_of_a_folder(shell: Shell, shop: Path) -> None:
-    """Blueprints of agents in `agents/` are brought up to date too, and YAML stays YAML unless it has comments."""
+    """Blueprints of agents in `agents/` are brought up to date too, and YAML stays YAML unless it has comments below its top."""
     text = (shop / "blueprint.json").read_text()
     (shop / "agents").mkdir()
     file = shop / "agents" / "seller.yaml"
@@ -393,7 +393,7 @@ def test_yaml_and_agents_of_a_folder(shell: Shell, shop: Path) -> None:
     (shop / "tools.py").write_text(
         TOOLS.replace("Order items.", "Order wares.")
     )
-    file.write_text("# ours\n" + file.read_text())
+    file.write_text(file.read_text() + "# ours\n")
     done = shell("sync", "shop")
     assert (done.returncode, "has comments" in done.stderr) == (1, True)
     assert "Order goods." in file.read_text()
