@@ -176,7 +176,7 @@ def imported_names(path: Path) -> Iterator[str]:
     Raises:
         SyntaxError: It is not Python.
     """
-    for node in ast.walk(ast.parse(path.read_bytes())):
+    for node in ast.walk(ast.parse(path.read_bytes(), path.name)):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield alias.name.partition(".")[0]
