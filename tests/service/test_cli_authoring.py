@@ -378,7 +378,7 @@ def test_what_only_the_blueprint_has_is_kept(shell: Shell, shop: Path) -> None:
 
 
 def test_yaml_and_agents_of_a_folder(shell: Shell, shop: Path) -> None:
-    """Blueprints of agents in `agents/` are brought up to date too, and YAML stays YAML unless it has comments below its top."""
+    """Blueprints of agents in `agents/` are brought up to date too; YAML with comments below its top is refused."""
     text = (shop / "blueprint.json").read_text()
     (shop / "agents").mkdir()
     file = shop / "agents" / "seller.yaml"

@@ -123,7 +123,7 @@ def test_what_is_saved_is_served(develop: Any, tmp_path: Path) -> None:
 
 
 def test_a_broken_version_replaces_none(develop: Any, tmp_path: Path) -> None:
-    """All problems are printed, and the version before goes on answering until they are mended."""
+    """All problems are printed, and the last good version is still served until they are fixed."""
     file = write(tmp_path / "blueprint.json", {**AGENT, "nme": 1, "tools": 5})
     dev = develop("blueprint.json")
     read = "".join(dev.wait_for("Nothing is served"))
@@ -133,14 +133,14 @@ def test_a_broken_version_replaces_none(develop: Any, tmp_path: Path) -> None:
     dev.wait_for_start()
     assert dev.answer() == "Echo: x"
     write(file, "{")
-    read = "".join(dev.wait_for("The version before goes on answering."))
+    read = "".join(dev.wait_for("The last good version is still served."))
     assert "Invalid JSON" in read
     assert dev.answer() == "Echo: x"
-    write(file, {**AGENT, "description": "Mended."})
+    write(file, {**AGENT, "description": "Fixed."})
     dev.wait_for("Reloaded")
     until(
         lambda: (
-            plain_http.get(f"{dev.url}/info").json()["description"] == "Mended."
+            plain_http.get(f"{dev.url}/info").json()["description"] == "Fixed."
         )
     )
 
@@ -257,7 +257,7 @@ def test_a_killed_process_leaves_none(develop: Any, tmp_path: Path) -> None:
         (["blueprint.json", "--host", "256.1.1.1"], "Could not listen"),
     ],
 )
-def test_what_cannot_be_mended_by_a_save(
+def test_what_cannot_be_fixed_by_a_save(
     develop: Any, tmp_path: Path, arguments: list[str], text: str
 ) -> None:
     """A wrong command ends with exit code 1, and does not wait for a change."""

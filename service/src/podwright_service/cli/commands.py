@@ -162,7 +162,7 @@ def dev(
 ) -> None:
     """Serve a component while you change it: what is saved is served at once.
 
-    If a change cannot be served, its problems are printed, and the version before goes on answering. Ctrl-C ends.
+    If a change cannot be served, its problems are printed, and the last good version is still served. Ctrl-C ends.
     """
     from podwright_service.cli.dev import develop
 
