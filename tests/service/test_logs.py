@@ -319,6 +319,21 @@ def test_a_short_line_of_a_run(fields: dict[str, Any], line: str) -> None:
     assert text == line
 
 
+def test_a_short_line_of_a_function() -> None:
+    """The line of a function has the fields that it gives, and no ids."""
+    event = {
+        "logger": "podwright.functions",
+        "event": "asked",
+        "level": "warning",
+        "timestamp": "2026-01-01T00:00:00Z",
+        "run_id": "01a2",
+        "component": "flow",
+        "shelf": 7,
+    }
+    _, _, text = short_line(None, "warning", event).partition(" ")
+    assert text == "flow: warning: asked shelf=7"
+
+
 def test_every_worker_logs_its_runs(
     command: Command, address: Address, newsroom: Path
 ) -> None:

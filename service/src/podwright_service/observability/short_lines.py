@@ -10,6 +10,18 @@ from podwright.json_data import JsonMapping
 
 _LEVELS = ("debug", "info")
 """The levels that a line does not show."""
+_NOT_OF_FUNCTIONS = {
+    "component",
+    "event",
+    "exception",
+    "level",
+    "logger",
+    "run_id",
+    "span_id",
+    "timestamp",
+    "trace_id",
+}
+"""The fields of a function's line that the function has not given."""
 
 
 def short_line(logger: object, method: str, event: EventDict) -> str:
@@ -24,6 +36,8 @@ def short_line(logger: object, method: str, event: EventDict) -> str:
             text = f"{event['component']}: {event['input']}"
         case "podwright.request", "request":
             text = _request(event)
+        case "podwright.functions", _:
+            text = _of_function(event)
         case _:
             text = _other(event)
     line = f"{time.strftime('%H:%M:%S')} {text}"
@@ -52,6 +66,15 @@ def _run(event: JsonMapping) -> str:
 
 def _request(event: JsonMapping) -> str:
     return f"{event['method']} {event['path']}: {event['status']}, {event['duration_ms']:.0f} ms"
+
+
+def _of_function(event: JsonMapping) -> str:
+    """A line of a function that a run calls, with the fields that it gives."""
+    text = f"{event.get('component')}: {_other(event)}"
+    for name, value in event.items():
+        if name not in _NOT_OF_FUNCTIONS:
+            text += f" {name}={value}"
+    return text
 
 
 def _other(event: JsonMapping) -> str:
