@@ -7,7 +7,7 @@ its end. Whoever asks first is served first.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -160,9 +160,18 @@ class Budget:
         self.used_tokens += usage.total_tokens
         self.used_cost = add_cost(self.used_cost, usage.known_cost) or 0.0
 
-    def check(self) -> None:
-        """Raise a `LimitExceededError` if more is used than the limits allow."""
+    def check(self, last: Usage) -> None:
+        """Check the limits after a model call that nothing was reserved for.
+
+        Args:
+            last: What it used, which is counted.
+
+        Raises:
+            LimitExceededError: More is used than the limits allow, or the cost is limited and that of the call unknown.
+        """
         limits = self.limits
+        if limits.cost is not None and last.cost is None:
+            raise self._unpriced_error()
         used: list[tuple[str, float, float | None]] = [
             ("model_calls", self.used_calls, limits.model_calls),
             ("tokens", self.used_tokens, limits.tokens),
@@ -175,6 +184,17 @@ class Budget:
                     limit=limit,
                     source=self,
                 )
+
+    def check_left(self) -> None:
+        """Check the limits before model calls that nothing is reserved for.
+
+        Raises:
+            LimitExceededError: Nothing is left of one of them.
+        """
+        left = self._left(reserved=())
+        exhausted = self._exhausted_limit(left)
+        if exhausted:
+            raise self._nothing_left_error(exhausted)
 
     def reduce(self, reservation: Reservation, limits: RunLimits) -> None:
         """Release the part of a loan that another budget does not allow to be used."""
@@ -194,10 +214,9 @@ class Budget:
             self._reservations.append(reservation)
             return reservation
 
-    def _left(self) -> RunLimits:
-        """What is neither used nor reserved."""
+    def _left(self, reserved: Collection[Reservation]) -> RunLimits:
+        """What is neither used nor among the reservations."""
         limits = self.limits
-        reserved = self._reservations
         calls = sum(reservation.calls for reservation in reserved)
         tokens = sum(reservation.tokens for reservation in reserved)
         cost = sum(reservation.cost for reservation in reserved)
@@ -211,7 +230,7 @@ class Budget:
         self, estimate: _CallEstimate, calls: int
     ) -> Reservation | None:
         """The reservation of a model call; None if it has to wait for others to be settled."""
-        left = self._left()
+        left = self._left(self._reservations)
         if left.model_calls == 0 and calls:
             # a remote run may return calls that it did not make; a reserved call of this process will be made
             if any(reservation.lent for reservation in self._reservations):
@@ -259,12 +278,7 @@ class Budget:
         whole = estimate.highest_cost(estimate.output_tokens)
         base = estimate.highest_cost(0)
         if whole is None or base is None:
-            raise LimitExceededError(
-                "The model's price is unknown, and the run has a cost limit.",
-                limit="cost",
-                suggestion="Use a model of known price, or remove the cost limit.",
-                source=self,
-            )
+            raise self._unpriced_error()
         # with a cost limit of 0, free models are allowed; a limit that is used up ends the run, even for free models
         if left <= 0 < self.used_cost:
             return 0
@@ -274,6 +288,21 @@ class Budget:
         if whole <= base:
             return 0
         return int(estimate.output_tokens * (left - base) / (whole - base))
+
+    def _unpriced_error(self) -> LimitExceededError:
+        return LimitExceededError(
+            "The model's price is unknown, and the run has a cost limit.",
+            limit="cost",
+            suggestion="Use a model of known price, or remove the cost limit.",
+            source=self,
+        )
+
+    def _nothing_left_error(self, limit: str) -> LimitExceededError:
+        return LimitExceededError(
+            f"Nothing is left of the run's limit '{limit}'.",
+            limit=limit,
+            source=self,
+        )
 
     def _exhausted_error(
         self, limit: str, input_tokens: int
@@ -289,16 +318,12 @@ class Budget:
 
     def _try_lend(self) -> Reservation | None:
         """The share of a remote run; None if it has to wait for reservations to be settled."""
-        left = self._left()
+        left = self._left(self._reservations)
         exhausted = self._exhausted_limit(left)
         if exhausted and self._reservations:
             return None
         if exhausted:
-            raise LimitExceededError(
-                f"Nothing is left of the run's limit '{exhausted}'.",
-                limit=exhausted,
-                source=self,
-            )
+            raise self._nothing_left_error(exhausted)
         # the number of parallel tasks is a product: divided by that around this run, it is the number inside the run
         parts = max(1, parallel_tasks.get() // self._parallel_tasks)
         lent = [

@@ -130,6 +130,11 @@ class ModelCallStarted(RunEvent):
     tool_call: int | None = None
     """Number of the tool call whose function made it by itself, and has reported it; None if the run made it."""
 
+    @property
+    def is_reported(self) -> bool:
+        """Whether a function made the call by itself, so that the request is not known."""
+        return not self.request.messages
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCallFinished(RunEvent):
@@ -373,6 +378,20 @@ _EVENT_CLASSES = get_args(get_args(Event)[0])
 _TYPES = {
     event.__dataclass_fields__["type"].default for event in _EVENT_CLASSES
 }
+
+ModelCallKey = tuple[str, tuple[int, ...], int | None, int]
+"""What tells a model call from the others of a trace."""
+
+
+def model_call_key(
+    event: ModelCallStarted | ModelCallFinished | ModelCallFailed,
+) -> ModelCallKey:
+    """The model call of an event: the same for its start and its end."""
+    tool_call: int | None = None
+    if not isinstance(event, ModelCallFailed):
+        tool_call = event.tool_call
+    return event.run_id, event.path, tool_call, event.call
+
 
 Subscriber = Callable[[Event], object]
 """A fast synchronous callable; it is called with each event, in order, on the thread of the run.

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextvars import copy_context
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from podwright import events
+from podwright.errors import LimitExceededError
 from podwright.messages import ModelRequest, ModelResponse
 from podwright.models import pricing
 from podwright.run_context import RunContext, moment_after, run_logger
@@ -55,6 +57,8 @@ class _Reports:
         self._run = run
         self._call = call
         self._number = 0
+        self._context = copy_context()
+        """Where the function is called: a framework may report from a thread or a task that does not know."""
 
     def add(self, model: str, usage: Usage, seconds: float) -> None:
         """Count a model call; this may be another thread than that of the run.
@@ -64,22 +68,41 @@ class _Reports:
         """
         priced = _with_price(model, usage)
 
-        async def count() -> None:
-            self._count(model, priced, seconds)
+        def count() -> None:
+            # a context cannot be entered a second time while it is in use
+            context = self._context.copy()
+            context.run(self._count, model, priced, seconds)
+
+        async def count_there() -> None:
+            count()
 
         if _is_running(self._run.loop):
-            self._count(model, priced, seconds)
-        else:
-            counted = asyncio.run_coroutine_threadsafe(count(), self._run.loop)
-            counted.result()
+            count()
+            return
+        counted = asyncio.run_coroutine_threadsafe(
+            count_there(), self._run.loop
+        )
+        counted.result()
 
     def _count(self, model: str, usage: Usage, seconds: float) -> None:
         run = self._run
+        if run.is_closed:
+            _logger.warning(
+                "A call of '%s' is not counted: run %s had ended before it was reported.",
+                model,
+                run.id,
+            )
+            return
         call = usage.as_call(model)
         run.count_recorded_usage(call)
         self._emit(model, usage, seconds)
-        for budget in run.budgets:
-            budget.check()
+        try:
+            for budget in run.budgets:
+                budget.check(call)
+        except LimitExceededError as error:
+            # the function may catch it, as frameworks do with errors of their hooks
+            run.exceeded = error
+            raise
 
     def _emit(self, model: str, usage: Usage, seconds: float) -> None:
         """Emit the events of a model call."""
@@ -93,8 +116,10 @@ class _Reports:
             tool_call = self._call.number
         else:
             number = run.count_model_call()
+        stamp = run.stamp(path)
+        stamp["at"] -= seconds
         started = events.ModelCallStarted(
-            **run.stamp(path),
+            **stamp,
             call=number,
             request=ModelRequest(model, ()),
             tool_call=tool_call,
@@ -112,7 +137,7 @@ class _Reports:
 
 
 def _is_running(loop: asyncio.AbstractEventLoop) -> bool:
-    """Whether this code runs on an event loop."""
+    """Whether this code runs on this event loop."""
     try:
         return asyncio.get_running_loop() is loop
     except RuntimeError:

@@ -242,6 +242,8 @@ class Run:
         """Whether it is nested in a call of a tool; a conductor's skills are runs, not tools."""
         self.is_closed = False
         """Whether it has ended or is being stopped."""
+        self.exceeded: LimitExceededError | None = None
+        """The limit that a function of it has exceeded by what it reported."""
         self._parent_id: str | None = None
         self._tool_call = current_tool_call.get()
         self._children: Counter[str] = Counter()

@@ -264,6 +264,7 @@ class RunContext:
         input_tokens: int = 0,
         output_tokens: int = 0,
         cached_input_tokens: int = 0,
+        cache_write_tokens: int = 0,
         reasoning_tokens: int = 0,
         cost: float | None = None,
         seconds: float = 0.0,
@@ -275,12 +276,14 @@ class RunContext:
             input_tokens: Tokens sent to the model, cached ones included.
             output_tokens: Tokens that it produced, reasoning included.
             cached_input_tokens: Part of the input: read from the provider's cache.
+            cache_write_tokens: Part of the input: written to the provider's cache.
             reasoning_tokens: Part of the output: spent on reasoning.
             cost: What the call cost in USD, if that is known; by default the price list says.
-            seconds: How long it took.
+            seconds: How long it took; metrics have no duration of a call of 0 seconds.
 
         Raises:
-            LimitExceededError: The run has used more than it may.
+            LimitExceededError: The run has used more than it may, or its cost is limited and the price is unknown. The
+                run fails with it even if the function goes on.
         """
         source = ""
         if cost is not None:
@@ -289,6 +292,7 @@ class RunContext:
             input_tokens=input_tokens,
             output_tokens=output_tokens,
             cached_input_tokens=cached_input_tokens,
+            cache_write_tokens=cache_write_tokens,
             reasoning_tokens=reasoning_tokens,
             cost=cost,
             cost_source=source,

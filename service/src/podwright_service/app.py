@@ -17,7 +17,7 @@ from starlette.types import Scope
 
 from podwright import __version__
 from podwright.components import Component
-from podwright.components.walks import models_of, remotes_in
+from podwright.components.walks import models_of, remotes_in, reported_models_of
 from podwright.errors import ModelAuthenticationError
 from podwright.models import resolve
 from podwright_service import background
@@ -200,7 +200,8 @@ def _check_and_build_runtime(
         _log.warning("%s %s", error.message, error.suggestion)
     policy = inline_policy(component, settings)
     # loads the prices now, because that would delay the first run
-    for warning in price_warnings(models, policy.models):
+    reported = reported_models_of(component)
+    for warning in price_warnings(models, policy.models, reported):
         _log.warning("%s", warning)
     check_cost_limits(component, settings, models)
     api_keys = ApiKeys(settings)

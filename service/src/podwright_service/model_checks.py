@@ -8,7 +8,7 @@ from contextlib import suppress
 from podwright.components import Component
 from podwright.components.walks import models_of, walk
 from podwright.errors import ConfigurationError, PodwrightError, Problem
-from podwright.models import Model, choose_client, resolve
+from podwright.models import Model, choose_client, pricing, resolve
 from podwright.models.pricing import operators_file
 from podwright.usage import Usage
 from podwright_service.http.schemas import ModelClient
@@ -43,13 +43,16 @@ def _resolved(model: Model | str) -> Model:
 
 
 def price_warnings(
-    models: Iterable[Model | str], others: Iterable[str] = ()
+    models: Iterable[Model | str],
+    others: Iterable[str] = (),
+    reported: Iterable[str] = (),
 ) -> Iterator[Problem]:
     """The models, or those with these names, whose calls have no known cost, and the prices of models not here.
 
     Args:
         models: The models that are called.
         others: Names of further models that may have a price.
+        reported: Names of models that functions call by themselves, and report.
 
     Raises:
         UnknownModelError: No installed provider serves one of them.
@@ -61,13 +64,21 @@ def price_warnings(
         names.append(model.name)
         if model.reports_cost or _has_price(model):
             continue
-        yield Problem(
-            "",
-            f"The price of '{model.name}' is unknown, so what its calls cost will be.",
-            "Add it to a file of your own prices (PODWRIGHT_PRICES).",
-        )
+        yield _unknown_price(model.name)
+    for name in reported:
+        names.append(name)
+        if pricing.lookup(name, _ONE_CALL) is None:
+            yield _unknown_price(name)
     for problem in operators_file().unused(names):
         yield Problem("", problem.detail, problem.suggestion)
+
+
+def _unknown_price(model: str) -> Problem:
+    return Problem(
+        "",
+        f"The price of '{model}' is unknown, so what its calls cost will be.",
+        "Add it to a file of your own prices (PODWRIGHT_PRICES).",
+    )
 
 
 def check_cost_limits(

@@ -138,6 +138,11 @@ class Component(ABC):
             names += member.models()
         return list(dict.fromkeys(names))
 
+    @property
+    def reported_models(self) -> Sequence[str]:
+        """Names of the models that its functions call by themselves, and report; see `RunContext.report_usage`."""
+        return ()
+
     def text(self, value: Any) -> str:
         """A result of this component as text, for a caller who expects one."""
         return to_text(value)

@@ -33,7 +33,7 @@ from podwright.components.folder_code import (
 )
 from podwright.errors import ConfigurationError
 from podwright.json_data import JsonMapping, as_array, as_object, walk_json
-from podwright.text import did_you_mean
+from podwright.text import did_you_mean, short_repr
 
 AGENTS_FILE = "agents.py"
 """The file of a folder with its agents in Python."""
@@ -175,8 +175,9 @@ class Folder:
         if inspect.isfunction(agent):
             return agent
         raise ConfigurationError(
-            f"'{name}' in {AGENTS_FILE} of '{self.path.name}' is a {type(agent).__name__}, not an agent.",
-            suggestion="Define a function of this name, or a component such as FunctionAgent(…).",
+            f"'{name}' in {AGENTS_FILE} of '{self.path.name}' is neither a function nor a component: "
+            f"{short_repr(agent)}.",
+            suggestion="Define a function of this name that calls it, or a component such as FunctionAgent(…).",
         )
 
     def register_providers(self) -> None:

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from contextlib import aclosing, closing
 from dataclasses import replace
-from typing import Any, ClassVar
+from functools import partial
+from typing import Any, ClassVar, cast
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict, Unpack
 
 from podwright import events
-from podwright.callables import call_function
+from podwright.blueprints.schema import VERSION, ModelName
+from podwright.blueprints.validation import parse
+from podwright.callables import call_function, is_async
 from podwright.components.base import PromptComponent
 from podwright.components.chat_messages import ChatMessages, one_turn
 from podwright.components.function_calls import call_step_function
 from podwright.components.options import DescribedOptions, own_blueprint
 from podwright.components.response_format import response_format
-from podwright.errors import ConfigurationError, OutputError
+from podwright.errors import ConfigurationError, OutputError, Problem
 from podwright.events import Kind
-from podwright.json_data import as_object, to_text
+from podwright.json_data import as_object, to_json_data, to_text
 from podwright.run import Run, Task
-from podwright.run_context import RunContext
+from podwright.run_context import RunContext, context_parameter
 from podwright.text import short_repr
 from podwright.tools import Tool
 
@@ -31,6 +35,9 @@ class _Arguments(TypedDict):
 
 
 _ARGUMENTS: TypeAdapter[Any] = TypeAdapter(_Arguments)
+_MODEL_NAMES: TypeAdapter[tuple[ModelName, ...]] = TypeAdapter(
+    tuple[ModelName, ...]
+)
 
 
 class FunctionAgent(PromptComponent):
@@ -43,20 +50,23 @@ class FunctionAgent(PromptComponent):
 
         writer = FunctionAgent("writer", write, description="Writes texts.")
 
-    Its calls are one effect each: a background run does not repeat one that has ended, and asks a person about one that
-    was cut off, unless it is idempotent.
+    Each call is one effect, as that of a tool: a background run does not repeat one that has ended, and asks a person
+    about one that was cut off, unless it is idempotent. Blueprints refer to it by its name, and do not contain it.
 
     Args:
         name: Its name here, which blueprints and steps use.
-        function: Called with the task, and with the `RunContext` if it takes a second parameter. The task is a text; if
-            the input has images, a list of texts and images. It returns the answer: a text, or JSON data. A generator
-            yields the pieces of a text, which streams pass on. A function that is not async runs in a thread.
+        function: Called with the task, and with the `RunContext` if it takes one: in a parameter with that annotation,
+            or in a second one without a default. The task is a text; if the input has images, a list of texts and
+            images. It returns the answer: a text, or JSON data. A generator yields the pieces of a text, which streams
+            pass on. A function that is not async runs in a thread.
         idempotent: Whether a call may be repeated if its end is unknown.
-        models: Names of the models that it reports, `<provider>/<model_name>`, as metrics are to have them.
+        models: Names of the models that it reports, `<provider>/<model_name>`. Metrics have a label for each, and a
+            call is refused when nothing is left of the run's limits.
         **options: A `description`, `inputs`, `limits`, `verbose`; see `DescribedOptions`.
 
     Raises:
-        ConfigurationError: The name, the function or an option is invalid.
+        BlueprintValidationError: The name or an option is invalid.
+        ConfigurationError: The function has other parameters, or a name of a model is invalid.
     """
 
     kind: ClassVar[Kind] = "agent"
@@ -72,23 +82,32 @@ class FunctionAgent(PromptComponent):
     ) -> None:
         super().__init__(own_blueprint(self.kind, name, options))
         self._function = function
-        self._takes_context = _takes_context(name, function)
+        self._context_parameter = _context_parameter(name, function)
         self._idempotent = idempotent
-        self.reported_models = models
-        """Names of the models that it reports."""
+        self._reported_models = _checked_models(name, models)
 
     @property
     def chats(self) -> bool:
         """False: what it does with a caller's settings of a model is not known."""
         return False
 
+    @property
+    def reported_models(self) -> tuple[str, ...]:
+        """Names of the models that it reports."""
+        return self._reported_models
+
     async def perform(self, run: Run, task: Task) -> Any:
         """Call the function, or take what it returned in an earlier attempt of the run."""
         messages = ChatMessages.begin("", task, {}).to_data()
         *earlier, question = messages
-        call = _Call(self._function, run, takes_context=self._takes_context)
-        call.inputs = {**task.values, **as_object(task.input)}
-        call.messages = earlier
+        call = _Call(
+            self._function,
+            run,
+            context_parameter=self._context_parameter,
+            inputs={**task.values, **as_object(task.input)},
+            messages=earlier,
+            uses_models=bool(self._reported_models),
+        )
         tool = Tool(
             call.make,
             schema={
@@ -102,8 +121,8 @@ class FunctionAgent(PromptComponent):
             run, tool, {"task": question["content"]}, run.path
         )
         value = await _typed(answer, task.response_model, self.name)
-        if not isinstance(answer, str):
-            run.data = answer
+        if not isinstance(value, str):
+            run.data = to_json_data(value)
         run.messages = one_turn(task.messages, task.input, to_text(answer))
         return value
 
@@ -126,73 +145,166 @@ async def _typed(answer: Any, response_model: Any, name: str) -> Any:
 
 
 class _Call:
-    """One call of the function of an agent."""
+    """One call of the function of an agent.
+
+    Args:
+        function: The function.
+        run: The run of the agent.
+        context_parameter: The parameter that is given the context; None if there is none.
+        inputs: The named inputs of the run.
+        messages: The earlier turns of the conversation.
+        uses_models: Whether the function reports model calls.
+    """
 
     def __init__(
-        self, function: Callable[..., Any], run: Run, *, takes_context: bool
+        self,
+        function: Callable[..., Any],
+        run: Run,
+        *,
+        context_parameter: str | None,
+        inputs: Mapping[str, Any],
+        messages: list[dict[str, Any]],
+        uses_models: bool,
     ) -> None:
         self._function = function
         self._run = run
-        self._takes_context = takes_context
-        self.inputs: Mapping[str, Any] = {}
-        self.messages: list[dict[str, Any]] = []
+        self._context_parameter = context_parameter
+        self._inputs = inputs
+        self._messages = messages
+        self._uses_models = uses_models
 
     async def make(self, task: Any, context: RunContext) -> Any:
-        """Call the function, and return the answer."""
-        arguments = [task]
-        if self._takes_context:
+        """Call the function, and return the answer.
+
+        Raises:
+            LimitExceededError: It would call models, and nothing is left of a limit of the run.
+        """
+        if self._uses_models:
+            for budget in self._run.budgets:
+                budget.check_left()
+        function = partial(self._function, task)
+        if self._context_parameter is not None:
             own = replace(
-                context, inputs=self.inputs, messages=tuple(self.messages)
+                context, inputs=self._inputs, messages=tuple(self._messages)
             )
-            arguments.append(own)
-        if inspect.isasyncgenfunction(self._function):
-            pieces: list[str] = []
-            async for piece in self._function(*arguments):
-                pieces.append(piece)
+            keywords = {self._context_parameter: own}
+            function = partial(function, **keywords)
+        if is_async(self._function):
+            return await self._call(function)
+        return await call_function(self._call_blocking, function, context)
+
+    async def _call(self, function: Callable[[], Any]) -> Any:
+        """What an async function returns, or the text of an async generator."""
+        result = function()
+        if not inspect.isasyncgen(result):
+            return await result
+        text: list[str] = []
+        async with aclosing(cast("Any", result)) as pieces:
+            async for piece in pieces:
+                text.append(_checked_piece(piece))
                 self._emit(piece)
-            return "".join(pieces)
-        answer = await call_function(self._function, *arguments)
-        if inspect.isgeneratorfunction(self._function):
-            return "".join(answer)
-        return answer
+        return "".join(text)
+
+    def _call_blocking(
+        self, function: Callable[[], Any], context: RunContext
+    ) -> Any:
+        """What a function returns, or the text of a generator; this is a thread of its own."""
+        result = function()
+        if not inspect.isgenerator(result):
+            return result
+        text: list[str] = []
+        with closing(cast("Any", result)) as pieces:
+            for piece in pieces:
+                # a thread cannot be stopped otherwise
+                if context.is_cancelled:
+                    break
+                text.append(_checked_piece(piece))
+                self._run.loop.call_soon_threadsafe(self._emit, piece)
+        return "".join(text)
 
     def _emit(self, piece: str) -> None:
-        if self._run.streaming:
+        """Pass a piece of the answer on, if the caller streams and has not left."""
+        if self._run.streaming and not self._run.is_closed:
             self._run.emit(events.Token(**self._run.stamp(), text=piece))
 
 
-def _takes_context(name: str, function: Callable[..., Any]) -> bool:
-    """Whether a function takes a context besides the task.
+def _checked_piece(piece: object) -> str:
+    """A piece of an answer.
 
     Raises:
-        ConfigurationError: It takes no task, or more than both.
+        TypeError: It is not a text.
     """
-    expected = "one for the task, and perhaps one for the RunContext"
+    if not isinstance(piece, str):
+        raise TypeError(
+            f"it yielded {short_repr(piece)}, and a generator yields texts only"
+        )
+    return piece
+
+
+def _problems(blueprint: Mapping[str, Any]) -> list[Problem]:
+    """What is wrong with the keys that a function has in common with an agent of a blueprint."""
+    whole = {
+        **blueprint,
+        "version": VERSION,
+        "instructions": "",
+        "config": {"model": "offline/echo"},
+    }
+    _, problems = parse(whole, "agent")
+    return problems
+
+
+def _checked_models(agent: str, models: object) -> tuple[str, ...]:
+    """The names of the models that an agent reports.
+
+    Raises:
+        ConfigurationError: They are not names of models.
+    """
+    try:
+        return _MODEL_NAMES.validate_python(models)
+    except ValidationError as error:
+        raise ConfigurationError(
+            f"The models of the agent '{agent}' must be names of models, not {short_repr(models)}.",
+            suggestion="Write them as ('<provider>/<model_name>', …).",
+        ) from error
+
+
+def _context_parameter(name: str, function: Callable[..., Any]) -> str | None:
+    """The parameter of a function that is given the context; None if it takes the task only.
+
+    Raises:
+        ConfigurationError: It does not take the task, or needs more than both.
+    """
     if not callable(function):
         raise ConfigurationError(
             f"The agent '{name}' needs a function, not {short_repr(function)}.",
             suggestion="Give the function itself, without calling it.",
         )
     try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return True
-    positional = [
-        parameter
-        for parameter in parameters
-        if parameter.kind
-        in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
-    ]
-    required = [
-        parameter
-        for parameter in parameters
-        if parameter.default is parameter.empty
-        and parameter.kind
-        not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-    ]
-    if not positional or len(required) > 2:
+        signature = inspect.signature(function)
+    except ValueError:
+        # a builtin, which knows nothing of a run
+        return None
+    found = context_parameter(function) or _second_parameter(signature)
+    arguments: dict[str, Any] = {}
+    if found is not None:
+        arguments[found] = None
+    try:
+        signature.bind(None, **arguments)
+    except TypeError as error:
         raise ConfigurationError(
-            f"The function of the agent '{name}' has the wrong parameters: {inspect.signature(function)}.",
-            suggestion=f"It is called with two at most: {expected}.",
-        )
-    return len(positional) > 1
+            f"The function of the agent '{name}' has the wrong parameters, {signature}: {error}.",
+            suggestion="It is called with the task, and with the RunContext if it takes one.",
+        ) from error
+    return found
+
+
+def _second_parameter(signature: inspect.Signature) -> str | None:
+    """The name of the second parameter that a caller has to give; None if there is none."""
+    required: list[str] = []
+    for parameter in signature.parameters.values():
+        is_given_by_place = parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+        if is_given_by_place and parameter.default is parameter.empty:
+            required.append(parameter.name)
+    if len(required) > 1:
+        return required[1]
+    return None

@@ -215,7 +215,8 @@ def _as_component(
 ) -> Component:
     if isinstance(agent, Component):
         return agent
-    return FunctionAgent(name, agent, description=inspect.getdoc(agent) or "")
+    description, _, _ = (inspect.getdoc(agent) or "").partition("\n\n")
+    return FunctionAgent(name, agent, description=description)
 
 
 def _load_agent_file(

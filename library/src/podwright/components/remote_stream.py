@@ -14,11 +14,13 @@ from podwright.events import (
     Kind,
     ModelCallFailed,
     ModelCallFinished,
+    ModelCallKey,
     ModelCallStarted,
     RunEnded,
     RunStarted,
     Token,
     adapter,
+    model_call_key,
 )
 from podwright.json_data import JsonMapping, JsonObject, as_array, as_object
 from podwright.models.http import Fault, Response, TransportError
@@ -78,7 +80,7 @@ class RemoteStream:
         """What the remote run used, as it has reported at its end."""
         self._counted = NO_USAGE
         """What the model calls used that have ended so far."""
-        self._open: dict[tuple[str, int], ModelCallStarted] = {}
+        self._open: dict[ModelCallKey, ModelCallStarted] = {}
         """Model calls that have not ended."""
         self.calls = 0
         """Model calls that were started."""
@@ -148,13 +150,13 @@ class RemoteStream:
                 self._kind = event.kind
             case ModelCallStarted():
                 self.calls += 1
-                self._open[event.run_id, event.call] = event
+                self._open[model_call_key(event)] = event
             case ModelCallFinished():
-                self._open.pop((event.run_id, event.call), None)
+                self._open.pop(model_call_key(event), None)
                 usage = event.response.usage.as_call(event.model)
                 self._counted += event.failed_usage + usage
             case ModelCallFailed():
-                self._open.pop((event.run_id, event.call), None)
+                self._open.pop(model_call_key(event), None)
                 self._counted += event.usage
             case RunEnded() if event.run_id == self._outermost:
                 self._reported = event.usage

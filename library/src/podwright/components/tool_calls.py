@@ -311,6 +311,7 @@ async def call_tool(
 
     Raises:
         ToolError: The tool raised an error, took too long, or does not take the arguments.
+        LimitExceededError: The tool has reported more than the run may use, whatever it did with that error.
         PodwrightError: A run nested in the tool failed.
     """
     # an earlier attempt of the run was cut off in this call
@@ -318,7 +319,10 @@ async def call_tool(
         run.journal.reported_usage(run.id, call_id.path, call_id.number)
     )
     try:
-        return await tool.call(arguments)
+        value = await tool.call(arguments)
+        if run.exceeded is not None:
+            raise run.exceeded
+        return value
     except PodwrightError:
         await run.cancel_tool_call(call_id)
         raise

@@ -35,6 +35,14 @@ def models_of(component: Component) -> list[Model]:
     return list(models)
 
 
+def reported_models_of(component: Component) -> list[str]:
+    """Names of the models that the functions of a component and its parts call by themselves, each once."""
+    names: dict[str, None] = {}
+    for part in walk(component):
+        names |= dict.fromkeys(part.reported_models)
+    return list(names)
+
+
 def tools_of(component: Component) -> dict[str, Tool]:
     """The tools of a component and its parts, and the functions of their function steps, by name.
 

@@ -20,7 +20,9 @@ from podwright.errors import ModelError, ReplayMismatchError, TraceError
 from podwright.events import (
     ModelCallFailed,
     ModelCallFinished,
+    ModelCallKey,
     ModelCallStarted,
+    model_call_key,
 )
 from podwright.json_data import to_json_data
 from podwright.messages import Message, ModelRequest, ModelResponse, ToolCall
@@ -309,17 +311,20 @@ class ReplayModel(OfflineModel):
 
     def __init__(self, trace: ExecutionResult) -> None:
         self._recorded: defaultdict[_Place, deque[_Call]] = defaultdict(deque)
-        calls: dict[tuple[str, int], _Call] = {}
+        calls: dict[ModelCallKey, _Call] = {}
         for event in trace.events:
             # a remote component made that call, and makes it again
             if event.remote is not None:
                 continue
             if isinstance(event, ModelCallStarted):
                 call = _Call(len(calls), event.request)
-                calls[event.run_id, event.call] = call
+                calls[model_call_key(event)] = call
+                # a function made it by itself, and makes it again
+                if event.is_reported:
+                    continue
                 self._recorded[event.component, event.path].append(call)
             elif isinstance(event, ModelCallFinished | ModelCallFailed):
-                call = calls.get((event.run_id, event.call))
+                call = calls.get(model_call_key(event))
                 if call is None:
                     raise TraceError(
                         f"Invalid trace: model call {event.call} ended before it started."

@@ -13,7 +13,7 @@ from podwright.blueprints.flowchart import mermaid
 from podwright.blueprints.validation import Blueprint
 from podwright.components import Component
 from podwright.components.template_names import blueprints_of, check_names
-from podwright.components.walks import tools_of
+from podwright.components.walks import reported_models_of, tools_of
 from podwright.conditions import BUILT_IN
 from podwright.conditions import problems as condition_problems
 from podwright.errors import (
@@ -102,8 +102,8 @@ def _report(path: str, settings: Settings) -> dict[str, Any]:
         warnings = blueprints.warnings(blueprint)
         problems = blueprints.problems(blueprint)
         models: Mapping[str, str] = {}
+        component = None
         if not problems:
-            component = None
             if is_folder(path) or names_module(path):
                 component = whole(load_component(path, remotes_of(settings)))
                 warnings += outdated_texts(blueprint, tools_of(component))
@@ -122,7 +122,10 @@ def _report(path: str, settings: Settings) -> dict[str, Any]:
                 "name": blueprint["name"],
                 "digest": blueprints.digest(blueprint),
             }
-            warnings += price_warnings(models)
+            reported: list[str] = []
+            if component is not None:
+                reported = reported_models_of(component)
+            warnings += price_warnings(models, reported=reported)
             choices = clients_of(models)
             facts["clients"] = {
                 name: choices[name].model_dump() for name in choices

@@ -353,7 +353,8 @@ class Info(BaseModel):
     digest: str
     """Digest of the blueprint's canonical JSON."""
     models: dict[str, list[str]]
-    """The models that the blueprints have `named`, and those that are `effective`."""
+    """The models that the blueprints have `named`, those that are `effective`, and those that functions call by
+    themselves, which are `reported`."""
     clients: dict[str, ModelClient]
     """How each of the effective models is called."""
     tools: list[str]

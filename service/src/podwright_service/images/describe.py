@@ -15,7 +15,12 @@ from typing import Any
 
 from podwright import __version__, blueprints
 from podwright.components import Agent, Component
-from podwright.components.walks import remotes_in, tools_of, walk
+from podwright.components.walks import (
+    remotes_in,
+    reported_models_of,
+    tools_of,
+    walk,
+)
 from podwright.errors import (
     BlueprintValidationError,
     PodwrightError,
@@ -56,7 +61,7 @@ def describe(
         "kind": component.kind,
         "description": component.description,
         "digest": blueprints.digest(blueprint),
-        "models": component.models(),
+        "models": [*component.models(), *reported_models_of(component)],
         "tools": list(tools_of(component)),
         "agents": list(dict.fromkeys(agents)),
         "remotes": remotes_in(component),

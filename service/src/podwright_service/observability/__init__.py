@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from podwright import __version__, blueprints
 from podwright.components import Component, Conductor
 from podwright.components.base import ModelComponent
-from podwright.components.walks import own_tools_of, walk
+from podwright.components.function_agent import FunctionAgent
+from podwright.components.walks import own_tools_of, reported_models_of, walk
 from podwright.events import Subscriber
 from podwright.models import Model
 from podwright_service.http.paths import PATHS
@@ -89,6 +90,7 @@ class Observability:
                 *(model.name for model in models),
                 *policy.models,
                 *component.models(),
+                *reported_models_of(component),
             },
             tools={
                 *policy.tools,
@@ -166,16 +168,21 @@ def _servers(models: Collection[Model]) -> dict[str, tuple[str, int]]:
 
 
 def _model_names(part: Component, settings: Settings) -> tuple[str, ...]:
-    """The models that a component calls itself."""
-    if not isinstance(part, ModelComponent):
-        return ()
-    if settings.model:
-        return (settings.model,)
-    return tuple(model.name for model in part.chat_models.all())
+    """The models that a component calls itself, and those that its functions report."""
+    names = dict.fromkeys(part.reported_models)
+    if isinstance(part, ModelComponent):
+        called = [model.name for model in part.chat_models.all()]
+        if settings.model:
+            called = [settings.model]
+        names |= dict.fromkeys(called)
+    return tuple(names)
 
 
 def _tool_names(part: Component) -> Collection[str]:
     """The tools that a component calls itself."""
     if isinstance(part, Conductor):
         return part.tool_names
+    if isinstance(part, FunctionAgent):
+        # its call is an effect, as that of a tool
+        return [part.name]
     return own_tools_of(part)

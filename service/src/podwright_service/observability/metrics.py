@@ -710,9 +710,13 @@ class Metrics:
     ) -> None:
         model = _bounded(event.model, self._models)
         provider, _, name = model.partition("/")
-        seconds = event.duration_ms / 1000
         self._model_calls(*labels, model, provider, _status(event)).inc()
-        self._model_call_duration(*labels, model).observe(seconds, _exemplar())
+        seconds = event.duration_ms / 1000
+        # a function may report a call without it
+        if seconds > 0:
+            self._model_call_duration(*labels, model).observe(
+                seconds, _exemplar()
+            )
         if isinstance(event, events.ModelCallFailed):
             self._count_failed_usage(event.usage, labels)
             self._model_call_failures(*labels, model, _code(event.error)).inc()

@@ -215,9 +215,13 @@ class OTLPMetrics:
             semconv.REQUEST_MODEL: name or model,
         }
         seconds = event.duration_ms / 1000
-        self._record(
-            "gen_ai.client.operation.duration", seconds, labels | _error(event)
-        )
+        # a function may report a call without it
+        if seconds > 0:
+            self._record(
+                "gen_ai.client.operation.duration",
+                seconds,
+                labels | _error(event),
+            )
         if isinstance(event, events.ModelCallFinished):
             usage = event.response.usage + event.failed_usage
         else:

@@ -142,7 +142,11 @@ class RunSpans:
             if link is not None:
                 links.append(link)
         span = self._tracer.start_span(
-            name, kind=kind, attributes=attributes, links=links
+            name,
+            kind=kind,
+            attributes=attributes,
+            links=links,
+            start_time=_start_time(event),
         )
         if self._capture_content and span.is_recording():
             span.set_attributes(_content(event))
@@ -184,6 +188,13 @@ class RunSpans:
         error = error_of_own_code(event)
         if error is not None:
             span.record_exception(error)
+
+
+def _start_time(event: events.Event) -> int | None:
+    """When a span begins that is made after its end, in nanoseconds; None for now."""
+    if isinstance(event, events.ModelCallStarted) and event.is_reported:
+        return int(event.at * 1e9)
+    return None
 
 
 def _run(event: events.RunStarted, remote: bool) -> SpanStart:

@@ -10,6 +10,7 @@ import podwright
 from podwright import blueprints
 from podwright.components.walks import (
     remotes_in,
+    reported_models_of,
     response_schema_of,
     tools_of,
 )
@@ -48,7 +49,11 @@ async def info(request: Request) -> Info:
         inputs=blueprint.get("inputs", {}),
         response_schema=response_schema_of(component),
         digest=blueprints.digest(blueprint),
-        models={"named": component.models(), "effective": list(runtime.models)},
+        models={
+            "named": component.models(),
+            "effective": list(runtime.models),
+            "reported": reported_models_of(component),
+        },
         clients=clients_of(runtime.models),
         tools=list(tools_of(component)),
         agents=remotes_in(component),

@@ -13,7 +13,9 @@ from podwright.events import (
     Event,
     ModelCallFailed,
     ModelCallFinished,
+    ModelCallKey,
     ModelCallStarted,
+    model_call_key,
 )
 from podwright.messages import ModelRequest as ModelRequest
 from podwright.messages import ModelResponse as ModelResponse
@@ -163,30 +165,30 @@ def read_events(
 
 def recorded_calls(events: Iterable[Event]) -> list[RecordedCall]:
     """The completed model calls of a run, in the order in which they started."""
-    started: dict[tuple[str, int], ModelCallStarted] = {}
-    responses: dict[tuple[str, int], ModelResponse | Fault] = {}
+    started: dict[ModelCallKey, ModelCallStarted] = {}
+    responses: dict[ModelCallKey, ModelResponse | Fault] = {}
     for event in events:
         match event:
             case ModelCallStarted():
-                started[event.run_id, event.call] = event
+                started[model_call_key(event)] = event
             case ModelCallFinished():
-                responses[event.run_id, event.call] = event.response
+                responses[model_call_key(event)] = event.response
             case ModelCallFailed():
                 code = str(event.error.get("code"))
-                responses[event.run_id, event.call] = _FAULTS.get(
-                    code, Fault(400)
-                )
+                fault = _FAULTS.get(code, Fault(400))
+                responses[model_call_key(event)] = fault
             case _:
                 pass
     return list(_pair(started, responses))
 
 
 def _pair(
-    started: Mapping[tuple[str, int], ModelCallStarted],
-    responses: Mapping[tuple[str, int], ModelResponse | Fault],
+    started: Mapping[ModelCallKey, ModelCallStarted],
+    responses: Mapping[ModelCallKey, ModelResponse | Fault],
 ) -> Iterator[RecordedCall]:
     for call, event in started.items():
-        if call not in responses:
+        # what a function has reported has no request
+        if call not in responses or event.is_reported:
             continue
         model = event.request.model
         provider, _, _ = model.partition("/")
