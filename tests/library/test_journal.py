@@ -18,12 +18,14 @@ from podwright import (
     Component,
     ConditionStep,
     Conductor,
+    FunctionAgent,
     FunctionModel,
     FunctionStep,
     LoopStep,
     MapStep,
     ParallelStep,
     Pipeline,
+    RunContext,
     RunLimits,
     ScriptedModel,
     TryStep,
@@ -148,6 +150,16 @@ def after(recorded: Sequence[Event]) -> None:
         isinstance(event, events.ConditionChecked) and event.condition == "odd"
         for event in recorded
     )
+
+
+async def investigate(task: str, context: RunContext) -> str:
+    """The function of an agent: two model calls that it makes by itself."""
+    effects["investigate"] += 1
+    for _ in range(2):
+        context.report_usage(
+            "acme/model", input_tokens=10, output_tokens=5, cost=0.25
+        )
+    return "found"
 
 
 COMPONENTS: list[Component] = [
@@ -672,6 +684,42 @@ async def test_tool_calls_that_nobody_knows_the_end_of() -> None:
         }
         assert found == named
         assert not Journal(stored(recorded)).unfinished_tool_calls()
+
+
+@pytest.mark.parametrize("idempotent", [False, True])
+async def test_the_call_of_a_function_agent_is_one_effect(
+    idempotent: bool,
+) -> None:
+    """A call that has ended is not repeated. One that was cut off is: a person is asked unless it is idempotent, and
+    what it has reported still counts.
+    """
+    investigator = FunctionAgent(
+        "investigator", investigate, idempotent=idempotent
+    )
+    line = Pipeline("line", steps=[writer, investigator, writer])
+    whole, all_events = await attempt(line, [])
+    for length in range(len(all_events)):
+        recorded = all_events[:length]
+        before = Counter(event.type for event in recorded)
+        begun = before["tool_call_started"] == 1
+        has_ended = before["tool_call_finished"] == 1
+        unfinished = Journal(stored(recorded)).unfinished_tool_calls()
+        assert len(unfinished) == int(
+            begun and not has_ended and not idempotent
+        )
+        after(recorded)
+        result, new = await attempt(line, recorded)
+        assert result.value == whole.value
+        assert effects["investigate"] == int(not has_ended)
+        lost = Usage()
+        for event in recorded:
+            is_report = isinstance(event, events.ModelCallFinished) and (
+                event.tool_call is not None
+            )
+            if is_report and not has_ended:
+                lost += event.response.usage.as_call(event.model)
+        assert result.usage == whole.usage + lost
+        assert ended([*recorded, *new])["run_finished", RUN, (), "line"] == 1
 
 
 def test_idempotent_tools_in_blueprints() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import aclosing, closing
 from dataclasses import replace
 from functools import partial
@@ -15,7 +15,7 @@ from typing_extensions import TypedDict, Unpack
 from podwright import events
 from podwright.blueprints.schema import VERSION, ModelName
 from podwright.blueprints.validation import parse
-from podwright.callables import call_function, is_async
+from podwright.callables import call_function, compute, is_async
 from podwright.components.base import PromptComponent
 from podwright.components.chat_messages import ChatMessages, one_turn
 from podwright.components.function_calls import call_step_function
@@ -24,10 +24,12 @@ from podwright.components.response_format import response_format
 from podwright.errors import ConfigurationError, OutputError, Problem
 from podwright.events import Kind
 from podwright.json_data import as_object, to_json_data, to_text
+from podwright.models import pricing
 from podwright.run import Run, Task
 from podwright.run_context import RunContext, context_parameter
 from podwright.text import short_repr
 from podwright.tools import Tool
+from podwright.usage import NO_USAGE
 
 
 class _Arguments(TypedDict):
@@ -106,7 +108,7 @@ class FunctionAgent(PromptComponent):
             context_parameter=self._context_parameter,
             inputs={**task.values, **as_object(task.input)},
             messages=earlier,
-            uses_models=bool(self._reported_models),
+            models=self._reported_models,
         )
         tool = Tool(
             call.make,
@@ -153,7 +155,7 @@ class _Call:
         context_parameter: The parameter that is given the context; None if there is none.
         inputs: The named inputs of the run.
         messages: The earlier turns of the conversation.
-        uses_models: Whether the function reports model calls.
+        models: The models that it reports.
     """
 
     def __init__(
@@ -164,14 +166,14 @@ class _Call:
         context_parameter: str | None,
         inputs: Mapping[str, Any],
         messages: list[dict[str, Any]],
-        uses_models: bool,
+        models: Collection[str],
     ) -> None:
         self._function = function
         self._run = run
         self._context_parameter = context_parameter
         self._inputs = inputs
         self._messages = messages
-        self._uses_models = uses_models
+        self._models = models
 
     async def make(self, task: Any, context: RunContext) -> Any:
         """Call the function, and return the answer.
@@ -179,9 +181,10 @@ class _Call:
         Raises:
             LimitExceededError: It would call models, and nothing is left of a limit of the run.
         """
-        if self._uses_models:
+        if self._models:
             for budget in self._run.budgets:
                 budget.check_left()
+            await compute(_load_prices, self._models)
         function = partial(self._function, task)
         if self._context_parameter is not None:
             own = replace(
@@ -226,6 +229,12 @@ class _Call:
         """Pass a piece of the answer on, if the caller streams and has not left."""
         if self._run.streaming and not self._run.is_closed:
             self._run.emit(events.Token(**self._run.stamp(), text=piece))
+
+
+def _load_prices(models: Collection[str]) -> None:
+    """Look prices up that are not known yet: this may take seconds, which the event loop cannot spare later."""
+    for model in models:
+        pricing.lookup(model, NO_USAGE)
 
 
 def _checked_piece(piece: object) -> str:
