@@ -42,6 +42,7 @@ from podwright.errors import (
     ToolError,
 )
 from podwright.events import Event, Token, adapter
+from podwright.models import litellm_loader
 from podwright.testing import ModelResponse, ToolCall
 from podwright.usage import Usage
 
@@ -55,6 +56,12 @@ class Moon(BaseModel):
 
     distance: int
     unit: str = "km"
+
+
+@pytest.fixture(autouse=True)
+def _no_litellm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Importing it takes seconds, and it knows no price of the model that nobody knows either."""
+    monkeypatch.setattr(litellm_loader, "installed", lambda: False)
 
 
 def answers(text: str) -> Callable[[str], str]:

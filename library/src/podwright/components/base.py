@@ -96,6 +96,11 @@ class Component(ABC):
         return self.kind in ("agent", "conductor")
 
     @property
+    def streams_answer(self) -> bool:
+        """Whether the tokens of its own run are its answer, so that they can be passed on before its end."""
+        return self.chats
+
+    @property
     def subscribers(self) -> tuple[Subscriber, ...]:
         """Subscribers of its runs; read when a run starts."""
         manager = self._options.get("event_manager")

@@ -94,6 +94,11 @@ class FunctionAgent(PromptComponent):
         return False
 
     @property
+    def streams_answer(self) -> bool:
+        """True: what its function yields is its answer."""
+        return True
+
+    @property
     def reported_models(self) -> tuple[str, ...]:
         """Names of the models that it reports."""
         return self._reported_models

@@ -60,7 +60,7 @@ class Answer:
         self._shows_reasoning = show_reasoning and component.chats
         self._is_json = _has_response_model(component, task)
         # a structured answer may be corrected, and the steps of a workflow or a pipeline are not its answer
-        self._streams = component.chats and not self._is_json
+        self._streams = component.streams_answer and not self._is_json
         self._call = -1
         self._text = ""
         self._sent = False
