@@ -489,3 +489,109 @@ def test_keys_that_are_not_used_are_logged_once(
     ):
         assert f"'{name}'" in line
         assert f" {pointer}:" in line
+
+
+# --- Agents in Python ---------------------------------------------------------------------------------------------
+
+AGENTS = '''\
+from podwright import FunctionAgent, Pipeline, RunContext
+
+
+def helper(task: str, context: RunContext) -> str:
+    """Help with a task.
+
+    A second paragraph, which is for readers of the code.
+    """
+    return f"{context.component} helps"
+
+
+_named = FunctionAgent("a named one", lambda task: "named")
+other = Pipeline("another", steps=[FunctionAgent("inner", helper)])
+number = 3
+'''
+"""A module with agents: a function, and components, of which one has another name than the variable."""
+
+
+def members_of(kind: str, *names: str) -> Json:
+    """A blueprint of a kind that refers to agents by name."""
+    if kind == "Workflow":
+        return flow("team", *names)
+    entries = [{"type": "Agent", "name": name} for name in names]
+    if kind == "Pipeline":
+        return {"type": kind, "name": "team", "steps": entries}
+    config = {"model": "offline/echo"}
+    return {"type": kind, "name": "team", "instructions": "", "skills": entries, "config": config}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["Workflow", "Pipeline", "Conductor"])
+def test_agents_in_python(write: Write, kind: str) -> None:
+    """A blueprint names the functions and components of `agents.py`; a function has the first words of its text."""
+    blueprint = members_of(kind, "helper", "a named one", "another")
+    root = write({
+        "team/blueprint.json": blueprint,
+        "team/agents.py": AGENTS,
+        # what is in Python comes first
+        "team/agents/helper.json": agent("helper"),
+    })  # fmt: skip
+    team = load(root / "team")
+    members = team.members()
+    assert members["helper"].description == "Help with a task."
+    assert members["helper"].run("x") == "helper helps"
+    assert members["a named one"].run("x") == "named"
+    assert members["another"].run("x") == "inner helps"
+    assert [
+        entry["name"] for entry in team.to_blueprint().get("skills", [])
+    ] == (list(members) if kind == "Conductor" else [])
+    given = Agent("helper", "", "offline/echo")
+    assert load(root / "team", agents={"helper": given}).members()["helper"] is given  # fmt: skip
+
+
+def test_a_folder_whose_agent_is_a_function(write: Write) -> None:
+    """A pipeline of one reference is the agent: its answer, its data and its conversation."""
+    code = "def helper(task):\n    return {'task': task}\n"
+    root = write({
+        "team/blueprint.json": members_of("Pipeline", "helper"),
+        "team/agents.py": code,
+    })  # fmt: skip
+    result = load(root / "team").run("x", trace=True)
+    assert result.value == {"task": "x"}
+    assert result.data == {"task": "x"}
+    assert result.messages[-1]["content"] == '{"task": "x"}'
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "reason"),
+    [
+        ("number", AGENTS, "number"),
+        ("helper", "helper = object()", "helper"),
+        ("helper", "class helper: ...", "helper"),
+        ("helper", "import no_such_module_anywhere", "no_such_module_anywhere"),
+        ("helper", "def helper(): ...", "helper"),
+    ],
+    ids=["number", "object", "class", "import", "parameters"],
+)
+def test_what_is_no_agent_is_reported(
+    write: Write, name: str, code: str, reason: str
+) -> None:
+    """A name of `agents.py` that is neither a function of a task nor a component is an error that names it."""
+    root = write({
+        "team/blueprint.json": members_of("Pipeline", name),
+        "team/agents.py": code,
+    })  # fmt: skip
+    error = refusal(root / "team")
+    assert reason in error.message + error.suggestion
+
+
+@pytest.mark.parametrize(
+    "name", ["other", "missing", "FunctionAgent", "_named"]
+)
+def test_other_names_of_the_module_are_no_agents(
+    write: Write, name: str
+) -> None:
+    """A variable of a component with another name, and what the module imports, are missing agents."""
+    root = write({
+        "team/blueprint.json": members_of("Pipeline", name),
+        "team/agents.py": AGENTS,
+    })  # fmt: skip
+    error = refusal(root / "team")
+    assert name in str(error)
