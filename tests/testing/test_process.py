@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from podwright_service.testing import (
 
 
 def test_a_process_that_is_never_ready(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     """A service that listens and is not ready is reported after `startup` seconds, with its log."""
     program = tmp_path / "python"
@@ -24,7 +23,6 @@ def test_a_process_that_is_never_ready(
             f"#!/bin/sh\necho running on {not_ready.url}; exec sleep 600\n"
         )
         program.chmod(0o755)
-        monkeypatch.setattr(sys, "executable", str(program))
         with pytest.raises(StartError, match="running on"):
-            ComponentProcess("calculator", startup=2).start()
+            ComponentProcess("calculator", startup=2, python=program).start()
         assert not_ready.requests

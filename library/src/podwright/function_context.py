@@ -12,7 +12,13 @@ from podwright import events
 from podwright.errors import LimitExceededError
 from podwright.messages import ModelRequest, ModelResponse
 from podwright.models import pricing
-from podwright.run_context import RunContext, moment_after, run_logger
+from podwright.models.token_counts import as_uncounted
+from podwright.run_context import (
+    RunContext,
+    RunLogger,
+    moment_after,
+    run_logger,
+)
 from podwright.usage import Usage
 
 if TYPE_CHECKING:
@@ -34,6 +40,7 @@ def make_context(
         is_over: Tells whether nobody waits for the function any more.
     """
     attributes = run.attributes
+    log = run_logger(run_id=run.id, component=run.component_name)
     return RunContext(
         run_id=run.id,
         component=run.component_name,
@@ -44,18 +51,21 @@ def make_context(
         metadata=dict(attributes.metadata),
         deadline=moment_after(run.time_left),
         call_key=call_key,
-        log=run_logger(run_id=run.id, component=run.component_name),
+        log=log,
         _is_cancelled=lambda: is_over() or run.is_closed,
-        _report_usage=_Reports(run, call).add,
+        _report_usage=_Reports(run, call, log).add,
     )
 
 
 class _Reports:
     """The model calls that one function has made by itself, and reports."""
 
-    def __init__(self, run: Run, call: ToolCallId | None) -> None:
+    def __init__(
+        self, run: Run, call: ToolCallId | None, log: RunLogger
+    ) -> None:
         self._run = run
         self._call = call
+        self._log = log
         self._number = 0
         self._context = copy_context()
         """Where the function is called: a framework may report from a thread or a task that does not know."""
@@ -87,10 +97,9 @@ class _Reports:
     def _count(self, model: str, usage: Usage, seconds: float) -> None:
         run = self._run
         if run.is_closed:
-            _logger.warning(
-                "A call of '%s' is not counted: run %s had ended before it was reported.",
+            self._log.warning(
+                "A call of '%s' is not counted: the run had ended before it was reported.",
                 model,
-                run.id,
             )
             return
         call = usage.as_call(model)
@@ -145,9 +154,11 @@ def _is_running(loop: asyncio.AbstractEventLoop) -> bool:
 
 
 def _with_price(model: str, usage: Usage) -> Usage:
-    """The usage with its cost, if the price of the model is known."""
+    """The usage with its cost, if the price of the model is known; one without tokens was not counted."""
     if usage.cost is not None:
         return usage
+    if usage.total_tokens == 0:
+        return as_uncounted(usage)
     cost = pricing.lookup(model, usage)
     if cost is None:
         return usage

@@ -271,6 +271,8 @@ class RunContext:
     ) -> None:
         """Count a model call that the function made by itself: in the usage of the run, its limits, metrics and spans.
 
+        A call without tokens and without a cost is one that the provider has not counted: its cost is unknown.
+
         Args:
             model: The model as `<provider>/<model_name>`, by which the price is looked up.
             input_tokens: Tokens sent to the model, cached ones included.

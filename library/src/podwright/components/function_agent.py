@@ -232,7 +232,7 @@ class _Call:
 
     def _emit(self, piece: str) -> None:
         """Pass a piece of the answer on, if the caller streams and has not left."""
-        if self._run.streaming and not self._run.is_closed:
+        if piece and self._run.streaming and not self._run.is_closed:
             self._run.emit(events.Token(**self._run.stamp(), text=piece))
 
 

@@ -32,6 +32,7 @@ class ComponentProcess(Served):
         api_key: An API key that the component requires, and the client sends.
         env: Further environment variables. Those of this process with the prefix `PODWRIGHT_` or `OTEL_` are left out.
         startup: Seconds to wait until it is ready.
+        python: The Python that serves it, with the packages that its code needs; by default this one.
     """
 
     def __init__(
@@ -43,10 +44,12 @@ class ComponentProcess(Served):
         api_key: str | None = None,
         env: Mapping[str, str] | None = None,
         startup: float = 60.0,
+        python: str | os.PathLike[str] | None = None,
     ) -> None:
         super().__init__(model, spans, api_key, env)
         self._component = os.fspath(component)
         self._startup = startup
+        self._python = os.fspath(python or sys.executable)
         self._process: subprocess.Popen[bytes] | None = None
         self._output: IO[bytes] | None = None
         self._log = b""
@@ -63,7 +66,7 @@ class ComponentProcess(Served):
             if not key.startswith(("PODWRIGHT_", "OTEL_"))
         }
         program = [
-            sys.executable,
+            self._python,
             "-c",
             "from podwright_service.cli import main; main()",
         ]
