@@ -22,7 +22,12 @@ from podwright_service.testing import ComponentProcess
 
 SERVICE = "http://localhost:8000"
 """Where the examples call a service."""
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    *sorted(ROOT.glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+    ROOT / "library" / "README.md",
+    ROOT / "service" / "README.md",
+]
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -289,10 +294,27 @@ def test_the_tests_of_promises_exist() -> None:
     assert missing == []
 
 
+def test_the_recipes_are_the_examples() -> None:
+    """The code of each recipe is that of its folder, which `make test-frameworks` serves."""
+    examples = ROOT / "deploy" / "examples"
+    shown = re.findall(
+        r'^```python title="([^"]*)"\n(.*?)^```',
+        (ROOT / "docs" / "frameworks.md").read_text(),
+        re.MULTILINE | re.DOTALL,
+    )
+    assert dict(shown) == {
+        str(path.relative_to(examples)): path.read_text()
+        for path in examples.glob("frameworks/*/agents.py")
+    }
+
+
 def test_locks_have_hashes_and_no_addresses() -> None:
     """The locks pin packages by hash, and name no index to download from."""
-    locks = list(ROOT.glob("requirements*.lock"))
-    assert locks
+    locks = [
+        *ROOT.glob("requirements*.lock"),
+        *ROOT.glob("tests/*/requirements.lock"),
+    ]
+    assert len(locks) > 3
     for lock in locks:
         text = lock.read_text()
         assert "sha256:" in text

@@ -46,7 +46,7 @@ class Reports(RunHooks[RunContext]):
 
 async def answer(task: str, context: RunContext) -> AsyncIterator[str]:
     async with AsyncOpenAI() as client:
-        agent = Agent[RunContext](
+        agent = Agent(
             "assistant",
             instructions="Look prices up.",
             model=OpenAIChatCompletionsModel(MODEL, client),
