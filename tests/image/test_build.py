@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import stat
 import subprocess
 import sys
@@ -20,8 +21,17 @@ from tests.image_support import Docker
 from podwright import blueprints
 from podwright.components.folder import Folder
 from podwright.errors import ConfigurationError
+from podwright.models import pricing
 from podwright_service.images.context import stage
+from podwright_service.testing import (
+    ComponentContainer,
+    ModelResponse,
+    ModelStub,
+    ToolCall,
+    Usage,
+)
 
+FRAMEWORKS = ROOT / "deploy" / "examples" / "frameworks"
 Build = Callable[..., subprocess.CompletedProcess[str]]
 
 TOOLS = '''\
@@ -252,6 +262,45 @@ def test_errors_before_the_build(shell: Shell, tmp_path: Path) -> None:
     error_of(shell("build", str(folder), "--tag=$(id)", "--docker", "true"))
     error_of(
         shell("build", str(folder), "-t", "x", "--base=", "--docker", "true")
+    )
+
+
+def test_an_agent_of_another_framework(
+    build: Build,
+    facts: Callable[[], dict[str, Any]],
+    tag: str,
+    tmp_path: Path,
+) -> None:
+    """A recipe with its framework in an image: what its run reports is what the provider has billed."""
+    folder = tmp_path / "assistant"
+    shutil.copytree(FRAMEWORKS / "pydantic_ai", folder)
+    done = build(folder)
+    assert done.returncode == 0, done.stderr
+    assert "pydantic-ai-slim==" in (folder / "requirements.lock").read_text()
+    assert facts()["models"] == ["openai/gpt-5-mini"]
+    bills = [
+        Usage(100, 20, cached_input_tokens=40, reasoning_tokens=8),
+        Usage(150, 30, cached_input_tokens=90, reasoning_tokens=2),
+    ]
+    call = ToolCall.of("price", product="tea")
+    with ModelStub(
+        ModelResponse(tool_calls=(call,), usage=bills[0]),
+        ModelResponse("Tea costs 3 EUR.", usage=bills[1]),
+    ) as stub:
+        variables = {
+            "OPENAI_API_KEY": "made-up",
+            "OPENAI_BASE_URL": f"{stub.url_for_containers}/v1",
+        }
+        with ComponentContainer(tag, env=variables) as container:
+            result = container.run("What does tea cost?", trace=True)
+    assert result.value == "Tea costs 3 EUR."
+    used = result.usage
+    assert (used.model_calls, used.input_tokens) == (2, 250)
+    assert (used.output_tokens, used.reasoning_tokens) == (50, 10)
+    assert used.cached_input_tokens == 130
+    costs = [pricing.lookup("openai/gpt-5-mini", bill) for bill in bills]
+    assert used.cost == pytest.approx(
+        sum(cost.amount for cost in costs if cost is not None)
     )
 
 
