@@ -117,7 +117,7 @@ def test_a_wheel_describes_itself(wheels: dict[str, Path], name: str) -> None:
 def test_library_and_service_have_one_version(wheels: dict[str, Path]) -> None:
     """The service requires the library of its own release."""
     needed = {
-        canonicalize_name(requirement.name): str(requirement.specifier)
+        str(canonicalize_name(requirement.name)): str(requirement.specifier)
         for requirement in requirements(metadata(wheels["podwright-service"]))
     }
     assert needed["podwright"] == f"=={__version__}"

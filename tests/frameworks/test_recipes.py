@@ -13,7 +13,7 @@ import pytest
 from tests.helpers import ROOT
 
 from podwright import RunLimits
-from podwright.events import ModelCallFinished, Token
+from podwright.events import ModelCallFinished, RunFinished, Token
 from podwright.models import pricing
 from podwright.testing import events_of
 from podwright_service.client import Client, ProblemError
@@ -198,6 +198,7 @@ def test_an_answer_is_streamed(
     events = list(recipe.stream("What is the price of tea?"))
     pieces = [event.text for event in events if isinstance(event, Token)]
     assert pieces == ["Tea", " costs", " 3", " EUR."]
+    assert isinstance(events[-1], RunFinished)
     assert amounts(events[-1].usage) == amounts(provider.billed("task 0"))
 
 

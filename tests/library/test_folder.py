@@ -534,7 +534,7 @@ def test_agents_in_python(write: Write, kind: str) -> None:
         "team/agents/helper.json": agent("helper"),
     })  # fmt: skip
     team = load(root / "team")
-    members = team.members()
+    members: Mapping[str, Any] = team.members()
     assert members["helper"].description == "Help with a task."
     assert members["helper"].run("x") == "helper helps"
     assert members["a named one"].run("x") == "named"

@@ -750,7 +750,7 @@ def test_a_skill_of_a_conductor(
     result = conductor.run("x", trace=True)
     assert result.value == "answer"
     assert result.usage.by_model[MODEL].input_tokens == 10
-    skill = model.requests[0].tools[0]["function"]
+    skill: Any = model.requests[0].tools[0]["function"]
     assert (skill["name"], "Finds." in skill["description"]) == ("finder", True)
     assert model.requests[1].messages[-1].text == '{"text": "b"}'
     assert_sound(recorder.events)

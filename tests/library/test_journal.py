@@ -713,11 +713,11 @@ async def test_the_call_of_a_function_agent_is_one_effect(
         assert effects["investigate"] == int(not has_ended)
         lost = Usage()
         for event in recorded:
-            is_report = isinstance(event, events.ModelCallFinished) and (
-                event.tool_call is not None
-            )
-            if is_report and not has_ended:
-                lost += event.response.usage.as_call(event.model)
+            match event:
+                case events.ModelCallFinished(tool_call=0) if not has_ended:
+                    lost += event.response.usage.as_call(event.model)
+                case _:
+                    pass
         assert result.usage == whole.usage + lost
         assert ended([*recorded, *new])["run_finished", RUN, (), "line"] == 1
 

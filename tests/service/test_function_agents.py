@@ -184,6 +184,11 @@ async def _pieces(task: str, context: RunContext) -> AsyncGenerator[str]:
     context.report_usage(MODEL, input_tokens=3, output_tokens=3)
 
 
+async def _others(task: str) -> AsyncGenerator[str]:
+    yield "not "
+    yield "this"
+
+
 def test_pieces_are_streamed(serve: Serve) -> None:
     """The stream of events has the pieces of a generator as tokens, and then the response of `/run`."""
     client = serve(FunctionAgent("helper", _pieces, models=(MODEL,)))
@@ -195,11 +200,19 @@ def test_pieces_are_streamed(serve: Serve) -> None:
     assert (name, result["output"]) == ("result", "one two three")
 
 
-def test_openai_clients_stream_it(serve: Serve) -> None:
-    """Chat Completions has the pieces as chunks, and the tokens that the function has reported."""
-    client = serve(FunctionAgent("helper", _pieces, models=(MODEL,)))
+@pytest.mark.parametrize("is_part", [False, True])
+def test_openai_clients_stream_it(serve: Serve, is_part: bool) -> None:
+    """Chat Completions has the pieces as chunks, those of the last step of a pipeline only, and the reported tokens."""
+    component: Any = FunctionAgent("helper", _pieces, models=(MODEL,))
+    if is_part:
+        first = Agent("first", "Do.", "offline/echo")
+        inner = Pipeline(
+            "inner", steps=[FunctionAgent("second", _others), component]
+        )
+        component = Pipeline("line", steps=[first, inner])
+    client = serve(component)
     body = {
-        "model": "helper",
+        "model": component.name,
         "messages": [{"role": "user", "content": "x"}],
         "stream": True,
         "stream_options": {"include_usage": True},
@@ -215,7 +228,8 @@ def test_openai_clients_stream_it(serve: Serve) -> None:
         if choice["delta"].get("content")
     ]
     assert texts == ["one ", "two ", "three"]
-    assert chunks[-1]["usage"]["total_tokens"] == 6
+    used = chunks[-1]["usage"]["total_tokens"]
+    assert (used > 6) == is_part
 
 
 @pytest.mark.parametrize("idempotent", [False, True])

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
-from podwright.components import Component
+from podwright.components import Component, Pipeline
 from podwright.components.base import ModelComponent
 from podwright.events import (
     Event,
     ModelCallFinished,
     Reasoning,
+    RunStarted,
     StepFinished,
     StepStarted,
     Token,
@@ -59,8 +60,17 @@ class Answer:
         self._component = component
         self._shows_reasoning = show_reasoning and component.chats
         self._is_json = _has_response_model(component, task)
-        # a structured answer may be corrected, and the steps of a workflow or a pipeline are not its answer
-        self._streams = component.streams_answer and not self._is_json
+        answering = _answering(component)
+        # a structured answer may be corrected, and the steps of a workflow are not its answer
+        self._streams = answering.streams_answer and not (
+            self._is_json or _has_response_model(answering, task)
+        )
+        self._answering_run = run_id
+        """Id of the run whose tokens are the answer."""
+        self._answering_path = _answering_path(component)
+        """The position of that run."""
+        self._depth = 0
+        """How much of that position the run has reached."""
         self._call = -1
         self._text = ""
         self._sent = False
@@ -68,12 +78,26 @@ class Answer:
 
     def read(self, event: Event) -> Piece | None:
         """Read an event of the run, and return the piece of the answer in it."""
-        if event.run_id != self.run_id:
-            return None
+        if isinstance(event, RunStarted):
+            self._follow(event)
+        if event.run_id == self._answering_run:
+            return self._read_answering(event)
+        return None
+
+    def _follow(self, event: RunStarted) -> None:
+        """Go on to the last step of a pipeline, which gives its answer."""
+        depth = self._depth + 1
+        path = self._answering_path[:depth]
+        is_inner = event.parent_id == self._answering_run
+        if is_inner and event.path == path and len(path) == depth:
+            self._answering_run = event.run_id
+            self._depth = depth
+
+    def _read_answering(self, event: Event) -> Piece | None:
         match event:
             case StepStarted(step_type="plan") | StepFinished(step_type="plan"):
                 self._planning = isinstance(event, StepStarted)
-            case ModelCallFinished():
+            case ModelCallFinished() if event.run_id == self.run_id:
                 self._finish_call(event.response)
             case Token() if self._streams and not self._planning:
                 return self._piece(event)
@@ -120,6 +144,22 @@ class Answer:
             rest = answer.removeprefix(self._text)
             return Piece(rest)
         return Piece(self._separator() + answer)
+
+
+def _answering(component: Component) -> Component:
+    """The component whose answer is that of a component: the last one of a pipeline."""
+    while isinstance(component, Pipeline):
+        component = component.steps[-1]
+    return component
+
+
+def _answering_path(component: Component) -> tuple[int, ...]:
+    """The position of its run inside the run of the component."""
+    path: list[int] = []
+    while isinstance(component, Pipeline):
+        path.append(len(component.steps) - 1)
+        component = component.steps[-1]
+    return tuple(path)
 
 
 def _has_response_model(component: Component, task: Task) -> bool:
