@@ -195,6 +195,8 @@ class Run:
     """The result as JSON data if it is more than texts: a structured answer, or the context of a workflow."""
     checkpoint: Checkpoint | None = None
     """Set by a workflow that is stopped."""
+    exceeded: LimitExceededError | None = None
+    """The limit that a function of it has exceeded by what it reported."""
 
     def __init__(
         self,
@@ -242,8 +244,6 @@ class Run:
         """Whether it is nested in a call of a tool; a conductor's skills are runs, not tools."""
         self.is_closed = False
         """Whether it has ended or is being stopped."""
-        self.exceeded: LimitExceededError | None = None
-        """The limit that a function of it has exceeded by what it reported."""
         self._parent_id: str | None = None
         self._tool_call = current_tool_call.get()
         self._children: Counter[str] = Counter()

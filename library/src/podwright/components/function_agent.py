@@ -26,7 +26,7 @@ from podwright.events import Kind
 from podwright.json_data import as_object, to_json_data, to_text
 from podwright.models import pricing
 from podwright.run import Run, Task
-from podwright.run_context import RunContext, context_parameter
+from podwright.run_context import RunContext, context_parameters
 from podwright.text import short_repr
 from podwright.tools import Tool
 from podwright.usage import NO_USAGE
@@ -84,7 +84,7 @@ class FunctionAgent(PromptComponent):
     ) -> None:
         super().__init__(own_blueprint(self.kind, name, options))
         self._function = function
-        self._context_parameter = _context_parameter(name, function)
+        self._context_parameters = _context_parameters(name, function)
         self._idempotent = idempotent
         self._reported_models = _checked_models(name, models)
 
@@ -110,7 +110,7 @@ class FunctionAgent(PromptComponent):
         call = _Call(
             self._function,
             run,
-            context_parameter=self._context_parameter,
+            context_parameters=self._context_parameters,
             inputs={**task.values, **as_object(task.input)},
             messages=earlier,
             models=self._reported_models,
@@ -157,7 +157,7 @@ class _Call:
     Args:
         function: The function.
         run: The run of the agent.
-        context_parameter: The parameter that is given the context; None if there is none.
+        context_parameters: The parameters that are given the context.
         inputs: The named inputs of the run.
         messages: The earlier turns of the conversation.
         models: The models that it reports.
@@ -168,14 +168,14 @@ class _Call:
         function: Callable[..., Any],
         run: Run,
         *,
-        context_parameter: str | None,
+        context_parameters: Collection[str],
         inputs: Mapping[str, Any],
         messages: list[dict[str, Any]],
         models: Collection[str],
     ) -> None:
         self._function = function
         self._run = run
-        self._context_parameter = context_parameter
+        self._context_parameters = context_parameters
         self._inputs = inputs
         self._messages = messages
         self._models = models
@@ -190,13 +190,11 @@ class _Call:
             for budget in self._run.budgets:
                 budget.check_left()
             await compute(_load_prices, self._models)
-        function = partial(self._function, task)
-        if self._context_parameter is not None:
-            own = replace(
-                context, inputs=self._inputs, messages=tuple(self._messages)
-            )
-            keywords = {self._context_parameter: own}
-            function = partial(function, **keywords)
+        own = replace(
+            context, inputs=self._inputs, messages=tuple(self._messages)
+        )
+        contexts = dict.fromkeys(self._context_parameters, own)
+        function = partial(self._function, task, **contexts)
         if is_async(self._function):
             return await self._call(function)
         return await call_function(self._call_blocking, function, context)
@@ -282,8 +280,10 @@ def _checked_models(agent: str, models: object) -> tuple[str, ...]:
         ) from error
 
 
-def _context_parameter(name: str, function: Callable[..., Any]) -> str | None:
-    """The parameter of a function that is given the context; None if it takes the task only.
+def _context_parameters(
+    name: str, function: Callable[..., Any]
+) -> tuple[str, ...]:
+    """The parameters of a function that are given the context; none if it takes the task only.
 
     Raises:
         ConfigurationError: It does not take the task, or needs more than both.
@@ -297,28 +297,25 @@ def _context_parameter(name: str, function: Callable[..., Any]) -> str | None:
         signature = inspect.signature(function)
     except ValueError:
         # a builtin, which knows nothing of a run
-        return None
-    found = context_parameter(function) or _second_parameter(signature)
-    arguments: dict[str, Any] = {}
-    if found is not None:
-        arguments[found] = None
+        return ()
+    found = [parameter.name for parameter in context_parameters(function)]
+    if not found:
+        found = _second_parameter(signature)
     try:
-        signature.bind(None, **arguments)
+        signature.bind(None, **dict.fromkeys(found))
     except TypeError as error:
         raise ConfigurationError(
             f"The function of the agent '{name}' has the wrong parameters, {signature}: {error}.",
             suggestion="It is called with the task, and with the RunContext if it takes one.",
         ) from error
-    return found
+    return tuple(found)
 
 
-def _second_parameter(signature: inspect.Signature) -> str | None:
-    """The name of the second parameter that a caller has to give; None if there is none."""
+def _second_parameter(signature: inspect.Signature) -> list[str]:
+    """The name of the second parameter that a caller has to give, if there is one."""
     required: list[str] = []
     for parameter in signature.parameters.values():
         is_given_by_place = parameter.kind is parameter.POSITIONAL_OR_KEYWORD
         if is_given_by_place and parameter.default is parameter.empty:
             required.append(parameter.name)
-    if len(required) > 1:
-        return required[1]
-    return None
+    return required[1:2]
