@@ -47,7 +47,11 @@ def counted() -> Metrics:
     events: list[Event] = [
         RunStarted(**own),
         ModelCallFinished(
-            model="a/b", response=answer, first_token_ms=1.0, **own
+            model="a/b",
+            response=answer,
+            duration_ms=2.0,
+            first_token_ms=1.0,
+            **own,
         ),
         ModelCallFinished(
             model="a/b", response=ModelResponse("x", usage=unpriced), **own

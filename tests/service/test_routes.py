@@ -76,6 +76,7 @@ def test_info_describes_the_component(
     assert info["models"] == {
         "named": ["openai/gpt-4o-mini"],
         "effective": ["offline/echo"],
+        "reported": [],
     }
     assert info["clients"] == {
         "offline/echo": {"client": "own", "reason": "it needs no provider"}
