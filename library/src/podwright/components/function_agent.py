@@ -13,15 +13,14 @@ from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict, Unpack
 
 from podwright import events
-from podwright.blueprints.schema import VERSION, ModelName
-from podwright.blueprints.validation import parse
+from podwright.blueprints.schema import ModelName
 from podwright.callables import call_function, compute, is_async
 from podwright.components.base import PromptComponent
 from podwright.components.chat_messages import ChatMessages, one_turn
 from podwright.components.function_calls import call_step_function
 from podwright.components.options import DescribedOptions, own_blueprint
 from podwright.components.response_format import response_format
-from podwright.errors import ConfigurationError, OutputError, Problem
+from podwright.errors import ConfigurationError, OutputError
 from podwright.events import Kind
 from podwright.json_data import as_object, to_json_data, to_text
 from podwright.models import pricing
@@ -251,18 +250,6 @@ def _checked_piece(piece: object) -> str:
             f"it yielded {short_repr(piece)}, and a generator yields texts only"
         )
     return piece
-
-
-def _problems(blueprint: Mapping[str, Any]) -> list[Problem]:
-    """What is wrong with the keys that a function has in common with an agent of a blueprint."""
-    whole = {
-        **blueprint,
-        "version": VERSION,
-        "instructions": "",
-        "config": {"model": "offline/echo"},
-    }
-    _, problems = parse(whole, "agent")
-    return problems
 
 
 def _checked_models(agent: str, models: object) -> tuple[str, ...]:

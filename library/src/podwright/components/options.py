@@ -136,7 +136,15 @@ def own_blueprint(
     """
     blueprint: Blueprint = {"type": "Agent", "name": name}
     kept = apply_options(blueprint, options or {}, settings=False)
-    return ParsedBlueprint(kind, blueprint, options=kept)
+    # what it has in common with an agent is validated as that of an agent
+    agent = {
+        **blueprint,
+        "version": VERSION,
+        "instructions": "",
+        "config": {"model": "offline/echo"},
+    }
+    _, problems = parse(agent, "agent")
+    return ParsedBlueprint(kind, blueprint, problems, options=kept)
 
 
 def _unknown_option_error(
