@@ -422,6 +422,76 @@ def test_a_function_answers(function: Callable[[ModelRequest], Any]) -> None:
     assert result.usage.cost == 0.0
 
 
+# --- errors in a caller's own model
+
+
+class Careless(Model):
+    """A caller's model with an error in one of its methods."""
+
+    name = "acme/careless"
+
+    def __init__(self, fault: str) -> None:
+        self._fault = fault
+
+    async def complete(
+        self, request: ModelRequest, on_token: Any = None
+    ) -> ModelResponse:
+        if self._fault == "raises":
+            raise LookupError("no such row")
+        if self._fault == "exits":
+            raise SystemExit(3)
+        if self._fault == "returns":
+            wrong: Any = None
+            return wrong
+        return ModelResponse("fine")
+
+    def cost(self, usage: Usage) -> float | None:
+        return len(self._fault) / 0
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ("raises", "LookupError: no such row"),
+        ("exits", "SystemExit: 3"),
+        ("returns", "NoneType, not ModelResponse"),
+        ("costs", "ZeroDivisionError"),
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True], ids=["plain", "streaming"])
+def test_an_error_in_a_callers_model_names_its_class(
+    fault: str, reason: str, stream: bool
+) -> None:
+    """An exception of a caller's model class is a model error that names the class; the text is not for callers."""
+    with pytest.raises(ModelError, match=reason) as caught:
+        Agent("guide", "", Careless(fault)).run("x", stream=stream)
+    error = caught.value
+    assert type(error) is ModelError
+    assert error.__cause__ is not None
+    for text in (error.message, error.to_dict()["message"]):
+        assert f"{__name__}.Careless' of the model 'acme/careless'" in text
+    assert "Careless" in error.suggestion
+    assert "provider" not in error.message + error.suggestion
+    assert "no such row" not in json.dumps(error.to_dict())
+
+
+def test_an_error_in_a_providers_function_names_the_provider(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An exception of the function behind `register_provider` is a configuration error with its type and text."""
+    monkeypatch.setattr("podwright.models.registry._providers", {})
+
+    def make(model_name: str, connection: Connection) -> Model:
+        raise LookupError(f"no {model_name}")
+
+    register_provider("acme", make)
+    with pytest.raises(
+        ConfigurationError, match="'acme/big' raised LookupError: no big"
+    ) as caught:
+        Agent("guide", "", "acme/big").run("x")
+    assert isinstance(caught.value.__cause__, LookupError)
+
+
 # --- the registry
 
 

@@ -10,7 +10,12 @@ from collections.abc import Callable, Generator
 from contextvars import ContextVar
 from typing import Literal, NamedTuple
 
-from podwright.errors import ConfigurationError, UnknownModelError
+from podwright.errors import (
+    ConfigurationError,
+    PodwrightError,
+    UnknownModelError,
+    error_from,
+)
 from podwright.models import litellm_loader
 from podwright.models.base import Connection, Model
 from podwright.models.offline import EchoModel
@@ -133,7 +138,13 @@ def _make_model(name: str, connection: Connection) -> Model:
     factory = _providers.get(provider)
     if factory is None:
         return _by_client(name, connection)
-    model = factory(model_name, connection)
+    try:
+        model = factory(model_name, connection)
+    except PodwrightError:
+        raise
+    except Exception as error:
+        subject = f"The function of the provider '{provider}' for '{name}'"
+        raise error_from(ConfigurationError, subject, error) from error
     if not isinstance(model, Model):  # pyright: ignore[reportUnnecessaryIsInstance] - a caller's function made it
         raise ConfigurationError(
             f"The provider '{provider}' returned {model!r} for '{name}', not a Model."
