@@ -83,6 +83,68 @@ async def test_variables_of_the_providers(
         monkeypatch.delenv(key)
 
 
+@pytest.mark.parametrize("status", [401, 403])
+@pytest.mark.parametrize("name", ENDPOINTS)
+async def test_a_refused_key_is_named_by_its_variable(
+    name: str,
+    status: int,
+    provider: Upstream,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A refusal names the variable that the key came from, or those that it may be set in, and never the key."""
+    endpoint = ENDPOINTS[name]
+    monkeypatch.setenv(endpoint.urls[0], provider.url)
+    provider.answers([reply({"error": {"message": "No."}}, status)])
+    for variable in endpoint.keys:
+        monkeypatch.setenv(variable, "sk-canary-0123456789")
+        with pytest.raises(errors.ModelAuthenticationError) as refused:
+            await resolve(unused(name)).complete(ASK)
+        monkeypatch.delenv(variable)
+        assert f"refused the API key in {variable}" in refused.value.message
+        assert variable in refused.value.suggestion
+        assert "canary" not in str(refused.value)
+    if endpoint.needs_key:
+        return
+    with pytest.raises(errors.ModelAuthenticationError) as missing:
+        await resolve(unused(name)).complete(ASK)
+    assert "no API key was sent" in missing.value.message
+    for variable in endpoint.keys:
+        assert variable in missing.value.message
+        assert variable in missing.value.suggestion
+
+
+@pytest.mark.parametrize(
+    ("connection", "key", "message", "suggestion"),
+    [
+        (Connection(), "sk-canary", "key in PODWRIGHT_MODEL_API_KEY", "valid"),
+        (Connection(), "", "PODWRIGHT_MODEL_API_KEY is not set", "MODEL_API"),
+        (Connection("sk-canary"), "other", "the API key in api_key", "api_key"),
+        (Connection(""), "other", "because api_key is empty", "Set api_key."),
+    ],
+    ids=["shared", "no shared one", "argument", "empty argument"],
+)
+async def test_a_refused_key_of_another_source(
+    connection: Connection,
+    key: str,
+    message: str,
+    suggestion: str,
+    provider: Upstream,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At the endpoint for all models the key is that of its variable or of the component, never the provider's."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-canary-of-openai")
+    monkeypatch.setenv("PODWRIGHT_MODEL_BASE_URL", provider.url)
+    monkeypatch.setenv("PODWRIGHT_MODEL_API_KEY", key)
+    provider.answers([reply({"error": {"message": "No."}}, 401)])
+    with pytest.raises(errors.ModelAuthenticationError) as refused:
+        await resolve(unused("openai"), None, connection).complete(ASK)
+    assert message in refused.value.message
+    assert suggestion in refused.value.suggestion
+    text = str(refused.value)
+    assert "canary" not in text
+    assert "OPENAI_API_KEY" not in text.replace("PODWRIGHT_MODEL_API_KEY", "")
+
+
 async def test_one_endpoint_for_all_models(
     provider: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Callable, Generator
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from podwright.errors import (
@@ -26,6 +27,7 @@ from podwright.models.providers import (
     Endpoint,
     Protocol,
     first_value,
+    first_variable,
 )
 from podwright.models.urls import join_url
 from podwright.text import did_you_mean
@@ -253,10 +255,7 @@ def _identity(endpoint: Endpoint, connection: Connection) -> str:
         return ""
     if first_value(endpoint.keys):
         return ""
-    for variable in endpoint.identities:
-        if os.environ.get(variable):
-            return variable
-    return ""
+    return first_variable(endpoint.identities)
 
 
 def _by_client(name: str, connection: Connection) -> Model:
@@ -288,10 +287,11 @@ def _shared_endpoint(url: str, connection: Connection) -> Connection:
             "PODWRIGHT_MODEL_BASE_URL is not a valid base URL.",
             suggestion="Write it as https://host/path.",
         ) from None
-    key = connection.api_key
-    if key is None:
-        key = os.environ.get("PODWRIGHT_MODEL_API_KEY", "")
-    return Connection(api_key=key, base_url=url)
+    if connection.api_key is not None:
+        return replace(connection, base_url=url)
+    variable = "PODWRIGHT_MODEL_API_KEY"
+    key = os.environ.get(variable, "")
+    return Connection(api_key=key, base_url=url, key_source=variable)
 
 
 def _no_chat_completions_error(
