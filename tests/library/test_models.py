@@ -25,7 +25,12 @@ from podwright import (
     ScriptedModel,
     Usage,
 )
-from podwright.errors import ConfigurationError, ModelError, UnknownModelError
+from podwright.errors import (
+    ConfigurationError,
+    ModelError,
+    OutputError,
+    UnknownModelError,
+)
 from podwright.messages import OutputSchema
 from podwright.models import Connection, register_provider, resolve, use_model
 from podwright.models.offline import estimate_tokens
@@ -399,6 +404,136 @@ async def test_a_script_may_raise() -> None:
     with pytest.raises(ModelError, match="ValueError: broken") as caught:
         await Agent("guide", "", ScriptedModel(ValueError("broken"))).arun("x")
     assert isinstance(caught.value.__cause__, ValueError)
+
+
+class Weather(BaseModel):
+    """A structured answer."""
+
+    city: str
+    days: int = 1
+
+
+ROME = Weather(city="Rome")
+
+
+@pytest.mark.parametrize(
+    ("answer", "response_model", "value"),
+    [
+        (ROME, Weather, ROME),
+        ({"city": "Rome"}, Weather, ROME),
+        (lambda request: {"city": "Rome"}, Weather, ROME),
+        ([ROME, {"city": "Rome"}], list[Weather], [ROME, ROME]),
+        ([], list[str], []),
+        (5, int, 5),
+        (None, int | None, None),
+        (False, bool, False),
+        ({"answer": "yes"}, str | int, "yes"),
+        ({"answer": 3}, dict[str, int], {"answer": 3}),
+        ('{"city": "Rome"}', Weather, ROME),
+    ],
+)
+def test_plain_values_are_structured_answers(
+    answer: Any, response_model: Any, value: Any
+) -> None:
+    """Data and pydantic models become the JSON that the request asks for, wrapped or not; a text is sent as it is."""
+    for model in (ScriptedModel(answer), FunctionModel(lambda _: answer)):
+        agent = Agent("guide", "", model)
+        assert agent.run("x", response_model=response_model) == value
+
+
+def test_a_plain_value_without_a_schema_is_its_json() -> None:
+    """Without a response model, data is given as JSON text."""
+    assert Agent("a", "", ScriptedModel({"n": [1]})).run("x") == '{"n": [1]}'
+
+
+def test_answers_by_condition() -> None:
+    """An answer goes to the requests with a text, or to those that a function means; then the script goes on."""
+    model = (
+        ScriptedModel("plain", "plain again")
+        .when("You review", "good", "better")
+        .when(lambda request: request.component == "boss", lambda _: "do it")
+    )
+    reviewer = Agent("reviewer", "You review.", model)
+    other = Agent("other", "You write.", model)
+    boss = Agent("boss", "You lead.", model)
+    assert [
+        agent.run("x")
+        for agent in (other, boss, reviewer, boss, reviewer, reviewer)
+    ] == ["plain", "do it", "good", "do it", "better", "plain again"]
+
+
+def test_functions_in_a_script_answer_all_further_requests() -> None:
+    """A function, also an async one, is not used up."""
+
+    async def shout(request: ModelRequest) -> str:
+        return request.messages[-1].text.upper()
+
+    agent = Agent("guide", "", ScriptedModel("first", shout))
+    assert [agent.run(text) for text in "abc"] == ["first", "B", "C"]
+
+
+def double(number: int) -> int:
+    """Double a number."""
+    return 2 * number
+
+
+@pytest.mark.parametrize(
+    ("answer", "response_model", "reason", "shown"),
+    [
+        (
+            {"town": "Rome"},
+            Weather,
+            "does not fit the schema",
+            '{"town": "Rome"}',
+        ),
+        ("Rome", Weather, "invalid JSON", "'Rome'"),
+        (
+            ToolCall.of("double", number="x"),
+            None,
+            "number",
+            'double({"number": "x"})',
+        ),
+        (ToolCall.of("dubble", number=1), None, "dubble", "dubble("),
+        ([ToolCall.of("double", number=2)], None, "4", "double("),
+        (ModelResponse("Rome"), Weather, "invalid JSON", "'Rome'"),
+        (lambda _: "Rome", Weather, None, ""),
+    ],
+    ids=["data", "text", "arguments", "tool", "tools", "response", "function"],
+)
+def test_the_end_of_a_script_says_what_came_last(
+    answer: Any, response_model: Any, reason: str | None, shown: str
+) -> None:
+    """The error has the calls before and the last message, which says why an answer was refused."""
+    model = ScriptedModel(answer)
+    agent = Agent("guide", "Help.", model, tools=[double], max_loops=3)
+    if reason is None:
+        with pytest.raises(OutputError):
+            agent.run("x", response_model=response_model)
+        assert len(model.requests) == 3
+        return
+    with pytest.raises(ModelError) as ended:
+        agent.run("x", response_model=response_model)
+    first, *calls = ended.value.message.splitlines()
+    assert "no answer for call 2 of 'guide'" in first
+    assert reason in first
+    assert len(calls) == 1
+    assert "call 1 of 'guide'" in calls[0]
+    assert shown in calls[0]
+
+
+def test_the_end_of_a_long_script_is_short() -> None:
+    """The error shows the last ten calls, each in a line."""
+    model = ScriptedModel(*["long " * 200] * 15)
+    agent = Agent("guide", "", model)
+    for _ in range(15):
+        agent.run("x")
+    with pytest.raises(ModelError) as ended:
+        agent.run("x")
+    lines = ended.value.message.splitlines()
+    assert [line.split()[2] for line in lines[1:]] == [
+        str(number) for number in range(6, 16)
+    ]
+    assert max(map(len, lines)) < 400
 
 
 def plain_answer(request: ModelRequest) -> Any:

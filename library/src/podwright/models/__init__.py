@@ -2,12 +2,7 @@
 
 from podwright.messages import ModelRequest, ModelResponse
 from podwright.models.base import Connection, Model, TokenCallback
-from podwright.models.offline import (
-    EchoModel,
-    FunctionModel,
-    ReplayModel,
-    ScriptedModel,
-)
+from podwright.models.offline import EchoModel
 from podwright.models.registry import (
     MODEL_CLIENTS,
     ClientChoice,
@@ -16,6 +11,8 @@ from podwright.models.registry import (
     resolve,
     use_model,
 )
+from podwright.models.replay import RecordingModel, ReplayModel
+from podwright.models.scripted import FunctionModel, ScriptedModel
 
 __all__ = [
     "MODEL_CLIENTS",
@@ -26,6 +23,7 @@ __all__ = [
     "Model",
     "ModelRequest",
     "ModelResponse",
+    "RecordingModel",
     "ReplayModel",
     "ScriptedModel",
     "TokenCallback",
