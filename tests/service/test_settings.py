@@ -138,6 +138,10 @@ def test_all_mistakes_are_in_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
         "PODWRIGHT_TOOL_THREADS": "0",
         "PODWRIGHT_TOOL_TIMEOUT": "-1",
         "PODWRIGHT_MAX_RESULT_TOKENS": "many",
+        "PODWRIGHT_MODEL_TIMEOUT": "0",
+        "PODWRIGHT_MODEL_IDLE_TIMEOUT": "inf",
+        "PODWRIGHT_MODEL_TRIES": "2.5",
+        "PODWRIGHT_MODEL_LONGEST_RETRY_AFTER": "soon",
     }
     for name, value in invalid.items():
         monkeypatch.setenv(name, value)

@@ -36,6 +36,7 @@ from podwright.callables import (
 )
 from podwright.errors import DOCS_URL, ConfigurationError
 from podwright.models import MODEL_CLIENTS
+from podwright.models.call_settings import read_call_settings
 from podwright.models.urls import is_request_url
 from podwright.text import short_repr
 from podwright.usage import RunLimits
@@ -388,6 +389,10 @@ def _library_mistakes(folder: Path) -> Iterator[str]:
             check()
         except ConfigurationError as error:
             yield error.message
+    try:
+        read_call_settings()
+    except ConfigurationError as error:
+        yield from error.message.splitlines()
 
 
 _FLAGS = {

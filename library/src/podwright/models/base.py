@@ -40,7 +40,8 @@ class Model(ABC):
     """`<provider>/<model_name>`, as a blueprint writes it."""
 
     timeouts: Timeouts = Timeouts()
-    """Time-outs; set on the class for all models, on an instance for one."""
+    """Time-outs; set on the class for all models, on an instance for one. For models that are given by name, what the
+    environment sets takes precedence."""
 
     retries: Retries = Retries()
     """Retries after failed attempts; set like `timeouts`."""

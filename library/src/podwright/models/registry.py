@@ -19,6 +19,7 @@ from podwright.errors import (
 )
 from podwright.models import litellm_loader
 from podwright.models.base import Connection, Model
+from podwright.models.call_settings import read_call_settings
 from podwright.models.offline import EchoModel
 from podwright.models.providers import (
     ANY,
@@ -107,7 +108,8 @@ def resolve(
 
     Raises:
         UnknownModelError: Unknown provider.
-        ConfigurationError: `PODWRIGHT_MODEL_CLIENT` or `PODWRIGHT_MODEL_BASE_URL` is invalid.
+        ConfigurationError: `PODWRIGHT_MODEL_CLIENT`, `PODWRIGHT_MODEL_BASE_URL` or a time-out or retry of the
+            environment is invalid.
     """
     return _override.get() or model or _by_name(name, connection)
 
@@ -139,7 +141,9 @@ def _make_model(name: str, connection: Connection) -> Model:
     provider, _, model_name = name.partition("/")
     factory = _providers.get(provider)
     if factory is None:
-        return _by_client(name, connection)
+        model = _by_client(name, connection)
+        read_call_settings().apply(model)
+        return model
     try:
         model = factory(model_name, connection)
     except PodwrightError:
@@ -153,6 +157,8 @@ def _make_model(name: str, connection: Connection) -> Model:
         )
     if model.name == Model.name:  # it has none of its own
         model.name = name
+    if factory is not _offline:
+        read_call_settings().apply(model)
     return model
 
 
