@@ -169,6 +169,14 @@ def run(
             help="A named input; JSON if the component declares another type than a string.",
         ),
     ] = None,
+    images: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--image",
+            metavar="FILE",
+            help="An image after the text: a file or an https URL; may be repeated.",
+        ),
+    ] = None,
     model: Model = None,
     trace: Annotated[
         str | None,
@@ -209,6 +217,7 @@ def run(
             text,
             inputs,
             pairs=pairs or (),
+            images=images or (),
             model=model,
             **files,
             resume_path=resume_path,

@@ -47,8 +47,10 @@ from podwright_service.cli.console import (
 )
 from podwright_service.cli.inputs import (
     options_of,
+    read_image,
     read_input,
     with_all_inputs,
+    with_images,
 )
 from podwright_service.cli.questions import ask, can_ask
 from podwright_service.remotes import remotes_of
@@ -93,6 +95,7 @@ def run_component(
     inputs: str | None = None,
     *,
     pairs: Sequence[str] = (),
+    images: Sequence[str] = (),
     model: str | None = None,
     trace_file: str | None = None,
     context_file: str | None = None,
@@ -107,6 +110,7 @@ def run_component(
         text: The input; `-`, or None without named inputs, is standard input.
         inputs: Named inputs as a JSON object, or `@FILE`.
         pairs: Further named inputs as `NAME=VALUE`.
+        images: Files or URLs of images that follow the text.
         model: A model in place of every model in the blueprint.
         trace_file: Where to write the trace.
         context_file: Where to write the context of a workflow that stops.
@@ -123,9 +127,12 @@ def run_component(
     settings = read_settings(model=model)
     adopt_secrets()
     component = load_component(path, remotes_of(settings))
+    read_images = [read_image(image) for image in images]
     run_input = read_input(text, inputs, component.inputs, pairs)
     try:
-        task = _task(component, run_input, resume_path)
+        task = _task(
+            component, with_images(run_input, read_images), resume_path
+        )
     except InputsError as error:
         raise with_all_inputs(error, component) from None
     for file in (trace_file, context_file):
