@@ -213,18 +213,18 @@ def test_invalid_tries_are_refused(
 
 
 @pytest.mark.parametrize(
-    ("variables", "headers", "requests"),
+    ("variables", "milliseconds", "requests"),
     [
-        ({"PODWRIGHT_MODEL_TRIES": "1"}, {}, 1),
-        ({"PODWRIGHT_MODEL_TRIES": "5"}, {}, 5),
+        ({"PODWRIGHT_MODEL_TRIES": "1"}, "0", 1),
+        ({"PODWRIGHT_MODEL_TRIES": "5"}, "0", 5),
         (
             {"PODWRIGHT_MODEL_LONGEST_RETRY_AFTER": "0.5"},
-            {"retry-after-ms": "501"},
+            "501",
             1,
         ),
         (
             {"PODWRIGHT_MODEL_LONGEST_RETRY_AFTER": "0.5"},
-            {"retry-after-ms": "1"},
+            "1",
             3,
         ),
     ],
@@ -232,7 +232,7 @@ def test_invalid_tries_are_refused(
 )
 async def test_attempts_are_those_of_the_environment(
     variables: dict[str, str],
-    headers: dict[str, str],
+    milliseconds: str,
     requests: int,
     provider: Upstream,
     monkeypatch: pytest.MonkeyPatch,
@@ -242,7 +242,9 @@ async def test_attempts_are_those_of_the_environment(
     monkeypatch.setenv("PODWRIGHT_MODEL_FIRST_WAIT", "0")
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    provider.answers([reply({"error": {"message": "busy"}}, 503, **headers)])
+    headers: dict[str, Any] = {"retry-after-ms": milliseconds}
+    refused = reply({"error": {"message": "busy"}}, 503, **headers)
+    provider.answers([refused])
     with pytest.raises(errors.ModelUnavailableError):
         await Agent("guide", "", unused("openai")).arun("x")
     assert len(provider.requests) == requests

@@ -7,6 +7,7 @@ import enum
 import json
 import uuid
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import jsonschema
@@ -24,10 +25,16 @@ from podwright import (
     Pipeline,
     ScriptedModel,
     Usage,
+    Workflow,
+    load,
 )
+from podwright.components import AgentStep
+from podwright.components.base import ModelComponent
+from podwright.components.walks import walk
 from podwright.errors import (
     ConfigurationError,
     ModelError,
+    ModelUnavailableError,
     OutputError,
     UnknownModelError,
 )
@@ -35,6 +42,7 @@ from podwright.messages import OutputSchema
 from podwright.models import Connection, register_provider, resolve, use_model
 from podwright.models.offline import estimate_tokens
 from podwright.models.registry import DEFAULT
+from podwright.models.retries import Retries
 from podwright.testing import (
     Message,
     ModelRequest,
@@ -806,6 +814,178 @@ async def test_one_model_in_place_of_all() -> None:
         await agent.arun("x")
     with pytest.raises(UnknownModelError), use_model("nowhere/model"):
         pass
+
+
+def named(name: str) -> ScriptedModel:
+    """A model that answers with its name."""
+    return ScriptedModel(lambda _: name, name=f"me/{name}")
+
+
+def newsroom() -> Workflow:
+    """Agents in every kind of component."""
+    helper = Agent("helper", "Help.", named("own"))
+    desk = Conductor("desk", "Lead.", named("own"), [helper])
+    line = Pipeline("line", [Agent("editor", "Edit.", named("own"))])
+    writer = Agent("writer", "Write.", named("own"))
+    steps = [AgentStep(part, input="{input}") for part in (writer, line, desk)]
+    return Workflow("newsroom", steps)
+
+
+def answers_of(flow: Workflow) -> list[str]:
+    """What writer, editor and desk answer."""
+    context = flow.run("x")
+    return [context[f"{name}_output"] for name in ("writer", "line", "desk")]
+
+
+@pytest.mark.parametrize(
+    ("models", "answers"),
+    [
+        ({"writer": "w"}, ["w", "own", "own"]),
+        ({"editor": "e", "desk": "d"}, ["own", "e", "d"]),
+        ({"*": "all"}, ["all", "all", "all"]),
+        ({"*": "all", "desk": "d"}, ["all", "all", "d"]),
+        ({}, ["own", "own", "own"]),
+        ({"line": "l", "nobody": "n"}, ["own", "own", "own"]),
+    ],
+)
+def test_models_in_place_of_those_of_agents(
+    models: dict[str, str], answers: list[str]
+) -> None:
+    """`use_model` takes models by the names of agents, in every kind of component; `*` stands for all others."""
+    choice = {name: named(model) for name, model in models.items()}
+    with use_model(choice):
+        assert answers_of(newsroom()) == answers
+    assert answers_of(newsroom()) == ["own", "own", "own"]
+
+
+def test_choices_of_models_are_combined() -> None:
+    """Inside another choice, names add to it, and one model takes the place of all."""
+    with use_model({"writer": named("w"), "*": named("all")}):
+        with use_model({"desk": named("d"), "writer": named("v")}) as every:
+            assert every is not None
+            assert every.name == "me/all"
+            assert answers_of(newsroom()) == ["v", "all", "d"]
+        with use_model(named("one")), use_model(None):
+            assert answers_of(newsroom()) == ["one", "one", "one"]
+        assert answers_of(newsroom()) == ["w", "all", "all"]
+
+
+def test_fallback_models_are_replaced_with_their_agent() -> None:
+    """The model of an agent takes the place of its fallback models too, in `use_model` and in `load`."""
+    failing = FunctionModel(lambda _: ModelUnavailableError("down"))
+    failing.retries = Retries(tries=1)
+    blueprint = {
+        **Agent("writer", "", "openai/m").to_blueprint(),
+        "config": {"model": "openai/m", "fallback": ["openai/n"]},
+    }
+    with use_model({"writer": failing}), pytest.raises(ModelUnavailableError):
+        load(blueprint).run("x")
+    with pytest.raises(ModelUnavailableError):
+        load(blueprint, model={"writer": failing}).run("x")
+
+
+LOADED: list[tuple[str, dict[str, Any]]] = [
+    (
+        "agent",
+        {
+            "name": "writer",
+            "instructions": "",
+            "config": {"model": "openai/m"},
+            "tools": [],
+        },
+    ),
+    (
+        "conductor",
+        {
+            "name": "desk",
+            "type": "Conductor",
+            "instructions": "",
+            "skills": [
+                {"type": "Agent", "name": "writer", "instructions": "a"},
+                {"type": "Agent", "name": "critic", "instructions": "b"},
+            ],
+            "config": {"model": "openai/m"},
+        },
+    ),
+    (
+        "pipeline",
+        {
+            "name": "line",
+            "type": "Pipeline",
+            "steps": [
+                {"type": "Agent", "name": "writer", "instructions": "a"},
+                {"type": "Agent", "name": "critic", "instructions": "b"},
+            ],
+            "config": {"model": "openai/m"},
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "blueprint"), LOADED)
+def test_load_replaces_the_model_of_one_agent(
+    kind: str, blueprint: dict[str, Any]
+) -> None:
+    """`load(model={…})` gives single agents other models, without a change of the blueprint."""
+    component = load(blueprint, model={"writer": named("w"), "*": named("all")})
+    models = {
+        part.name: part.model.name
+        for part in walk(component)
+        if isinstance(part, ModelComponent)
+    }
+    assert models.pop("writer") == "me/w"
+    assert set(models.values()) <= {"me/all"}
+    assert component.to_blueprint()["config"] == blueprint["config"]
+    only = load(blueprint, model={"writer": named("w")})
+    named_models = {
+        part.name: part.model.name
+        for part in walk(only)
+        if isinstance(part, ModelComponent)
+    }
+    assert named_models.pop("writer") == "me/w"
+    assert set(named_models.values()) <= {"openai/m"}
+
+
+def test_load_replaces_the_models_of_a_folder(tmp_path: Path) -> None:
+    """Agents in files and folders beside a workflow have their names; those that are passed keep their models."""
+    steps = [
+        {"type": "agent_step", "agent": name, "name": name}
+        for name in ("writer", "critic", "given")
+    ]
+    flow = {"name": "flow", "steps": steps}
+    (tmp_path / "flow" / "agents").mkdir(parents=True)
+    (tmp_path / "flow" / "blueprint.json").write_text(json.dumps(flow))
+    for name, path in {
+        "writer": tmp_path / "flow" / "agents" / "writer.json",
+        "critic": tmp_path / "critic" / "blueprint.json",
+    }.items():
+        path.parent.mkdir(exist_ok=True)
+        blueprint = Agent(name, "", "openai/m").to_blueprint()
+        path.write_text(json.dumps(blueprint))
+    given = {"given": Agent("given", "", named("mine"))}
+    flow = load(
+        tmp_path / "flow",
+        agents=given,
+        model={"writer": named("w"), "*": named("all")},
+    )
+    context = flow.run("x")
+    assert [
+        context[f"{name}_output"] for name in ("writer", "critic", "given")
+    ] == ["w", "all", "mine"]
+    with pytest.raises(ConfigurationError, match="'given'") as unknown:
+        load(tmp_path / "flow", agents=given, model={"given": named("w")})
+    assert "critic, writer" in unknown.value.suggestion
+
+
+@pytest.mark.parametrize("name", ["wrtier", "flow", ""])
+def test_load_refuses_a_model_for_an_agent_that_does_not_exist(
+    name: str,
+) -> None:
+    """The error names the agents that exist."""
+    blueprint = LOADED[1][1]
+    with pytest.raises(ConfigurationError, match=f"'{name}'") as unknown:
+        load(blueprint, model={name: named("w")})
+    assert "writer" in unknown.value.suggestion
 
 
 def test_use_model_reaches_synchronous_runs() -> None:

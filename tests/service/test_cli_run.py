@@ -190,6 +190,75 @@ def test_what_is_no_image(
     assert code in done.stderr
 
 
+MODELS = """
+from podwright import Agent, Conductor, FunctionModel, Pipeline, Workflow, register_provider
+
+def make(name, _):
+    return FunctionModel(lambda request: f"{name}: {request.component}", name=f"own/{name}")
+
+register_provider("own", make)
+writer = Agent("writer", "Write.", "own/a")
+critic = Agent("critic", "Judge.", "own/b")
+flow = Workflow("flow", [writer, critic])
+"""
+"""Agents that answer with the names of their models."""
+
+
+@pytest.mark.parametrize(
+    ("options", "variable", "outputs"),
+    [
+        ([], "", ["a: writer", "b: critic"]),
+        (["writer=own/c"], "", ["c: writer", "b: critic"]),
+        (["writer=own/c", "own/d"], "", ["c: writer", "d: critic"]),
+        (["writer=own/c,critic=own/d"], "", ["c: writer", "d: critic"]),
+        ([], "critic=own/e,own/f", ["f: writer", "e: critic"]),
+        (["writer=own/c"], "critic=own/e", ["c: writer", "b: critic"]),
+    ],
+    ids=["none", "one", "one and all", "commas", "variable", "both"],
+)
+def test_models_of_single_agents(
+    shell: Shell,
+    tmp_path: Path,
+    options: list[str],
+    variable: str,
+    outputs: list[str],
+) -> None:
+    """`--model NAME=MODEL` is the model of one agent, `--model MODEL` that of the others; it replaces the variable."""
+    (tmp_path / "made.py").write_text(MODELS)
+    arguments = [f"--model={option}" for option in options]
+    done = shell(
+        *("run", "made:flow", "x", "-q", *arguments), PODWRIGHT_MODEL=variable
+    )
+    assert done.returncode == 0, done.stderr
+    context = json.loads(done.stdout)
+    assert [context["writer_output"], context["critic_output"]] == outputs
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["run", "made:flow", "x"],
+        ["chat", "made:flow"],
+        ["settings", "made:flow", "--check"],
+        ["serve", "made:flow", "--port", "0"],
+    ],
+    ids=["run", "chat", "settings", "serve"],
+)
+def test_a_model_for_an_agent_that_does_not_exist(
+    shell: Shell, tmp_path: Path, command: list[str]
+) -> None:
+    """Every command that takes models refuses one for an unknown agent, and names those that exist."""
+    (tmp_path / "made.py").write_text(MODELS)
+    for arguments, variable in (
+        (["--model", "reader=own/c"], ""),
+        ([], "own/d,reader=own/c"),
+    ):
+        done = shell(*command, *arguments, PODWRIGHT_MODEL=variable)
+        assert done.returncode == 1
+        assert "'reader'" in done.stderr
+        assert "Known names: critic, writer." in done.stderr
+
+
 def test_declared_inputs(shell: Shell, folder: Path) -> None:
     """A value is JSON where the input is not a text; structured answers are printed as JSON."""
     done = shell(

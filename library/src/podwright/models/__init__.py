@@ -4,8 +4,10 @@ from podwright.messages import ModelRequest, ModelResponse
 from podwright.models.base import Connection, Model, TokenCallback
 from podwright.models.offline import EchoModel
 from podwright.models.registry import (
+    EVERY,
     MODEL_CLIENTS,
     ClientChoice,
+    ModelChoice,
     choose_client,
     register_provider,
     resolve,
@@ -15,12 +17,14 @@ from podwright.models.replay import RecordingModel, ReplayModel
 from podwright.models.scripted import FunctionModel, ScriptedModel
 
 __all__ = [
+    "EVERY",
     "MODEL_CLIENTS",
     "ClientChoice",
     "Connection",
     "EchoModel",
     "FunctionModel",
     "Model",
+    "ModelChoice",
     "ModelRequest",
     "ModelResponse",
     "RecordingModel",

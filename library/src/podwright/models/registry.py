@@ -6,9 +6,10 @@ import contextlib
 import difflib
 import os
 import re
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextvars import ContextVar
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from podwright.errors import (
@@ -63,9 +64,16 @@ def _offline(model_name: str, connection: Connection) -> Model:
 _PROVIDER_NAME = re.compile(r"[\w.-]+", re.ASCII)
 _providers: dict[str, Provider] = {"offline": _offline}
 _resolved: dict[tuple[str, Connection], Model] = {}
-_override: ContextVar[Model | None] = ContextVar(
-    "podwright_model", default=None
+_NO_MODELS: Mapping[str, Model] = MappingProxyType({})
+_override: ContextVar[Mapping[str, Model]] = ContextVar(
+    "podwright_models", default=_NO_MODELS
 )
+"""Models in place of those that components name, by the name of the component; `EVERY` stands for all others."""
+
+EVERY = "*"
+"""The name that stands for all components that are not named themselves."""
+ModelChoice = Model | str | Mapping[str, Model | str]
+"""A model or its name, or several by the names of the components that they answer for."""
 
 
 def register_provider(name: str, provider: Provider) -> None:
@@ -103,27 +111,63 @@ def resolve(
     name: str,
     model: Model | None = None,
     connection: Connection = DEFAULT,
+    *,
+    component: str = "",
 ) -> Model:
     """The model that answers: that of `use_model`, else `model`, else the one with this name.
+
+    Args:
+        name: "<provider>/<model_name>".
+        model: A model object that a component was given.
+        connection: API key and base URL of the component.
+        component: The name of the component, which may have a model of its own in `use_model`.
 
     Raises:
         UnknownModelError: Unknown provider.
         ConfigurationError: `PODWRIGHT_MODEL_CLIENT`, `PODWRIGHT_MODEL_BASE_URL` or a time-out or retry of the
             environment is invalid.
     """
-    return _override.get() or model or _by_name(name, connection)
+    models = _override.get()
+    chosen = models.get(component) or models.get(EVERY)
+    return chosen or model or _by_name(name, connection)
+
+
+def models_by_component(choice: ModelChoice) -> dict[str, Model]:
+    """The models of a choice, by the name of the component that they answer for; `EVERY` stands for all others.
+
+    Raises:
+        UnknownModelError: Unknown provider.
+    """
+    if not isinstance(choice, Mapping):
+        choice = {EVERY: choice}
+    models: dict[str, Model] = {}
+    for component, model in choice.items():
+        if isinstance(model, str):
+            models[component] = _by_name(model, DEFAULT)
+        else:
+            models[component] = model
+    return models
 
 
 @contextlib.contextmanager
-def use_model(model: Model | str | None) -> Generator[Model | None]:
-    """Within this context, this model answers every model call, whatever the components name; None changes nothing."""
-    if isinstance(model, str):
-        chosen = _by_name(model, DEFAULT)
-    else:
-        chosen = model or _override.get()
+def use_model(model: ModelChoice | None) -> Generator[Model | None]:
+    """Within this context, this model answers every model call, whatever the components name; None changes nothing.
+
+    Args:
+        model: A model or its name; or several by the names of agents, `{"writer": "openai/gpt-5"}`. Agents that are not
+            named keep their models, unless the name `*` stands for them.
+
+    Yields:
+        The model for all agents that are not named; None if they keep theirs.
+    """
+    chosen = _override.get()
+    if isinstance(model, Mapping):
+        chosen = {**chosen, **models_by_component(model)}
+    elif model is not None:
+        chosen = models_by_component(model)
     token = _override.set(chosen)
     try:
-        yield chosen
+        yield chosen.get(EVERY)
     finally:
         _override.reset(token)
 

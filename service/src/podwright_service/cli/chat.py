@@ -38,6 +38,7 @@ from podwright_service.cli.run import task_after, write_trace
 from podwright_service.cli.turn_printer import TurnPrinter
 from podwright_service.client import AsyncClient, Info, ProblemError
 from podwright_service.client.requests import RunOptions
+from podwright_service.model_checks import check_agents
 from podwright_service.remotes import name_and_key, remotes_of
 from podwright_service.settings import Settings, adopt_secrets, read_settings
 from podwright_service.source import load_component
@@ -63,7 +64,7 @@ def start_chat(
 
     Args:
         path: A blueprint file, a component folder, `module:attribute`, or the URL of a service.
-        model: A model in place of every model in the blueprint.
+        model: Models in place of those in the blueprint, as in the setting `model`.
         api_key: The API key of the service, or `@FILE`.
         attributes: For whom the runs are, and what their functions are to know.
 
@@ -88,6 +89,7 @@ def start_chat(
         partner = _Service(path, api_key, settings, attributes=attributes)
     else:
         component = load_component(path, remotes_of(settings))
+        check_agents(component, settings)
         partner = _Component(component, settings.run_limits)
     if sys.stdin.isatty():
         # cancels a turn: see asyncio.Runner
@@ -96,7 +98,7 @@ def start_chat(
             f"Chat with '{partner.name}' ({partner.kind}). /help lists the commands, Ctrl-D ends."
         )
     said = run_attributes(**attributes.to_dict())
-    with use_model(settings.model), said, asyncio.Runner() as runner:
+    with use_model(settings.models), said, asyncio.Runner() as runner:
         chat = _Chat(partner, runner)
         while chat.next_line():
             pass

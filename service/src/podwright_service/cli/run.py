@@ -53,6 +53,7 @@ from podwright_service.cli.inputs import (
     with_images,
 )
 from podwright_service.cli.questions import ask, can_ask
+from podwright_service.model_checks import check_agents
 from podwright_service.remotes import remotes_of
 from podwright_service.serving.shared_metrics import share_metrics
 from podwright_service.settings import adopt_secrets, read_settings
@@ -111,7 +112,7 @@ def run_component(
         inputs: Named inputs as a JSON object, or `@FILE`.
         pairs: Further named inputs as `NAME=VALUE`.
         images: Files or URLs of images that follow the text.
-        model: A model in place of every model in the blueprint.
+        model: Models in place of those in the blueprint, as in the setting `model`.
         trace_file: Where to write the trace.
         context_file: Where to write the context of a workflow that stops.
         resume_path: Where a workflow continues, such as "2,0".
@@ -127,6 +128,7 @@ def run_component(
     settings = read_settings(model=model)
     adopt_secrets()
     component = load_component(path, remotes_of(settings))
+    check_agents(component, settings)
     read_images = [read_image(image) for image in images]
     run_input = read_input(text, inputs, component.inputs, pairs)
     try:
@@ -151,7 +153,7 @@ def run_component(
     )
     try:
         said = run_attributes(**attributes.to_dict())
-        with use_model(settings.model), said:
+        with use_model(settings.models), said:
             result = _run_and_ask(component, task, run)
     except PodwrightError as error:
         print_error(error)

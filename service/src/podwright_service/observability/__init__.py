@@ -10,7 +10,7 @@ from podwright.components import Component, Conductor
 from podwright.components.base import ModelComponent
 from podwright.components.walks import own_tools_of, walk
 from podwright.events import Subscriber
-from podwright.models import Model
+from podwright.models import Model, use_model
 from podwright_service.http.paths import PATHS
 from podwright_service.inline.policy import InlinePolicy
 from podwright_service.observability import exporters, semconv, tracing
@@ -169,9 +169,8 @@ def _model_names(part: Component, settings: Settings) -> tuple[str, ...]:
     """The models that a component calls itself."""
     if not isinstance(part, ModelComponent):
         return ()
-    if settings.model:
-        return (settings.model,)
-    return tuple(model.name for model in part.chat_models.all())
+    with use_model(settings.models):
+        return tuple(model.name for model in part.chat_models.all())
 
 
 def _tool_names(part: Component) -> Collection[str]:
