@@ -617,7 +617,7 @@ async def test_what_is_missing_is_named(
     assert not provider.requests
 
 
-REFUSED: dict[str, tuple[str, dict[str, str], str, str]] = {
+REFUSED_KEYS: dict[str, tuple[str, dict[str, str], str, str]] = {
     "of the table": (
         "anthropic/claude-haiku-4-5",
         {"ANTHROPIC_API_KEY": KEY},
@@ -645,7 +645,7 @@ REFUSED: dict[str, tuple[str, dict[str, str], str, str]] = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
+@pytest.mark.parametrize("case", REFUSED_KEYS)
 @pytest.mark.parametrize("status", [401, 403])
 async def test_a_refused_key_is_named_by_its_variable(
     case: str,
@@ -654,7 +654,7 @@ async def test_a_refused_key_is_named_by_its_variable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The error names the variable that LiteLLM takes the key from, as far as it is known, and never the key."""
-    name, variables, message, suggestion = REFUSED[case]
+    name, variables, message, suggestion = REFUSED_KEYS[case]
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     for variable, value in variables.items():
         monkeypatch.setenv(variable, value)
