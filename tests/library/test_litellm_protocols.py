@@ -19,7 +19,7 @@ import pytest
 from pydantic import BaseModel
 from tests.library.claude import events, framed, message
 from tests.library.claude import text as text_block
-from tests.library.model_clients import question
+from tests.library.model_clients import KEY, question
 from tests.library.upstream import (
     STREAM,
     Part,
@@ -615,6 +615,57 @@ async def test_what_is_missing_is_named(
     with pytest.raises(errors.ModelAuthenticationError, match=what):
         await Agent("guide", "Help.", model).arun("Hello?")
     assert not provider.requests
+
+
+REFUSED_KEYS: dict[str, tuple[str, dict[str, str], str, str]] = {
+    "of the table": (
+        "anthropic/claude-haiku-4-5",
+        {"ANTHROPIC_API_KEY": KEY},
+        "the API key in ANTHROPIC_API_KEY",
+        "ANTHROPIC_API_KEY",
+    ),
+    "by its name": (
+        "github/gpt-4o",
+        {"GITHUB_API_KEY": KEY},
+        "the API key in GITHUB_API_KEY",
+        "GITHUB_API_KEY",
+    ),
+    "credentials": (
+        "bedrock/converse/amazon.nova-lite-v1:0",
+        {},
+        "refused its credentials",
+        "https://docs.litellm.ai",
+    ),
+    "no key": (
+        "anthropic/claude-haiku-4-5",
+        {},
+        "no API key",
+        "Set ANTHROPIC_API_KEY, or api_key.",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED_KEYS)
+@pytest.mark.parametrize("status", [401, 403])
+async def test_a_refused_key_is_named_by_its_variable(
+    case: str,
+    status: int,
+    provider: Upstream,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The error names the variable that LiteLLM takes the key from, as far as it is known, and never the key."""
+    name, variables, message, suggestion = REFUSED_KEYS[case]
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    for variable, value in variables.items():
+        monkeypatch.setenv(variable, value)
+    provider.answers([reply({"message": "No."}, status)])
+    url = provider.url.removesuffix("/v1")
+    model = LiteLLMModel(name, Connection(None, url))
+    with pytest.raises(errors.ModelAuthenticationError) as refused:
+        await model.complete(question(name))
+    assert message in refused.value.message
+    assert suggestion in refused.value.suggestion
+    assert KEY not in str(refused.value)
 
 
 async def test_an_estimate_has_no_price(provider: Upstream) -> None:

@@ -1,18 +1,29 @@
 """Where requests go: providers, their variables, the settings of the environment, and what a component overrides."""
 
 import itertools
+import math
 import os
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.library.model_clients import question
 from tests.library.upstream import Upstream, completion, reply
 
 from podwright import Agent, errors
-from podwright.models import Connection, choose_client, resolve
+from podwright.models import (
+    Connection,
+    Model,
+    ScriptedModel,
+    choose_client,
+    register_provider,
+    resolve,
+)
 from podwright.models.http_model import HTTPModel
 from podwright.models.openai_compatible import ChatModel
 from podwright.models.providers import ENDPOINTS
+from podwright.models.retries import Retries
 from podwright.usage import Usage
 
 ASK = question("openai/m")
@@ -81,6 +92,162 @@ async def test_variables_of_the_providers(
             == endpoint.model_prefix + model.partition("/")[2]
         )
         monkeypatch.delenv(key)
+
+
+@pytest.mark.parametrize("status", [401, 403])
+@pytest.mark.parametrize("name", ENDPOINTS)
+async def test_a_refused_key_is_named_by_its_variable(
+    name: str,
+    status: int,
+    provider: Upstream,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A refusal names the variable that the key came from, or those that it may be set in, and never the key."""
+    endpoint = ENDPOINTS[name]
+    monkeypatch.setenv(endpoint.urls[0], provider.url)
+    provider.answers([reply({"error": {"message": "No."}}, status)])
+    for variable in endpoint.keys:
+        monkeypatch.setenv(variable, "sk-canary-0123456789")
+        with pytest.raises(errors.ModelAuthenticationError) as refused:
+            await resolve(unused(name)).complete(ASK)
+        monkeypatch.delenv(variable)
+        assert f"refused the API key in {variable}" in refused.value.message
+        assert variable in refused.value.suggestion
+        assert "canary" not in str(refused.value)
+    if endpoint.needs_key:
+        return
+    with pytest.raises(errors.ModelAuthenticationError) as missing:
+        await resolve(unused(name)).complete(ASK)
+    assert "no API key was sent" in missing.value.message
+    for variable in endpoint.keys:
+        assert variable in missing.value.message
+        assert variable in missing.value.suggestion
+
+
+@pytest.mark.parametrize(
+    ("connection", "key", "message", "suggestion"),
+    [
+        (Connection(), "sk-canary", "key in PODWRIGHT_MODEL_API_KEY", "valid"),
+        (Connection(), "", "PODWRIGHT_MODEL_API_KEY is not set", "MODEL_API"),
+        (Connection("sk-canary"), "other", "the API key in api_key", "api_key"),
+        (Connection(""), "other", "because api_key is empty", "Set api_key."),
+    ],
+    ids=["shared", "no shared one", "argument", "empty argument"],
+)
+async def test_a_refused_key_of_another_source(
+    connection: Connection,
+    key: str,
+    message: str,
+    suggestion: str,
+    provider: Upstream,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At the endpoint for all models the key is that of its variable or of the component, never the provider's."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-canary-of-openai")
+    monkeypatch.setenv("PODWRIGHT_MODEL_BASE_URL", provider.url)
+    monkeypatch.setenv("PODWRIGHT_MODEL_API_KEY", key)
+    provider.answers([reply({"error": {"message": "No."}}, 401)])
+    with pytest.raises(errors.ModelAuthenticationError) as refused:
+        await resolve(unused("openai"), None, connection).complete(ASK)
+    assert message in refused.value.message
+    assert suggestion in refused.value.suggestion
+    text = str(refused.value)
+    assert "canary" not in text
+    assert "OPENAI_API_KEY" not in text.replace("PODWRIGHT_MODEL_API_KEY", "")
+
+
+CALL_SETTINGS = {
+    "PODWRIGHT_MODEL_CONNECT_TIMEOUT": "connect",
+    "PODWRIGHT_MODEL_FIRST_BYTE_TIMEOUT": "first_byte",
+    "PODWRIGHT_MODEL_IDLE_TIMEOUT": "idle",
+    "PODWRIGHT_MODEL_TIMEOUT": "total",
+    "PODWRIGHT_MODEL_TRIES": "tries",
+    "PODWRIGHT_MODEL_FIRST_WAIT": "first_wait",
+    "PODWRIGHT_MODEL_LONGEST_WAIT": "longest_wait",
+    "PODWRIGHT_MODEL_LONGEST_RETRY_AFTER": "longest_retry_after",
+}
+
+
+def call_settings(model: Model) -> dict[str, Any]:
+    """The time-outs and retries of a model by the names of their fields."""
+    return {**asdict(model.timeouts), **asdict(model.retries)}
+
+
+@pytest.mark.parametrize("variable", CALL_SETTINGS)
+@pytest.mark.parametrize("provider_name", ["openai", "anthropic", "mine"])
+def test_the_environment_sets_time_outs_and_retries(
+    variable: str, provider_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each variable sets one value of all models that are given by name; the others stay those of the class."""
+    monkeypatch.setattr("podwright.models.registry._providers", {})
+    register_provider("mine", lambda name, _: ScriptedModel(name=name))
+    defaults = call_settings(resolve(unused(provider_name)))
+    monkeypatch.setenv(variable, "7")
+    changed = call_settings(resolve(unused(provider_name)))
+    assert changed == {**defaults, CALL_SETTINGS[variable]: 7}
+
+
+def test_defaults_of_the_class_stay_where_the_environment_sets_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Python's own defaults hold, also for a model that was made before, unless a variable sets another value."""
+    model = resolve(unused("openai"))
+    monkeypatch.setattr(HTTPModel, "retries", Retries(tries=5, first_wait=2.0))
+    assert model.retries == Retries(tries=5, first_wait=2.0)
+    monkeypatch.setenv("PODWRIGHT_MODEL_TRIES", "9")
+    again = resolve(unused("openai"))
+    assert again.retries == Retries(tries=9, first_wait=2.0)
+    assert resolve("offline/echo").timeouts.total == math.inf
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "1.5", "many", "nan", "inf"])
+def test_invalid_tries_are_refused(
+    value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A value that is not possible is an error that names the variable."""
+    monkeypatch.setenv("PODWRIGHT_MODEL_TRIES", value)
+    with pytest.raises(
+        errors.ConfigurationError, match="PODWRIGHT_MODEL_TRIES"
+    ):
+        resolve(unused("openai"))
+
+
+@pytest.mark.parametrize(
+    ("variables", "milliseconds", "requests"),
+    [
+        ({"PODWRIGHT_MODEL_TRIES": "1"}, "0", 1),
+        ({"PODWRIGHT_MODEL_TRIES": "5"}, "0", 5),
+        (
+            {"PODWRIGHT_MODEL_LONGEST_RETRY_AFTER": "0.5"},
+            "501",
+            1,
+        ),
+        (
+            {"PODWRIGHT_MODEL_LONGEST_RETRY_AFTER": "0.5"},
+            "1",
+            3,
+        ),
+    ],
+    ids=["one try", "five", "a long wait", "a short one"],
+)
+async def test_attempts_are_those_of_the_environment(
+    variables: dict[str, str],
+    milliseconds: str,
+    requests: int,
+    provider: Upstream,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A failing provider is asked as often as the variables say, and not again if it asks for too long a wait."""
+    monkeypatch.setenv("OPENAI_BASE_URL", provider.url)
+    monkeypatch.setenv("PODWRIGHT_MODEL_FIRST_WAIT", "0")
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    headers: dict[str, Any] = {"retry-after-ms": milliseconds}
+    refused = reply({"error": {"message": "busy"}}, 503, **headers)
+    provider.answers([refused])
+    with pytest.raises(errors.ModelUnavailableError):
+        await Agent("guide", "", unused("openai")).arun("x")
+    assert len(provider.requests) == requests
 
 
 async def test_one_endpoint_for_all_models(

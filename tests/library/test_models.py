@@ -7,6 +7,7 @@ import enum
 import json
 import uuid
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import jsonschema
@@ -24,12 +25,24 @@ from podwright import (
     Pipeline,
     ScriptedModel,
     Usage,
+    Workflow,
+    load,
 )
-from podwright.errors import ConfigurationError, ModelError, UnknownModelError
+from podwright.components import AgentStep
+from podwright.components.base import ModelComponent
+from podwright.components.walks import walk
+from podwright.errors import (
+    ConfigurationError,
+    ModelError,
+    ModelUnavailableError,
+    OutputError,
+    UnknownModelError,
+)
 from podwright.messages import OutputSchema
 from podwright.models import Connection, register_provider, resolve, use_model
 from podwright.models.offline import estimate_tokens
 from podwright.models.registry import DEFAULT
+from podwright.models.retries import Retries
 from podwright.testing import (
     Message,
     ModelRequest,
@@ -401,6 +414,136 @@ async def test_a_script_may_raise() -> None:
     assert isinstance(caught.value.__cause__, ValueError)
 
 
+class Weather(BaseModel):
+    """A structured answer."""
+
+    city: str
+    days: int = 1
+
+
+ROME = Weather(city="Rome")
+
+
+@pytest.mark.parametrize(
+    ("answer", "response_model", "value"),
+    [
+        (ROME, Weather, ROME),
+        ({"city": "Rome"}, Weather, ROME),
+        (lambda request: {"city": "Rome"}, Weather, ROME),
+        ([ROME, {"city": "Rome"}], list[Weather], [ROME, ROME]),
+        ([], list[str], []),
+        (5, int, 5),
+        (None, int | None, None),
+        (False, bool, False),
+        ({"answer": "yes"}, str | int, "yes"),
+        ({"answer": 3}, dict[str, int], {"answer": 3}),
+        ('{"city": "Rome"}', Weather, ROME),
+    ],
+)
+def test_plain_values_are_structured_answers(
+    answer: Any, response_model: Any, value: Any
+) -> None:
+    """Data and pydantic models become the JSON that the request asks for, wrapped or not; a text is sent as it is."""
+    for model in (ScriptedModel(answer), FunctionModel(lambda _: answer)):
+        agent = Agent("guide", "", model)
+        assert agent.run("x", response_model=response_model) == value
+
+
+def test_a_plain_value_without_a_schema_is_its_json() -> None:
+    """Without a response model, data is given as JSON text."""
+    assert Agent("a", "", ScriptedModel({"n": [1]})).run("x") == '{"n": [1]}'
+
+
+def test_answers_by_condition() -> None:
+    """An answer goes to the requests with a text, or to those that a function means; then the script goes on."""
+    model = (
+        ScriptedModel("plain", "plain again")
+        .when("You review", "good", "better")
+        .when(lambda request: request.component == "boss", lambda _: "do it")
+    )
+    reviewer = Agent("reviewer", "You review.", model)
+    other = Agent("other", "You write.", model)
+    boss = Agent("boss", "You lead.", model)
+    assert [
+        agent.run("x")
+        for agent in (other, boss, reviewer, boss, reviewer, reviewer)
+    ] == ["plain", "do it", "good", "do it", "better", "plain again"]
+
+
+def test_functions_in_a_script_answer_all_further_requests() -> None:
+    """A function, also an async one, is not used up."""
+
+    async def shout(request: ModelRequest) -> str:
+        return request.messages[-1].text.upper()
+
+    agent = Agent("guide", "", ScriptedModel("first", shout))
+    assert [agent.run(text) for text in "abc"] == ["first", "B", "C"]
+
+
+def double(number: int) -> int:
+    """Double a number."""
+    return 2 * number
+
+
+@pytest.mark.parametrize(
+    ("answer", "response_model", "reason", "shown"),
+    [
+        (
+            {"town": "Rome"},
+            Weather,
+            "does not fit the schema",
+            '{"town": "Rome"}',
+        ),
+        ("Rome", Weather, "invalid JSON", "'Rome'"),
+        (
+            ToolCall.of("double", number="x"),
+            None,
+            "number",
+            'double({"number": "x"})',
+        ),
+        (ToolCall.of("dubble", number=1), None, "dubble", "dubble("),
+        ([ToolCall.of("double", number=2)], None, "4", "double("),
+        (ModelResponse("Rome"), Weather, "invalid JSON", "'Rome'"),
+        (lambda _: "Rome", Weather, None, ""),
+    ],
+    ids=["data", "text", "arguments", "tool", "tools", "response", "function"],
+)
+def test_the_end_of_a_script_says_what_came_last(
+    answer: Any, response_model: Any, reason: str | None, shown: str
+) -> None:
+    """The error has the calls before and the last message, which says why an answer was refused."""
+    model = ScriptedModel(answer)
+    agent = Agent("guide", "Help.", model, tools=[double], max_loops=3)
+    if reason is None:
+        with pytest.raises(OutputError):
+            agent.run("x", response_model=response_model)
+        assert len(model.requests) == 3
+        return
+    with pytest.raises(ModelError) as ended:
+        agent.run("x", response_model=response_model)
+    first, *calls = ended.value.message.splitlines()
+    assert "no answer for call 2 of 'guide'" in first
+    assert reason in first
+    assert len(calls) == 1
+    assert "call 1 of 'guide'" in calls[0]
+    assert shown in calls[0]
+
+
+def test_the_end_of_a_long_script_is_short() -> None:
+    """The error shows the last ten calls, each in a line."""
+    model = ScriptedModel(*["long " * 200] * 15)
+    agent = Agent("guide", "", model)
+    for _ in range(15):
+        agent.run("x")
+    with pytest.raises(ModelError) as ended:
+        agent.run("x")
+    lines = ended.value.message.splitlines()
+    assert [line.split()[2] for line in lines[1:]] == [
+        str(number) for number in range(6, 16)
+    ]
+    assert max(map(len, lines)) < 400
+
+
 def plain_answer(request: ModelRequest) -> Any:
     return f"{request.component}: {request.messages[-1].text}"
 
@@ -420,6 +563,76 @@ def test_a_function_answers(function: Callable[[ModelRequest], Any]) -> None:
         "offline/mine"
     ].output_tokens == estimate_tokens(result.value)
     assert result.usage.cost == 0.0
+
+
+# --- errors in a caller's own model
+
+
+class Careless(Model):
+    """A caller's model with an error in one of its methods."""
+
+    name = "acme/careless"
+
+    def __init__(self, fault: str) -> None:
+        self._fault = fault
+
+    async def complete(
+        self, request: ModelRequest, on_token: Any = None
+    ) -> ModelResponse:
+        if self._fault == "raises":
+            raise LookupError("no such row")
+        if self._fault == "exits":
+            raise SystemExit(3)
+        if self._fault == "returns":
+            wrong: Any = None
+            return wrong
+        return ModelResponse("fine")
+
+    def cost(self, usage: Usage) -> float | None:
+        return len(self._fault) / 0
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ("raises", "LookupError: no such row"),
+        ("exits", "SystemExit: 3"),
+        ("returns", "NoneType, not ModelResponse"),
+        ("costs", "ZeroDivisionError"),
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True], ids=["plain", "streaming"])
+def test_an_error_in_a_callers_model_names_its_class(
+    fault: str, reason: str, stream: bool
+) -> None:
+    """An exception of a caller's model class is a model error that names the class; the text is not for callers."""
+    with pytest.raises(ModelError, match=reason) as caught:
+        Agent("guide", "", Careless(fault)).run("x", stream=stream)
+    error = caught.value
+    assert type(error) is ModelError
+    assert error.__cause__ is not None
+    for text in (error.message, error.to_dict()["message"]):
+        assert f"{__name__}.Careless' of the model 'acme/careless'" in text
+    assert "Careless" in error.suggestion
+    assert "provider" not in error.message + error.suggestion
+    assert "no such row" not in json.dumps(error.to_dict())
+
+
+def test_an_error_in_a_providers_function_names_the_provider(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An exception of the function behind `register_provider` is a configuration error with its type and text."""
+    monkeypatch.setattr("podwright.models.registry._providers", {})
+
+    def make(model_name: str, connection: Connection) -> Model:
+        raise LookupError(f"no {model_name}")
+
+    register_provider("acme", make)
+    with pytest.raises(
+        ConfigurationError, match="'acme/big' raised LookupError: no big"
+    ) as caught:
+        Agent("guide", "", "acme/big").run("x")
+    assert isinstance(caught.value.__cause__, LookupError)
 
 
 # --- the registry
@@ -601,6 +814,178 @@ async def test_one_model_in_place_of_all() -> None:
         await agent.arun("x")
     with pytest.raises(UnknownModelError), use_model("nowhere/model"):
         pass
+
+
+def named(name: str) -> ScriptedModel:
+    """A model that answers with its name."""
+    return ScriptedModel(lambda _: name, name=f"me/{name}")
+
+
+def newsroom() -> Workflow:
+    """Agents in every kind of component."""
+    helper = Agent("helper", "Help.", named("own"))
+    desk = Conductor("desk", "Lead.", named("own"), [helper])
+    line = Pipeline("line", [Agent("editor", "Edit.", named("own"))])
+    writer = Agent("writer", "Write.", named("own"))
+    steps = [AgentStep(part, input="{input}") for part in (writer, line, desk)]
+    return Workflow("newsroom", steps)
+
+
+def answers_of(flow: Workflow) -> list[str]:
+    """What writer, editor and desk answer."""
+    context = flow.run("x")
+    return [context[f"{name}_output"] for name in ("writer", "line", "desk")]
+
+
+@pytest.mark.parametrize(
+    ("models", "answers"),
+    [
+        ({"writer": "w"}, ["w", "own", "own"]),
+        ({"editor": "e", "desk": "d"}, ["own", "e", "d"]),
+        ({"*": "all"}, ["all", "all", "all"]),
+        ({"*": "all", "desk": "d"}, ["all", "all", "d"]),
+        ({}, ["own", "own", "own"]),
+        ({"line": "l", "nobody": "n"}, ["own", "own", "own"]),
+    ],
+)
+def test_models_in_place_of_those_of_agents(
+    models: dict[str, str], answers: list[str]
+) -> None:
+    """`use_model` takes models by the names of agents, in every kind of component; `*` stands for all others."""
+    choice = {name: named(model) for name, model in models.items()}
+    with use_model(choice):
+        assert answers_of(newsroom()) == answers
+    assert answers_of(newsroom()) == ["own", "own", "own"]
+
+
+def test_choices_of_models_are_combined() -> None:
+    """Inside another choice, names add to it, and one model takes the place of all."""
+    with use_model({"writer": named("w"), "*": named("all")}):
+        with use_model({"desk": named("d"), "writer": named("v")}) as every:
+            assert every is not None
+            assert every.name == "me/all"
+            assert answers_of(newsroom()) == ["v", "all", "d"]
+        with use_model(named("one")), use_model(None):
+            assert answers_of(newsroom()) == ["one", "one", "one"]
+        assert answers_of(newsroom()) == ["w", "all", "all"]
+
+
+def test_fallback_models_are_replaced_with_their_agent() -> None:
+    """The model of an agent takes the place of its fallback models too, in `use_model` and in `load`."""
+    failing = FunctionModel(lambda _: ModelUnavailableError("down"))
+    failing.retries = Retries(tries=1)
+    blueprint = {
+        **Agent("writer", "", "openai/m").to_blueprint(),
+        "config": {"model": "openai/m", "fallback": ["openai/n"]},
+    }
+    with use_model({"writer": failing}), pytest.raises(ModelUnavailableError):
+        load(blueprint).run("x")
+    with pytest.raises(ModelUnavailableError):
+        load(blueprint, model={"writer": failing}).run("x")
+
+
+LOADED: list[tuple[str, dict[str, Any]]] = [
+    (
+        "agent",
+        {
+            "name": "writer",
+            "instructions": "",
+            "config": {"model": "openai/m"},
+            "tools": [],
+        },
+    ),
+    (
+        "conductor",
+        {
+            "name": "desk",
+            "type": "Conductor",
+            "instructions": "",
+            "skills": [
+                {"type": "Agent", "name": "writer", "instructions": "a"},
+                {"type": "Agent", "name": "critic", "instructions": "b"},
+            ],
+            "config": {"model": "openai/m"},
+        },
+    ),
+    (
+        "pipeline",
+        {
+            "name": "line",
+            "type": "Pipeline",
+            "steps": [
+                {"type": "Agent", "name": "writer", "instructions": "a"},
+                {"type": "Agent", "name": "critic", "instructions": "b"},
+            ],
+            "config": {"model": "openai/m"},
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "blueprint"), LOADED)
+def test_load_replaces_the_model_of_one_agent(
+    kind: str, blueprint: dict[str, Any]
+) -> None:
+    """`load(model={…})` gives single agents other models, without a change of the blueprint."""
+    component = load(blueprint, model={"writer": named("w"), "*": named("all")})
+    models = {
+        part.name: part.model.name
+        for part in walk(component)
+        if isinstance(part, ModelComponent)
+    }
+    assert models.pop("writer") == "me/w"
+    assert set(models.values()) <= {"me/all"}
+    assert component.to_blueprint()["config"] == blueprint["config"]
+    only = load(blueprint, model={"writer": named("w")})
+    named_models = {
+        part.name: part.model.name
+        for part in walk(only)
+        if isinstance(part, ModelComponent)
+    }
+    assert named_models.pop("writer") == "me/w"
+    assert set(named_models.values()) <= {"openai/m"}
+
+
+def test_load_replaces_the_models_of_a_folder(tmp_path: Path) -> None:
+    """Agents in files and folders beside a workflow have their names; those that are passed keep their models."""
+    steps = [
+        {"type": "agent_step", "agent": name, "name": name}
+        for name in ("writer", "critic", "given")
+    ]
+    flow = {"name": "flow", "steps": steps}
+    (tmp_path / "flow" / "agents").mkdir(parents=True)
+    (tmp_path / "flow" / "blueprint.json").write_text(json.dumps(flow))
+    for name, path in {
+        "writer": tmp_path / "flow" / "agents" / "writer.json",
+        "critic": tmp_path / "critic" / "blueprint.json",
+    }.items():
+        path.parent.mkdir(exist_ok=True)
+        blueprint = Agent(name, "", "openai/m").to_blueprint()
+        path.write_text(json.dumps(blueprint))
+    given = {"given": Agent("given", "", named("mine"))}
+    flow = load(
+        tmp_path / "flow",
+        agents=given,
+        model={"writer": named("w"), "*": named("all")},
+    )
+    context = flow.run("x")
+    assert [
+        context[f"{name}_output"] for name in ("writer", "critic", "given")
+    ] == ["w", "all", "mine"]
+    with pytest.raises(ConfigurationError, match="'given'") as unknown:
+        load(tmp_path / "flow", agents=given, model={"given": named("w")})
+    assert "critic, writer" in unknown.value.suggestion
+
+
+@pytest.mark.parametrize("name", ["wrtier", "flow", ""])
+def test_load_refuses_a_model_for_an_agent_that_does_not_exist(
+    name: str,
+) -> None:
+    """The error names the agents that exist."""
+    blueprint = LOADED[1][1]
+    with pytest.raises(ConfigurationError, match=f"'{name}'") as unknown:
+        load(blueprint, model={name: named("w")})
+    assert "writer" in unknown.value.suggestion
 
 
 def test_use_model_reaches_synchronous_runs() -> None:

@@ -1,5 +1,6 @@
 """Traces: saved and read, printed again, and replayed without a model."""
 
+import asyncio
 import contextlib
 import copy
 import dataclasses
@@ -8,6 +9,7 @@ import json
 import math
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -17,6 +19,7 @@ from pydantic import BaseModel
 from tests.library import strategies
 from tests.library.shapes import KINDS, events
 from tests.library.strategies import any_json, damaged
+from tests.library.upstream import Upstream, completion, reply
 
 from podwright import Agent, Conductor, ExecutionResult, Pipeline, Workflow
 from podwright.components import AgentStep, LoopStep, MapStep, ParallelStep
@@ -34,10 +37,13 @@ from podwright.messages import (
     ModelResponse,
     OutputSchema,
 )
+from podwright.models import Connection, resolve
+from podwright.models.retries import Retries
 from podwright.printer import Printer
 from podwright.testing import (
     EchoModel,
     FunctionModel,
+    RecordingModel,
     ReplayModel,
     ScriptedModel,
     ToolCall,
@@ -408,6 +414,126 @@ def test_a_call_that_was_not_recorded_fails_the_replay(name: str) -> None:
     Agent("a", "Help.", model).run("moon")
     with pytest.raises(ReplayMismatchError, match=f"'{name}'"):
         Agent(name, "Help.", model).run("moon")
+
+
+# --- recordings
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_recording_is_replayed_from_its_file(
+    kind: str, tmp_path: Path
+) -> None:
+    """What a recording model wrote while it answered is replayed without it, for every kind of component."""
+    file = tmp_path / "recording.json"
+    recorded = component(kind, RecordingModel(EchoModel(), file)).run(
+        "moon\nsun\nstars"
+    )
+    model = ReplayModel(file)
+    assert component(kind, model).run("moon\nsun\nstars") == recorded
+    assert model.left == []
+    saved = ExecutionResult.from_dict(json.loads(file.read_text()))
+    assert saved.usage.total_tokens > 0
+
+
+def test_a_recording_of_several_runs_and_models(tmp_path: Path) -> None:
+    """Runs with a conversation and structured answers are replayed in any order, also from several files."""
+    files = [tmp_path / "a.json", tmp_path / "b.json"]
+
+    def answers(*models: Any) -> list[Any]:
+        guide = Agent("guide", "Help.", models[0])
+        counter = Agent("counter", "Count.", models[-1])
+        first = guide.run("Hello", trace=True)
+        return [
+            counter.run("moons", response_model=int),
+            first.value,
+            guide.run("And you?", messages=first.messages),
+        ]
+
+    recorded = answers(
+        RecordingModel(ScriptedModel("Hi.", "Fine."), files[0]),
+        RecordingModel(ScriptedModel(5), str(files[1])),
+    )
+    assert recorded == [5, "Hi.", "Fine."]
+    both = ReplayModel(*files)
+    assert answers(both) == recorded
+    reversed_files = ReplayModel(*reversed(files))
+    assert answers(reversed_files) == recorded
+    assert reversed_files.left == []
+
+
+async def test_concurrent_runs_are_matched_by_their_requests(
+    tmp_path: Path,
+) -> None:
+    """Runs of one agent that overlap get their own answers, whichever was recorded first."""
+    file = tmp_path / "recording.json"
+    for text in ("sun", "moon", "stars"):
+        await Agent("guide", "", RecordingModel(EchoModel(), file)).arun(text)
+    recording = RecordingModel(EchoModel(), file)
+    guide = Agent("guide", "", recording)
+    texts = ["sun", "moon", "stars"]
+    await asyncio.gather(*map(guide.arun, texts))
+    replayed = Agent("guide", "", ReplayModel(file))
+    answers = await asyncio.gather(*map(replayed.arun, reversed(texts)))
+    assert answers == ["Echo: stars", "Echo: moon", "Echo: sun"]
+
+
+def test_a_recording_model_is_its_model(tmp_path: Path) -> None:
+    """It has the name, time-outs and prices of the model it asks; streams, thoughts and failures pass through it."""
+    file = tmp_path / "recording.json"
+    inner = ScriptedModel(
+        ModelError("busy"), ModelResponse("a b", reasoning="hm"), name="me/it"
+    )
+    inner.retries = Retries(tries=1)
+    model = RecordingModel(inner, file)
+    assert (model.name, model.timeouts) == (inner.name, inner.timeouts)
+    assert (model.retries, model.cost(Usage())) == (inner.retries, 0.0)
+    with pytest.raises(ModelError, match="busy"):
+        Agent("guide", "", model).run("x")
+    assert not file.exists()
+    events = list(Agent("guide", "", model).stream("x"))
+    types = [event.type for event in events]
+    assert types.count("token") == 2
+    assert types.count("reasoning") == 1
+    replayed = list(Agent("guide", "", ReplayModel(file)).stream("x"))
+    assert [event.type for event in replayed] == types
+    assert RecordingModel("offline/echo", file).name == "offline/echo"
+
+
+async def test_a_recording_has_no_key(
+    provider: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the key of a component nor that of the environment gets into a recording."""
+    file = tmp_path / "recording.json"
+    monkeypatch.setenv("OPENAI_BASE_URL", provider.url)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-canary-environment")
+    provider.answers([reply(completion())])
+    connection = Connection("sk-canary-argument", provider.url)
+    for model in (
+        resolve("openai/for-a-recording"),
+        resolve("openai/for-a-recording", None, connection),
+    ):
+        await Agent("guide", "", RecordingModel(model, file)).arun("Hello?")
+        assert "Bearer sk-canary" in provider.headers[-1]["authorization"]
+        assert "canary" not in file.read_text()
+        assert (
+            await Agent("guide", "", ReplayModel(file)).arun("Hello?") == "Hi."
+        )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [None, "", "{", "[]", '{"format": "podwright.trace/2", "events": []}'],
+    ids=["missing", "empty", "cut", "array", "newer"],
+)
+def test_a_file_that_is_no_trace_is_refused(
+    text: str | None, tmp_path: Path
+) -> None:
+    """A file that is missing, not JSON or not a trace is a TraceError that names it."""
+    file = tmp_path / "trace.json"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(TraceError, match=file.name):
+        ReplayModel(file)
 
 
 def test_a_recorded_failure_fails_again(recorder: Any) -> None:

@@ -459,6 +459,66 @@ def test_a_model_without_a_price(shell: Shell, newsroom: Path) -> None:
     )
 
 
+def test_models_of_single_agents(shell: Shell, newsroom: Path) -> None:
+    """`validate --model NAME=MODEL` checks that model in place of the agent's; the others need their own keys."""
+    paths = [
+        str(newsroom / name)
+        for name in ("newsroom", "desk", "press", "researcher/blueprint.json")
+    ]
+    own = ["--model", "researcher=openai/gpt-4o", "--model", "offline/echo"]
+    done = shell("validate", *paths, *own, OPENAI_API_KEY="k")
+    assert done.returncode == 0, done.stdout
+    clients = [
+        line.split()[1] for line in done.stdout.splitlines() if "client" in line
+    ]
+    assert set(clients) == {"offline/echo:", "openai/gpt-4o:"}
+    done = shell("validate", *paths, *own)
+    assert "openai/gpt-4o" in done.stdout
+    assert done.returncode == 1
+    one = ["--model", "researcher=offline/echo"]
+    assert shell("validate", paths[3], *one).returncode == 0
+    missing = shell("validate", "--json", paths[0], *one)
+    problems = json.loads(missing.stdout)[0]["problems"]
+    assert any("API key" in problem["detail"] for problem in problems)
+    unknown = shell(
+        "validate", paths[3], "--model=offline/echo", "--model=nobody=a/b"
+    )
+    assert unknown.returncode == 1
+    assert "'nobody'" in unknown.stderr
+    assert "researcher" in unknown.stderr
+
+
+@pytest.mark.parametrize("kind", ["conductor", "pipeline"])
+def test_models_of_members_in_a_file(
+    shell: Shell, tmp_path: Path, kind: str
+) -> None:
+    """In a file, members with a model of their own are known by their names; the team's model is also others'."""
+    member = {"type": "Agent", "instructions": "a"}
+    key = "skills" if kind == "conductor" else "steps"
+    blueprint = {
+        "name": "team",
+        "type": kind.capitalize(),
+        "config": {"model": "openai/team"},
+        key: [
+            {**member, "name": "own", "config": {"model": "openai/own"}},
+            {**member, "name": "other"},
+        ],
+    }
+    if kind == "conductor":
+        blueprint["instructions"] = "Lead."
+    path = tmp_path / "team.json"
+    write(path, blueprint)
+    done = shell(
+        *("validate", str(path), "--model=own=offline/echo"),
+        OPENAI_API_KEY="k",
+    )
+    assert done.returncode == 0, done.stdout
+    clients = {
+        line.split()[1] for line in done.stdout.splitlines() if "client" in line
+    }
+    assert clients == {"offline/echo:", "openai/team:"}
+
+
 def test_prices(shell: Shell, tmp_path: Path) -> None:
     """Each list has a row; the exit code tells whether all models have a price."""
     (tmp_path / "prices.json").write_text(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
 import pty
@@ -259,6 +260,56 @@ def test_keys_of_services(folder: Path, shell: Shell, serve: Serve) -> None:
         refused.stdout,
         refused.stderr.count("answered 401"),
     ) == (0, "", 2)
+
+
+SEEN = """
+from podwright import Agent, FunctionModel, Workflow
+
+def show(request):
+    users = [message for message in request.messages if message.role == "user"]
+    if users[-1].text == "fail":
+        raise ValueError("no answer")
+    return " ".join("text" if isinstance(user.content, str) else
+                    "+".join(part["type"] for part in user.content) for user in users)
+
+agent = Agent("agent", "Help.", FunctionModel(show))
+flow = Workflow("flow", [agent])
+"""
+
+
+@pytest.mark.parametrize("component", ["agent", "flow", "URL"])
+def test_images(
+    tmp_path: Path,
+    shell: Shell,
+    serve: Serve,
+    component: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`/image` adds images to the next turn that succeeds; /reset drops them; the chat goes on after a wrong one."""
+    (tmp_path / "seen.py").write_text(SEEN)
+    (tmp_path / "a.png").write_bytes(b"png")
+    path = f"seen:{component}"
+    if component == "URL":
+        monkeypatch.syspath_prepend(tmp_path)
+        path = str(serve(importlib.import_module("seen").agent).base_url)
+    lines = [
+        *("/image a.png", "/image https://example.org/b.jpg", "fail", "one"),
+        *("/image", "/image nothing.txt", "two", "/image a.png", "/reset"),
+        "three",
+    ]
+    done = shell("chat", path, stdin="\n".join(lines) + "\n")
+    assert done.returncode == 0
+    both = "text+image_url+image_url"
+    first, second, third = done.stdout.splitlines()
+    assert first == both
+    assert third == "text"
+    if component == "flow":
+        assert second == "text"
+    else:
+        assert second == f"{both} text"
+    assert done.stderr.count("part of the next turn") == 3
+    assert "Name a file or an https URL" in done.stderr
+    assert "'nothing.txt' is not an image" in done.stderr
 
 
 def test_piped_input(folder: Path, shell: Shell) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import base64
 import json
 import os
 import pty
@@ -98,6 +100,163 @@ def test_named_inputs(shell: Shell, folder: Path) -> None:
     assert (done.returncode, "the moon" in done.stdout) == (0, True), (
         done.stderr
     )
+
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(200))
+SEEN = (
+    "from podwright import Agent, FunctionModel, Pipeline, Workflow\n"
+    "def show(request):\n"
+    "    content = request.messages[-1].content\n"
+    "    return str(content if isinstance(content, str) else list(content))\n"
+    "agent = Agent('agent', 'Help.', FunctionModel(show))\n"
+    "flow = Workflow('flow', [agent])\n"
+    "line = Pipeline('line', [agent])\n"
+)
+
+
+@pytest.mark.parametrize("component", ["agent", "flow", "line"])
+def test_images(shell: Shell, tmp_path: Path, component: str) -> None:
+    """Files and URLs become parts after the text, for each kind of component; the steps show no data of an image."""
+    (tmp_path / "seen.py").write_text(SEEN)
+    (tmp_path / "my photo.PNG").write_bytes(PNG)
+    (tmp_path / "b.webp").write_bytes(PNG)
+    done = shell(
+        *("run", f"seen:{component}", "What is it?"),
+        *("--image", "my photo.PNG", "--image", "b.webp"),
+        *("--image", "https://example.org/c.jpg"),
+    )
+    assert done.returncode == 0, done.stderr
+    shown = done.stdout
+    if component == "flow":
+        shown = json.loads(done.stdout)["agent_output"]
+    text, *images = ast.literal_eval(shown.strip())
+    assert text == {"type": "text", "text": "What is it?"}
+    urls = [image["image_url"]["url"] for image in images]
+    assert urls[2] == "https://example.org/c.jpg"
+    for url, media_type in zip(urls, ("png", "webp"), strict=False):
+        head, _, data = url.partition(",")
+        assert head == f"data:image/{media_type};base64"
+        assert base64.b64decode(data) == PNG
+    started = done.stderr.splitlines()[0]
+    assert "What is it?" in started
+    assert "base64" not in started
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--inputs", '{"input": "a", "style": "dry"}'], ["a", "dry"]),
+        (["-i", "style=dry"], ["dry"]),
+        (["-"], []),
+    ],
+    ids=["named input", "no input", "empty"],
+)
+def test_an_image_beside_other_inputs(
+    shell: Shell, tmp_path: Path, arguments: list[str], expected: list[str]
+) -> None:
+    """With named inputs the image belongs to `input`; an empty text is left out."""
+    (tmp_path / "seen.py").write_text(SEEN)
+    url = "https://example.org/c.jpg"
+    done = shell(
+        "run", "seen:agent", *arguments, "--image", url, "-q", stdin=""
+    )
+    assert done.returncode == 0, done.stderr
+    parts = ast.literal_eval(done.stdout.strip())
+    assert parts[-1] == {"type": "image_url", "image_url": {"url": url}}
+    texts = "".join(part["text"] for part in parts[:-1])
+    for text in expected:
+        assert text in texts
+    if not expected:
+        assert len(parts) == 1
+
+
+@pytest.mark.parametrize(
+    ("source", "code"),
+    [
+        ("notes.txt", "input_invalid"),
+        ("nameless", "input_invalid"),
+        ("missing.png", "configuration_invalid"),
+        ("http://example.org/c.png", "messages_invalid"),
+    ],
+)
+def test_what_is_no_image(
+    shell: Shell, folder: Path, source: str, code: str
+) -> None:
+    """Other files, missing ones and other URLs are refused before a model is called."""
+    (folder / "notes.txt").write_text("x")
+    (folder / "nameless").write_text("x")
+    done = shell("run", "made:first", "x", "--image", source, "-q")
+    assert done.returncode == 1
+    assert code in done.stderr
+
+
+MODELS = """
+from podwright import Agent, Conductor, FunctionModel, Pipeline, Workflow, register_provider
+
+def make(name, _):
+    return FunctionModel(lambda request: f"{name}: {request.component}", name=f"own/{name}")
+
+register_provider("own", make)
+writer = Agent("writer", "Write.", "own/a")
+critic = Agent("critic", "Judge.", "own/b")
+flow = Workflow("flow", [writer, critic])
+"""
+"""Agents that answer with the names of their models."""
+
+
+@pytest.mark.parametrize(
+    ("options", "variable", "outputs"),
+    [
+        ([], "", ["a: writer", "b: critic"]),
+        (["writer=own/c"], "", ["c: writer", "b: critic"]),
+        (["writer=own/c", "own/d"], "", ["c: writer", "d: critic"]),
+        (["writer=own/c,critic=own/d"], "", ["c: writer", "d: critic"]),
+        ([], "critic=own/e,own/f", ["f: writer", "e: critic"]),
+        (["writer=own/c"], "critic=own/e", ["c: writer", "b: critic"]),
+    ],
+    ids=["none", "one", "one and all", "commas", "variable", "both"],
+)
+def test_models_of_single_agents(
+    shell: Shell,
+    tmp_path: Path,
+    options: list[str],
+    variable: str,
+    outputs: list[str],
+) -> None:
+    """`--model NAME=MODEL` is the model of one agent, `--model MODEL` that of the others; it replaces the variable."""
+    (tmp_path / "made.py").write_text(MODELS)
+    arguments = [f"--model={option}" for option in options]
+    done = shell(
+        *("run", "made:flow", "x", "-q", *arguments), PODWRIGHT_MODEL=variable
+    )
+    assert done.returncode == 0, done.stderr
+    context = json.loads(done.stdout)
+    assert [context["writer_output"], context["critic_output"]] == outputs
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["run", "made:flow", "x"],
+        ["chat", "made:flow"],
+        ["settings", "made:flow", "--check"],
+        ["serve", "made:flow", "--port", "0"],
+    ],
+    ids=["run", "chat", "settings", "serve"],
+)
+def test_a_model_for_an_agent_that_does_not_exist(
+    shell: Shell, tmp_path: Path, command: list[str]
+) -> None:
+    """Every command that takes models refuses one for an unknown agent, and names those that exist."""
+    (tmp_path / "made.py").write_text(MODELS)
+    for arguments, variable in (
+        (["--model", "reader=own/c"], ""),
+        ([], "own/d,reader=own/c"),
+    ):
+        done = shell(*command, *arguments, PODWRIGHT_MODEL=variable)
+        assert done.returncode == 1
+        assert "'reader'" in done.stderr
+        assert "Known names: critic, writer." in done.stderr
 
 
 def test_declared_inputs(shell: Shell, folder: Path) -> None:

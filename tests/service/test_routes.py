@@ -12,9 +12,17 @@ import httpx
 import pytest
 from fastapi import HTTPException, Request
 from starlette.testclient import TestClient
-from tests.service.support import Example
+from tests.service.support import Example, Serve
 
-from podwright import Agent, ExecutionResult, blueprints, load
+from podwright import (
+    Agent,
+    ExecutionResult,
+    ScriptedModel,
+    Workflow,
+    blueprints,
+    load,
+)
+from podwright.errors import ConfigurationError
 from podwright.testing import assert_events
 from podwright_service import Settings, create_app, run_component
 
@@ -56,6 +64,33 @@ def test_probes(example: Example) -> None:
     assert [(head.status_code, head.content) for head in heads] == [
         (200, b"")
     ] * 2
+
+
+def test_models_of_single_agents(serve: Serve) -> None:
+    """A setting for one agent holds for its runs, in `/info` and for inline blueprints; the others keep theirs."""
+    models = [
+        ScriptedModel(lambda request: f"own: {request.component}", name=name)
+        for name in ("me/a", "me/b")
+    ]
+    writer = Agent("writer", "Write.", models[0])
+    critic = Agent("critic", "Judge.", models[1])
+    client = serve(
+        Workflow("flow", [writer, critic]), model="writer=offline/echo"
+    )
+    context = client.post("/run", json={"input": "x"}).json()
+    assert context["writer_output"] == "Echo: x"
+    assert context["critic_output"] == "own: critic"
+    info = client.get("/info").json()
+    assert info["models"] == {
+        "named": ["me/a", "me/b"],
+        "effective": ["offline/echo", "me/b"],
+    }
+    assert info["accepts"]["models"] == ["me/a", "me/b", "offline/echo"]
+    metrics = client.get("/metrics").text
+    assert 'component="writer",kind="agent",model="offline/echo"' in metrics
+    assert 'component="writer",kind="agent",model="me/a"' not in metrics
+    with pytest.raises(ConfigurationError, match="'nobody'"):
+        serve(writer, model="nobody=offline/echo")
 
 
 @each_example

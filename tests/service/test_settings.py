@@ -138,6 +138,10 @@ def test_all_mistakes_are_in_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
         "PODWRIGHT_TOOL_THREADS": "0",
         "PODWRIGHT_TOOL_TIMEOUT": "-1",
         "PODWRIGHT_MAX_RESULT_TOKENS": "many",
+        "PODWRIGHT_MODEL_TIMEOUT": "0",
+        "PODWRIGHT_MODEL_IDLE_TIMEOUT": "inf",
+        "PODWRIGHT_MODEL_TRIES": "2.5",
+        "PODWRIGHT_MODEL_LONGEST_RETRY_AFTER": "soon",
     }
     for name, value in invalid.items():
         monkeypatch.setenv(name, value)
@@ -164,6 +168,45 @@ def test_a_wrong_secret_is_not_shown(
     message = error_message()
     assert "PODWRIGHT_AGENT_KEYS" in message
     assert "sk-secret" not in message
+
+
+@pytest.mark.parametrize(
+    ("text", "models"),
+    [
+        ("openai/gpt-5", {"*": "openai/gpt-5"}),
+        ("writer=openai/gpt-5", {"writer": "openai/gpt-5"}),
+        (
+            "offline/echo, my writer = openai/gpt-5\ncritic=a/b=c/d,",
+            {
+                "*": "offline/echo",
+                "my writer": "openai/gpt-5",
+                "critic": "a/b=c/d",
+            },
+        ),
+        ("azure/my=model/x", {"*": "azure/my=model/x"}),
+        ("*=offline/echo", {"*": "offline/echo"}),
+    ],
+    ids=["all", "one agent", "several", "equals sign", "star"],
+)
+def test_models_of_agents(
+    monkeypatch: pytest.MonkeyPatch, text: str, models: dict[str, str]
+) -> None:
+    """PODWRIGHT_MODEL has models for all or for single agents, separated by commas."""
+    monkeypatch.setenv("PODWRIGHT_MODEL", text)
+    settings = read_settings()
+    assert settings.models == models
+    assert settings.model == text
+
+
+@pytest.mark.parametrize(
+    "text", ["=openai/gpt-5", "writer=", "a/b,c/d", "w=a/b,w=c/d"]
+)
+def test_models_of_agents_that_are_wrong(
+    monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    """An entry without a name or a model, and a second one for the same agent, are refused."""
+    monkeypatch.setenv("PODWRIGHT_MODEL", text)
+    assert "PODWRIGHT_MODEL: " in error_message()
 
 
 def test_an_option_that_is_wrong_is_named(

@@ -206,6 +206,28 @@ def test_a_key_variables_and_a_graceful_stop(
     assert name not in docker("ps", "-aq", "--no-trunc")
 
 
+def test_volumes(slim: str, calculator: Path, tmp_path: Path) -> None:
+    """Folders of this machine are mounted, read-only unless the mode is another one."""
+    for name in ("read", "written"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name).chmod(0o777)
+    (tmp_path / "read" / "a.txt").write_text("from here")
+    with ComponentContainer(
+        calculator,
+        image=slim,
+        model="offline/echo",
+        volumes=[
+            (tmp_path / "read", "/read"),
+            (tmp_path / "written", "/written", "rw"),
+        ],
+    ) as container:
+        assert container.exec(["cat", "/read/a.txt"]).output == b"from here"
+        assert container.exec(["touch", "/read/b.txt"]).exit_code != 0
+        assert container.exec(["touch", "/written/b.txt"]).exit_code == 0
+        assert container.run("2 + 3").startswith("Echo: 2 + 3")
+    assert (tmp_path / "written" / "b.txt").exists()
+
+
 def test_a_component_that_cannot_be_served(slim: str, tmp_path: Path) -> None:
     """A component that stops at its start fails at once, with the reason from its log."""
     (tmp_path / "blueprint.json").write_text(

@@ -17,6 +17,7 @@ from podwright.models import (
     Connection,
     FunctionModel,
     Model,
+    RecordingModel,
     ScriptedModel,
     use_model,
 )
@@ -105,6 +106,17 @@ def test_concurrent_branches_get_their_own_responses(
             output_tokens=usage.output_tokens,
             model_calls=5,
         )
+
+
+def test_a_recording_is_repeated(tmp_path: Path) -> None:
+    """The file of a `RecordingModel` is a trace for a stub, too."""
+    file = tmp_path / "recording.json"
+    answering = FunctionModel(respond, name="openai/gpt-4o-mini")
+    recorded = record(paper(), RecordingModel(answering, file))
+    stub = ModelStub.from_trace(file)
+    assert len(stub.missing) == 5
+    assert replay(stub, paper()).value == recorded.value
+    stub.verify()
 
 
 def test_a_conversation_with_images_is_repeated(tmp_path: Path) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import httpx
 import pytest
+from pydantic import BaseModel
 from tests.helpers import NO_AUTHORITIES, plain_http
 
 from podwright import Agent
@@ -36,11 +38,19 @@ from podwright.models.openai_compatible import ChatModel
 from podwright.models.retries import Timeouts
 from podwright.usage import Usage
 from podwright_service.testing import Fault, ModelStub
+from podwright_service.testing.model_stub import SCRIPT
 
 HELLO = ModelRequest(
     "openai/gpt-4o-mini",
     (Message("system", "Be kind."), Message("user", "Hello")),
 )
+LOOK_UP: Any = {
+    "type": "function",
+    "function": {
+        "name": "look_up",
+        "parameters": {"type": "object", "properties": {}},
+    },
+}
 USAGE = Usage(
     600,
     400,
@@ -290,6 +300,59 @@ def test_a_function_responds_to_all_further_requests(stub: ModelStub) -> None:
         "2 messages",
         "2 messages",
     ]
+
+
+class Weather(BaseModel):
+    """A structured answer."""
+
+    city: str
+    degrees: float
+
+
+def test_responses_by_a_condition(stub: ModelStub) -> None:
+    """A function of the request chooses a response, before those of the script."""
+    stub.respond_with("plain").when(
+        lambda request: bool(request.tools), "tools"
+    )
+    with_tools = replace(HELLO, tools=(LOOK_UP,))
+    model = client_of(stub)
+    assert asyncio.run(model.complete(with_tools)).text == "tools"
+    assert asyncio.run(model.complete(with_tools)).text == "plain"
+
+
+@pytest.mark.parametrize(
+    ("answer", "response_model", "value"),
+    [
+        (Weather(city="Rome", degrees=21.5), Weather, None),
+        ({"city": "Rome", "degrees": 21.5}, Weather, None),
+        (["a", "b"], list[str], ["a", "b"]),
+        (7, int, 7),
+        (lambda _: {"city": "Rome", "degrees": 21.5}, Weather, None),
+    ],
+    ids=["model", "dictionary", "list", "number", "function"],
+)
+def test_structured_answers(
+    stub: ModelStub, answer: Any, response_model: Any, value: Any
+) -> None:
+    """Data and pydantic models are structured answers, wrapped where the request wants an object."""
+    stub.respond_with(answer)
+    agent = Agent("guide", "Help.", client_of(stub))
+    expected = value or Weather(city="Rome", degrees=21.5)
+    assert agent.run("?", response_model=response_model) == expected
+
+
+def test_a_script_survives_json() -> None:
+    """A script that is sent to a container is the same there, structured answers included."""
+    stub = ModelStub(
+        "text",
+        {"text": "data", "finish_reason": "stop"},
+        [ToolCall.of("look", word="a")],
+        ModelResponse("whole"),
+        Fault(503),
+        ["a", "b"],
+    ).when("You write", {"id": "1", "name": "a", "arguments": "{}"})
+    data = SCRIPT.dump_json(stub.script, warnings="error")
+    assert SCRIPT.validate_json(data) == stub.script
 
 
 def test_a_request_too_many(stub: ModelStub) -> None:

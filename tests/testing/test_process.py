@@ -2,15 +2,62 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from podwright_service.testing import (
     ComponentProcess,
+    ModelStub,
     SpanCollector,
     StartError,
+    ToolCall,
 )
+
+FOLDER = """
+import os
+from pathlib import Path
+
+
+def add_numbers(numbers: list[float]) -> float:
+    \"""Add numbers.\"""
+    place = Path(os.environ["NOTES"])
+    place.write_text(os.environ["OTHER"])
+    return sum(numbers)
+"""
+
+
+@pytest.mark.parametrize("place", ["/notes", "/notes/", "/notes/deep"])
+def test_a_path_of_a_volume_is_one_of_this_machine(
+    calculator: Path, tmp_path: Path, place: str
+) -> None:
+    """In the variables of a process, the path of a volume stands for the path on this machine; other paths stay."""
+    folder = tmp_path / "calculator"
+    shutil.copytree(calculator, folder)
+    (folder / "tools.py").write_text(FOLDER)
+    target = tmp_path / "target"
+    (target / "deep").mkdir(parents=True)
+    variables = {
+        "NOTES": f"{place.rstrip('/')}/a.txt",
+        "OTHER": "/var/notes:/notes2:/notes.d:url:////notes/x:/more",
+    }
+    volumes = [(target, "/notes/", "rw"), (tmp_path, "/more")]
+    with (
+        ModelStub(
+            ToolCall.of("add_numbers", numbers=[2, 3]),
+            "5",
+            name="openai/gpt-4o-mini",
+        ) as stub,
+        ComponentProcess(
+            folder, model=stub, env=variables, volumes=volumes
+        ) as process,
+    ):
+        assert process.run("?") == "5"
+    written = target / place.removeprefix("/notes").strip("/") / "a.txt"
+    assert written.read_text() == (
+        f"/var/notes:/notes2:/notes.d:url:///{target}/x:{tmp_path}"
+    )
 
 
 def test_a_process_that_is_never_ready(

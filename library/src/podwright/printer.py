@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, TextIO
 
 from podwright import events
 from podwright.events import Event
-from podwright.json_data import to_text
+from podwright.images import images_in, to_shown_text
+from podwright.json_data import as_object, to_text
 from podwright.text import printable, truncate
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ def _describe_run(
         case events.RunStarted(input=None):
             return "bold", "started"
         case events.RunStarted():
-            return "bold", f"started: {to_text(event.input)}"
+            return "bold", f"started: {_shown_input(event.input)}"
         case events.RunFinished():
             used = _used_text(event)
             return (
@@ -247,3 +248,15 @@ def _message(
     | events.ErrorCaught,
 ) -> str:
     return str(event.error.get("message", ""))
+
+
+def _shown_input(value: object) -> str:
+    """The input of a run, without the data of images."""
+    named = as_object(value)
+    if not named:
+        return to_shown_text(value)
+    shown = dict(named)
+    for name, item in named.items():
+        if images_in(item):
+            shown[name] = to_shown_text(item)
+    return to_text(shown)

@@ -10,15 +10,13 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from podwright.errors import ConfigurationError, TraceError
-from podwright.events import Event, Subscriber, check_subscriber
+from podwright.events import TRACE_FORMAT, Event, Subscriber, check_subscriber
 from podwright.json_data import to_json_data
 from podwright.printer import Printer
 from podwright.text import short_repr
 from podwright.usage import Usage
 from podwright.validation_errors import to_problems
 
-FORMAT = "podwright.trace/1"
-"""The format that `to_dict` writes; it changes only if the meaning of the data changes."""
 _MAX_PAUSE = 1e9
 """Seconds; the system refuses pauses of some centuries."""
 
@@ -67,7 +65,7 @@ class ExecutionResult:
     def to_dict(self) -> dict[str, Any]:
         """The result as JSON-compatible data, the trace included."""
         data = {
-            "format": FORMAT,
+            "format": TRACE_FORMAT,
             "value": to_json_data(self.value),
             "events": [event.to_dict() for event in self.events],
             "duration_ms": self.duration_ms,

@@ -26,6 +26,7 @@ from podwright.messages import ToolCall as ToolCall
 from podwright.models import EchoModel as EchoModel
 from podwright.models import FunctionModel as FunctionModel
 from podwright.models import Model as Model
+from podwright.models import RecordingModel as RecordingModel
 from podwright.models import ReplayModel as ReplayModel
 from podwright.models import ScriptedModel as ScriptedModel
 from podwright.models import use_model as use_model

@@ -17,9 +17,8 @@ from starlette.types import Scope
 
 from podwright import __version__
 from podwright.components import Component
-from podwright.components.walks import models_of, remotes_in, reported_models_of
+from podwright.components.walks import remotes_in, reported_models_of
 from podwright.errors import ModelAuthenticationError
-from podwright.models import resolve
 from podwright_service import background
 from podwright_service.http.active_runs import ActiveRuns
 from podwright_service.http.admission import Admission, AdmissionMiddleware
@@ -35,6 +34,7 @@ from podwright_service.http.shutdown import (
 )
 from podwright_service.inline.policy import inline_policy
 from podwright_service.model_checks import (
+    called_models,
     check_cost_limits,
     model_errors,
     price_warnings,
@@ -190,9 +190,7 @@ def _check_and_build_runtime(
     settings: Settings, component: Component
 ) -> Runtime:
     """The shared parts, once models, prices, limits and API keys are checked; what a run can do without is logged."""
-    models = models_of(component)
-    if settings.model:
-        models = [resolve(settings.model)]
+    models = called_models(component, settings)
     names = tuple(dict.fromkeys(model.name for model in models))
     for error in model_errors(models):
         if not isinstance(error, ModelAuthenticationError):

@@ -62,7 +62,7 @@ def run_context(settings: Settings, origin: Origin) -> Generator[None]:
         user=origin.user, session=origin.session, metadata=origin.metadata
     )
     try:
-        with use_model(settings.model), attributes:
+        with use_model(settings.models), attributes:
             yield
     finally:
         current_origin.reset(token)

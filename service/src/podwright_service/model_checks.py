@@ -6,9 +6,18 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 
 from podwright.components import Component
+from podwright.components.base import ModelComponent
+from podwright.components.loader import unknown_agent_error
 from podwright.components.walks import models_of, walk
 from podwright.errors import ConfigurationError, PodwrightError, Problem
-from podwright.models import Model, choose_client, pricing, resolve
+from podwright.models import (
+    EVERY,
+    Model,
+    choose_client,
+    pricing,
+    resolve,
+    use_model,
+)
 from podwright.models.pricing import operators_file
 from podwright.usage import Usage
 from podwright_service.http.schemas import ModelClient
@@ -27,6 +36,43 @@ def clients_of(models: Iterable[str]) -> dict[str, ModelClient]:
                 client=choice.client, reason=choice.reason
             )
     return clients
+
+
+def called_models(component: Component, settings: Settings) -> list[Model]:
+    """The models that a component, its parts and inline blueprints call, those of the settings included; each once.
+
+    Raises:
+        UnknownModelError: No installed provider serves one of them.
+        ConfigurationError: The settings have a model for an agent that does not exist.
+    """
+    check_agents(component, settings)
+    with use_model(settings.models):
+        models = models_of(component)
+        every = settings.models.get(EVERY)
+        if every is not None:
+            models.append(resolve(every))
+    return list(dict.fromkeys(models))
+
+
+def check_agents(component: Component, settings: Settings) -> None:
+    """Check that the agents exist that the settings have models for.
+
+    Raises:
+        ConfigurationError: One does not.
+    """
+    agents = agents_with_models(component)
+    for name in settings.models:
+        if name not in agents and name != EVERY:
+            raise unknown_agent_error(name, "PODWRIGHT_MODEL", agents)
+
+
+def agents_with_models(component: Component) -> set[str]:
+    """The names of the agents and conductors in a component, itself included."""
+    return {
+        part.name
+        for part in walk(component)
+        if isinstance(part, ModelComponent)
+    }
 
 
 def _has_price(model: Model) -> bool:
@@ -102,9 +148,7 @@ def check_cost_limits(
     for part in walk(component):
         if part.limits is None or part.limits.cost is None:
             continue
-        if settings.model:
-            limited += models
-        else:
+        with use_model(settings.models):
             limited += models_of(part)
     for model in limited:
         if not _has_price(model):

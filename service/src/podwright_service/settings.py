@@ -35,7 +35,8 @@ from podwright.callables import (
     tool_timeout,
 )
 from podwright.errors import DOCS_URL, ConfigurationError
-from podwright.models import MODEL_CLIENTS
+from podwright.models import EVERY, MODEL_CLIENTS
+from podwright.models.call_settings import read_call_settings
 from podwright.models.urls import is_request_url
 from podwright.text import short_repr
 from podwright.usage import RunLimits
@@ -118,6 +119,36 @@ def _check_webhook_secret(secret: SecretStr) -> SecretStr:
     return secret
 
 
+def _models_in(text: str) -> dict[str, str]:
+    """The models of `MODEL` and `NAME=MODEL`, separated by commas, by name.
+
+    Raises:
+        ValueError: An entry has no name or no model, or an agent has two.
+    """
+    models: dict[str, str] = {}
+    for entry in _split(text):
+        # the name of a model may have the character, too
+        name, equals, _ = entry.partition("/")[0].partition("=")
+        model = entry.removeprefix(f"{name}=").strip()
+        name = name.strip()
+        if not equals:
+            name = EVERY
+            model = entry
+        if not name or not model:
+            raise ValueError(
+                f"Expected a model, or NAME=MODEL for one agent, got '{entry}'"
+            )
+        if name in models:
+            raise ValueError(f"Expected one model for '{name}', got two")
+        models[name] = model
+    return models
+
+
+def _check_models(text: str) -> str:
+    _models_in(text)
+    return text
+
+
 _is_host = re.compile(r"(?![^:]*:[^:]*$)[\w.%:-]+").fullmatch
 _is_host_pattern = re.compile(r"\*|(\*\.)?[\w.-]+|\[[\da-fA-F:.]+\]").fullmatch
 _is_origin = re.compile(r"\*|[a-z-]+://[^/\sA-Z*]+").fullmatch
@@ -175,8 +206,8 @@ class Settings(BaseSettings):
 
     component: str | None = None
     """The component to serve: a blueprint file, a component folder, or `module:attribute`."""
-    model: str | None = None
-    """A model, "<provider>/<model_name>", that replaces every model that the blueprints name."""
+    model: Annotated[str, AfterValidator(_check_models)] | None = None
+    """A model that replaces every model of the blueprints, or `writer=openai/gpt-5` for one agent; comma-separated."""
     host: Host = "0.0.0.0"  # noqa: S104 - a container is reached from outside (spec §4.1)
     """Address to listen on."""
     port: Annotated[int, BeforeValidator(_ignore_service_link)] = Field(
@@ -306,6 +337,11 @@ class Settings(BaseSettings):
     """Whether a component with a cost limit starts although a model has no known price; its calls are refused."""
 
     @cached_property
+    def models(self) -> dict[str, str]:
+        """The models that replace those of the blueprints, by the name of an agent; `*` stands for all others."""
+        return _models_in(self.model or "")
+
+    @cached_property
     def run_limits(self) -> RunLimits:
         """The limits of each run."""
         return RunLimits(
@@ -388,6 +424,10 @@ def _library_mistakes(folder: Path) -> Iterator[str]:
             check()
         except ConfigurationError as error:
             yield error.message
+    try:
+        read_call_settings()
+    except ConfigurationError as error:
+        yield from error.message.splitlines()
 
 
 _FLAGS = {

@@ -6,6 +6,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from podwright._sync import iterate_sync, run_sync
@@ -133,12 +134,17 @@ class Component(ABC):
         """The components inside this one, by name."""
         return {}
 
-    def models(self) -> list[str]:
-        """Names of the models that it and its members call, each once."""
+    def own_models(self) -> list[str]:
+        """Names of the models that its own `config` has."""
         names: list[str] = []
         if "model" in self.config:
             names.append(self.config["model"])
         names += self.config.get("fallback", ())
+        return names
+
+    def models(self) -> list[str]:
+        """Names of the models that it and its members call, each once."""
+        names = self.own_models()
         for member in self.members().values():
             names += member.models()
         return list(dict.fromkeys(names))
@@ -398,7 +404,16 @@ class ModelComponent(PromptComponent):
             api_key=self._options.get("api_key"),
             base_url=self._options.get("base_url"),
         )
-        return resolve(self.config["model"], self._model, connection)
+        return resolve(
+            self.config["model"],
+            self._model,
+            connection,
+            component=self.name,
+        )
+
+    def replace_model(self, model: Model) -> None:
+        """Let a model object answer in place of the one that the blueprint names, and of its fallback models."""
+        self._model = model
 
     @property
     def chat_models(self) -> ChatModels:
@@ -411,7 +426,8 @@ class ModelComponent(PromptComponent):
         fallback: list[Model] = []
         if self._model is None:
             names = self.config.get("fallback", ())
-            fallback += map(resolve, names)
+            resolve_own = partial(resolve, component=self.name)
+            fallback += map(resolve_own, names)
         return ChatModels(
             first,
             fallback,

@@ -5,14 +5,14 @@ from __future__ import annotations
 import inspect
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
 from podwright import blueprints
 from podwright.components.agent import Agent
-from podwright.components.base import Component
+from podwright.components.base import Component, ModelComponent
 from podwright.components.conductor import Conductor
 from podwright.components.folder import (
     Folder,
@@ -25,10 +25,16 @@ from podwright.components.function_agent import FunctionAgent
 from podwright.components.options import named_map
 from podwright.components.pipeline import Pipeline
 from podwright.components.workflow import Workflow
-from podwright.errors import BlueprintValidationError, Problem
+from podwright.errors import (
+    BlueprintValidationError,
+    ConfigurationError,
+    Problem,
+)
 from podwright.events import Kind
 from podwright.json_data import JsonMapping
-from podwright.models import Model, resolve
+from podwright.models import EVERY, Model, ModelChoice
+from podwright.models.registry import models_by_component
+from podwright.text import did_you_mean, truncate
 from podwright.tools import outdated_texts, tools_by_name
 
 _log = logging.getLogger("podwright")
@@ -53,7 +59,7 @@ def load(
     agents: Mapping[str, Component] | None = None,
     conditions: Mapping[str, Callable[..., Any]] | None = None,
     functions: Mapping[str, Callable[..., Any]] | None = None,
-    model: Model | str | None = None,
+    model: ModelChoice | None = None,
     validate: bool = True,
     **options: Any,
 ) -> AnyComponent:
@@ -68,24 +74,56 @@ def load(
         agents: Components for the agents that it names.
         conditions: The functions behind its conditions.
         functions: The functions that its function steps call.
-        model: A model that answers all model calls, instead of those that the blueprints name.
+        model: A model that answers all model calls, instead of those that the blueprints name; or several by the names
+            of agents, `{"writer": "openai/gpt-5"}`, where `*` stands for all others. Components that you pass keep
+            their models.
         validate: See `from_blueprint`.
         **options: Values that override the blueprint's, and `Options`.
 
     Raises:
         BlueprintValidationError: The blueprint is invalid; with all problems.
-        ConfigurationError: A file or folder cannot be read.
+        ConfigurationError: A file or folder cannot be read, or `model` names an agent that does not exist.
     """
-    if isinstance(model, str):
-        model = resolve(model)
+    models: dict[str, Model] = {}
+    if model is not None:
+        models = models_by_component(model)
     supplied = _Supplied(
         tools=tuple(tools),
         agents=named_map(agents, "agents"),
         conditions=named_map(conditions, "conditions"),
         functions=named_map(functions, "functions"),
-        model=model,
+        models=models,
         validate=validate,
     )
+    component = _load(source, supplied, options)
+    unknown = models.keys() - {EVERY} - supplied.built
+    if unknown:
+        raise unknown_agent_error(min(unknown), "model", supplied.built)
+    return component
+
+
+def unknown_agent_error(
+    name: str, place: str, agents: Collection[str]
+) -> ConfigurationError:
+    """The error for a model of an agent that does not exist.
+
+    Args:
+        name: The agent.
+        place: Where it is named: an argument, an option or a variable.
+        agents: The names of the agents and conductors whose models may be replaced.
+    """
+    hint = did_you_mean(name, sorted(agents))
+    return ConfigurationError(
+        f"'{place}' has a model for '{truncate(name, 100)}', and there is no such agent.",
+        suggestion=hint or "There is no agent whose model can be replaced.",
+    )
+
+
+def _load(
+    source: str | Path | JsonMapping,
+    supplied: _Supplied,
+    options: JsonMapping,
+) -> AnyComponent:
     if isinstance(source, Mapping):
         return _build(source, supplied, options)
     if os.path.isdir(source):  # noqa: PTH112 - a name that is too long is not a folder, and read_file says so
@@ -109,8 +147,11 @@ class _Supplied:
     agents: dict[str, Component]
     conditions: dict[str, Callable[..., Any]]
     functions: dict[str, Callable[..., Any]]
-    model: Model | None
+    models: Mapping[str, Model]
+    """Models in place of those of the blueprints; see `load`."""
     validate: bool
+    built: set[str] = field(default_factory=set[str])
+    """The names of the agents and conductors that were built, whose models may be replaced."""
 
 
 def warn_of_unused_keys(blueprint: JsonMapping) -> None:
@@ -138,6 +179,14 @@ def _build(
     warn_of_unused_keys(blueprint)
     functions = tools_by_name(supplied.tools)
     _log_once(blueprint, outdated_texts(blueprint, functions))
+    given = supplied.agents.values()
+    for part in (component, *component.members().values()):
+        # the others keep their models, or were built before
+        if isinstance(part, ModelComponent) and part not in given:
+            supplied.built.add(part.name)
+            model = supplied.models.get(part.name)
+            if model is not None:
+                part.replace_model(model)
     return component
 
 
@@ -152,8 +201,9 @@ def _build_kind(
         problems = blueprints.problems(blueprint)
         raise blueprints.invalid(problems) from None
     arguments = dict(options)
-    if supplied.model is not None and kind != "workflow":
-        arguments["model"] = supplied.model
+    model = supplied.models.get(EVERY)
+    if model is not None and kind != "workflow":
+        arguments["model"] = model
     match kind:
         case "workflow":
             return Workflow.from_blueprint(

@@ -384,10 +384,7 @@ class _Attempts:
             self._was_billed = False
         try:
             response = await self._complete_in_time()
-            if not isinstance(response, ModelResponse):  # pyright: ignore[reportUnnecessaryIsInstance] - a caller's model
-                raise TypeError(
-                    f"complete() returned {type(response).__name__}, not ModelResponse"
-                )
+            usage = self._usage_of(response)
         except CancelledError as error:
             self._count_failed(noted_attempt(error))
             raise
@@ -399,13 +396,18 @@ class _Attempts:
             raise
         except (Exception, SystemExit) as error:
             # a SystemExit would end the event loop of all runs
-            raise errors.error_from(
-                errors.ModelError, f"Model '{self._model.name}'", error
-            ) from error
-        usage = _with_cost(self._model, response.usage)
+            raise _fault_of_model(self._model, error) from error
         if usage is response.usage:
             return response
         return replace(response, usage=usage)
+
+    def _usage_of(self, response: ModelResponse) -> Usage:
+        """The usage of a response with its cost."""
+        if not isinstance(response, ModelResponse):  # pyright: ignore[reportUnnecessaryIsInstance] - a caller's model
+            raise TypeError(
+                f"complete() returned {type(response).__name__}, not ModelResponse"
+            )
+        return _with_cost(self._model, response.usage)
 
     def _prepare_next(self, error: errors.ModelError) -> None:
         """Prepare for another attempt after an error; after shown text there is none."""
@@ -527,6 +529,19 @@ def _with_notice(
         text += f" You wrote: {error.failed_generation}"
     notice = Message("user", f"{text} Correct the call.")
     return replace(request, messages=(*request.messages, notice))
+
+
+def _fault_of_model(model: Model, cause: BaseException) -> errors.ModelError:
+    """The error for an exception in the code of a model's class, which no provider is to blame for."""
+    kind = type(model)
+    class_name = f"{kind.__module__}.{kind.__qualname__}"
+    subject = f"The class '{class_name}' of the model '{model.name}'"
+    error = errors.error_from(errors.ModelError, subject, cause)
+    if isinstance(model, ProviderModel):
+        error.suggestion = "This is an error of Podwright, not of the provider. Please report it with its cause."
+    else:
+        error.suggestion = f"Correct '{kind.__qualname__}', or what it calls; its exception is the cause of this error."
+    return error
 
 
 def _with_cost(model: Model, usage: Usage) -> Usage:

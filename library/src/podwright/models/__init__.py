@@ -2,30 +2,32 @@
 
 from podwright.messages import ModelRequest, ModelResponse
 from podwright.models.base import Connection, Model, TokenCallback
-from podwright.models.offline import (
-    EchoModel,
-    FunctionModel,
-    ReplayModel,
-    ScriptedModel,
-)
+from podwright.models.offline import EchoModel
 from podwright.models.registry import (
+    EVERY,
     MODEL_CLIENTS,
     ClientChoice,
+    ModelChoice,
     choose_client,
     register_provider,
     resolve,
     use_model,
 )
+from podwright.models.replay import RecordingModel, ReplayModel
+from podwright.models.scripted import FunctionModel, ScriptedModel
 
 __all__ = [
+    "EVERY",
     "MODEL_CLIENTS",
     "ClientChoice",
     "Connection",
     "EchoModel",
     "FunctionModel",
     "Model",
+    "ModelChoice",
     "ModelRequest",
     "ModelResponse",
+    "RecordingModel",
     "ReplayModel",
     "ScriptedModel",
     "TokenCallback",

@@ -14,6 +14,9 @@ from podwright.models import pricing
 from podwright.models.retries import Retries, Timeouts
 from podwright.usage import Usage
 
+KEY_ARGUMENT = "api_key"
+"""The argument of components that gives the API key."""
+
 TokenCallback = Callable[[str], None]
 """Called with each piece of the answer's text as it arrives, in order."""
 
@@ -26,6 +29,8 @@ class Connection:
     """The API key; None takes that of the environment, an empty string sends none."""
     base_url: str | None = None
     """The base URL of the endpoint; None takes that of the environment or the provider's own."""
+    key_source: str = KEY_ARGUMENT
+    """The argument or the variable that gives the API key, for errors."""
 
 
 class Model(ABC):
@@ -35,7 +40,8 @@ class Model(ABC):
     """`<provider>/<model_name>`, as a blueprint writes it."""
 
     timeouts: Timeouts = Timeouts()
-    """Time-outs; set on the class for all models, on an instance for one."""
+    """Time-outs; set on the class for all models, on an instance for one. For models that are given by name, what the
+    environment sets takes precedence."""
 
     retries: Retries = Retries()
     """Retries after failed attempts; set like `timeouts`."""

@@ -15,6 +15,7 @@ from podwright.json_data import JsonObject, to_json_bytes
 from podwright.messages import ModelRequest, ModelResponse
 from podwright.models.answer import InvalidResponseError, Piece
 from podwright.models.answer_tool import from_answer_tool, with_answer_tool
+from podwright.models.api_keys import ApiKey
 from podwright.models.base import Connection, TokenCallback, note_attempt
 from podwright.models.body_reader import BodyReader
 from podwright.models.error_body import ErrorBody, read_error
@@ -69,7 +70,7 @@ class Destination(NamedTuple):
 
     url: str
     headers: dict[str, str]
-    key: str
+    key: ApiKey
     """The API key, which is cut out of what is shown of errors."""
 
 
@@ -153,10 +154,14 @@ class HTTPModel(ProviderModel):
         except RefusedError as error:
             bill.may_be_billed = False
             failure = refusal(
-                self.name, error.error, error.status, headers=error.headers
+                self.name,
+                error.error,
+                error.status,
+                headers=error.headers,
+                key=destination.key,
             )
             failure.provider_error = provider_error(
-                error.error, request, destination.key
+                error.error, request, destination.key.value
             )
             self.raise_for_refusal(error.error, failure)
         except asyncio.CancelledError as error:
@@ -165,7 +170,7 @@ class HTTPModel(ProviderModel):
         except (InvalidResponseError, ValueError, RecursionError) as error:
             failure = self._unreadable_error(error, reading)
             failure.provider_error = provider_error(
-                reading.error_in_head(), request, destination.key
+                reading.error_in_head(), request, destination.key.value
             )
         failure.attempt_usage = bill.of_failure()
         raise failure from cause
@@ -261,10 +266,10 @@ class HTTPModel(ProviderModel):
             **self.headers,
         }
         key = self._key(base_url)
-        if key and endpoint.key_header == "Authorization":
-            headers["Authorization"] = f"Bearer {key}"
-        elif key:
-            headers[endpoint.key_header] = key
+        if key.value and endpoint.key_header == "Authorization":
+            headers["Authorization"] = f"Bearer {key.value}"
+        elif key.value:
+            headers[endpoint.key_header] = key.value
         return Destination(url, headers, key)
 
     def _base_url(self) -> str:
@@ -284,22 +289,21 @@ class HTTPModel(ProviderModel):
         """Whether requests go to the URL of the provider itself, where a key is needed."""
         return base_url.startswith("https:") and base_url == self._endpoint.url
 
-    def _key(self, base_url: str) -> str:
+    def _key(self, base_url: str) -> ApiKey:
         endpoint = self._endpoint
+        key = ApiKey.of(self._connection, endpoint.keys)
         needs_key = self._needs_key_at(base_url)
-        key = self._connection.api_key
-        if key is None:
-            key = first_value(endpoint.keys)
+        if self._connection.api_key is None:
             needs_key = needs_key or endpoint.needs_key
-        key = key.strip()
-        if not key and needs_key:
-            hint = f"Set {' or '.join(endpoint.keys)}, or api_key."
+        if not key.value and needs_key:
             raise errors.ModelAuthenticationError(
-                f"Missing API key for '{self.name}'.", suggestion=hint
+                f"Missing API key for '{self.name}'.",
+                suggestion=f"Set {key.to_set}.",
             )
-        if not is_header_value(key):
+        if not is_header_value(key.value):
             raise errors.ModelAuthenticationError(
-                f"The API key for '{self.name}' has invalid characters."
+                f"The API key for '{self.name}' has invalid characters.",
+                suggestion=f"Check the key in {key.source}.",
             )
         return key
 

@@ -20,6 +20,7 @@ from podwright.messages import ModelRequest, ModelResponse
 from podwright.models import litellm_loader
 from podwright.models.answer import InvalidResponseError
 from podwright.models.answer_tool import from_answer_tool, with_answer_tool
+from podwright.models.api_keys import ApiKey
 from podwright.models.base import Connection, TokenCallback, note_attempt
 from podwright.models.chat_completions import (
     UNKNOWN,
@@ -95,7 +96,8 @@ _NO_KEY = re.compile(
 )
 _OPENING = re.compile(r"[{\[]")
 """How an object or an array in JSON begins."""
-_HOW_TO_AUTHENTICATE = "Install what the provider needs, and set its credentials: https://docs.litellm.ai/docs/providers"
+_PROVIDER_DOCS = "https://docs.litellm.ai/docs/providers"
+_HOW_TO_AUTHENTICATE = f"Install what the provider needs, and set its credentials: {_PROVIDER_DOCS}"
 _FAULTS_OF_LITELLM = (KeyError, IndexError, TypeError, AttributeError)
 """What LiteLLM fails with on a response that it does not expect, and reports as a lost connection."""
 _OWN_PROTOCOLS = ("anthropic", "cohere", "cohere_chat", "gemini")
@@ -175,7 +177,9 @@ class LiteLLMModel(ProviderModel):
         except RefusedError as error:
             bill.may_be_billed = False
             error_body = error.error
-            model_error = refusal(self.name, error_body, error.status)
+            model_error = refusal(
+                self.name, error_body, error.status, key=self._key()
+            )
         except InvalidResponseError as error:
             model_error = errors.ModelResponseError(f"'{self.name}': {error}.")
         except asyncio.CancelledError as error:
@@ -214,7 +218,11 @@ class LiteLLMModel(ProviderModel):
         if wire.status is not None and wire.status >= 300:
             error_body = read_error(wire.error)
             model_error = refusal(
-                self.name, error_body, wire.status, headers=wire.headers
+                self.name,
+                error_body,
+                wire.status,
+                headers=wire.headers,
+                key=self._key(),
             )
             return model_error, error_body
         # of a stream that broke off
@@ -246,6 +254,22 @@ class LiteLLMModel(ProviderModel):
             for name in report["missing_keys"]
             if "API_KEY" in name and "AZURE" not in name
         ]
+
+    def _key(self) -> ApiKey:
+        """The key that LiteLLM sends, as far as its variable is known."""
+        endpoint = self._endpoint
+        variables = endpoint.keys
+        if not variables:
+            # most providers of LiteLLM have such a variable
+            name = self._provider.upper().replace("-", "_")
+            variables = (f"{name}_API_KEY",)
+        key = ApiKey.of(self._connection, (*variables, *endpoint.identities))
+        if key.source or endpoint.keys:
+            return replace(key, variables=endpoint.keys)
+        missing = self._missing_keys()
+        if missing:
+            return replace(key, variables=tuple(missing))
+        return ApiKey(help=_PROVIDER_DOCS)
 
     def max_output_tokens(self) -> int | None:
         """See `Model.max_output_tokens`; LiteLLM sends it to some providers if a request has no `max_tokens`."""
@@ -459,8 +483,12 @@ class LiteLLMModel(ProviderModel):
             return transport_error(self.name, fault)
         missing = _missing_credentials(error)
         if missing:
+            suggestion = _HOW_TO_AUTHENTICATE
+            key = self._key()
+            if key.variables:
+                suggestion = f"Set {key.to_set}."
             return errors.ModelAuthenticationError(
-                f"'{self.name}': {missing}", suggestion=_HOW_TO_AUTHENTICATE
+                f"'{self.name}': {missing}", suggestion=suggestion
             )
         if isinstance(error, litellm_loader.loaded().UnsupportedParamsError):
             return self._unsupported_setting_error(error, request)
@@ -488,7 +516,13 @@ class LiteLLMModel(ProviderModel):
                 f"'{self.name}': LiteLLM failed with {type(error).__name__}."
             )
         status = _status(error, error_body)
-        return refusal(self.name, error_body, status, headers=_headers(error))
+        return refusal(
+            self.name,
+            error_body,
+            status,
+            headers=_headers(error),
+            key=self._key(),
+        )
 
     def _unsupported_setting_error(
         self, error: Exception, request: ModelRequest

@@ -81,13 +81,17 @@ ANY = Endpoint()
 """An unknown provider at a base URL of the operator."""
 
 
+def first_variable(variables: Iterable[str]) -> str:
+    """The first of these environment variables that is set; empty if none is."""
+    for variable in variables:
+        if os.environ.get(variable):
+            return variable
+    return ""
+
+
 def first_value(variables: Iterable[str]) -> str:
     """The value of the first of these environment variables that is set; empty if none is."""
-    for variable in variables:
-        value = os.environ.get(variable)
-        if value:
-            return value
-    return ""
+    return os.environ.get(first_variable(variables), "")
 
 
 def is_vendors(provider: str, base_url: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from podwright import errors
+from podwright.models.api_keys import ApiKey, key_error
 from podwright.models.error_body import ErrorBody
 from podwright.models.http import Fault, TransportError
 from podwright.models.retries import retry_after
@@ -68,6 +69,8 @@ def refusal(
     error: ErrorBody,
     status: int,
     headers: Mapping[str, str] | None = None,
+    *,
+    key: ApiKey,
 ) -> errors.ModelError:
     """The error for a refused request.
 
@@ -79,9 +82,10 @@ def refusal(
         error: The provider's error.
         status: The HTTP status.
         headers: The response headers, for `Retry-After`.
+        key: The key of the request.
     """
     prefix = f"'{model}' answered {status}"
-    model_error = _error_by_text(prefix, status, error.search_text)
+    model_error = _error_by_text(prefix, status, error.search_text, key=key)
     if model_error.transient:
         model_error.retry_after = _seconds_to_wait(error, headers)
     if isinstance(model_error, errors.ModelToolCallError):
@@ -101,15 +105,15 @@ def _seconds_to_wait(
     return seconds
 
 
-def _error_by_text(prefix: str, status: int, text: str) -> errors.ModelError:
+def _error_by_text(
+    prefix: str, status: int, text: str, *, key: ApiKey
+) -> errors.ModelError:
     if status in (400, 422, 500) and _mentions(text, _BAD_TOOL_CALL):
         return errors.ModelToolCallError(
             f"{prefix}: it cannot read a tool call that its own model wrote."
         )
     if status >= 400 and _mentions(text, _BAD_KEY):
-        return errors.ModelAuthenticationError(
-            f"{prefix}: the API key is not accepted."
-        )
+        return key_error(prefix, status, key)
     if status == 402 or (status >= 400 and _mentions(text, _NO_CREDIT)):
         return _no_credit_error(prefix)
     if status in (400, 403, 413, 422) and _mentions(text, _FILTERED):
@@ -121,6 +125,8 @@ def _error_by_text(prefix: str, status: int, text: str) -> errors.ModelError:
         return errors.ContextWindowError(
             f"{prefix}: the request is too long for the model."
         )
+    if status in (401, 403):
+        return key_error(prefix, status, key)
     return _error_by_status(prefix, status)
 
 
@@ -139,13 +145,7 @@ def _no_credit_error(prefix: str) -> errors.ModelRateLimitError:
 
 _Meaning = tuple[type[errors.ModelError], str]
 """The class of the error, and its message."""
-_KEY_REFUSED: _Meaning = (
-    errors.ModelAuthenticationError,
-    "the API key is missing or not accepted for this model.",
-)
 _BY_STATUS: dict[int, _Meaning] = {
-    401: _KEY_REFUSED,
-    403: _KEY_REFUSED,
     404: (errors.ModelRequestError, "unknown model, or wrong base URL."),
     408: (errors.ModelTimeoutError, "time-out at the provider."),
     409: (errors.ModelUnavailableError, "temporary conflict at the provider."),

@@ -6,13 +6,21 @@ import contextlib
 import difflib
 import os
 import re
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextvars import ContextVar
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from podwright.errors import ConfigurationError, UnknownModelError
+from podwright.errors import (
+    ConfigurationError,
+    PodwrightError,
+    UnknownModelError,
+    error_from,
+)
 from podwright.models import litellm_loader
 from podwright.models.base import Connection, Model
+from podwright.models.call_settings import read_call_settings
 from podwright.models.offline import EchoModel
 from podwright.models.providers import (
     ANY,
@@ -21,6 +29,7 @@ from podwright.models.providers import (
     Endpoint,
     Protocol,
     first_value,
+    first_variable,
 )
 from podwright.models.urls import join_url
 from podwright.text import did_you_mean
@@ -55,9 +64,16 @@ def _offline(model_name: str, connection: Connection) -> Model:
 _PROVIDER_NAME = re.compile(r"[\w.-]+", re.ASCII)
 _providers: dict[str, Provider] = {"offline": _offline}
 _resolved: dict[tuple[str, Connection], Model] = {}
-_override: ContextVar[Model | None] = ContextVar(
-    "podwright_model", default=None
+_NO_MODELS: Mapping[str, Model] = MappingProxyType({})
+_override: ContextVar[Mapping[str, Model]] = ContextVar(
+    "podwright_models", default=_NO_MODELS
 )
+"""Models in place of those that components name, by the name of the component; `EVERY` stands for all others."""
+
+EVERY = "*"
+"""The name that stands for all components that are not named themselves."""
+ModelChoice = Model | str | Mapping[str, Model | str]
+"""A model or its name, or several by the names of the components that they answer for."""
 
 
 def register_provider(name: str, provider: Provider) -> None:
@@ -95,26 +111,63 @@ def resolve(
     name: str,
     model: Model | None = None,
     connection: Connection = DEFAULT,
+    *,
+    component: str = "",
 ) -> Model:
     """The model that answers: that of `use_model`, else `model`, else the one with this name.
 
+    Args:
+        name: "<provider>/<model_name>".
+        model: A model object that a component was given.
+        connection: API key and base URL of the component.
+        component: The name of the component, which may have a model of its own in `use_model`.
+
     Raises:
         UnknownModelError: Unknown provider.
-        ConfigurationError: `PODWRIGHT_MODEL_CLIENT` or `PODWRIGHT_MODEL_BASE_URL` is invalid.
+        ConfigurationError: `PODWRIGHT_MODEL_CLIENT`, `PODWRIGHT_MODEL_BASE_URL` or a time-out or retry of the
+            environment is invalid.
     """
-    return _override.get() or model or _by_name(name, connection)
+    models = _override.get()
+    chosen = models.get(component) or models.get(EVERY)
+    return chosen or model or _by_name(name, connection)
+
+
+def models_by_component(choice: ModelChoice) -> dict[str, Model]:
+    """The models of a choice, by the name of the component that they answer for; `EVERY` stands for all others.
+
+    Raises:
+        UnknownModelError: Unknown provider.
+    """
+    if not isinstance(choice, Mapping):
+        choice = {EVERY: choice}
+    models: dict[str, Model] = {}
+    for component, model in choice.items():
+        if isinstance(model, str):
+            models[component] = _by_name(model, DEFAULT)
+        else:
+            models[component] = model
+    return models
 
 
 @contextlib.contextmanager
-def use_model(model: Model | str | None) -> Generator[Model | None]:
-    """Within this context, this model answers every model call, whatever the components name; None changes nothing."""
-    if isinstance(model, str):
-        chosen = _by_name(model, DEFAULT)
-    else:
-        chosen = model or _override.get()
+def use_model(model: ModelChoice | None) -> Generator[Model | None]:
+    """Within this context, this model answers every model call, whatever the components name; None changes nothing.
+
+    Args:
+        model: A model or its name; or several by the names of agents, `{"writer": "openai/gpt-5"}`. Agents that are not
+            named keep their models, unless the name `*` stands for them.
+
+    Yields:
+        The model for all agents that are not named; None if they keep theirs.
+    """
+    chosen = _override.get()
+    if isinstance(model, Mapping):
+        chosen = {**chosen, **models_by_component(model)}
+    elif model is not None:
+        chosen = models_by_component(model)
     token = _override.set(chosen)
     try:
-        yield chosen
+        yield chosen.get(EVERY)
     finally:
         _override.reset(token)
 
@@ -132,14 +185,24 @@ def _make_model(name: str, connection: Connection) -> Model:
     provider, _, model_name = name.partition("/")
     factory = _providers.get(provider)
     if factory is None:
-        return _by_client(name, connection)
-    model = factory(model_name, connection)
+        model = _by_client(name, connection)
+        read_call_settings().apply(model)
+        return model
+    try:
+        model = factory(model_name, connection)
+    except PodwrightError:
+        raise
+    except Exception as error:
+        subject = f"The function of the provider '{provider}' for '{name}'"
+        raise error_from(ConfigurationError, subject, error) from error
     if not isinstance(model, Model):  # pyright: ignore[reportUnnecessaryIsInstance] - a caller's function made it
         raise ConfigurationError(
             f"The provider '{provider}' returned {model!r} for '{name}', not a Model."
         )
     if model.name == Model.name:  # it has none of its own
         model.name = name
+    if factory is not _offline:
+        read_call_settings().apply(model)
     return model
 
 
@@ -242,10 +305,7 @@ def _identity(endpoint: Endpoint, connection: Connection) -> str:
         return ""
     if first_value(endpoint.keys):
         return ""
-    for variable in endpoint.identities:
-        if os.environ.get(variable):
-            return variable
-    return ""
+    return first_variable(endpoint.identities)
 
 
 def _by_client(name: str, connection: Connection) -> Model:
@@ -277,10 +337,11 @@ def _shared_endpoint(url: str, connection: Connection) -> Connection:
             "PODWRIGHT_MODEL_BASE_URL is not a valid base URL.",
             suggestion="Write it as https://host/path.",
         ) from None
-    key = connection.api_key
-    if key is None:
-        key = os.environ.get("PODWRIGHT_MODEL_API_KEY", "")
-    return Connection(api_key=key, base_url=url)
+    if connection.api_key is not None:
+        return replace(connection, base_url=url)
+    variable = "PODWRIGHT_MODEL_API_KEY"
+    key = os.environ.get(variable, "")
+    return Connection(api_key=key, base_url=url, key_source=variable)
 
 
 def _no_chat_completions_error(

@@ -55,6 +55,8 @@ class Retries:
     """The maximum of that wait in seconds, unless the server asks for more."""
     jitter: Callable[[], float] = random.random
     """Returns a number from 0 to 1, which spreads callers that failed together."""
+    longest_retry_after: float = math.inf
+    """Seconds that a server may ask to wait; after an error that asks for more there is no other attempt."""
 
     def wait(self, error: PodwrightError, tries: int) -> float:
         """Seconds to wait after `tries` attempts; at least what a server asked for."""
@@ -118,6 +120,8 @@ async def with_retries(
                     if not error.transient:
                         raise
                     if tries >= policy.tries:
+                        raise
+                    if (error.retry_after or 0.0) > policy.longest_retry_after:
                         raise
                     if not may_repeat(error):
                         raise

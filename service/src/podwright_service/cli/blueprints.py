@@ -12,8 +12,14 @@ from podwright.blueprints.diff import Change, blueprint_changes
 from podwright.blueprints.flowchart import mermaid
 from podwright.blueprints.validation import Blueprint
 from podwright.components import Component
+from podwright.components.folder import agent_names
+from podwright.components.loader import unknown_agent_error
 from podwright.components.template_names import blueprints_of, check_names
-from podwright.components.walks import reported_models_of, tools_of
+from podwright.components.walks import (
+    reported_models_of,
+    tools_of,
+    walk,
+)
 from podwright.conditions import BUILT_IN
 from podwright.conditions import problems as condition_problems
 from podwright.errors import (
@@ -22,12 +28,14 @@ from podwright.errors import (
     PodwrightError,
     Problem,
 )
-from podwright.json_data import as_object, walk_json
+from podwright.json_data import as_array, as_object, walk_json
+from podwright.models import EVERY
 from podwright.text import did_you_mean, short_repr, truncate
 from podwright.tools import outdated_texts
 from podwright_service.cli.console import print_json, print_text
 from podwright_service.http.auth import ApiKeys
 from podwright_service.model_checks import (
+    agents_with_models,
     clients_of,
     model_errors,
     price_warnings,
@@ -42,23 +50,35 @@ from podwright_service.source import (
     whole,
 )
 
-_MODEL = re.compile(r"(/(skills|steps)/\d+)?/config/(model|fallback/\d+)")
+_MODEL = re.compile(
+    r"(/(?P<list>skills|steps)/(?P<number>\d+))?/config/(model|fallback/\d+)"
+)
 """Where a blueprint names models."""
+_TEAMS = ("Conductor", "Pipeline")
 
 
-def validate(paths: list[str], as_json: bool) -> int:
+def validate(paths: list[str], as_json: bool, model: str | None = None) -> int:
     """Check blueprints, and print every problem.
+
+    Args:
+        paths: Blueprint files and component folders.
+        as_json: Whether to print JSON.
+        model: Models in place of those in the blueprints, as in the setting `model`.
 
     Returns:
         The exit code: 0 if all are valid, else 1.
 
     Raises:
-        ConfigurationError: The settings are invalid.
+        ConfigurationError: The settings are invalid, or have a model for an agent that is in no valid blueprint.
     """
-    settings = read_settings()
+    settings = read_settings(model=model)
     ApiKeys(settings)
     adopt_secrets()
-    reports = [_report(path, settings) for path in paths]
+    agents: set[str] = set()
+    reports = [_report(path, settings, agents) for path in paths]
+    if all(report["valid"] for report in reports):
+        for name in settings.models.keys() - {EVERY} - agents:
+            raise unknown_agent_error(name, "PODWRIGHT_MODEL", agents)
     if as_json:
         print_json(reports)
     else:
@@ -93,7 +113,14 @@ def _print_problem(path: str, label: str, problem: Mapping[str, str]) -> None:
     print_text(text.rstrip())
 
 
-def _report(path: str, settings: Settings) -> dict[str, Any]:
+def _report(path: str, settings: Settings, agents: set[str]) -> dict[str, Any]:
+    """What is wrong with a blueprint, and what is known of it.
+
+    Args:
+        path: The blueprint.
+        settings: The models that replace its own.
+        agents: The names of the agents are added.
+    """
     problems: list[Problem] = []
     warnings: list[Problem] = []
     facts: dict[str, Any] = {}
@@ -107,9 +134,14 @@ def _report(path: str, settings: Settings) -> dict[str, Any]:
             if is_folder(path) or names_module(path):
                 component = whole(load_component(path, remotes_of(settings)))
                 warnings += outdated_texts(blueprint, tools_of(component))
-            models = _models_in(component, blueprint)
-            if settings.model:
-                models = {settings.model: ""}
+            own_agents = _agents_in(component, blueprint)
+            replaced = {
+                name: model
+                for name, model in settings.models.items()
+                if name in own_agents or name == EVERY
+            }
+            models = _models_in(component, blueprint, replaced)
+            agents |= own_agents
             found = check_names(blueprint, blueprints_of(component))
             problems = [
                 *_problems_in_context(models, blueprint),
@@ -169,16 +201,41 @@ def _problems_in_context(
 
 
 def _models_in(
-    component: Component | None, blueprint: Blueprint
+    component: Component | None,
+    blueprint: Blueprint,
+    replaced: Mapping[str, str],
 ) -> dict[str, str]:
-    """The names of the models, and where the blueprint has them."""
+    """The names of the models, and where the blueprint has them; those that replace others are nowhere in it."""
+    if EVERY in replaced:
+        return dict.fromkeys(replaced.values(), "")
     models: dict[str, str] = {}
     if component is not None:
-        models = dict.fromkeys(component.models(), "")
+        for part in walk(component):
+            if part.name not in replaced:
+                models |= dict.fromkeys(part.own_models(), "")
     for pointer, value, _ in walk_json(blueprint):
-        if isinstance(value, str) and _MODEL.fullmatch(pointer):
+        match = _MODEL.fullmatch(pointer)
+        if match is None or not isinstance(value, str):
+            continue
+        owner = blueprint["name"]
+        if match["list"]:
+            owner = blueprint[match["list"]][int(match["number"])]["name"]
+        # the model of a team is also that of its members without one
+        is_team = not match["list"] and blueprint.get("type") in _TEAMS
+        if is_team or owner not in replaced:
             models[value] = pointer
-    return models
+    return models | dict.fromkeys(replaced.values(), "")
+
+
+def _agents_in(component: Component | None, blueprint: Blueprint) -> set[str]:
+    """The names of the agents that a blueprint is, has and names."""
+    names = {blueprint["name"], *agent_names(blueprint)}
+    for key in ("skills", "steps"):
+        for entry in as_array(blueprint.get(key)):
+            names.add(as_object(entry).get("name", ""))
+    if component is not None:
+        names = agents_with_models(component)
+    return names
 
 
 def _names_in(condition: object) -> Iterator[str]:

@@ -13,7 +13,7 @@ from typing import Any, Protocol, cast
 
 from podwright.approvals import Decision, Question
 from podwright.components import Component, Workflow
-from podwright.components.base import PromptComponent
+from podwright.components.base import Input, PromptComponent
 from podwright.components.inputs import INPUT, DeclaredInputs
 from podwright.errors import (
     ApprovalRequired,
@@ -24,6 +24,7 @@ from podwright.errors import (
 )
 from podwright.events import Kind
 from podwright.json_data import as_object
+from podwright.messages import ImagePart
 from podwright.models import use_model
 from podwright.result import ExecutionResult
 from podwright.run import Task, execute
@@ -31,17 +32,20 @@ from podwright.run_context import RunAttributes, run_attributes
 from podwright.text import did_you_mean, os_error_reason, truncate
 from podwright.usage import NO_USAGE, RunLimits, Usage
 from podwright_service.cli.console import print_error, print_note, read_key
+from podwright_service.cli.inputs import read_image, with_images
 from podwright_service.cli.questions import ask, can_ask
 from podwright_service.cli.run import task_after, write_trace
 from podwright_service.cli.turn_printer import TurnPrinter
 from podwright_service.client import AsyncClient, Info, ProblemError
 from podwright_service.client.requests import RunOptions
+from podwright_service.model_checks import check_agents
 from podwright_service.remotes import name_and_key, remotes_of
 from podwright_service.settings import Settings, adopt_secrets, read_settings
 from podwright_service.source import load_component
 
 _COMMANDS = {
-    "/reset": "forget the conversation",
+    "/image FILE": "add an image to the next turn, from a file or an https URL",
+    "/reset": "forget the conversation, and images that were added",
     "/save FILE": "write the last turn with the whole conversation, for `podwright replay`",
     "/help": "list the commands; a line that begins with a space is never one",
     "/quit": "end, as Ctrl-D does; Ctrl-C cancels a turn",
@@ -60,7 +64,7 @@ def start_chat(
 
     Args:
         path: A blueprint file, a component folder, `module:attribute`, or the URL of a service.
-        model: A model in place of every model in the blueprint.
+        model: Models in place of those in the blueprint, as in the setting `model`.
         api_key: The API key of the service, or `@FILE`.
         attributes: For whom the runs are, and what their functions are to know.
 
@@ -85,6 +89,7 @@ def start_chat(
         partner = _Service(path, api_key, settings, attributes=attributes)
     else:
         component = load_component(path, remotes_of(settings))
+        check_agents(component, settings)
         partner = _Component(component, settings.run_limits)
     if sys.stdin.isatty():
         # cancels a turn: see asyncio.Runner
@@ -93,7 +98,7 @@ def start_chat(
             f"Chat with '{partner.name}' ({partner.kind}). /help lists the commands, Ctrl-D ends."
         )
     said = run_attributes(**attributes.to_dict())
-    with use_model(settings.model), said, asyncio.Runner() as runner:
+    with use_model(settings.models), said, asyncio.Runner() as runner:
         chat = _Chat(partner, runner)
         while chat.next_line():
             pass
@@ -107,11 +112,11 @@ class _Partner(Protocol):
 
     async def take_turn(
         self,
-        text: str,
+        said: Input,
         messages: Sequence[Mapping[str, Any]],
         printer: TurnPrinter,
     ) -> ExecutionResult:
-        """Answer a text, after earlier turns."""
+        """Answer a text, or a text with images, after earlier turns."""
         ...
 
 
@@ -127,11 +132,11 @@ class _Component:
 
     async def take_turn(
         self,
-        text: str,
+        said: Input,
         messages: Sequence[Mapping[str, Any]],
         printer: TurnPrinter,
     ) -> ExecutionResult:
-        task = self._task(text, messages)
+        task = self._task(said, messages)
         while True:
             try:
                 return await execute(
@@ -152,11 +157,11 @@ class _Component:
                 after = task_after(self._component, pause, decision)
                 task = replace(after, messages=task.messages)
 
-    def _task(self, text: str, messages: Sequence[Mapping[str, Any]]) -> Task:
+    def _task(self, said: Input, messages: Sequence[Mapping[str, Any]]) -> Task:
         if isinstance(self._component, Workflow):
-            return self._component.task(text, messages=messages)
+            return self._component.task(said, messages=messages)
         component = cast("PromptComponent", self._component)
-        return component.task(text, None, messages)
+        return component.task(said, None, messages)
 
 
 class _Service:
@@ -185,12 +190,12 @@ class _Service:
 
     async def take_turn(
         self,
-        text: str,
+        said: Input,
         messages: Sequence[Mapping[str, Any]],
         printer: TurnPrinter,
     ) -> ExecutionResult:
         conversation = self._client.conversation(messages)
-        given: Any = text
+        given: Any = said
         options = RunOptions(limits=self._limits, **self._attributes.to_dict())
         while True:
             try:
@@ -257,6 +262,8 @@ class _Chat:
         self._runner = runner
         self._usage = NO_USAGE
         self._last: ExecutionResult | None = None
+        self._images: list[ImagePart] = []
+        """Images of the next turn."""
 
     def next_line(self) -> bool:
         """Read a line and do what it says; false at the end."""
@@ -287,7 +294,10 @@ class _Chat:
             case "/reset":
                 self._usage = NO_USAGE
                 self._last = None
+                self._images = []
                 print_note("The conversation is forgotten.")
+            case "/image":
+                self._add_image(argument.strip())
             case "/save":
                 self._save(argument.strip())
             case _:
@@ -295,6 +305,16 @@ class _Chat:
                 print_note(
                     f"Unknown command '{truncate(name, 60)}'. {did_you_mean(name, known)}"
                 )
+
+    def _add_image(self, source: str) -> None:
+        if not source:
+            print_note("Name a file or an https URL: /image photo.png.")
+            return
+        try:
+            self._images.append(read_image(source))
+            print_note("The image is part of the next turn.")
+        except PodwrightError as error:
+            print_error(error)
 
     def _save(self, file: str) -> None:
         if not file or self._last is None:
@@ -315,8 +335,11 @@ class _Chat:
         messages = self._last.messages if self._last else []
         try:
             self._last = self._runner.run(
-                self._partner.take_turn(text, messages, printer)
+                self._partner.take_turn(
+                    with_images(text, self._images), messages, printer
+                )
             )
+            self._images = []
             printer.finish(_answer_of(self._last))
         except KeyboardInterrupt:
             printer.end_line()

@@ -31,10 +31,12 @@ Title = Annotated[
         help="Title of the service and of its API page.", show_default=False
     ),
 ]
-Model = Annotated[
-    str | None,
+Models = Annotated[
+    list[str] | None,
     typer.Option(
-        help="A model in place of every model in the blueprints.",
+        "--model",
+        metavar="[NAME=]MODEL",
+        help="A model in place of every model in the blueprints, or of one agent's; may be repeated.",
         show_default=False,
     ),
 ]
@@ -115,6 +117,13 @@ deploy_commands = typer.Typer(
 app.add_typer(deploy_commands, name="deploy")
 
 
+def _joined(models: list[str] | None) -> str | None:
+    """The values of an option as one setting."""
+    if models is None:
+        return None
+    return ",".join(models)
+
+
 @app.callback(invoke_without_command=True)
 def podwright(
     version: Annotated[
@@ -133,13 +142,17 @@ def serve(
     host: Host = None,
     port: Port = None,
     title: Title = None,
-    model: Model = None,
+    models: Models = None,
 ) -> None:
     """Serve a component over HTTP. Options override the PODWRIGHT_ variables."""
     from podwright_service.cli.run import serve_component
 
     serve_component(
-        component=path, host=host, port=port, title=title, model=model
+        component=path,
+        host=host,
+        port=port,
+        title=title,
+        model=_joined(models),
     )
 
 
@@ -151,7 +164,7 @@ def dev(
     ] = "127.0.0.1",
     port: Port = None,
     title: Title = None,
-    model: Model = None,
+    models: Models = None,
     env_file: Annotated[
         str | None,
         typer.Option(
@@ -172,7 +185,7 @@ def dev(
         host=host,
         port=port,
         title=title,
-        model=model,
+        model=_joined(models),
     )
 
 
@@ -202,7 +215,15 @@ def run(
             help="A named input; JSON if the component declares another type than a string.",
         ),
     ] = None,
-    model: Model = None,
+    images: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--image",
+            metavar="FILE",
+            help="An image after the text: a file or an https URL; may be repeated.",
+        ),
+    ] = None,
+    models: Models = None,
     trace: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="Where to write the trace."),
@@ -242,7 +263,8 @@ def run(
             text,
             inputs,
             pairs=pairs or (),
-            model=model,
+            images=images or (),
+            model=_joined(models),
             **files,
             resume_path=resume_path,
             attributes=read_attributes(user, session, metadata),
@@ -273,7 +295,7 @@ def chat(
             help="A blueprint file, a component folder, module:attribute, or the URL of a service."
         ),
     ],
-    model: Model = None,
+    models: Models = None,
     api_key: Annotated[
         str | None,
         typer.Option(
@@ -293,7 +315,7 @@ def chat(
     from podwright_service.cli.inputs import read_attributes
 
     attributes = read_attributes(user, session, metadata)
-    start_chat(path, model, api_key, attributes=attributes)
+    start_chat(path, _joined(models), api_key, attributes=attributes)
 
 
 @app.command()
@@ -330,17 +352,18 @@ def validate(
             help="Blueprint files, component folders, or module:attribute.",
         ),
     ],
+    models: Models = None,
     as_json: AsJson = False,
 ) -> None:
     """Check blueprints and print every problem. A folder's code is imported, to check its tools.
 
-    The models that they name need a provider and its API key; PODWRIGHT_MODEL=offline/echo replaces them.
+    The models that they name need a provider and its API key; `--model offline/echo` replaces them.
 
     Exit codes: 0 all are valid, 1 some are not.
     """
     from podwright_service.cli import blueprints
 
-    raise typer.Exit(blueprints.validate(paths, as_json))
+    raise typer.Exit(blueprints.validate(paths, as_json, _joined(models)))
 
 
 @app.command()
@@ -576,7 +599,7 @@ def settings(
     host: Host = None,
     port: Port = None,
     title: Title = None,
-    model: Model = None,
+    models: Models = None,
     as_json: AsJson = False,
     check: Annotated[
         bool,
@@ -600,7 +623,7 @@ def settings(
             host=host,
             port=port,
             title=title,
-            model=model,
+            model=_joined(models),
         )
     )
 

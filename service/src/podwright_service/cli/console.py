@@ -108,6 +108,21 @@ def read_text(path: str) -> str:
         ) from error
 
 
+def read_bytes(path: str) -> bytes:
+    """The content of a file.
+
+    Raises:
+        ConfigurationError: It cannot be read.
+    """
+    try:
+        return Path(path).read_bytes()
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(
+            f"Cannot read '{truncate(path, 200)}': {os_error_reason(error)}.",
+            suggestion="Name a readable file.",
+        ) from error
+
+
 def read_key(text: str) -> str:
     """An API key of the command line: itself, or `@FILE`."""
     if text.startswith("@"):

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import base64
+import mimetypes
 import sys
 from collections.abc import Sequence
 from typing import Any, cast
 
 from podwright.blueprints import from_json
 from podwright.components import Component
-from podwright.components.inputs import DeclaredInputs
+from podwright.components.inputs import INPUT, DeclaredInputs
 from podwright.errors import (
     BlueprintValidationError,
     InputError,
     InputsError,
 )
+from podwright.images import parts_with_images
 from podwright.json_data import JsonMapping, JsonObject, as_array, to_text
+from podwright.messages import ImagePart, TextPart
 from podwright.run_context import RunAttributes
 from podwright.text import short_repr, truncate
 from podwright_service.cli.console import (
     print_json,
     print_table,
     print_text,
+    read_bytes,
     read_text,
     table_of,
 )
@@ -30,6 +35,8 @@ from podwright_service.source import load_component
 
 _INPUTS_EXAMPLE = """Write --inputs '{"input": "the moon"}', or @FILE."""
 _ANY = DeclaredInputs("", {})
+_URL_SCHEMES = ("https://", "http://", "data:")
+"""The start of an image's URL; the others are names of files."""
 
 
 def read_input(
@@ -149,6 +156,51 @@ def _named_inputs(text: str) -> dict[str, Any]:
             "Invalid --inputs: not a JSON object.", suggestion=_INPUTS_EXAMPLE
         )
     return cast("dict[str, Any]", values)
+
+
+def read_image(source: str) -> ImagePart:
+    """An image of the command line: a file, or a URL, which only the provider fetches.
+
+    Raises:
+        InputError: The file is not an image by its name.
+        ConfigurationError: The file cannot be read.
+    """
+    if source.startswith(_URL_SCHEMES):
+        return {"type": "image_url", "image_url": {"url": source}}
+    media_type, _ = mimetypes.guess_type(source, strict=False)
+    if media_type is None or not media_type.startswith("image/"):
+        raise InputError(
+            f"'{truncate(source, 200)}' is not an image, by its name.",
+            suggestion="Name a file such as photo.png or photo.jpg, or an https URL.",
+        )
+    data = base64.b64encode(read_bytes(source)).decode("ascii")
+    url = f"data:{media_type};base64,{data}"
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+def with_images(
+    run_input: str | dict[str, Any], images: Sequence[ImagePart]
+) -> Any:
+    """The input of a run with images after its text, in the named input `input` if there are named inputs.
+
+    Args:
+        run_input: What `read_input` returned.
+        images: The images; none leave the input as it is.
+    """
+    if not images:
+        return run_input
+    if isinstance(run_input, dict):
+        value = run_input.get(INPUT, "")
+        return {**run_input, INPUT: _parts(value, images)}
+    return _parts(run_input, images)
+
+
+def _parts(value: Any, images: Sequence[ImagePart]) -> list[Any]:
+    """A value followed by images; one that is text or data is a part of text, an empty text none."""
+    parts = parts_with_images(value)
+    if not parts and value != "":
+        parts = [TextPart(type="text", text=to_text(value))]
+    return [*parts, *images]
 
 
 def with_all_inputs(error: InputsError, component: Component) -> InputsError:

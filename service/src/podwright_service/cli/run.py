@@ -47,10 +47,13 @@ from podwright_service.cli.console import (
 )
 from podwright_service.cli.inputs import (
     options_of,
+    read_image,
     read_input,
     with_all_inputs,
+    with_images,
 )
 from podwright_service.cli.questions import ask, can_ask
+from podwright_service.model_checks import check_agents
 from podwright_service.remotes import remotes_of
 from podwright_service.serving.shared_metrics import share_metrics
 from podwright_service.settings import Settings, adopt_secrets, read_settings
@@ -113,6 +116,7 @@ def run_component(
     inputs: str | None = None,
     *,
     pairs: Sequence[str] = (),
+    images: Sequence[str] = (),
     model: str | None = None,
     trace_file: str | None = None,
     context_file: str | None = None,
@@ -127,7 +131,8 @@ def run_component(
         text: The input; `-`, or None without named inputs, is standard input.
         inputs: Named inputs as a JSON object, or `@FILE`.
         pairs: Further named inputs as `NAME=VALUE`.
-        model: A model in place of every model in the blueprint.
+        images: Files or URLs of images that follow the text.
+        model: Models in place of those in the blueprint, as in the setting `model`.
         trace_file: Where to write the trace.
         context_file: Where to write the context of a workflow that stops.
         resume_path: Where a workflow continues, such as "2,0".
@@ -143,9 +148,13 @@ def run_component(
     settings = read_settings(model=model)
     adopt_secrets()
     component = load_component(path, remotes_of(settings))
+    check_agents(component, settings)
+    read_images = [read_image(image) for image in images]
     run_input = read_input(text, inputs, component.inputs, pairs)
     try:
-        task = _task(component, run_input, resume_path)
+        task = _task(
+            component, with_images(run_input, read_images), resume_path
+        )
     except InputsError as error:
         raise with_all_inputs(error, component) from None
     for file in (trace_file, context_file):
@@ -164,7 +173,7 @@ def run_component(
     )
     try:
         said = run_attributes(**attributes.to_dict())
-        with use_model(settings.model), said:
+        with use_model(settings.models), said:
             result = _run_and_ask(component, task, run)
     except PodwrightError as error:
         print_error(error)

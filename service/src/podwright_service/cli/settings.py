@@ -10,8 +10,7 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from podwright.components.walks import models_of
-from podwright.models import Model, resolve
+from podwright.models import EVERY, Model
 from podwright.text import printable
 from podwright_service.background import check_webhook
 from podwright_service.cli.console import (
@@ -23,6 +22,7 @@ from podwright_service.cli.console import (
 from podwright_service.http.auth import ApiKeys
 from podwright_service.inline.policy import inline_policy
 from podwright_service.model_checks import (
+    called_models,
     check_cost_limits,
     clients_of,
     model_errors,
@@ -75,13 +75,13 @@ def _check(settings: Settings) -> int:
     if settings.component:
         component = load_component(settings.component, remotes_of(settings))
         inline_policy(component, settings)
-        called = models_of(component)
-        if settings.model:
-            called = [resolve(settings.model)]
+        called = called_models(component, settings)
         check_cost_limits(component, settings, called)
         models += called
-    if settings.model:
-        models = [settings.model]
+    else:
+        models += settings.models.values()
+    if EVERY in settings.models:
+        models = list(settings.models.values())
     for name, choice in clients_of(_names_of(models)).items():
         print(
             f"{name}: client '{choice.client}', because {choice.reason}",

@@ -185,10 +185,7 @@ def _allowed_models(
 ) -> tuple[str, ...]:
     """The models that inline blueprints may name."""
     if settings.allowed_models is None:
-        models = list(component.models())
-        if settings.model:
-            models.append(settings.model)
-        return tuple(models)
+        return (*component.models(), *settings.models.values())
     for name in settings.allowed_models:
         if not all(name.partition("/")):
             raise ConfigurationError(

@@ -11,7 +11,7 @@ from podwright.components.base import ModelComponent
 from podwright.components.function_agent import FunctionAgent
 from podwright.components.walks import own_tools_of, reported_models_of, walk
 from podwright.events import Subscriber
-from podwright.models import Model
+from podwright.models import Model, use_model
 from podwright_service.http.paths import PATHS
 from podwright_service.inline.policy import InlinePolicy
 from podwright_service.observability import exporters, semconv, tracing
@@ -171,9 +171,8 @@ def _model_names(part: Component, settings: Settings) -> tuple[str, ...]:
     """The models that a component calls itself, and those that its functions report."""
     names = dict.fromkeys(part.reported_models)
     if isinstance(part, ModelComponent):
-        called = [model.name for model in part.chat_models.all()]
-        if settings.model:
-            called = [settings.model]
+        with use_model(settings.models):
+            called = [model.name for model in part.chat_models.all()]
         names |= dict.fromkeys(called)
     return tuple(names)
 

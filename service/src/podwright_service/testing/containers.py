@@ -6,7 +6,7 @@ import contextlib
 import os
 import time
 import uuid
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -30,7 +30,7 @@ from podwright_service.testing.served import Served, StartError
 from podwright_service.testing.server import shares_network
 
 if TYPE_CHECKING:
-    from podwright_service.testing.served import Model
+    from podwright_service.testing.served import Model, Volume
     from podwright_service.testing.spans import SpanCollector
 
 IMAGE = BASE
@@ -177,6 +177,8 @@ class ComponentContainer(_Container, Served):
         spans: The collector of its spans; by default it exports none.
         api_key: An API key that the component requires, and the client sends.
         env: Further environment variables.
+        volumes: Folders and files of this machine that are mounted: `[(folder, "/data", "rw")]`. The container's user,
+            65532, needs the rights to read or write them.
         network: A network to join.
         startup: Seconds to wait until it is ready.
         **options: Further options of testcontainers and docker-py, such as `network_aliases` and `mem_limit`.
@@ -194,6 +196,7 @@ class ComponentContainer(_Container, Served):
         spans: SpanCollector | None = None,
         api_key: str | None = None,
         env: Mapping[str, str] | None = None,
+        volumes: Sequence[Volume] = (),
         network: Network | None = None,
         startup: float = 60.0,
         **options: Any,
@@ -216,6 +219,8 @@ class ComponentContainer(_Container, Served):
         )
         if is_folder and self._folder_to_build is None:
             self.with_volume_mapping(folder.resolve(), "/component", "ro")
+        for source, *target in volumes:
+            self.with_volume_mapping(Path(source).resolve(), *target)
 
     def start(self) -> Self:
         """Start the component, and wait until it is ready.

@@ -17,15 +17,17 @@ from podwright.events import Event
 from podwright.json_data import as_object, to_json_bytes, to_json_data
 from podwright.messages import ModelRequest, ModelResponse
 from podwright.models import ScriptedModel
+from podwright.models.scripted import Condition
 from podwright.result import ExecutionResult
 from podwright_service.testing import chat_completions
 from podwright_service.testing.script import (
     Fault,
     NoResponseError,
     Script,
-    StubResponse,
+    Structured,
     read_events,
     recorded_calls,
+    to_response,
 )
 from podwright_service.testing.server import BackgroundServer
 
@@ -64,8 +66,8 @@ class ModelStub(BackgroundServer):
     """A model provider that responds as the test says: each response once, in order.
 
     Args:
-        *responses: Texts, tool calls, responses with their `usage`, faults, or functions of the request; see
-            `StubResponse`.
+        *responses: Texts, tool calls, structured answers, responses with their `usage`, faults, or functions of the
+            request; see `StubResponse`.
         name: The model, "<provider>/<model_name>", that a component uses in place of every model in its blueprint.
             By default it uses those of the blueprint, which decides the price of a call; offline models then stay.
         latency: Seconds from a request to the first byte of the response.
@@ -74,7 +76,7 @@ class ModelStub(BackgroundServer):
 
     def __init__(
         self,
-        *responses: StubResponse,
+        *responses: Any,
         name: str | None = None,
         latency: float = 0.0,
         pace: float = 0.0,
@@ -85,7 +87,9 @@ class ModelStub(BackgroundServer):
         """The requests, in order."""
         self.unanswered: list[str] = []
         """For each request without a response, the reason."""
-        self.script = Script(list(responses), latency=latency, pace=pace)
+        self.script = Script(
+            list(map(to_response, responses)), latency=latency, pace=pace
+        )
 
     @classmethod
     def from_trace(
@@ -109,20 +113,26 @@ class ModelStub(BackgroundServer):
         stub.script.recorded = recorded_calls(read_events(trace))
         return stub
 
-    def respond_with(self, *responses: StubResponse) -> Self:
+    def respond_with(self, *responses: Any) -> Self:
         """Replace the script by these responses, and forget the requests so far."""
         self._load(
             Script(
-                list(responses),
+                list(map(to_response, responses)),
                 latency=self.script.latency,
                 pace=self.script.pace,
             )
         )
         return self
 
-    def when(self, text: str, *responses: StubResponse) -> Self:
-        """Respond with these to requests with a text in one of their messages, such as part of the instructions."""
-        self.script.when.append((text, list(responses)))
+    def when(self, condition: Condition, *responses: Any) -> Self:
+        """Respond with these to the requests that meet a condition, before the other responses.
+
+        Args:
+            condition: A text in one of the messages, such as part of the instructions; or a function of the
+                `ModelRequest` that returns whether it is meant.
+            *responses: See the class.
+        """
+        self.script.when.append((condition, list(map(to_response, responses))))
         return self
 
     @property
@@ -223,6 +233,8 @@ class ModelStub(BackgroundServer):
             response = await asyncio.to_thread(response, request)
         if isinstance(response, Fault):
             return response
+        if isinstance(response, Structured):
+            response = response.value
         return await ScriptedModel(response, name=request.model).complete(
             request
         )

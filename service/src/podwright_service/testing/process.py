@@ -10,7 +10,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Self
 
 import httpx
@@ -18,7 +19,7 @@ import httpx
 from podwright_service.testing.served import Served, StartError
 
 if TYPE_CHECKING:
-    from podwright_service.testing.served import Model
+    from podwright_service.testing.served import Model, Volume
     from podwright_service.testing.spans import SpanCollector
 
 
@@ -31,6 +32,8 @@ class ComponentProcess(Served):
         spans: The collector of its spans; by default it exports none.
         api_key: An API key that the component requires, and the client sends.
         env: Further environment variables. Those of this process with the prefix `PODWRIGHT_` or `OTEL_` are left out.
+        volumes: Folders and files of this machine, and their paths in a container. A process has no mounts: where `env`
+            has such a path, it stands for the one on this machine.
         startup: Seconds to wait until it is ready.
         python: The Python that serves it, with the packages that its code needs; by default this one.
     """
@@ -43,10 +46,13 @@ class ComponentProcess(Served):
         spans: SpanCollector | None = None,
         api_key: str | None = None,
         env: Mapping[str, str] | None = None,
+        volumes: Sequence[Volume] = (),
         startup: float = 60.0,
         python: str | os.PathLike[str] | None = None,
     ) -> None:
         super().__init__(model, spans, api_key, env)
+        for name, value in self._env.items():
+            self._env[name] = _on_this_machine(value, volumes)
         self._component = os.fspath(component)
         self._startup = startup
         self._python = os.fspath(python or sys.executable)
@@ -143,3 +149,17 @@ class ComponentProcess(Served):
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+
+def _on_this_machine(value: str, volumes: Sequence[Volume]) -> str:
+    """The value of a variable with the paths of this machine in place of those in a container."""
+    sources = {
+        target.rstrip("/"): str(Path(source).absolute())
+        for source, target, *_ in volumes
+    }
+    targets = "|".join(map(re.escape, sources))
+    if not targets:
+        return value
+    # not a part of a longer name, such as /var/data and /database for /data
+    path = re.compile(rf"(?<![\w.-])({targets})(?![\w.-])")
+    return path.sub(lambda match: sources[match[0]], value)

@@ -114,7 +114,10 @@ def serve_component(
     component_images: Callable[[str | os.PathLike[str]], str],
     component_container: Callable[..., ComponentContainer],
 ) -> Iterator[Callable[..., Served]]:
-    """Serves a component folder. The test runs twice: with a process, and with a container of the folder's image."""
+    """Serves a component folder: `serve_component(folder, model=model_stub, env={…}, volumes=[…])`.
+
+    The test runs twice: with a process, and with a container of the folder's image.
+    """
     with contextlib.ExitStack() as stack:
 
         def serve(folder: str | os.PathLike[str], **options: Any) -> Served:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from podwright.errors import TraceError
 from podwright.events import (
@@ -17,12 +17,14 @@ from podwright.events import (
     ModelCallStarted,
     model_call_key,
 )
+from podwright.json_data import to_json_data
 from podwright.messages import ModelRequest as ModelRequest
 from podwright.messages import ModelResponse as ModelResponse
 from podwright.messages import ToolCall as ToolCall
 from podwright.models.chat_completions import request_body
-from podwright.models.offline import differences
 from podwright.models.providers import ANY
+from podwright.models.replay import differences
+from podwright.models.scripted import Condition, is_met, take_first
 from podwright.result import ExecutionResult
 from podwright.text import os_error_reason
 from podwright_service.testing.chat_completions import read_request
@@ -45,17 +47,40 @@ class Fault:
     """Seconds in the `Retry-After` header of an error response."""
 
 
+@dataclass(frozen=True, slots=True)
+class Structured:
+    """A structured answer."""
+
+    value: Any
+    """JSON data."""
+
+
 StubResponse = (
     str
     | ToolCall
     | list[ToolCall]
     | ModelResponse
     | Fault
+    | Structured
     | Callable[[ModelRequest], Any]
 )
 """A text, one or several tool calls, a complete response, a fault, or a function of the request that returns one of
-these. A function is not used up: it responds to all further requests.
+these. A function is not used up: it responds to all further requests. Other values, such as dictionaries and pydantic
+models, are structured answers.
 """
+
+
+def to_response(value: Any) -> StubResponse:
+    """A response of a script; data becomes a structured answer."""
+    if callable(value) or isinstance(
+        value, str | ToolCall | ModelResponse | Fault | Structured
+    ):
+        return value
+    if isinstance(value, list):
+        items = cast("list[Any]", value)
+        if items and all(isinstance(item, ToolCall) for item in items):
+            return items
+    return Structured(to_json_data(value))
 
 
 class NoResponseError(Exception):
@@ -80,10 +105,10 @@ class Script:
     """The responses of a stub. If there are recorded calls, the stub uses only those."""
 
     responses: list[StubResponse] = field(default_factory=list[StubResponse])
-    when: list[tuple[str, list[StubResponse]]] = field(
-        default_factory=list[tuple[str, list[StubResponse]]]
+    when: list[tuple[Condition, list[StubResponse]]] = field(
+        default_factory=list[tuple[Condition, list[StubResponse]]]
     )
-    """Responses for requests with a text in one of their messages."""
+    """Responses for requests that meet a condition."""
     recorded: list[RecordedCall] = field(default_factory=list[RecordedCall])
     latency: float = 0.0
     pace: float = 0.0
@@ -96,12 +121,12 @@ class Script:
         """
         if self.recorded:
             return self._choose_recorded(request)
-        texts = [message.text for message in request.messages]
-        for text, responses in self.when:
-            if responses and any(text in message for message in texts):
-                return _take_first(responses)
+        for condition, responses in self.when:
+            if responses and is_met(condition, request):
+                return take_first(responses)
         if self.responses:
-            return _take_first(self.responses)
+            return take_first(self.responses)
+        texts = [message.text for message in request.messages]
         last_text = next((text for text in reversed(texts) if text), "")
         end = last_text[-200:]
         raise NoResponseError(
@@ -134,12 +159,6 @@ class Script:
         raise NoResponseError(
             f"A request of '{matches[0].component}' was made more often than in the trace."
         )
-
-
-def _take_first(responses: list[StubResponse]) -> StubResponse:
-    if callable(responses[0]):
-        return responses[0]
-    return responses.pop(0)
 
 
 def read_events(

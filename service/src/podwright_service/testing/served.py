@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
@@ -32,6 +33,11 @@ if TYPE_CHECKING:
 
 __all__ = ["ProblemError", "Served", "ServedRuns", "StartError"]
 
+Volume = (
+    tuple[str | os.PathLike[str], str] | tuple[str | os.PathLike[str], str, str]
+)
+"""A folder or file of this machine, its path in the container, and the mode "ro" (the default) or "rw", in the form of
+testcontainers."""
 Messages = Sequence[Mapping[str, Any]]
 """Earlier turns of a conversation: the `messages` of a result."""
 

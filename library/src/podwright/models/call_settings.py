@@ -1,0 +1,82 @@
+"""Time-outs and retries of model calls that the environment sets, in place of the defaults."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import fields, replace
+from typing import Annotated, Any
+
+from annotated_types import Ge, Gt
+from pydantic import AllowInfNan, BaseModel, ConfigDict, Field, ValidationError
+
+from podwright.errors import ConfigurationError
+from podwright.models.base import Model
+from podwright.models.retries import Retries, Timeouts
+from podwright.validation_errors import to_problems
+
+_Seconds = Annotated[float, Gt(0), AllowInfNan(False)]
+_Wait = Annotated[float, Ge(0), AllowInfNan(False)]
+
+
+class CallSettings(BaseModel):
+    """The values of the variables, None for those that are not set, under the names in `Timeouts` and `Retries`."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+
+    connect: _Seconds | None = Field(
+        default=None, alias="PODWRIGHT_MODEL_CONNECT_TIMEOUT"
+    )
+    first_byte: _Seconds | None = Field(
+        default=None, alias="PODWRIGHT_MODEL_FIRST_BYTE_TIMEOUT"
+    )
+    idle: _Seconds | None = Field(
+        default=None, alias="PODWRIGHT_MODEL_IDLE_TIMEOUT"
+    )
+    total: _Seconds | None = Field(
+        default=None, alias="PODWRIGHT_MODEL_TIMEOUT"
+    )
+    tries: Annotated[int, Ge(1)] | None = Field(
+        default=None, alias="PODWRIGHT_MODEL_TRIES"
+    )
+    first_wait: _Wait | None = Field(
+        default=None, alias="PODWRIGHT_MODEL_FIRST_WAIT"
+    )
+    longest_wait: _Wait | None = Field(
+        default=None, alias="PODWRIGHT_MODEL_LONGEST_WAIT"
+    )
+    longest_retry_after: _Wait | None = Field(
+        default=None, alias="PODWRIGHT_MODEL_LONGEST_RETRY_AFTER"
+    )
+
+    def apply(self, model: Model) -> None:
+        """Set what the environment sets on a model, and leave the rest to its class."""
+        timeouts = self._values_for(Timeouts)
+        if timeouts:
+            model.timeouts = replace(model.timeouts, **timeouts)
+        retries = self._values_for(Retries)
+        if retries:
+            model.retries = replace(model.retries, **retries)
+
+    def _values_for(self, kind: type[Timeouts | Retries]) -> dict[str, Any]:
+        names = {field.name for field in fields(kind)}
+        return self.model_dump(include=names, exclude_none=True)
+
+
+def read_call_settings() -> CallSettings:
+    """The settings of the environment; an empty variable counts as unset.
+
+    Raises:
+        ConfigurationError: A value is invalid; with all that are.
+    """
+    values = {name: value for name, value in os.environ.items() if value}
+    try:
+        return CallSettings.model_validate(values)
+    except ValidationError as error:
+        problems = to_problems(error.errors(include_url=False), values)
+        lines: list[str] = []
+        for problem in problems:
+            variable = problem.pointer.removeprefix("/")
+            lines.append(f"{variable}: {problem.detail}")
+        raise ConfigurationError(
+            "\n".join(lines), suggestion="Correct or unset it."
+        ) from None
