@@ -554,7 +554,8 @@ def test_all_problems_are_reported_at_once() -> None:
     assert "'guide'" in error.message
     assert "7 problems" in error.message
     assert {problem.pointer for problem in error.problems} == {
-        "", "/config/model", "/config/max_loops", "/config/temprature", "/tools", PARAMETERS, "/tools/2",
+        "", "/config/model", "/config/max_loops", "/config/temprature", "/tools",
+        f"{PARAMETERS}/properties/city", "/tools/2",
     }  # fmt: skip
     for problem in error.problems:
         assert str(problem) in str(error)
