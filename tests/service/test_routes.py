@@ -84,6 +84,7 @@ def test_models_of_single_agents(serve: Serve) -> None:
     assert info["models"] == {
         "named": ["me/a", "me/b"],
         "effective": ["offline/echo", "me/b"],
+        "reported": [],
     }
     assert info["accepts"]["models"] == ["me/a", "me/b", "offline/echo"]
     metrics = client.get("/metrics").text

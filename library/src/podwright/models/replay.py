@@ -20,7 +20,9 @@ from podwright.events import (
     Event,
     ModelCallFailed,
     ModelCallFinished,
+    ModelCallKey,
     ModelCallStarted,
+    model_call_key,
 )
 from podwright.json_data import to_json_bytes, to_json_data
 from podwright.messages import ModelRequest, ModelResponse
@@ -275,24 +277,26 @@ def _events_of(trace: Trace) -> list[Event]:
 
 def _calls_in(events: list[Event]) -> list[_Call]:
     """The model calls of a run, in the order in which they started."""
-    calls: dict[tuple[str, int], _Call] = {}
+    calls: dict[ModelCallKey, _Call] = {}
+    reported: set[ModelCallKey] = set()
     for event in events:
         # a remote component made that call, and makes it again
         if event.remote is not None:
             continue
-        match event:
-            case ModelCallStarted(tool_call=None):
-                calls[event.run_id, event.call] = _Call(event.request)
-            case ModelCallFinished(tool_call=None) | ModelCallFailed():
-                call = calls.get((event.run_id, event.call))
-                if call is None:
-                    raise TraceError(
-                        f"Invalid trace: model call {event.call} ended before it started."
-                    )
-                call.end = event
-            case _:
-                pass
-    return list(calls.values())
+        if isinstance(event, ModelCallStarted):
+            key = model_call_key(event)
+            calls[key] = _Call(event.request)
+            # a function made it by itself, and makes it again
+            if event.is_reported:
+                reported.add(key)
+        elif isinstance(event, ModelCallFinished | ModelCallFailed):
+            call = calls.get(model_call_key(event))
+            if call is None:
+                raise TraceError(
+                    f"Invalid trace: model call {event.call} ended before it started."
+                )
+            call.end = event
+    return [call for key, call in calls.items() if key not in reported]
 
 
 def differences(recorded: ModelRequest, request: ModelRequest) -> str:

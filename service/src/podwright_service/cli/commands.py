@@ -173,9 +173,9 @@ def dev(
         ),
     ] = None,
 ) -> None:
-    """Serve a component while you change it: what is saved is served at once.
+    """Serve a component while you change it.
 
-    If a change cannot be served, its problems are printed, and the last good version is still served. Ctrl-C ends.
+    What is saved is served at once. If it cannot be served, its problems are printed, and the last good version is still served. Ctrl-C ends.
     """
     from podwright_service.cli.dev import develop
 
