@@ -108,6 +108,11 @@ def test_a_clash_of_names_is_an_error(tmp_path: Path) -> None:
     assert str(caught.value).startswith(
         "'tools.py' of 'two' imports 'helpers_of_the_test', but that of 'one' is imported already."
     )
+    # one import deeper
+    write(root, {"two/between_of_the_test.py": code})
+    (root / "two/tools.py").write_text(code.replace("helpers_of", "between_of"))
+    with pytest.raises(ConfigurationError, match="'between_of_the_test"):
+        load(root / "two")
     (root / "two/helpers_of_the_test.py").unlink()
     (root / "two/tools.py").write_text("def look_up(word: str) -> str: ...")
     load(root / "two")

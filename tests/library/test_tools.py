@@ -498,6 +498,31 @@ DIFFERENCES: dict[str, tuple[Json, Json, list[str]]] = {
         schema(REFERENCE, **{"$defs": {"T": {"properties": {"b": STRING, "c": TREE}}}}),
         schema(REFERENCE, **{"$defs": {"T": {"properties": {"b": INTEGER, "c": STRING}}}}), ["T.b", "T.c"],
     ),
+    "new optional, nested": (
+        schema({"a": {"properties": {"b": STRING}}}), schema({"a": {"properties": {"b": STRING, "c": STRING}}}), [],
+    ),
+    "required to optional, nested": (
+        schema({"a": {"properties": {"b": STRING}, "required": ["b"]}}),
+        schema({"a": {"properties": {"b": STRING}}}), [],
+    ),
+    "optional to required, nested": (
+        schema({"a": {"properties": {"b": STRING}}}), schema({"a": {"properties": {"b": STRING}, "required": ["b"]}}),
+        ["a.b"],
+    ),
+    "removed, nested": (
+        schema({"a": {"properties": {"b": STRING, "c": STRING}}}),
+        schema({"a": {"properties": {"b": STRING}}}), ["a.c"],
+    ),
+    "another type too": (schema({"a": INTEGER}), schema({"a": {"anyOf": [INTEGER, STRING]}}), []),
+    "one type less": (schema({"a": {"anyOf": [INTEGER, STRING]}}), schema({"a": {"anyOf": [INTEGER]}}), ["a"]),
+    "another value too": (schema({"a": {"enum": [1, 2]}}), schema({"a": {"enum": [1, 2, 3]}}), []),
+    "one value less": (schema({"a": {"enum": [1, 2]}}), schema({"a": {"enum": [1]}}), ["a"]),
+    "items become objects": (schema({"a": {"items": STRING}}), schema({"a": {"items": {"properties": {}}}}), ["a[]"]),
+    "no items": (schema({"a": {"items": STRING}}), schema({"a": {}}), ["a"]),
+    "the text of a parameter called properties": (
+        schema({"properties": {**STRING, "description": "x"}}),
+        schema({"properties": {**STRING, "description": "y"}}), [],
+    ),
     "a bound of an object": (
         schema({"a": {"properties": {"b": STRING}}}),
         schema({"a": {"properties": {"b": INTEGER}, "minProperties": 1}}), ["a"],

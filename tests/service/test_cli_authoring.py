@@ -57,6 +57,7 @@ flow = Workflow(
     ],
     conditions={"is_long": is_long},
 )
+sizes = Workflow("sizes", [FunctionStep(size, name="size")])
 afar = Pipeline("afar", [helper, Remote("far", "http://127.0.0.1:9")])
 
 def hidden():
@@ -80,7 +81,7 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    "name", ["helper", "fancy_agent", "team", "line", "flow"]
+    "name", ["helper", "fancy_agent", "team", "line", "flow", "sizes"]
 )
 def test_an_exported_component_is_the_same(
     shell: Shell, project: Path, name: str

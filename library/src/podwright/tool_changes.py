@@ -12,6 +12,8 @@ from podwright.text import short_repr
 
 _DESCRIPTIVE = ("description", "title", "examples", "default")
 """Keywords of a schema that only describe."""
+_WITH_NAMES = ("properties", "$defs")
+"""Keywords of a schema whose keys are names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,33 +32,40 @@ def schema_differences(
 
     It may accept more, and describe it differently.
     """
-    return list(_schema_differences(stored, actual))
-
-
-def _schema_differences(
-    stored: Mapping[str, Any], actual: Mapping[str, Any]
-) -> Iterator[Difference]:
     before = _without_texts(stored)
     now = _without_texts(actual)
+    found = list(_object_changes("", "", before, now))
+    if "$ref" in json.dumps(before.get("properties")):
+        found += _definition_changes(before, now)
+    return found
+
+
+def _object_changes(
+    name: str, pointer: str, before: Mapping[str, Any], now: Mapping[str, Any]
+) -> Iterator[Difference]:
+    """The differences between the properties of two objects; without a name, those are the parameters."""
+    prefix = ""
+    if name:
+        prefix = f"{name}."
     properties = as_object(before.get("properties"))
     new_properties = as_object(now.get("properties"))
-    for name, schema in properties.items():
-        pointer = json_pointer("properties", name)
-        if name in new_properties:
-            yield from _changes(name, pointer, schema, new_properties[name])
+    for key, schema in properties.items():
+        inner = f"{prefix}{key}"
+        inside = pointer + json_pointer("properties", key)
+        if key in new_properties:
+            yield from _changes(inner, inside, schema, new_properties[key])
         else:
-            detail = f"the blueprint has the parameter '{name}', the function does not"
-            yield Difference(pointer, detail)
-    if "$ref" in json.dumps(properties):
-        yield from _definition_changes(before, now)
+            detail = f"the blueprint has the parameter '{inner}', the function does not"
+            yield Difference(inside, detail)
     required_before = as_array(before.get("required"))
-    for name in as_array(now.get("required")):
-        if name not in properties:
-            detail = f"the function requires '{name}', which the blueprint does not have"
-            yield Difference("", detail)
-        elif name not in required_before:
-            detail = f"the function requires '{name}', which is optional in the blueprint"
-            yield Difference("", detail)
+    for key in as_array(now.get("required")):
+        inner = f"{prefix}{key}"
+        if key not in properties:
+            detail = f"the function requires '{inner}', which the blueprint does not have"
+            yield Difference(pointer, detail)
+        elif key not in required_before:
+            detail = f"the function requires '{inner}', which is optional in the blueprint"
+            yield Difference(pointer, detail)
 
 
 def _definition_changes(
@@ -75,44 +84,37 @@ def _changes(
     name: str, pointer: str, before: Any, now: Any
 ) -> Iterator[Difference]:
     """The innermost schemas that differ, each with its name as `outer.inner`."""
-    if before == now:
-        return
-    inner = _inner_changes(name, pointer, before, now)
-    if inner is not None:
-        yield from inner
-        return
-    detail = f"the parameter '{name}' was {short_repr(before)}, and is {short_repr(now)}"
-    yield Difference(pointer, detail)
-
-
-def _inner_changes(
-    name: str, pointer: str, before: Any, now: Any
-) -> list[Difference] | None:
-    """The differences inside of two schemas; None if something else in them differs too."""
     old = as_object(before)
     new = as_object(now)
-    if old != before or new != now:
-        return None  # they are not both objects
-    if _without_inner(old) != _without_inner(new):
-        return None
-    found: list[Difference] = []
-    properties = as_object(old.get("properties"))
-    new_properties = as_object(new.get("properties"))
-    if list(properties) != list(new_properties):
-        return None
-    for key, schema in properties.items():
-        inside = pointer + json_pointer("properties", key)
-        found += _changes(f"{name}.{key}", inside, schema, new_properties[key])
+    if before == now or _is_wider(old, new):
+        return
+    if _without_inner(old) != _without_inner(new) or not (old and new):
+        detail = f"the parameter '{name}' was {short_repr(before)}, and is {short_repr(now)}"
+        yield Difference(pointer, detail)
+        return
+    yield from _object_changes(name, pointer, old, new)
     items = old.get("items")
-    found += _changes(f"{name}[]", f"{pointer}/items", items, new.get("items"))
-    return found
+    yield from _changes(
+        f"{name}[]", f"{pointer}/items", items, new.get("items")
+    )
+
+
+def _is_wider(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Whether a schema has all alternatives or values of the one before."""
+    alternatives = as_array(before.get("anyOf")) or [before]
+    new_alternatives = as_array(now.get("anyOf"))
+    if all(each in new_alternatives for each in alternatives):
+        return True
+    values = as_array(before.get("enum"))
+    new_values = as_array(now.get("enum"))
+    if not values or {**before, "enum": None} != {**now, "enum": None}:
+        return False
+    return all(value in new_values for value in values)
 
 
 def _without_inner(schema: Mapping[str, Any]) -> dict[str, Any]:
-    rest = dict(schema)
-    rest.pop("properties", None)
-    rest.pop("items", None)
-    return rest
+    inner = ("properties", "required", "items")
+    return {key: value for key, value in schema.items() if key not in inner}
 
 
 def text_differences(
@@ -170,7 +172,7 @@ def _without_texts(schema: Any, names: bool = False) -> Any:
         skipped = ()
     items = cast("Mapping[str, Any]", schema).items()
     return {
-        key: _without_texts(item, names=key in ("properties", "$defs"))
+        key: _without_texts(item, not names and key in _WITH_NAMES)
         for key, item in items
         if key not in skipped
     }

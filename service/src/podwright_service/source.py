@@ -12,7 +12,7 @@ from types import ModuleType
 import podwright
 from podwright import blueprints
 from podwright.blueprints.validation import Blueprint
-from podwright.components import Agent, Component, Pipeline
+from podwright.components import KINDS, Component, Pipeline
 from podwright.components.folder import Folder
 from podwright.components.loader import warn_of_unused_keys
 from podwright.components.walks import walk
@@ -91,8 +91,8 @@ def read_blueprint(source: str) -> Blueprint:
 
 
 def whole(component: Component) -> Component:
-    """A component that has a blueprint of its own: an agent that a blueprint only names becomes a pipeline of one."""
-    if isinstance(component, Agent) or component.members():
+    """A component that has a blueprint of its own: one that blueprints only name becomes a pipeline of one."""
+    if isinstance(component, tuple(KINDS.values())):
         return component
     return Pipeline(component.name, [component])
 

@@ -19,7 +19,13 @@ from podwright.text import describe_error, did_you_mean, os_error_reason
 
 _SHARED = "shared"
 """The folder beside components with code that they share."""
-_NAMES_OF_EVERY_FOLDER = {"tools", "functions", "conditions", "agents"}
+_NAMES_OF_EVERY_FOLDER = {
+    "tools",
+    "functions",
+    "conditions",
+    "agents",
+    "providers",
+}
 
 
 def shared_packages(folder: Path) -> dict[str, Path]:
@@ -134,13 +140,18 @@ class _FolderFinder(MetaPathFinder):
 _finder = _FolderFinder()
 
 
-def use_code(folder: Path) -> None:
+def use_code(folder: Path) -> dict[str, Path]:
     """Let the code of a component folder, and of the agents in it, import the modules in it and those that it shares.
+
+    Returns:
+        Its `shared_packages`.
 
     Raises:
         ConfigurationError: See `shared_packages`.
     """
-    _finder.use(folder, shared_packages(folder))
+    packages = shared_packages(folder)
+    _finder.use(folder, packages)
+    return packages
 
 
 def import_file(path: Path) -> ModuleType:
@@ -155,8 +166,7 @@ def import_file(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ConfigurationError(f"Cannot import '{path}'.")
-    packages = shared_packages(path.parent)
-    _finder.use(path.parent, packages)
+    packages = use_code(path.parent)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
@@ -192,21 +202,42 @@ def _check_modules(path: Path, packages: Mapping[str, Path]) -> None:
         SyntaxError: The file is not Python.
     """
     folder = path.parent
-    for name in set(imported_names(path)):
-        loaded = sys.modules.get(name)
-        place = _folder_of(loaded)
-        if place is None or place not in _known_folders():
-            continue
-        own = folder
-        if name in packages and not _spec_in(name, folder):
-            own = packages[name].parent
-        spec = _spec_in(name, own)
-        if spec is None or place == own or _is_copy(loaded, spec):
-            continue
-        raise ConfigurationError(
-            f"'{path.name}' of '{folder.name}' imports '{name}', but that of '{place.name}' is imported already.",
-            suggestion="Rename one of them, or keep it once, in a package that both share.",
-        )
+    pending = [path]
+    seen: set[str] = set()
+    while pending:
+        file = pending.pop()
+        for name in set(imported_names(file)) - seen:
+            seen.add(name)
+            own = folder
+            if name in packages and not _spec_in(name, folder):
+                own = packages[name].parent
+            spec = _spec_in(name, own)
+            if spec is None:
+                continue
+            loaded = sys.modules.get(name)
+            place = _folder_of(loaded)
+            if place in {None, own} or place not in _known_folders():
+                pending += _files_of(spec)
+            elif not _is_copy(loaded, spec):
+                raise _clash_error(file, name, folder, other=place)
+
+
+def _clash_error(
+    file: Path, name: str, folder: Path, other: Path
+) -> ConfigurationError:
+    return ConfigurationError(
+        f"'{file.name}' of '{folder.name}' imports '{name}', but that of '{other.name}' is imported already.",
+        suggestion="Rename one of them, or keep it once, in a package that both share.",
+    )
+
+
+def _files_of(spec: ModuleSpec) -> Iterator[Path]:
+    """The Python files of a module or a package."""
+    if spec.submodule_search_locations:
+        for folder in spec.submodule_search_locations:
+            yield from Path(folder).rglob("*.py")
+    elif spec.origin is not None and spec.origin.endswith(".py"):
+        yield Path(spec.origin)
 
 
 def _is_copy(loaded: ModuleType | None, spec: ModuleSpec) -> bool:

@@ -175,7 +175,8 @@ def dev(
 ) -> None:
     """Serve a component while you change it.
 
-    What is saved is served at once. If it cannot be served, its problems are printed, and the last good version is still served. Ctrl-C ends.
+    What is saved is served at once. If it cannot be, its problems are printed, and the last good version is still
+    served. Ctrl-C ends.
     """
     from podwright_service.cli.dev import develop
 
@@ -533,7 +534,10 @@ def new(
         ),
     ] = None,
 ) -> None:
-    """Create a component folder with code, tests, a README, and schemas for editors."""
+    """Create a component folder with code, tests and a README.
+
+    Schemas for editors are in its folder .podwright.
+    """
     from podwright_service.cli.new import create
 
     create(folder, example, model=model, kind=kind, file_format=file_format)
