@@ -76,18 +76,18 @@ def check_denied(
     )
 
 
+@pytest.mark.parametrize("end", ["", "%0A"], ids=["", "line break"])
 @pytest.mark.parametrize(("path", "route"), ROUTES.items(), ids=ROUTES)
 def test_each_route_needs_a_key_for_its_scope(
-    serve: Serve, path: str, route: tuple[str, Any, str]
+    serve: Serve, path: str, route: tuple[str, Any, str], end: str
 ) -> None:
-    """A request without a valid key is a 401, one with a key of another scope a 403."""
+    """A request without a valid key is a 401, one with a key of another scope a 403; routes match a final line break."""
     method, body, scope = route
     client = serve(echo(), api_keys=KEYS)
 
     def request(headers: dict[str, str]) -> httpx.Response:
-        return client.request(
-            method, path.format(model="a"), json=body, headers=headers
-        )
+        target = path.format(model="a") + end
+        return client.request(method, target, json=body, headers=headers)
 
     check_denied(request({}), 401, "key_required", "")
     check_denied(

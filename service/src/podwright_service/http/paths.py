@@ -56,7 +56,8 @@ def path_in(scope: Scope) -> str:
 
     Routes are matched with this path, so what is allowed must be decided by it too.
     """
-    path: str = scope["path"]
+    # routes also match a path with a line break at its end, as `$` does in their patterns
+    path: str = scope["path"].removesuffix("\n")
     mounted_at: str = scope.get("root_path", "")
     rest = path.removeprefix(mounted_at)
     if rest and not rest.startswith("/"):
