@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Literal
 
 import pytest
 
@@ -25,7 +26,12 @@ from podwright import (
     tool,
 )
 from podwright.approvals import ApprovalId, Decision
-from podwright.errors import InputError, InputsError, ToolDefinitionError
+from podwright.errors import (
+    InputError,
+    InputsError,
+    ToolDefinitionError,
+    ToolError,
+)
 from podwright.journal import Journal
 from podwright.run import execute
 from podwright.saved_run import SAVED_RUN
@@ -155,6 +161,63 @@ def test_a_rule_decides_by_the_arguments() -> None:
     assert '"amount": 500' in pause.message
     assert agent.run(pause.context or {}) == "done"
     assert effects == {"refund 50": 1, "refund 500": 1}
+
+
+LIMITS: dict[str, int] = {}
+
+
+def no_database(amount: int) -> bool:
+    raise LookupError("no database")
+
+
+@pytest.mark.parametrize(
+    "rule", [no_database, lambda amount: amount > LIMITS["max"]]
+)
+@pytest.mark.parametrize("on_error", ["report", "fail"])
+def test_a_rule_that_fails_lets_nothing_pass(
+    rule: Callable[..., bool], on_error: Literal["report", "fail"]
+) -> None:
+    """Without an answer of its rule a tool is not called: the model is told, or the run fails."""
+    called: list[int] = []
+
+    @tool(approval=rule, on_error=on_error)
+    def refund_all(amount: int) -> str:
+        called.append(amount)
+        return "done"
+
+    model = ScriptedModel(ToolCall.of("refund_all", amount=5), "sorry")
+    agent = Agent("clerk", "", model, tools=[refund_all])
+    if on_error == "fail":
+        with pytest.raises(
+            ToolError, match="approval rule of tool 'refund_all'"
+        ):
+            agent.run("hi")
+    else:
+        assert agent.run("hi") == "sorry"
+        told = model.requests[-1].messages[-1].text
+        assert "approval rule of tool 'refund_all'" in told
+    assert called == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        (lambda amnt: amnt > 1, "needs 'amnt'"),
+        (lambda amount, ctx: ctx.user != "", "needs 'ctx'"),
+    ],
+)
+def test_a_rule_needs_only_what_there_is(
+    rule: Callable[..., bool], message: str
+) -> None:
+    """A parameter that nothing fills is an error when the tool is made."""
+
+    @tool(approval=rule)
+    def refund_all(amount: int) -> str:
+        return "done"
+
+    with pytest.raises(ToolDefinitionError, match=message) as caught:
+        Agent("clerk", "", "offline/echo", tools=[refund_all])
+    assert caught.value.suggestion
 
 
 def test_two_questions_in_one_turn_are_asked_one_by_one() -> None:

@@ -81,7 +81,7 @@ def check_denied(
 def test_each_route_needs_a_key_for_its_scope(
     serve: Serve, path: str, route: tuple[str, Any, str], end: str
 ) -> None:
-    """A request without a valid key is a 401, one with a key of another scope a 403; routes match a final line break."""
+    """Without a valid key it is a 401, with one of another scope a 403; routes match a final line break too."""
     method, body, scope = route
     client = serve(echo(), api_keys=KEYS)
 

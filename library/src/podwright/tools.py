@@ -52,7 +52,11 @@ from podwright.json_data import (
 )
 from podwright.json_schema import object_root
 from podwright.messages import ToolSchema
-from podwright.run_context import call_with_context, is_context
+from podwright.run_context import (
+    call_with_context,
+    context_parameters,
+    is_context,
+)
 from podwright.text import did_you_mean, short_repr
 from podwright.tool_arguments import validate_arguments
 from podwright.tool_changes import schema_differences, text_differences
@@ -65,6 +69,10 @@ _OPTIONS = "__podwright_tool__"
 _APPROVAL_RULE = "__podwright_approval__"
 """The attribute of a function that `@tool(approval=…)` sets to a function of the arguments."""
 _HOW_TO_UPDATE = "Run `podwright sync`, or change the function back."
+_VARIADIC = (
+    inspect.Parameter.VAR_POSITIONAL,
+    inspect.Parameter.VAR_KEYWORD,
+)
 _DEFAULTS: ToolOptions = {
     "idempotent": False,
     "on_error": "report",
@@ -388,13 +396,35 @@ def _make_tool(function: Callable[..., Any]) -> Tool:
     if description:
         schema["function"]["description"] = description
     options: ToolOptions = getattr(inner, _OPTIONS, ToolOptions())
+    rule = getattr(inner, _APPROVAL_RULE, None)
+    if rule is not None:
+        _check_rule(name, rule, fields)
     return Tool(
-        function,
-        schema,
-        arguments,
-        options=options,
-        approval_rule=getattr(inner, _APPROVAL_RULE, None),
+        function, schema, arguments, options=options, approval_rule=rule
     )
+
+
+def _check_rule(
+    name: str, rule: Callable[..., Any], arguments: Iterable[str]
+) -> None:
+    """Check that an approval rule needs nothing but arguments of its tool, and contexts.
+
+    Raises:
+        ToolDefinitionError: It needs something else.
+    """
+    contexts = [parameter.name for parameter in context_parameters(rule)]
+    known = {*arguments, *contexts}
+    for parameter in inspect.signature(rule).parameters.values():
+        is_needed = parameter.default is parameter.empty
+        if parameter.kind in _VARIADIC or not is_needed:
+            continue
+        if parameter.name not in known:
+            hint = did_you_mean(parameter.name, arguments)
+            raise ToolDefinitionError(
+                f"The approval rule of tool '{name}' needs '{parameter.name}', which the function does not have.",
+                suggestion=hint
+                or "Name its parameters as the function does; one annotated RunContext is given the run's context.",
+            )
 
 
 _cached_tool = lru_cache(maxsize=1024)(_make_tool)

@@ -179,14 +179,25 @@ class ToolCaller:
         Raises:
             ApprovalRequired: Nobody has decided yet.
         """
-        decision = await self._decision_on(call)
+        started = perf_counter()
+        try:
+            decision = await self._decision_on(call)
+        except ToolError as error:
+            # nothing that a person may have to approve happens without an answer of the rule
+            self._begin(call)
+            return self._failed(call, error, started)
         if decision is not None and decision.is_rejection:
             return self._refuse(call, decision)
         async with self._run.journal.call(in_tool=self._run.in_tool):
             return await self._call_with_events(call.with_changes(decision))
 
     async def _decision_on(self, call: _Call) -> Decision | None:
-        """What a person has decided on a call; None if nobody has to."""
+        """What a person has decided on a call; None if nobody has to.
+
+        Raises:
+            ApprovalRequired: Nobody has decided yet.
+            ToolError: The rule of the tool failed.
+        """
         asked = ApprovalId(self._run.id, *self._id_of(call))
         decision = self._run.journal.decisions.get(asked)
         if call.tool is None or not call.tool.may_need_approval:
@@ -194,7 +205,7 @@ class ToolCaller:
         try:
             arguments = _parse_arguments(call.request)
             is_asked = await call.tool.needs_approval(arguments)
-        except ToolError:
+        except ToolArgumentsError:
             # the call itself reports it
             return None
         if not is_asked and decision is None:
@@ -230,17 +241,7 @@ class ToolCaller:
                 await self._run.journal.before_effect()
             text = await self._call_tool(call, arguments)
         except (CancelledError, PodwrightError) as error:
-            report = _report_of(call, error)
-            self._emit(
-                ToolCallFailed,
-                call,
-                error=error_details(error),
-                duration_ms=milliseconds_since(started),
-                report=report,
-            )
-            if report:
-                return call.error_answer(report)
-            raise
+            return self._failed(call, error, started)
         self._emit(
             ToolCallFinished,
             call,
@@ -248,6 +249,25 @@ class ToolCaller:
             duration_ms=milliseconds_since(started),
         )
         return call.result_answer(text)
+
+    def _failed(
+        self,
+        call: _Call,
+        error: CancelledError | PodwrightError,
+        started: float,
+    ) -> _ToolAnswer:
+        """Emit the failure of a call; the model is told, or the error is raised."""
+        report = _report_of(call, error)
+        self._emit(
+            ToolCallFailed,
+            call,
+            error=error_details(error),
+            duration_ms=milliseconds_since(started),
+            report=report,
+        )
+        if not report:
+            raise error
+        return call.error_answer(report)
 
     def _begin(self, call: _Call) -> dict[str, Any]:
         """Emit the start of a call, and return its arguments; a call with invalid arguments has a start as well."""
