@@ -18,6 +18,7 @@ from podwright import (
     blueprints,
     load,
 )
+from podwright.components.folder import Folder
 from podwright.errors import ConfigurationError
 
 Write = Callable[[Mapping[str, Any]], Path]
@@ -595,3 +596,51 @@ def test_other_names_of_the_module_are_no_agents(
     })  # fmt: skip
     error = refusal(root / "team")
     assert name in str(error)
+
+
+PLACES: dict[str, Any] = {
+    "flow/agents.py": "def coded(task: str) -> str:\n    return task\n",
+    "flow/agents/coded.json": agent("coded"),
+    "flow/agents/filed.json": agent("filed"),
+    "flow/agents/filed/blueprint.json": agent("filed"),
+    "flow/agents/inner/blueprint.json": agent("inner"),
+    "inner/blueprint.json": agent("inner"),
+    "sibling/blueprint.json": agent("sibling"),
+}
+
+
+def test_where_the_agents_of_a_folder_come_from(write: Write) -> None:
+    """Code comes before files, files before folders, folders inside before those beside."""
+    folder = Folder(write(PLACES) / "flow")
+    named = ["coded", "filed", "inner", "sibling", "nowhere", "../sibling"]
+    blueprint = flow("flow", *named, "given")
+    sources = list(folder.agents(blueprint, without=["given"]))
+    assert [source.name for source in sources] == named
+    assert [source.place for source in sources] == [
+        "python",
+        "file",
+        "inside",
+        "beside",
+        "missing",
+        "missing",
+    ]
+    values = [source.value for source in sources]
+    folders = [each.path for each in values if isinstance(each, Folder)]
+    parent = folder.path.parent
+    assert values[1] == folder.path / "agents" / "filed.json"
+    assert folders == [
+        folder.path / "agents" / "inner",
+        parent / "sibling",
+        parent / "nowhere",
+    ]
+    assert values[-1] is None
+    [source, *_] = folder.agents(blueprint, import_code=False)
+    assert source.place == "file"
+
+
+def test_the_component_folders_inside_a_folder(write: Write) -> None:
+    """Folders in `agents/` without a blueprint are none of components."""
+    files = {**PLACES, "flow/agents/texts/prompt.json": "{}"}
+    folder = Folder(write(files) / "flow")
+    names = [each.path.name for each in folder.agent_folders()]
+    assert names == ["filed", "inner"]

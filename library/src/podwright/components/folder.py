@@ -17,10 +17,11 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Container, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal
 
 from podwright import blueprints
 from podwright.blueprints.schema import TOOL_NAME
@@ -40,6 +41,20 @@ AGENTS_FILE = "agents.py"
 _MAX_NAME_BYTES = 240
 _REFERENCE_KEYS = {"type", "name", "version", "description"}
 """The keys of a member that is nothing but a reference to an agent."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSource:
+    """Where an agent comes from that a blueprint refers to by name."""
+
+    name: str
+    place: Literal["python", "file", "inside", "beside", "missing"]
+    """In `agents.py`; a blueprint file or a folder in `agents/`; a folder beside the component's; or nowhere."""
+    value: Component | Callable[..., Any] | Path | Folder | None
+    """The agent in Python, its blueprint file or its folder.
+
+    Of one that is missing, the folder beside the component's that would be its own; None if no folder can be.
+    """
 
 
 class Folder:
@@ -88,6 +103,23 @@ class Folder:
             if path.suffix in blueprints.SUFFIXES and path.is_file()
         ]
 
+    def agent_folders(self) -> list[Folder]:
+        """The folders in `agents/` that are component folders themselves."""
+        folders = map(Folder, sorted((self.path / "agents").glob("*/")))
+        return [folder for folder in folders if folder.has_blueprint()]
+
+    def blueprint_files(self) -> list[Path]:
+        """The paths of all blueprint files of the component: its own, and those in `agents/` and the folders there."""
+        own = [path for path in self._blueprint_paths() if path.is_file()]
+        files = [*own, *self.agent_files()]
+        for folder in self.agent_folders():
+            files += folder.blueprint_files()
+        return files
+
+    def has_blueprint(self) -> bool:
+        """Whether it has a blueprint file, and so is a component folder."""
+        return any(path.is_file() for path in self._blueprint_paths())
+
     def use_code(self) -> None:
         """Let its code, and that of the agents in it, import the modules in it and those that it shares.
 
@@ -130,31 +162,52 @@ class Folder:
             f"The folder '{self.path.name}' has no blueprint.", suggestion=hint
         )
 
-    def agent(self, name: str, within: Iterable[Path]) -> Folder | Path | None:
-        """The folder or the blueprint file of an agent; None if there is none.
+    def agents(
+        self,
+        blueprint: JsonMapping,
+        *,
+        without: Container[str] = (),
+        import_code: bool = True,
+    ) -> Iterator[AgentSource]:
+        """Where the agents come from that the folder's blueprint refers to by name, each once.
+
+        `agents.py` comes first, then `agents/`, then the folders beside this one.
 
         Args:
-            name: The name that a blueprint has for it.
-            within: The folders that it is loaded for.
+            blueprint: The folder's blueprint, valid or not.
+            without: Names that are left out, since another supplies them.
+            import_code: Whether to import `agents.py`; if not, what it supplies is looked up as if there were none.
 
         Raises:
-            ConfigurationError: The agent is one of these folders.
+            ConfigurationError: The `agents.py` cannot be imported, or what it has under a name is no agent.
         """
+        for name in agent_names(blueprint):
+            if name in without:
+                continue
+            own = None
+            if import_code:
+                own = self.python_agent(name)
+            if own is not None:
+                yield AgentSource(name, "python", own)
+            else:
+                yield self._agent_in_files(name)
+
+    def _agent_in_files(self, name: str) -> AgentSource:
         if not _is_file_name(name):
-            return None  # a path could lead anywhere
+            # a path could lead anywhere
+            return AgentSource(name, "missing", None)
         agents = self.path / "agents"
         for suffix in blueprints.SUFFIXES:
             file = agents / f"{name}{suffix}"
             if file.is_file():
-                return file
-        for parent in (agents, self.path.parent):
-            path = parent / name
-            if path.is_dir():
-                folder = Folder(path)
-                if folder.path in within:
-                    raise _circular_reference_error(name)
-                return folder
-        return None
+                return AgentSource(name, "file", file)
+        inside = agents / name
+        if inside.is_dir():
+            return AgentSource(name, "inside", Folder(inside))
+        beside = self.path.parent / name
+        if beside.is_dir():
+            return AgentSource(name, "beside", Folder(beside))
+        return AgentSource(name, "missing", Folder(beside))
 
     def python_agent(self, name: str) -> Component | Callable[..., Any] | None:
         """An agent in `agents.py`: a component of this name, or a function; None if there is none.
@@ -241,11 +294,15 @@ def condition_names(blueprint: JsonMapping) -> set[str]:
 def _condition_names(blueprint: JsonMapping) -> Iterator[str]:
     for _, step in blueprints.walk_steps(blueprint.get("steps")):
         for key in ("condition", "until"):
-            condition = step.get(key)
-            for _, value, _ in walk_json(condition):
-                name = as_object(value).get("name")
-                if isinstance(name, str):
-                    yield name
+            yield from names_in_condition(step.get(key))
+
+
+def names_in_condition(condition: object) -> Iterator[str]:
+    """The name of a condition, and those of the conditions in its arguments."""
+    for _, value, _ in walk_json(condition):
+        name = as_object(value).get("name")
+        if isinstance(name, str):
+            yield name
 
 
 def function_names(blueprint: JsonMapping) -> set[str]:
@@ -294,13 +351,6 @@ def _is_file_name(name: str) -> bool:
         return False
     encoded = name.encode(errors="replace")
     return len(encoded) <= _MAX_NAME_BYTES
-
-
-def _circular_reference_error(name: str) -> ConfigurationError:
-    return ConfigurationError(
-        f"The component '{name}' is an agent of itself.",
-        suggestion="Remove the circular reference.",
-    )
 
 
 def _matching_names(module: ModuleType, name: str) -> list[str]:

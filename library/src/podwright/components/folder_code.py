@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 
 from podwright.errors import ConfigurationError
-from podwright.json_data import as_array, as_object
+from podwright.json_data import JsonObject, as_array, as_object
 from podwright.text import describe_error, did_you_mean, os_error_reason
 
 _SHARED = "shared"
@@ -63,12 +63,17 @@ def shared_packages(folder: Path) -> dict[str, Path]:
     return packages
 
 
-def _listed_packages(folder: Path) -> list[Path] | None:
+def read_project(folder: Path) -> JsonObject:
+    """The data of the `pyproject.toml` of a component folder; empty if it has none.
+
+    Raises:
+        ConfigurationError: It cannot be read, or is not valid TOML.
+    """
     project = folder / "pyproject.toml"
     if not project.is_file():
-        return None
+        return {}
     try:
-        data = tomllib.loads(project.read_text(encoding="utf-8"))
+        return tomllib.loads(project.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigurationError(
             f"Cannot read '{project.name}' of '{folder.name}': {os_error_reason(error)}."
@@ -77,14 +82,17 @@ def _listed_packages(folder: Path) -> list[Path] | None:
         raise ConfigurationError(
             f"Invalid TOML in '{project.name}' of '{folder.name}': {error}."
         ) from error
-    own = as_object(as_object(data.get("tool")).get("podwright"))
-    listed = own.get("shared")
+
+
+def _listed_packages(folder: Path) -> list[Path] | None:
+    tool = as_object(read_project(folder).get("tool"))
+    listed = as_object(tool.get("podwright")).get("shared")
     if listed is None:
         return None
     names = [path for path in as_array(listed) if isinstance(path, str)]
     if names != listed:
         raise ConfigurationError(
-            f"[tool.podwright] shared in '{project.name}' of '{folder.name}' is not a list of paths.",
+            f"[tool.podwright] shared in 'pyproject.toml' of '{folder.name}' is not a list of paths.",
             suggestion='Write it as shared = ["../shared"].',
         )
     return [(folder / name).resolve() for name in names]

@@ -15,8 +15,8 @@ from podwright.components.agent import Agent
 from podwright.components.base import Component, ModelComponent
 from podwright.components.conductor import Conductor
 from podwright.components.folder import (
+    AgentSource,
     Folder,
-    agent_names,
     condition_names,
     function_names,
     tool_names,
@@ -243,21 +243,36 @@ def _load_folder(
     folder.register_providers()
     agents = dict(supplied.agents)
     parents = (*within, folder.path)
-    for name in agent_names(blueprint):
-        if name in agents:
-            continue
-        own = folder.python_agent(name)
-        if own is not None:
-            agents[name] = _as_component(name, own)
-            continue
-        source = folder.agent(name, parents)
-        if isinstance(source, Folder):
-            agents[name] = _load_folder(source, supplied, {}, within=parents)
-        elif source is not None:
-            agents[name] = _load_agent_file(source, supplied, folder)
+    for source in folder.agents(blueprint, without=supplied.agents):
+        agent = _load_agent(source, supplied, folder, within=parents)
+        if agent is not None:
+            agents[source.name] = agent
     with_functions = _with_functions(supplied, folder, blueprint)
     with_agents = replace(with_functions, agents=agents)
     return _build(blueprint, with_agents, options)
+
+
+def _load_agent(
+    source: AgentSource,
+    supplied: _Supplied,
+    folder: Folder,
+    *,
+    within: tuple[Path, ...],
+) -> Component | None:
+    """An agent that the blueprint of a folder names; None if it is missing."""
+    value = source.value
+    if value is None or source.place == "missing":
+        return None
+    if isinstance(value, Path):
+        return _load_agent_file(value, supplied, folder)
+    if not isinstance(value, Folder):
+        return _as_component(source.name, value)
+    if value.path in within:
+        raise ConfigurationError(
+            f"The component '{source.name}' is an agent of itself.",
+            suggestion="Remove the circular reference.",
+        )
+    return _load_folder(value, supplied, {}, within=within)
 
 
 def _as_component(

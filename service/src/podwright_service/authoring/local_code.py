@@ -89,7 +89,7 @@ def _modules(value: Any, beside: ModuleType | None) -> Iterator[ModuleType]:
 
 def _is_local(module: object) -> bool:
     file = getattr(module, "__file__", None)
-    return isinstance(file, str) and _is_in_project(Path(file))
+    return isinstance(file, str) and is_in_project(Path(file))
 
 
 def needed_by(modules: Iterable[str]) -> LocalCode:
@@ -130,18 +130,21 @@ def _path_of(spec: ModuleSpec) -> Path | None:
         path = Path(spec.origin)
     else:
         return None
-    if _is_in_project(path):
+    if is_in_project(path):
         return path
     return None
 
 
-def _is_in_project(path: Path) -> bool:
+def is_in_project(path: Path) -> bool:
     """Whether a file is neither of the standard library nor of an installed package."""
     resolved = path.resolve()
-    for key in ("stdlib", "platstdlib", "purelib", "platlib"):
-        if resolved.is_relative_to(Path(sysconfig.get_path(key)).resolve()):
-            return False
-    return True
+    return not any(map(resolved.is_relative_to, _installed_folders()))
+
+
+@functools.cache
+def _installed_folders() -> list[Path]:
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    return [Path(sysconfig.get_path(name)).resolve() for name in names]
 
 
 def _add_package(code: LocalCode, module: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -12,7 +12,7 @@ from podwright.blueprints.diff import Change, blueprint_changes
 from podwright.blueprints.flowchart import mermaid
 from podwright.blueprints.validation import Blueprint
 from podwright.components import Component
-from podwright.components.folder import agent_names
+from podwright.components.folder import agent_names, names_in_condition
 from podwright.components.loader import unknown_agent_error
 from podwright.components.template_names import blueprints_of, check_names
 from podwright.components.walks import (
@@ -191,7 +191,9 @@ def _problems_in_context(
             if condition.get("name") not in BUILT_IN:
                 continue
             names = [
-                name for name in _names_in(condition) if name not in BUILT_IN
+                name
+                for name in names_in_condition(condition)
+                if name not in BUILT_IN
             ]
             custom = dict.fromkeys(names, bool)
             problems += condition_problems(
@@ -236,14 +238,6 @@ def _agents_in(component: Component | None, blueprint: Blueprint) -> set[str]:
     if component is not None:
         names = agents_with_models(component)
     return names
-
-
-def _names_in(condition: object) -> Iterator[str]:
-    """The names of conditions, nested ones included."""
-    for _, value, _ in walk_json(condition):
-        name = as_object(value).get("name")
-        if isinstance(name, str):
-            yield name
 
 
 def _read_valid(path: str) -> Blueprint:

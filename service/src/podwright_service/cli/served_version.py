@@ -10,7 +10,6 @@ import os
 import signal
 import socket
 import sys
-import sysconfig
 import threading
 import time
 from collections.abc import Collection, Iterator
@@ -24,6 +23,7 @@ from dotenv import dotenv_values
 
 from podwright.errors import ConfigurationError
 from podwright.text import os_error_reason, truncate
+from podwright_service.authoring.local_code import is_in_project
 from podwright_service.cli import set_error_handlers
 from podwright_service.cli.console import run_and_report
 from podwright_service.cli.run import load_served
@@ -182,7 +182,7 @@ def _serve_version(
     try:
         component = load_served(settings)
     finally:
-        reports.send(list(_module_files(known)))
+        reports.send(list(_imported_files(known)))
     # slow to import; errors so far are reported first
     from podwright_service.serving.server import serve
 
@@ -194,13 +194,9 @@ def _serve_version(
     )
 
 
-def _module_files(known: Collection[str]) -> Iterator[str]:
+def _imported_files(known: Collection[str]) -> Iterator[str]:
     """The files of modules that were imported besides the known ones, without those of installed packages."""
-    names = ("stdlib", "platstdlib", "purelib", "platlib")
-    installed = [sysconfig.get_path(name) for name in names]
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
-        if name in known or not file:
-            continue
-        if not any(Path(file).is_relative_to(folder) for folder in installed):
+        if name not in known and file and is_in_project(Path(file)):
             yield file

@@ -8,17 +8,16 @@ files.
 from __future__ import annotations
 
 import contextlib
-import os
 import re
+import stat
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from podwright.blueprints import read_source
-from podwright.blueprints.texts import text_files
-from podwright.components.folder import Folder, agent_names
+from podwright.components.folder import Folder
 from podwright.errors import PodwrightError
-from podwright_service.images.context import is_excluded
+from podwright_service.images.context import files_below, texts_of
 
 INTERVAL = 0.1
 """Seconds between two looks at the files."""
@@ -45,18 +44,17 @@ class WatchedFiles:
         self._source = source
         self._further = {path.resolve() for path in further}
         self._path = Path(source).resolve()
-        self._folders = [self._path]
-        self._texts: list[Path] = []
+        self._parts = _Parts()
         self._seen: dict[Path, Stamp] = {}
 
     def begin(self) -> None:
         """Take the files as they are now for those of the next version."""
-        # of a broken blueprint, what it named before
-        with contextlib.suppress(PodwrightError, OSError):
-            if self._path.is_dir():
-                self._folders = list(_folders_of(self._path))
-            elif self._path.is_file():
-                self._texts = _texts_of(self._path)
+        parts = _parts_of(self._path)
+        if parts.is_broken:
+            # what its blueprints named before
+            parts.folders |= self._parts.folders
+            parts.texts |= self._parts.texts
+        self._parts = parts
         self._seen = self._stamps()
 
     def add(self, files: Iterable[str]) -> None:
@@ -92,7 +90,9 @@ class WatchedFiles:
             # it may be replaced just now
             with contextlib.suppress(OSError):
                 status = path.stat()
-                stamps[path] = (status.st_mtime_ns, status.st_size)
+                # of a link to a folder, the time is that of whatever is written there
+                if not stat.S_ISDIR(status.st_mode):
+                    stamps[path] = (status.st_mtime_ns, status.st_size)
         return stamps
 
     def _files(self) -> Iterator[Path]:
@@ -102,48 +102,71 @@ class WatchedFiles:
             return
         if self._path.is_file():
             yield self._path
-        yield from self._texts
-        for folder in self._folders:
-            yield from _files_below(folder)
+        yield from self._parts.texts
+        for folder in self._parts.folders:
+            yield from _part_files(folder)
 
 
-def _folders_of(path: Path) -> dict[Path, None]:
-    """The folders of a component, its agents beside it and their shared packages, also those that are still missing."""
-    folders: dict[Path, None] = {}
+@dataclass
+class _Parts:
+    """What belongs to a component, as far as its blueprints can be read."""
+
+    folders: set[Path] = field(default_factory=set[Path])
+    texts: set[Path] = field(default_factory=set[Path])
+    is_broken: bool = False
+    """Whether something cannot be read, and may name more."""
+
+    @contextlib.contextmanager
+    def reading(self) -> Generator[None]:
+        """Note that something is broken instead of raising."""
+        try:
+            yield
+        except (PodwrightError, OSError):
+            self.is_broken = True
+
+
+def _parts_of(path: Path) -> _Parts:
+    """The folders and texts of a component, with those that are still missing.
+
+    Args:
+        path: Its blueprint file or its folder.
+    """
+    parts = _Parts()
+    if path.is_file():
+        _add_texts(parts, [path])
+        return parts
     pending = [Folder(path)]
     while pending:
         folder = pending.pop()
-        if folder.path in folders:
+        if folder.path in parts.folders:
             continue
-        folders[folder.path] = None
-        folders[folder.path.parent / "shared"] = None
-        folders.update(dict.fromkeys(folder.shared_packages().values()))
-        for name in agent_names(folder.blueprint()):
-            agent = folder.agent(name, ())
-            if isinstance(agent, Folder):
-                pending.append(agent)
-            elif agent is None and Path(name).name == name:
-                folders[folder.path.parent / name] = None
-    return folders
+        parts.folders |= {folder.path, folder.path.parent / "shared"}
+        if folder.path.is_dir():
+            with parts.reading():
+                parts.folders.update(folder.shared_packages().values())
+            with parts.reading():
+                pending += _agent_folders(folder)
+            _add_texts(parts, folder.blueprint_files())
+    return parts
 
 
-def _files_below(folder: Path) -> Iterator[Path]:
-    for path, folders, files in os.walk(folder):
-        parent = Path(path)
-        folders[:] = [name for name in folders if _is_part(parent / name)]
-        for name in files:
-            if not is_excluded(name) and not _WRITTEN.fullmatch(name):
-                yield parent / name
+def _agent_folders(folder: Folder) -> Iterator[Folder]:
+    # code that is imported here would stay as it is
+    for source in folder.agents(folder.blueprint(), import_code=False):
+        if isinstance(source.value, Folder):
+            yield source.value
 
 
-def _is_part(folder: Path) -> bool:
-    """Whether a folder inside that of a component belongs to it, unlike a virtual environment."""
-    return not is_excluded(folder.name) and not (folder / "pyvenv.cfg").exists()
+def _add_texts(parts: _Parts, blueprint_files: Iterable[Path]) -> None:
+    for file in blueprint_files:
+        with parts.reading():
+            parts.texts.update(texts_of(file))
 
 
-def _texts_of(path: Path) -> list[Path]:
-    """The files with the texts of a blueprint file."""
-    return [path.parent / name for name in text_files(read_source(path))]
+def _part_files(folder: Path) -> Iterator[Path]:
+    for path in files_below(folder):
+        if not _WRITTEN.fullmatch(path.name):
+            yield path
 
 
 def _module_files(source: str) -> Iterator[Path]:
@@ -152,6 +175,6 @@ def _module_files(source: str) -> Iterator[Path]:
     package, _, _ = module.partition(".")
     folder = Path.cwd() / package
     if folder.is_dir():
-        yield from _files_below(folder)
+        yield from _part_files(folder)
     else:
         yield from Path.cwd().glob("*.py")

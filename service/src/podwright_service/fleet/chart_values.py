@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from podwright import blueprints
 from podwright.blueprints.diff import Change, blueprint_changes
-from podwright.components.folder import Folder, agent_names
+from podwright.components.folder import Folder
 from podwright.errors import BlueprintValidationError, ConfigurationError
 from podwright.json_data import as_array, as_object
 from podwright.text import os_error_reason
@@ -28,6 +28,8 @@ _MAX_CONFIG_MAP_BYTES = 900_000
 _NEEDS_IMAGE = "Build an image of the component, and set it in the values."
 _HEADING = re.compile(r"\A(USER-SUPPLIED|COMPUTED) VALUES:\n")
 """The first line of the table output of `helm get values`."""
+_FILE = re.compile(r"[-_a-zA-Z0-9]+([./][-_a-zA-Z0-9]+)*")
+"""The path of a file, as the schema of the values has it."""
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
@@ -113,12 +115,10 @@ def _component(
     if files:
         component["files"] = files
     agents: list[Any] = []
-    for agent in agent_names(blueprint):
-        own = (f"agents/{agent}/", f"agents/{agent}.")
-        if any(path.startswith(own) for path in files):
+    for source in folder.agents(blueprint):
+        if source.place not in ("beside", "missing"):
             continue
-        if folder.python_agent(agent) is not None:
-            continue
+        agent = source.name
         if agent in known_agents:
             agents.append(known_agents[agent])
         elif agent not in names_by_agent:
@@ -151,6 +151,10 @@ def _files(component: Folder) -> dict[str, str]:
         raise _files_error(folder, reason)
     texts: dict[str, str] = {}
     for name, content in contents.items():
+        if not _FILE.fullmatch(name):
+            raise _files_error(
+                folder, f"the chart cannot have the name '{name}'"
+            )
         try:
             texts[name] = content.decode()
         except UnicodeDecodeError:

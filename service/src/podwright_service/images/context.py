@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import stat
-import tomllib
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from podwright import blueprints
-from podwright.components.folder import Folder, agent_names
-from podwright.errors import ConfigurationError
+from podwright.blueprints.texts import text_files
+from podwright.components.folder import Folder
+from podwright.components.folder_code import read_project
+from podwright.errors import ConfigurationError, PodwrightError
 from podwright.text import os_error_reason, truncate
 
 LOCK = "requirements.lock"
@@ -111,7 +114,7 @@ def shared_packages(folders: Iterable[Folder]) -> dict[str, Path]:
     """
     packages: dict[str, Path] = {}
     for folder in folders:
-        for part in (folder, *_agents_inside(folder)):
+        for part in (folder, *folder.agent_folders()):
             for name, path in part.shared_packages().items():
                 if path.is_relative_to(folder.path):
                     continue
@@ -123,51 +126,61 @@ def shared_packages(folders: Iterable[Folder]) -> dict[str, Path]:
     return packages
 
 
-def _agents_inside(folder: Folder) -> Iterator[Folder]:
-    for path in sorted((folder.path / "agents").glob("*/")):
-        if has_blueprint(path):
-            yield Folder(path)
-
-
-def has_blueprint(folder: Path) -> bool:
-    """Whether a folder is that of a component."""
-    for suffix in blueprints.SUFFIXES:
-        if (folder / f"blueprint{suffix}").is_file():
-            return True
-    return False
-
-
 def component_files(folder: Path) -> Iterator[Path]:
-    """The paths of the files that a component needs at run time, relative to its folder.
+    """The paths of the files that a component needs at run time, relative to its folder, sorted.
 
-    Hidden files, byte code, virtual environments, tests and the lists of dependencies are left out.
+    Hidden files, byte code, virtual environments, tests and the lists of dependencies are left out, unless a blueprint
+    has a text in them.
 
     Raises:
         ConfigurationError: There is a link or a special file.
         OSError: A folder cannot be read.
     """
-    return _files(folder, folder)
+    files = {*_files(folder), *_texts(folder)}
+    for path in sorted(files):
+        _check_regular(path)
+        yield path.relative_to(folder)
+
+
+def files_below(
+    folder: Path, on_error: Callable[[OSError], Any] | None = None
+) -> Iterator[Path]:
+    """The paths of files and links below a folder, without hidden files, byte code, virtual environments and tests.
+
+    Args:
+        folder: The folder of a component or a package.
+        on_error: Called if a folder cannot be read; by default, what it has is left out.
+    """
+    for path, folders, files in os.walk(folder, onerror=on_error):
+        parent = Path(path)
+        links = [name for name in folders if (parent / name).is_symlink()]
+        folders[:] = [name for name in folders if _is_part(parent / name)]
+        for name in (*files, *links):
+            if not _is_excluded(name):
+                yield parent / name
+
+
+def texts_of(blueprint_file: Path) -> list[Path]:
+    """The paths of the files with the texts of a blueprint file, whether they exist or not.
+
+    Raises:
+        PodwrightError: The blueprint file cannot be read.
+    """
+    folder = blueprint_file.parent
+    names = text_files(blueprints.read_source(blueprint_file))
+    return [Path(os.path.normpath(folder / name)) for name in names]
 
 
 def requirements(folder: Path) -> str | None:
     """The name of the file that lists a folder's dependencies: requirements.txt, or a project's pyproject.toml.
 
     Raises:
-        ConfigurationError: The pyproject.toml is not valid TOML.
+        ConfigurationError: The pyproject.toml cannot be read, or is not valid TOML.
     """
     if (folder / "requirements.txt").is_file():
         return "requirements.txt"
-    project = folder / "pyproject.toml"
-    if not project.is_file():
-        return None
-    try:
-        data = tomllib.loads(project.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ConfigurationError(
-            f"Invalid TOML in '{project.name}': {error}."
-        ) from error
-    if "project" in data:
-        return project.name
+    if "project" in read_project(folder):
+        return "pyproject.toml"
     return None
 
 
@@ -179,36 +192,66 @@ def _sibling_agents(
     pending = [folder]
     while pending:
         current = pending.pop()
-        for name in agent_names(current.blueprint()):
-            if name in remotes or name in agents:
-                continue
-            agent = current.agent(name, ())
-            if not isinstance(agent, Folder) or agent.path == folder.path:
-                continue
+        for name, agent in _agents_beside(current, {*remotes, *agents}):
             # the resolved path of a link may have another parent
-            if agent.path.parent == folder.path.parent:
+            if agent.path.parent != folder.path.parent:
+                continue
+            if agent.path != folder.path:
                 agents[name] = agent
                 pending.append(agent)
     return agents
 
 
-def _files(root: Path, folder: Path) -> Iterator[Path]:
-    has_dependencies = folder == root or has_blueprint(folder)
-    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
-        path = Path(entry.path)
-        if is_excluded(entry.name):
+def _agents_beside(
+    folder: Folder, known: Collection[str]
+) -> Iterator[tuple[str, Folder]]:
+    sources = folder.agents(
+        folder.blueprint(), without=known, import_code=False
+    )
+    for source in sources:
+        if source.place != "beside" or not isinstance(source.value, Folder):
             continue
-        if entry.name in _DEPENDENCIES and has_dependencies:
-            continue
-        if entry.is_dir(follow_symlinks=False):
-            if not (path / "pyvenv.cfg").exists():
-                yield from _files(root, path)
-        else:
-            _check_regular(path)
-            yield path.relative_to(root)
+        if not _is_in_code(folder, source.name):
+            yield source.name, source.value
 
 
-def is_excluded(name: str) -> bool:
+def _is_in_code(folder: Folder, agent: str) -> bool:
+    """Whether the folder's `agents.py` supplies an agent, as far as this machine has the packages that it imports."""
+    try:
+        return folder.python_agent(agent) is not None
+    except ConfigurationError:
+        return False
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for path in files_below(folder, on_error=_raise):
+        if path.name not in _DEPENDENCIES or (
+            path.parent != folder and not Folder(path.parent).has_blueprint()
+        ):
+            yield path
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def _texts(folder: Path) -> Iterator[Path]:
+    for file in Folder(folder).blueprint_files():
+        # whoever loads the blueprint reports what is wrong with it
+        with contextlib.suppress(PodwrightError):
+            for path in texts_of(file):
+                if path.is_relative_to(file.parent) and path.is_file():
+                    yield path
+
+
+def _is_part(folder: Path) -> bool:
+    """Whether a folder inside that of a component belongs to it, unlike a virtual environment."""
+    return (
+        not _is_excluded(folder.name) and not (folder / "pyvenv.cfg").exists()
+    )
+
+
+def _is_excluded(name: str) -> bool:
     """Whether files and folders with a name are no part of a component."""
     if name in ("__pycache__", "node_modules", "conftest.py"):
         return True
