@@ -18,7 +18,7 @@ from tests.image.conftest import Shell, Start
 from tests.image.containers import layers, tool_entry
 from tests.image_support import Docker
 
-from podwright import blueprints
+from podwright import blueprints, load
 from podwright.components.folder import Folder
 from podwright.errors import ConfigurationError
 from podwright.models import pricing
@@ -377,6 +377,69 @@ def test_files_of_a_component(tmp_path: Path) -> None:
         stat.S_IMODE((context / "component" / file).stat().st_mode)
         for file in files
     } == {0o644}
+
+
+@pytest.mark.parametrize("name", [".prompts/a.md", "test_prompt.py", "./.a.md"])
+def test_texts_are_files_of_a_component(tmp_path: Path, name: str) -> None:
+    """A file with a text of a blueprint is in the image whatever its name, unlike others with such names."""
+    folder = agent(tmp_path / "packed")
+    file = agent(folder / "agents" / "inner") / "blueprint.json"
+    blueprint = json.loads(file.read_text())
+    blueprint["instructions"] = {"file": name}
+    file.write_text(json.dumps(blueprint))
+    prompt = file.parent / name
+    prompt.parent.mkdir(exist_ok=True)
+    prompt.write_text("Be brief.")
+    prompt.with_name("test_other.py").write_text("x = 1")
+    context = tmp_path / "context"
+    context.mkdir()
+    files = stage(Folder(folder), context, ())
+    inside = prompt.relative_to(folder)
+    assert files == sorted(
+        [str(inside), "agents/inner/blueprint.json", "blueprint.json"]
+    )
+    inner = load(context / "component" / "agents" / "inner")
+    assert inner.to_blueprint()["instructions"] == "Be brief."
+
+
+AGENTS_PY = "def helper(task: str) -> str:\n    return task\n"
+
+
+@pytest.fixture
+def flow(tmp_path: Path) -> Path:
+    """The folder of a workflow with an agent `helper`."""
+    folder = tmp_path / "flow"
+    folder.mkdir()
+    step = {"type": "agent_step", "agent": "helper", "name": "first"}
+    workflow = {"type": "Workflow", "name": "flow", "steps": [step]}
+    (folder / "blueprint.json").write_text(json.dumps(workflow))
+    (tmp_path / "context").mkdir()
+    return folder
+
+
+def test_an_agent_in_code_replaces_one_beside(
+    flow: Path, tmp_path: Path
+) -> None:
+    """A folder beside a component is not even read if `agents.py` supplies the agent."""
+    (flow / "agents.py").write_text(AGENTS_PY)
+    (tmp_path / "helper").mkdir()
+    (tmp_path / "helper" / "blueprint.json").write_text("{")
+    files = stage(Folder(flow), tmp_path / "context", ())
+    assert files == ["agents.py", "blueprint.json"]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [AGENTS_PY.replace("helper", "other"), f"import of_images\n{AGENTS_PY}"],
+)
+def test_an_agent_that_code_may_not_replace(
+    flow: Path, tmp_path: Path, code: str
+) -> None:
+    """A folder beside a component is copied if `agents.py` has another agent, or needs packages of the image."""
+    (flow / "agents.py").write_text(code)
+    agent(tmp_path / "helper")
+    files = stage(Folder(flow), tmp_path / "context", ())
+    assert "agents/helper/blueprint.json" in files
 
 
 def test_shared_packages_of_a_component(tmp_path: Path) -> None:

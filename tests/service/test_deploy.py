@@ -111,6 +111,29 @@ def test_shared_packages_are_files_of_each_component(tmp_path: Path) -> None:
         assert components[name]["files"] == files
 
 
+def test_agents_in_code_are_no_other_components(tmp_path: Path) -> None:
+    """A folder beside a component is none of its agents if `agents.py` supplies the agent."""
+    step = {"type": "agent_step", "agent": "helper", "name": "first"}
+    workflow = {"type": "Workflow", "name": "w", "steps": [step]}
+    flow = folder(
+        tmp_path / "flow", workflow, agents_py="def helper(task): ..."
+    )
+    helper = folder(tmp_path / "helper")
+    components = chart_values.render([flow, helper])["components"]
+    assert "agents" not in components["flow"]
+
+
+def test_a_text_with_a_hidden_name(tmp_path: Path) -> None:
+    """The text is in the blueprint of the values, which need no file of it."""
+    blueprint = {**AGENT, "instructions": {"file": ".prompt.md"}}
+    path = folder(tmp_path / "writer", blueprint, tools_py="")
+    (path / ".prompt.md").write_text("Be brief.")
+    component = chart_values.render([path])["components"]["writer"]
+    inline = component["blueprint"]["inline"]
+    assert inline["instructions"] == "Be brief."
+    assert list(component["files"]) == ["tools.py"]
+
+
 def error_of(*folders: Path) -> str:
     with pytest.raises(ConfigurationError) as raised:
         chart_values.render(folders)
@@ -126,6 +149,9 @@ def test_folders_that_the_chart_cannot_deploy(tmp_path: Path) -> None:
     binary = folder(tmp_path / "binary")
     (binary / "model.bin").write_bytes(b"\xff\xfe")
     assert "model.bin" in error_of(binary)
+    named = folder(tmp_path / "named")
+    (named / "a b.txt").write_text("x")
+    assert "'a b.txt'" in error_of(named)
     linked = folder(tmp_path / "linked")
     (linked / "key.txt").symlink_to("/etc/hostname")
     assert "key.txt" in error_of(linked)

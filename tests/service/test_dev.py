@@ -366,6 +366,43 @@ def test_the_texts_of_a_file(tmp_path: Path) -> None:
     assert changes_by(files, tmp_path / "other.md", "1") == []
 
 
+@pytest.mark.parametrize("name", ["prompt.log", ".prompts/test_it.py"])
+def test_the_texts_of_a_folder(component: Path, name: str) -> None:
+    """A file with a text of an agent is watched whatever its name, also before it exists."""
+    files = WatchedFiles(str(component))
+    critic = {**AGENT, "name": "critic", "instructions": {"file": name}}
+    write(component / "agents" / "critic.json", critic)
+    prompt = component / "agents" / name
+    assert changes_by(files, prompt, "1") == [prompt]
+    write(component / "agents" / "critic.json", "{")
+    assert changes_by(files, prompt, "12") == [prompt]
+
+
+def test_a_broken_agent_beside(tmp_path: Path) -> None:
+    """An agent beside the component is watched although its blueprint, or that of another agent, is broken."""
+    steps = [
+        {"type": "agent_step", "agent": name, "name": name}
+        for name in ("helper", "other", "missing")
+    ]
+    workflow = {"type": "Workflow", "name": "flow", "steps": steps}
+    write(tmp_path / "flow" / "blueprint.json", workflow)
+    broken = [
+        write(tmp_path / name / "blueprint.json", "{")
+        for name in ("helper", "other")
+    ]
+    files = WatchedFiles(str(tmp_path / "flow"))
+    for file in (*broken, tmp_path / "missing" / "blueprint.json"):
+        assert changes_by(files, file, "{}") == [file]
+
+
+def test_a_link_to_a_folder(component: Path, tmp_path: Path) -> None:
+    """What is written into a folder that is linked is no change of the component."""
+    (tmp_path / "data").mkdir()
+    (component / "data").symlink_to(tmp_path / "data")
+    files = WatchedFiles(str(component))
+    assert changes_by(files, tmp_path / "data" / "table.csv", "1") == []
+
+
 def test_the_wait_for_changes_ends(component: Path) -> None:
     """Waiting ends once something has changed."""
     files = WatchedFiles(str(component))

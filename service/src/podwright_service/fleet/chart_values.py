@@ -21,6 +21,7 @@ from podwright_service.images.context import (
     component_files,
     requirements,
     shared_packages,
+    texts_of,
 )
 
 _MAX_CONFIG_MAP_BYTES = 900_000
@@ -149,12 +150,15 @@ def _files(component: Folder) -> dict[str, str]:
     if size > _MAX_CONFIG_MAP_BYTES:
         reason = f"they have more than {_MAX_CONFIG_MAP_BYTES} bytes"
         raise _files_error(folder, reason)
+    in_blueprint = texts_of(component.blueprint_file())
     texts: dict[str, str] = {}
     for name, content in contents.items():
         if not _FILE.fullmatch(name):
-            raise _files_error(
-                folder, f"the chart cannot have the name '{name}'"
-            )
+            # the values have the text itself
+            if folder / name in in_blueprint:
+                continue
+            reason = f"the chart cannot have the name '{name}'"
+            raise _files_error(folder, reason)
         try:
             texts[name] = content.decode()
         except UnicodeDecodeError:
