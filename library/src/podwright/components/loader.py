@@ -5,7 +5,15 @@ from __future__ import annotations
 import inspect
 import logging
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Generator,
+    Iterable,
+    Mapping,
+    Sequence,
+)
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -251,13 +259,33 @@ def _load_folder(
             agents[name] = _as_component(name, own)
             continue
         source = folder.agent(name, parents)
-        if isinstance(source, Folder):
-            agents[name] = _load_folder(source, supplied, {}, within=parents)
-        elif source is not None:
-            agents[name] = _load_agent_file(source, supplied, folder)
+        if source is None:
+            continue
+        with _named_in_problems(name):
+            if isinstance(source, Folder):
+                agents[name] = _load_folder(
+                    source, supplied, {}, within=parents
+                )
+            else:
+                agents[name] = _load_agent_file(source, supplied, folder)
     with_functions = _with_functions(supplied, folder, blueprint)
     with_agents = replace(with_functions, agents=agents)
     return _build(blueprint, with_agents, options)
+
+
+@contextmanager
+def _named_in_problems(agent: str) -> Generator[None]:
+    """Say of the problems of an agent whose they are: their pointers are those of its own blueprint."""
+    try:
+        yield
+    except BlueprintValidationError as error:
+        problems = [
+            replace(problem, detail=f"Agent '{agent}': {problem.detail}")
+            for problem in error.problems
+        ]
+        raise BlueprintValidationError(
+            error.message, problems=problems, suggestion=error.suggestion
+        ) from error
 
 
 def _as_component(

@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Generator, Iterator
+from collections.abc import Collection, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import podwright
+import podwright_service
 from podwright import blueprints
 from podwright.components import Agent, Component, Workflow
 from podwright.components.folder import Folder, condition_names
 from podwright.components.loader import AnyComponent
 from podwright.components.remote import Remote
 from podwright.components.walks import own_tools_of, remotes_in
-from podwright.errors import ConfigurationError, UnknownModelError
+from podwright.errors import (
+    BlueprintValidationError,
+    ConfigurationError,
+    Problem,
+    UnknownModelError,
+)
 from podwright.models.registry import registered_provider
 from podwright.text import os_error_reason
 from podwright_service.authoring.local_code import (
@@ -29,6 +37,7 @@ from podwright_service.authoring.local_code import (
     Named,
     named,
     needed_by,
+    registering_module,
 )
 from podwright_service.images.context import component_files, copy_folder
 from podwright_service.model_checks import model_errors
@@ -45,13 +54,14 @@ from podwright_service.source import (
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
 _HEADING = '"""Written by `podwright export`: {what}."""'
 _FILES = {
-    "providers": ("providers.py", "the providers of models"),
     "tools": ("tools.py", "the functions of the tools"),
     "functions": ("functions.py", "the functions of the steps"),
     "conditions": ("conditions.py", "the conditions of the workflow"),
     "agents": ("agents.py", "the agents in Python"),
 }
-"""The files of a folder with code, and what they have."""
+"""The files of a folder with what its blueprint names, and what they have."""
+_READS_FILES = "If its code reads files or computes names of modules, put them into a package with it, which is copied."
+"""What is likely if code cannot be imported from the copy."""
 
 
 @dataclass
@@ -62,7 +72,7 @@ class Exported:
     digest: str
     """The digest of the blueprint."""
     files: list[str]
-    notes: list[str] = field(default_factory=list[str])
+    notes: list[str]
     """What may be missing where it runs."""
 
 
@@ -75,17 +85,37 @@ class _Plan:
         default_factory=lambda: {key: {} for key in _FILES}
     )
     """What each file with code supplies, by name."""
+    providers: dict[str, str] = field(default_factory=dict[str, str])
+    """The module that registers each provider of models when it is imported."""
     agents: dict[str, _Plan] = field(default_factory=dict[str, "_Plan"])
     """The folders in `agents/`."""
+    files: dict[str, dict[str, Any]] = field(
+        default_factory=dict[str, dict[str, Any]]
+    )
+    """The blueprints of the files in `agents/`, whose code is that of this folder."""
     remotes: list[str] = field(default_factory=list[str])
 
     def modules(self) -> Iterator[str]:
         """The modules that the code is imported from."""
+        yield from self.providers.values()
         for supplied in self.code.values():
             for item in supplied.values():
                 yield item.module
         for agent in self.agents.values():
             yield from agent.modules()
+
+    def supply(self, key: str, name: str, item: Named) -> None:
+        """Let the code of the folder supply something under a name.
+
+        Raises:
+            ConfigurationError: The name is that of something else there.
+        """
+        other = self.code[key].setdefault(name, item)
+        if other != item:
+            raise ConfigurationError(
+                f"Two functions are called '{name}': in {other.module} and in {item.module}.",
+                suggestion="Give each its own name.",
+            )
 
 
 @contextmanager
@@ -99,19 +129,18 @@ def component_folder(source: str) -> Generator[Path]:
         yield Path(source)
         return
     with tempfile.TemporaryDirectory(prefix="podwright-") as work:
-        component, _ = load_from_module(source)
-        target = Path(work, folder_name(component))
-        export(source, target)
-        yield target
+        yield export(source, within=Path(work)).folder
 
 
-def folder_name(component: Component) -> str:
+def _folder_name(component: Component) -> str:
     """The name of a component as the chart and every file system take it."""
     name = _NOT_IN_NAMES.sub("-", component.name.lower()).strip("-")
     return name[:63].rstrip("-") or component.kind
 
 
-def export(source: str, target: Path) -> Exported:
+def export(
+    source: str, target: Path | None = None, *, within: Path = Path()
+) -> Exported:
     """Write a component as a folder that has all of it: the blueprint, the code and the agents.
 
     Of a folder, the agents and packages beside it are copied too. Of a component that was made in Python, the files of
@@ -120,22 +149,26 @@ def export(source: str, target: Path) -> Exported:
 
     Args:
         source: A component folder, a blueprint file, or `module:attribute`.
-        target: A folder that is empty or does not exist.
+        target: A folder that is empty or does not exist; by default one with the name of the component.
+        within: The folder in which that default is.
 
     Raises:
         PodwrightError: The component cannot be loaded, a function cannot be imported by a name, the folder is not empty
             or cannot be written, or the folder does not give the same component.
     """
     remotes = remotes_of(read_settings())
-    beside = None
+    module = None
     if names_module(source):
-        component, beside = load_from_module(source)
+        component, module = load_from_module(source)
     else:
         component = load_component(source, remotes)
     component = whole(component)
     digest = blueprints.digest(component.to_blueprint())
+    if target is None:
+        target = within / _folder_name(component)
     _check_is_empty(target)
     code = LocalCode()
+    providers: Collection[str] = ()
     with tempfile.TemporaryDirectory(prefix="podwright-") as work:
         folder = Path(work, "component")
         try:
@@ -143,12 +176,14 @@ def export(source: str, target: Path) -> Exported:
                 needed = sorted(remotes)
                 copy_folder(Folder(Path(source)), folder, needed)
             else:
-                plan = _plan_of(component, beside)
-                _add_providers(plan, component, beside)
+                plan = _plan_of(component, module)
+                _add_providers(plan, component, module)
                 needed = plan.remotes
+                providers = plan.providers
                 code = needed_by(plan.modules())
+                _share_code(plan, "")
                 _write_component(plan, code, folder)
-            _check(folder, digest, needed)
+            _check(folder, digest, remotes=needed, providers=providers)
             shutil.copytree(folder, target, dirs_exist_ok=True)
         except OSError as error:
             raise _write_error(target, error) from error
@@ -220,8 +255,9 @@ def _plan_of(component: Component, beside: ModuleType | None) -> _Plan:
             plan.agents[name] = _plan_of(member, beside)
             plan.remotes += plan.agents[name].remotes
         else:
-            found = _named_agent(member, name, beside)
-            plan.code["agents"][name] = found
+            plan.code["agents"][name] = named(
+                member, f"The agent '{name}'", beside=beside
+            )
     return plan
 
 
@@ -233,15 +269,7 @@ def _add_providers(
         provider = model.partition("/")[0]
         function = registered_provider(provider)
         if function is not None:
-            plan.code["providers"][provider] = named(
-                function, f"The provider '{provider}'", beside=beside
-            )
-
-
-def _named_agent(
-    member: Component, name: str, beside: ModuleType | None
-) -> Named:
-    return named(member, f"The agent '{name}'", beside=beside)
+            plan.providers[provider] = registering_module(function, beside)
 
 
 def _add_code(
@@ -258,12 +286,42 @@ def _add_code(
                 )
     for name, tool in own_tools_of(component).items():
         found = named(tool.function, f"The function '{name}'", beside=beside)
-        other = plan.code[kind].setdefault(name, found)
-        if other != found:
+        plan.supply(kind, name, found)
+
+
+def _share_code(plan: _Plan, place: str) -> None:
+    """Let agents have the code of the folder around them where a file of their own would hide a module of its name.
+
+    A folder `agents/calculator/` with a `tools.py` that imports a module `tools` would import itself.
+
+    Raises:
+        ConfigurationError: An agent cannot be without a folder, or its code does not fit to that around it.
+    """
+    for name, agent in list(plan.agents.items()):
+        folder = f"{place}agents/{name}"
+        _share_code(agent, f"{folder}/")
+        hidden = _hidden_modules(agent)
+        if not hidden:
+            continue
+        if agent.agents or agent.files or agent.code["agents"]:
             raise ConfigurationError(
-                f"Two functions are called '{name}': in {other.module} and in {found.module}.",
-                suggestion="Give each its own name.",
+                f"The module '{hidden[0]}' has the name of a file that '{folder}' needs for its own code.",
+                suggestion="Rename that module.",
             )
+        del plan.agents[name]
+        plan.files[name] = agent.blueprint
+        for key, supplied in agent.code.items():
+            for function, item in supplied.items():
+                plan.supply(key, function, item)
+
+
+def _hidden_modules(agent: _Plan) -> list[str]:
+    """The modules of the project that the files of an agent's folder would hide from its code."""
+    needed = needed_by(agent.modules()).files
+    stems = [
+        Path(file).stem for key, (file, _) in _FILES.items() if agent.code[key]
+    ]
+    return [stem for stem in stems if stem in needed]
 
 
 def _copy(code: LocalCode, target: Path) -> None:
@@ -280,29 +338,43 @@ def _copy(code: LocalCode, target: Path) -> None:
 def _write(plan: _Plan, target: Path) -> None:
     text = blueprints.to_json(plan.blueprint)
     (target / "blueprint.json").write_text(text, encoding="utf-8")
+    _write_providers(target / "providers.py", set(plan.providers.values()))
     for key, (file, what) in _FILES.items():
         _write_code(target / file, what, plan.code[key])
+    for name, blueprint in plan.files.items():
+        file = target / "agents" / f"{name}.json"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(blueprints.to_json(blueprint), encoding="utf-8")
     for name, agent in plan.agents.items():
         folder = target / "agents" / name
         folder.mkdir(parents=True)
         _write(agent, folder)
 
 
-def _write_code(path: Path, what: str, supplied: dict[str, Named]) -> None:
-    own = [item for item in supplied.values() if item.module == path.stem]
-    others = {
-        name: item
-        for name, item in supplied.items()
-        if item.module != path.stem
-    }
+def _write_providers(path: Path, modules: set[str]) -> None:
+    if path.exists():
+        modules = modules - {path.stem}
+    if not modules:
+        return
+    if path.exists():
+        raise _clash_error(path, "the providers of models", modules)
+    lines = [_HEADING.format(what="the providers of models"), ""]
+    lines += [f"import {module}" for module in sorted(modules)]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _write_code(path: Path, what: str, supplied: Mapping[str, Named]) -> None:
+    others = dict(supplied)
+    if path.exists():
+        # the module of the project with this name supplies them itself
+        for name, item in supplied.items():
+            if item == Named(path.stem, name):
+                del others[name]
     if not others:
         return
-    if own or path.exists():
-        listed = ", ".join(sorted(item.module for item in others.values()))
-        raise ConfigurationError(
-            f"The module '{path.stem}' has the name of the file for {what}, but others are in {listed}.",
-            suggestion=f"Move all of them to {path.name}, or rename that module.",
-        )
+    if path.exists():
+        origins = {f"{item.module}.{item.name}" for item in others.values()}
+        raise _clash_error(path, what, origins)
     lines = [_HEADING.format(what=what), ""]
     names: list[str] = []
     for name, item in sorted(others.items()):
@@ -311,6 +383,16 @@ def _write_code(path: Path, what: str, supplied: dict[str, Named]) -> None:
         names.append(alias)
     lines += ["", f"__all__ = {json.dumps(names)}"]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _clash_error(
+    path: Path, what: str, others: Collection[str]
+) -> ConfigurationError:
+    listed = ", ".join(sorted(others))
+    return ConfigurationError(
+        f"The module '{path.stem}' has the name of the file for {what}, and {listed} is not in it by its own name.",
+        suggestion=f"Move all of them to {path.name} by the names that the blueprint has, or rename that module.",
+    )
 
 
 def _alias(name: str, item: Named) -> str:
@@ -332,41 +414,97 @@ def _write_requirements(code: LocalCode, target: Path) -> None:
 
 _LOAD = """\
 import json, sys
+from pathlib import Path
 import podwright
 from podwright.errors import PodwrightError
-folder, *remotes = sys.argv[1:]
-agents = {name: podwright.Remote(name, "http://remote.invalid") for name in remotes}
+from podwright.models.registry import registered_provider
+result, folder, names = sys.argv[1:]
+names = json.loads(names)
+agents = {name: podwright.Remote(name, "http://remote.invalid") for name in names["remotes"]}
 try:
-    print(podwright.blueprints.digest(podwright.load(folder, agents=agents).to_blueprint()))
+    component = podwright.load(folder, agents=agents)
+    answer = {"digest": podwright.blueprints.digest(component.to_blueprint())}
 except PodwrightError as error:
-    print(json.dumps(error.message), file=sys.stderr)
-    sys.exit(3)
+    answer = {"error": error.to_dict(), "has_cause": error.__cause__ is not None}
+answer["missing"] = [name for name in names["providers"] if registered_provider(name) is None]
+Path(result).write_text(json.dumps(answer), encoding="utf-8")
 """
+"""Loads a folder, and writes to a file what it is: its code may print, at its end too."""
 
 
-def _check(folder: Path, digest: str, remotes: list[str]) -> None:
+def _check(
+    folder: Path,
+    digest: str,
+    *,
+    remotes: Collection[str],
+    providers: Collection[str],
+) -> None:
     """Load the folder where nothing else of the project can be imported.
 
     Raises:
-        ConfigurationError: It cannot be loaded, or is another component.
+        ConfigurationError: It cannot be loaded, is another component, or does not register a provider.
     """
+    names = {"remotes": list(remotes), "providers": list(providers)}
     with tempfile.TemporaryDirectory(prefix="podwright-") as elsewhere:
+        result = Path(elsewhere, "result.json").resolve()
+        program = [sys.executable, "-P", "-c", _LOAD]
         done = subprocess.run(  # noqa: S603 - our own program
-            [sys.executable, "-P", "-c", _LOAD, folder.resolve(), *remotes],
+            [*program, result, folder.resolve(), json.dumps(names)],
             cwd=elsewhere,
+            env=_environment(),
             check=False,
+            stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
         )
-    if done.returncode == 3:
-        message = json.loads(done.stderr.splitlines()[-1])
-        raise ConfigurationError(
-            f"The component cannot be loaded from a folder: {message}",
-            suggestion="If its code reads files, put it into a package with them, which is copied whole.",
-        )
-    # the code may print
-    if done.returncode or done.stdout.split()[-1:] != [digest]:
+        answer: dict[str, Any] = {}
+        if result.exists():
+            answer = json.loads(result.read_bytes())
+    if "error" in answer:
+        raise _load_error(answer["error"], has_cause=answer["has_cause"])
+    if answer.get("digest") != digest:
         raise ConfigurationError(
             f"The component is another one when it is loaded from a folder: {done.stderr.strip()[-500:]}",
             suggestion="Make its blueprint and its code independent of the environment.",
         )
+    if answer["missing"]:
+        raise ConfigurationError(
+            f"The import of its module does not register the provider '{answer['missing'][0]}'.",
+            suggestion="Call register_provider in the module that defines the provider.",
+        )
+
+
+def _environment() -> dict[str, str]:
+    """The environment, with no more of `PYTHONPATH` than the folders of Podwright itself."""
+    packages = (podwright, podwright_service)
+    ours = {Path(package.__path__[0]).resolve().parent for package in packages}
+    variables = dict(os.environ)
+    entries = variables.pop("PYTHONPATH", "").split(os.pathsep)
+    folders = [Path(entry).resolve() for entry in entries if entry]
+    kept = [str(folder) for folder in folders if folder in ours]
+    if kept:
+        variables["PYTHONPATH"] = os.pathsep.join(kept)
+    return variables
+
+
+def _load_error(
+    error: Mapping[str, Any], *, has_cause: bool
+) -> ConfigurationError:
+    """The error of the process that loaded the folder.
+
+    Args:
+        error: Its data.
+        has_cause: Whether another exception caused it, such as one that the code raised.
+    """
+    message = (
+        f"The component cannot be loaded from a folder: {error['message']}"
+    )
+    suggestion = error["suggestion"]
+    if "problems" in error:
+        problems = [Problem(**problem) for problem in error["problems"]]
+        return BlueprintValidationError(
+            message, problems=problems, suggestion=suggestion
+        )
+    if has_cause:
+        suggestion = _READS_FILES
+    return ConfigurationError(message, suggestion=suggestion)
