@@ -175,6 +175,185 @@ def test_components_and_models_of_ones_own(
     assert answer["expert_output"] == "large answers"
 
 
+TEAM = """
+from podwright import Agent, AgentStep, FunctionStep, Pipeline, Workflow
+from functions import double
+from tools import add, name
+
+calculator = Agent("calculator", "Add.", "offline/echo", tools=[add])
+namer = Agent("namer", "Name.", "offline/echo", tools=[add, name])
+team = Workflow(
+    "team",
+    [
+        AgentStep(calculator, name="first"),
+        AgentStep(namer, name="second"),
+        FunctionStep(double, name="double"),
+    ],
+)
+line = Pipeline("line", [calculator])
+nested = Workflow("nested", [AgentStep(line, name="first")])
+deeper = Workflow("deeper", [AgentStep(nested, name="first")])
+
+def other(x: int) -> int:
+    return x
+
+mixed = Agent("mixed", "Add.", "offline/echo", tools=[add, other])
+"""
+
+
+@pytest.fixture(params=["modules", "packages"])
+def team(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A project whose modules, or packages, have the names of the files of a folder, and are used by agents."""
+    code = {
+        "tools": "def add(x: int, y: int) -> int:\n    return x + y\ndef name() -> str:\n    return 'sum'\n",
+        "functions": "def double(text: str = 'ab') -> str:\n    return 2 * text\n",
+    }
+    (tmp_path / "team.py").write_text(TEAM)
+    for module, text in code.items():
+        file = tmp_path / f"{module}.py"
+        if request.param == "packages":
+            file = tmp_path / module / "__init__.py"
+            file.parent.mkdir()
+        file.write_text(text)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["team", "nested"])
+def test_a_project_with_the_names_of_a_folder(
+    shell: Shell, team: Path, name: str
+) -> None:
+    """Agents whose folder would hide the module that their functions are in are files, and have the same functions."""
+    done = shell("export", f"team:{name}", "--output", "out")
+    assert (done.returncode, done.stderr) == (0, "")
+    agents = {path.name for path in (team / "out" / "agents").iterdir()}
+    expected = {"calculator.json", "namer.json"}
+    if name == "nested":
+        expected = {"line.json"}
+    assert agents == expected
+    for path in list(team.iterdir()):
+        if path.name != "out":
+            path.rename(path.with_name(f"moved-{path.name}"))
+    done = shell("run", "out", "some words", "--quiet")
+    assert done.returncode == 0, done.stderr
+    if name == "team":
+        assert json.loads(done.stdout)["double_output"] == "abab"
+
+
+@pytest.mark.parametrize("team", ["modules"], indirect=True)
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        (
+            "deeper",
+            "'tools' has the name of a file that 'agents/nested' needs",
+        ),
+        (
+            "mixed",
+            "'tools' has the name of the file for the functions of the tools, and team.other is not in it",
+        ),
+    ],
+)
+def test_names_of_a_folder_that_clash(
+    shell: Shell, team: Path, name: str, message: str
+) -> None:
+    done = shell("export", f"team:{name}", "--output", "out")
+    assert done.returncode == 1
+    assert message in done.stderr
+    assert not (team / "out").exists()
+
+
+PROVIDERS = {
+    "lambda": """
+from podwright import FunctionModel, register_provider
+register_provider("acme", lambda name, _: FunctionModel(lambda request: "acme answers", name=name))
+""",
+    "closure": """
+from podwright import FunctionModel, register_provider
+
+def provider(answer):
+    def acme(name, connection):
+        return FunctionModel(lambda request: answer, name=name)
+    return acme
+
+register_provider("acme", provider("acme answers"))
+""",
+}
+
+
+@pytest.mark.parametrize("kind", PROVIDERS)
+def test_a_provider_without_a_name(
+    shell: Shell, tmp_path: Path, kind: str
+) -> None:
+    """A provider of models need not be importable: the module that registers it is imported."""
+    (tmp_path / "models.py").write_text(PROVIDERS[kind])
+    lines = ["import models", "from podwright import Agent"]
+    lines += ["agent = Agent('expert', '', 'acme/small')"]
+    (tmp_path / "app.py").write_text("\n".join(lines))
+    done = shell("export", "app:agent")
+    assert (done.returncode, done.stderr) == (0, "")
+    for name in ("models", "app"):
+        (tmp_path / f"{name}.py").rename(tmp_path / f"{name}.txt")
+    done = shell("run", "expert", "x", "--quiet")
+    assert (done.returncode, done.stdout) == (0, "acme answers\n")
+
+
+def test_a_provider_that_another_module_registers(
+    shell: Shell, tmp_path: Path
+) -> None:
+    """A folder in which the provider would be missing is not written."""
+    (tmp_path / "models.py").write_text("def acme(name, connection): ...\n")
+    lines = ["from models import acme"]
+    lines += ["from podwright import Agent, register_provider"]
+    lines += ["register_provider('acme', acme)"]
+    lines += ["agent = Agent('expert', '', 'acme/small')"]
+    (tmp_path / "app.py").write_text("\n".join(lines))
+    done = shell("export", "app:agent")
+    assert done.returncode == 1
+    assert "does not register the provider 'acme'" in done.stderr
+    assert not (tmp_path / "expert").exists()
+
+
+ISOLATED = {
+    "what it prints at its end": (
+        "import atexit, sys\natexit.register(print, 'bye')\n",
+        None,
+    ),
+    "errors that it prints at its end": (
+        "import atexit, sys\natexit.register(print, 'bye', file=sys.stderr)\nDATA = open('data.txt').read()\n",
+        "package with it, which is copied",
+    ),
+    "another module": (
+        "import importlib\nDATA = importlib.import_module('secret')\n",
+        "No module named 'secret'",
+    ),
+    "another signature": (
+        "from pathlib import Path\nif not Path('data.txt').exists():\n    def words(count: int, size: int): ...\n",
+        "/tools/0/schema",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ISOLATED)
+def test_the_copy_is_loaded_for_itself(
+    shell: Shell, tmp_path: Path, case: str
+) -> None:
+    """Neither what the code prints nor `PYTHONPATH` changes whether a copy is complete, and an error says why not."""
+    code, message = ISOLATED[case]
+    (tmp_path / "data.txt").write_text("data")
+    (tmp_path / "secret.py").write_text("")
+    lines = ["from podwright import Agent", "def words(count: int): ...", code]
+    lines += ["agent = Agent('reader', '', 'offline/echo', tools=[words])"]
+    (tmp_path / "reader.py").write_text("\n".join(lines))
+    done = shell("export", "reader:agent", PYTHONPATH=str(tmp_path))
+    if message is None:
+        assert done.returncode == 0, done.stderr
+    else:
+        assert done.returncode == 1
+        assert message in done.stderr
+        assert "Traceback" not in done.stderr
+    assert (tmp_path / "reader").exists() == (message is None)
+
+
 def test_packages_of_the_code(shell: Shell, project: Path) -> None:
     """Installed packages that every image lacks are listed with their versions; what is not installed is said."""
     app = (project / "app.py").read_text()
@@ -218,6 +397,9 @@ def test_remotes_are_named(shell: Shell, project: Path) -> None:
     agents = json.dumps({"far": "http://127.0.0.1:9"})
     validated = shell("validate", "out", PODWRIGHT_AGENTS=agents)
     assert validated.returncode == 0, validated.stdout
+    done = shell("export", "out", PODWRIGHT_AGENTS=agents)
+    assert done.returncode == 0, done.stderr
+    assert (project / "afar" / "blueprint.json").is_file()
 
 
 @pytest.mark.parametrize(
@@ -322,7 +504,9 @@ def test_a_function_becomes_a_tool(shell: Shell, shop: Path) -> None:
     [entry] = tools_of(shop)
     assert entry["idempotent"] is True
     assert entry["schema"]["function"]["description"] == "Order items."
-    done = shell("sync", "shop", "--add", "order", "--add", "cancel")
+    names = ("order", "cancel", "cancel")
+    added = [word for name in names for word in ("--add", name)]
+    done = shell("sync", "shop", *added)
     assert done.returncode == 0, done.stderr
     assert [entry["name"] for entry in tools_of(shop)] == ["order", "cancel"]
     assert shell("validate", "shop").returncode == 0
@@ -400,6 +584,67 @@ def test_yaml_and_agents_of_a_folder(shell: Shell, shop: Path) -> None:
     assert "Order goods." in file.read_text()
 
 
+@pytest.mark.parametrize(
+    ("text", "has_comment"),
+    [
+        ("instructions: 'Post to channel #general.'", False),
+        ("instructions: Post to #general, or C#", True),
+        ("instructions: Sell. # everything", True),
+        ("instructions: |\n  Sell.\n  # Goods", False),
+        ("instructions: |  # long\n  Sell.", True),
+        ("instructions: |\n  Sell.\n# Goods", True),
+        ('instructions: "Sell.\n\n  # Goods"', False),
+    ],
+)
+def test_comments_of_yaml(
+    shell: Shell, shop: Path, text: str, has_comment: bool
+) -> None:
+    """Only a comment is one, and not a sign in a text."""
+    old = shop / "blueprint.json"
+    data = blueprints.read_file(old)
+    old.unlink()
+    del data["instructions"]
+    data["tools"][0]["schema"]["function"]["description"] = "Old."
+    file = shop / "blueprint.yaml"
+    file.write_text(f"{text}\n{blueprints.to_yaml(data)}")
+    instructions = blueprints.read_file(file)["instructions"]
+    done = shell("sync", "shop")
+    assert "has comments" in done.stderr or not has_comment
+    assert done.returncode == int(has_comment)
+    new = blueprints.read_file(file)
+    assert new["instructions"] == instructions
+    [tool] = new["tools"]
+    updated = tool["schema"]["function"]["description"] == "Order items."
+    assert updated != has_comment
+
+
+def test_folders_of_agents(shell: Shell, shop: Path) -> None:
+    """`sync` brings agents up to date that are folders in the folder, and `validate` says whose the problem is."""
+    team = shop.parent / "team"
+    clerk = team / "agents" / "clerk"
+    clerk.parent.mkdir(parents=True)
+    shop.rename(clerk)
+    steps = [{"type": "agent_step", "name": "ask", "agent": "clerk"}]
+    (team / "blueprint.json").write_text(
+        json.dumps({"type": "Workflow", "name": "team", "steps": steps})
+    )
+    assert shell("validate", "team").returncode == 0
+    code = TOOLS.replace("lines: list[Line]", "goods: list[Line]")
+    (clerk / "tools.py").write_text(code)
+    [report] = json.loads(shell("validate", "--json", "team").stdout)
+    assert report["problems"]
+    for problem in report["problems"]:
+        assert problem["pointer"].startswith("/tools/0/")
+        assert "'clerk'" in problem["detail"]
+    done = shell("sync", "team", "--check")
+    assert done.returncode == 1
+    assert "agents/clerk/blueprint.json: breaking: " in done.stdout
+    done = shell("sync", "team")
+    assert done.returncode == 0, done.stderr
+    assert "Updated team/agents/clerk/blueprint.json." in done.stdout
+    assert shell("validate", "team").returncode == 0
+
+
 def test_a_missing_function_has_a_pointer(shell: Shell, shop: Path) -> None:
     (shop / "tools.py").write_text(TOOLS.replace("def order", "def orders"))
     done = shell("sync", "shop")
@@ -470,9 +715,9 @@ def test_export_keeps_the_texts(shell: Shell, tmp_path: Path) -> None:
     assert shell("new", "notes", "--kind", "workflow").returncode == 0
     done = shell("export", "notes", "--output", "copy")
     assert (done.returncode, done.stderr) == (0, "")
-    digests = [
-        shell("validate", name, "--json").stdout.partition('"digest": ')[2]
-        for name in ("notes", "copy")
-    ]
-    assert digests[0] == digests[1]
+    done = shell("validate", "notes", "copy", "--json")
+    assert done.returncode == 0, done.stdout
+    [first, second] = json.loads(done.stdout)
+    assert first["valid"]
+    assert first["digest"] == second["digest"]
     assert (tmp_path / "copy" / "agents" / "writer.md").is_file()

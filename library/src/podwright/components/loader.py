@@ -5,7 +5,15 @@ from __future__ import annotations
 import inspect
 import logging
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Generator,
+    Iterable,
+    Mapping,
+    Sequence,
+)
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -244,7 +252,8 @@ def _load_folder(
     agents = dict(supplied.agents)
     parents = (*within, folder.path)
     for source in folder.agents(blueprint, without=supplied.agents):
-        agent = _load_agent(source, supplied, folder, within=parents)
+        with _named_in_problems(source.name):
+            agent = _load_agent(source, supplied, folder, within=parents)
         if agent is not None:
             agents[source.name] = agent
     with_functions = _with_functions(supplied, folder, blueprint)
@@ -273,6 +282,21 @@ def _load_agent(
             suggestion="Remove the circular reference.",
         )
     return _load_folder(value, supplied, {}, within=within)
+
+
+@contextmanager
+def _named_in_problems(agent: str) -> Generator[None]:
+    """Say of the problems of an agent whose they are: their pointers are those of its own blueprint."""
+    try:
+        yield
+    except BlueprintValidationError as error:
+        problems = [
+            replace(problem, detail=f"Agent '{agent}': {problem.detail}")
+            for problem in error.problems
+        ]
+        raise BlueprintValidationError(
+            error.message, problems=problems, suggestion=error.suggestion
+        ) from error
 
 
 def _as_component(

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
-import sys
 import tempfile
-from collections.abc import Generator, Iterator
+from collections.abc import Collection, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,11 +22,13 @@ from podwright.components.walks import own_tools_of, remotes_in
 from podwright.errors import ConfigurationError, UnknownModelError
 from podwright.models.registry import registered_provider
 from podwright.text import os_error_reason
+from podwright_service.authoring.copy_check import check_copy
 from podwright_service.authoring.local_code import (
     LocalCode,
     Named,
     named,
     needed_by,
+    registering_module,
 )
 from podwright_service.images.context import component_files, copy_folder
 from podwright_service.model_checks import model_errors
@@ -45,13 +45,12 @@ from podwright_service.source import (
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
 _HEADING = '"""Written by `podwright export`: {what}."""'
 _FILES = {
-    "providers": ("providers.py", "the providers of models"),
     "tools": ("tools.py", "the functions of the tools"),
     "functions": ("functions.py", "the functions of the steps"),
     "conditions": ("conditions.py", "the conditions of the workflow"),
     "agents": ("agents.py", "the agents in Python"),
 }
-"""The files of a folder with code, and what they have."""
+"""The files of a folder with what its blueprint names, and what they have."""
 
 
 @dataclass
@@ -62,7 +61,7 @@ class Exported:
     digest: str
     """The digest of the blueprint."""
     files: list[str]
-    notes: list[str] = field(default_factory=list[str])
+    notes: list[str]
     """What may be missing where it runs."""
 
 
@@ -75,17 +74,37 @@ class _Plan:
         default_factory=lambda: {key: {} for key in _FILES}
     )
     """What each file with code supplies, by name."""
+    providers: dict[str, str] = field(default_factory=dict[str, str])
+    """The module that registers each provider of models when it is imported."""
     agents: dict[str, _Plan] = field(default_factory=dict[str, "_Plan"])
     """The folders in `agents/`."""
+    files: dict[str, dict[str, Any]] = field(
+        default_factory=dict[str, dict[str, Any]]
+    )
+    """The blueprints of the files in `agents/`, whose code is that of this folder."""
     remotes: list[str] = field(default_factory=list[str])
 
     def modules(self) -> Iterator[str]:
         """The modules that the code is imported from."""
+        yield from self.providers.values()
         for supplied in self.code.values():
             for item in supplied.values():
                 yield item.module
         for agent in self.agents.values():
             yield from agent.modules()
+
+    def supply(self, key: str, name: str, item: Named) -> None:
+        """Let the code of the folder supply something under a name.
+
+        Raises:
+            ConfigurationError: The name is that of something else there.
+        """
+        other = self.code[key].setdefault(name, item)
+        if other != item:
+            raise ConfigurationError(
+                f"Two functions are called '{name}': in {other.module} and in {item.module}.",
+                suggestion="Give each its own name.",
+            )
 
 
 @contextmanager
@@ -99,19 +118,18 @@ def component_folder(source: str) -> Generator[Path]:
         yield Path(source)
         return
     with tempfile.TemporaryDirectory(prefix="podwright-") as work:
-        component, _ = load_from_module(source)
-        target = Path(work, folder_name(component))
-        export(source, target)
-        yield target
+        yield export(source, within=Path(work)).folder
 
 
-def folder_name(component: Component) -> str:
+def _folder_name(component: Component) -> str:
     """The name of a component as the chart and every file system take it."""
     name = _NOT_IN_NAMES.sub("-", component.name.lower()).strip("-")
     return name[:63].rstrip("-") or component.kind
 
 
-def export(source: str, target: Path) -> Exported:
+def export(
+    source: str, target: Path | None = None, *, within: Path = Path()
+) -> Exported:
     """Write a component as a folder that has all of it: the blueprint, the code and the agents.
 
     Of a folder, the agents and packages beside it are copied too. Of a component that was made in Python, the files of
@@ -120,22 +138,26 @@ def export(source: str, target: Path) -> Exported:
 
     Args:
         source: A component folder, a blueprint file, or `module:attribute`.
-        target: A folder that is empty or does not exist.
+        target: A folder that is empty or does not exist; by default one with the name of the component.
+        within: The folder in which that default is.
 
     Raises:
         PodwrightError: The component cannot be loaded, a function cannot be imported by a name, the folder is not empty
             or cannot be written, or the folder does not give the same component.
     """
     remotes = remotes_of(read_settings())
-    beside = None
+    module = None
     if names_module(source):
-        component, beside = load_from_module(source)
+        component, module = load_from_module(source)
     else:
         component = load_component(source, remotes)
     component = whole(component)
     digest = blueprints.digest(component.to_blueprint())
+    if target is None:
+        target = within / _folder_name(component)
     _check_is_empty(target)
     code = LocalCode()
+    providers: Collection[str] = ()
     with tempfile.TemporaryDirectory(prefix="podwright-") as work:
         folder = Path(work, "component")
         try:
@@ -143,12 +165,14 @@ def export(source: str, target: Path) -> Exported:
                 needed = sorted(remotes)
                 copy_folder(Folder(Path(source)), folder, needed)
             else:
-                plan = _plan_of(component, beside)
-                _add_providers(plan, component, beside)
+                plan = _plan_of(component, module)
+                _add_providers(plan, component, module)
                 needed = plan.remotes
+                providers = plan.providers
                 code = needed_by(plan.modules())
+                _share_code(plan, "")
                 _write_component(plan, code, folder)
-            _check(folder, digest, needed)
+            check_copy(folder, digest, remotes=needed, providers=providers)
             shutil.copytree(folder, target, dirs_exist_ok=True)
         except OSError as error:
             raise _write_error(target, error) from error
@@ -220,8 +244,9 @@ def _plan_of(component: Component, beside: ModuleType | None) -> _Plan:
             plan.agents[name] = _plan_of(member, beside)
             plan.remotes += plan.agents[name].remotes
         else:
-            found = _named_agent(member, name, beside)
-            plan.code["agents"][name] = found
+            plan.code["agents"][name] = named(
+                member, f"The agent '{name}'", beside=beside
+            )
     return plan
 
 
@@ -233,15 +258,7 @@ def _add_providers(
         provider = model.partition("/")[0]
         function = registered_provider(provider)
         if function is not None:
-            plan.code["providers"][provider] = named(
-                function, f"The provider '{provider}'", beside=beside
-            )
-
-
-def _named_agent(
-    member: Component, name: str, beside: ModuleType | None
-) -> Named:
-    return named(member, f"The agent '{name}'", beside=beside)
+            plan.providers[provider] = registering_module(function, beside)
 
 
 def _add_code(
@@ -258,12 +275,42 @@ def _add_code(
                 )
     for name, tool in own_tools_of(component).items():
         found = named(tool.function, f"The function '{name}'", beside=beside)
-        other = plan.code[kind].setdefault(name, found)
-        if other != found:
+        plan.supply(kind, name, found)
+
+
+def _share_code(plan: _Plan, place: str) -> None:
+    """Let agents have the code of the folder around them where a file of their own would hide a module of its name.
+
+    A folder `agents/calculator/` with a `tools.py` that imports a module `tools` would import itself.
+
+    Raises:
+        ConfigurationError: An agent cannot be without a folder, or its code does not fit to that around it.
+    """
+    for name, agent in list(plan.agents.items()):
+        folder = f"{place}agents/{name}"
+        _share_code(agent, f"{folder}/")
+        hidden = _hidden_modules(agent)
+        if not hidden:
+            continue
+        if agent.agents or agent.files or agent.code["agents"]:
             raise ConfigurationError(
-                f"Two functions are called '{name}': in {other.module} and in {found.module}.",
-                suggestion="Give each its own name.",
+                f"The module '{hidden[0]}' has the name of a file that '{folder}' needs for its own code.",
+                suggestion="Rename that module.",
             )
+        del plan.agents[name]
+        plan.files[name] = agent.blueprint
+        for key, supplied in agent.code.items():
+            for function, item in supplied.items():
+                plan.supply(key, function, item)
+
+
+def _hidden_modules(agent: _Plan) -> list[str]:
+    """The modules of the project that the files of an agent's folder would hide from its code."""
+    needed = needed_by(agent.modules()).files
+    stems = [
+        Path(file).stem for key, (file, _) in _FILES.items() if agent.code[key]
+    ]
+    return [stem for stem in stems if stem in needed]
 
 
 def _copy(code: LocalCode, target: Path) -> None:
@@ -280,29 +327,43 @@ def _copy(code: LocalCode, target: Path) -> None:
 def _write(plan: _Plan, target: Path) -> None:
     text = blueprints.to_json(plan.blueprint)
     (target / "blueprint.json").write_text(text, encoding="utf-8")
+    _write_providers(target / "providers.py", set(plan.providers.values()))
     for key, (file, what) in _FILES.items():
         _write_code(target / file, what, plan.code[key])
+    for name, blueprint in plan.files.items():
+        file = target / "agents" / f"{name}.json"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(blueprints.to_json(blueprint), encoding="utf-8")
     for name, agent in plan.agents.items():
         folder = target / "agents" / name
         folder.mkdir(parents=True)
         _write(agent, folder)
 
 
-def _write_code(path: Path, what: str, supplied: dict[str, Named]) -> None:
-    own = [item for item in supplied.values() if item.module == path.stem]
-    others = {
-        name: item
-        for name, item in supplied.items()
-        if item.module != path.stem
-    }
+def _write_providers(path: Path, modules: set[str]) -> None:
+    if path.exists():
+        modules = modules - {path.stem}
+    if not modules:
+        return
+    if path.exists():
+        raise _clash_error(path, "the providers of models", modules)
+    lines = [_HEADING.format(what="the providers of models"), ""]
+    lines += [f"import {module}" for module in sorted(modules)]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _write_code(path: Path, what: str, supplied: Mapping[str, Named]) -> None:
+    others = dict(supplied)
+    if path.exists():
+        # the module of the project with this name supplies them itself
+        for name, item in supplied.items():
+            if item == Named(path.stem, name):
+                del others[name]
     if not others:
         return
-    if own or path.exists():
-        listed = ", ".join(sorted(item.module for item in others.values()))
-        raise ConfigurationError(
-            f"The module '{path.stem}' has the name of the file for {what}, but others are in {listed}.",
-            suggestion=f"Move all of them to {path.name}, or rename that module.",
-        )
+    if path.exists():
+        origins = {f"{item.module}.{item.name}" for item in others.values()}
+        raise _clash_error(path, what, origins)
     lines = [_HEADING.format(what=what), ""]
     names: list[str] = []
     for name, item in sorted(others.items()):
@@ -311,6 +372,16 @@ def _write_code(path: Path, what: str, supplied: dict[str, Named]) -> None:
         names.append(alias)
     lines += ["", f"__all__ = {json.dumps(names)}"]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _clash_error(
+    path: Path, what: str, others: Collection[str]
+) -> ConfigurationError:
+    listed = ", ".join(sorted(others))
+    return ConfigurationError(
+        f"The module '{path.stem}' has the name of the file for {what}, and {listed} is not in it by its own name.",
+        suggestion=f"Move all of them to {path.name} by the names that the blueprint has, or rename that module.",
+    )
 
 
 def _alias(name: str, item: Named) -> str:
@@ -328,45 +399,3 @@ def _write_requirements(code: LocalCode, target: Path) -> None:
     ]
     path = target / "requirements.txt"
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-
-_LOAD = """\
-import json, sys
-import podwright
-from podwright.errors import PodwrightError
-folder, *remotes = sys.argv[1:]
-agents = {name: podwright.Remote(name, "http://remote.invalid") for name in remotes}
-try:
-    print(podwright.blueprints.digest(podwright.load(folder, agents=agents).to_blueprint()))
-except PodwrightError as error:
-    print(json.dumps(error.message), file=sys.stderr)
-    sys.exit(3)
-"""
-
-
-def _check(folder: Path, digest: str, remotes: list[str]) -> None:
-    """Load the folder where nothing else of the project can be imported.
-
-    Raises:
-        ConfigurationError: It cannot be loaded, or is another component.
-    """
-    with tempfile.TemporaryDirectory(prefix="podwright-") as elsewhere:
-        done = subprocess.run(  # noqa: S603 - our own program
-            [sys.executable, "-P", "-c", _LOAD, folder.resolve(), *remotes],
-            cwd=elsewhere,
-            check=False,
-            capture_output=True,
-            text=True,
-        )
-    if done.returncode == 3:
-        message = json.loads(done.stderr.splitlines()[-1])
-        raise ConfigurationError(
-            f"The component cannot be loaded from a folder: {message}",
-            suggestion="If its code reads files, put it into a package with them, which is copied whole.",
-        )
-    # the code may print
-    if done.returncode or done.stdout.split()[-1:] != [digest]:
-        raise ConfigurationError(
-            f"The component is another one when it is loaded from a folder: {done.stderr.strip()[-500:]}",
-            suggestion="Make its blueprint and its code independent of the environment.",
-        )

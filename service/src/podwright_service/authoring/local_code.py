@@ -18,6 +18,7 @@ from typing import Any
 
 from podwright.components.folder_code import imported_names
 from podwright.errors import ConfigurationError
+from podwright.models.registry import Provider
 from podwright_service.images.context import component_files
 
 _OURS = ("podwright", "podwright_service")
@@ -71,6 +72,23 @@ def named(value: Any, what: str, *, beside: ModuleType | None = None) -> Named:
         f"{what} cannot be imported by a name, because no module has it.",
         suggestion="Define it in a module, outside of functions and classes.",
     )
+
+
+def registering_module(provider: Provider, beside: ModuleType | None) -> str:
+    """The module whose import registers a provider of models.
+
+    A provider without a name, such as a lambda or a function inside another function, is registered when the module of
+    the component is imported.
+
+    Raises:
+        ConfigurationError: It has no name, and the component is not from a module.
+    """
+    try:
+        return named(provider, "The provider", beside=beside).module
+    except ConfigurationError:
+        if beside is None:
+            raise
+        return beside.__name__
 
 
 def _modules(value: Any, beside: ModuleType | None) -> Iterator[ModuleType]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,10 @@ from podwright.json_data import (
 )
 from podwright.text import did_you_mean, os_error_reason
 from podwright.tools import Tool, to_tool, tool_lists
+from podwright_service.images.context import has_blueprint
 
-_COMMENT = re.compile(r"(^|\s)#", re.MULTILINE)
-"""What may be a comment in YAML."""
+_BLOCKS = ("|", ">")
+"""The styles of scalars in YAML that begin with a sign on a line of its own."""
 _HEADER = re.compile(r"\A(?:#.*\n)+")
 """The comments at the top of a file, such as the one that tells editors its schema."""
 
@@ -41,7 +43,7 @@ class SyncedFile:
 
 
 def synced_files(folder: Folder, added: list[str]) -> list[SyncedFile]:
-    """The blueprint files of a folder with the tools' entries that its code has.
+    """The blueprint files of a folder, and of the agents in it, with the tools' entries that its code has.
 
     What the code says of a tool counts: its parameters, its description, and the options of `@tool`. Options that only
     the blueprint has are kept.
@@ -53,8 +55,18 @@ def synced_files(folder: Folder, added: list[str]) -> list[SyncedFile]:
     Raises:
         PodwrightError: A file cannot be read, or the code has no function for a tool.
     """
-    own = _synced(folder, folder.blueprint_file(), added)
-    return [own, *(_synced(folder, path, []) for path in folder.agent_files())]
+    files = [_synced(folder, folder.blueprint_file(), added)]
+    files += [_synced(folder, path, []) for path in folder.agent_files()]
+    for agent in _agent_folders(folder):
+        files += synced_files(agent, [])
+    return files
+
+
+def _agent_folders(folder: Folder) -> Iterator[Folder]:
+    """The folders in `agents/`, without links."""
+    for path in sorted((folder.path / "agents").glob("*/")):
+        if not path.is_symlink() and has_blueprint(path):
+            yield Folder(path)
 
 
 def write(file: SyncedFile) -> None:
@@ -68,7 +80,7 @@ def write(file: SyncedFile) -> None:
         if file.path.suffix.lower() != ".json":
             old = file.path.read_text(encoding="utf-8")
             header = "".join(_HEADER.findall(old))
-            if _COMMENT.search(old.removeprefix(header)):
+            if _has_comments(old.removeprefix(header)):
                 raise ConfigurationError(
                     f"'{file.path.name}' has comments, which would be lost.",
                     suggestion="Make these changes by hand, or keep the comments under 'metadata'.",
@@ -80,6 +92,23 @@ def write(file: SyncedFile) -> None:
             f"Cannot write '{file.path}': {os_error_reason(error)}.",
             suggestion="Make it writable.",
         ) from error
+
+
+def _has_comments(text: str) -> bool:
+    """Whether a YAML text has comments: between its tokens, or after the sign of a block of text."""
+    import yaml  # slow to import
+
+    end = 0
+    for token in yaml.scan(text):
+        between = text[end : token.start_mark.index]
+        end = token.end_mark.index
+        if "#" in between:
+            return True
+        if isinstance(token, yaml.ScalarToken) and token.style in _BLOCKS:
+            sign, _, _ = text[token.start_mark.index : end].partition("\n")
+            if "#" in sign:
+                return True
+    return False
 
 
 def _synced(folder: Folder, path: Path, added: list[str]) -> SyncedFile:
@@ -158,3 +187,4 @@ def _add_tools(folder: Folder, blueprint: Blueprint, names: list[str]) -> None:
                 problem.detail, suggestion=problem.suggestion
             )
         entries.append(tool.entry())
+        known.add(name)

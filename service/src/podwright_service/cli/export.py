@@ -5,9 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from podwright_service.authoring.export import export, folder_name
+from podwright_service.authoring.export import export
 from podwright_service.cli.console import print_text
-from podwright_service.source import load_component
 
 
 def export_component(source: str, output: str | None) -> None:
@@ -20,9 +19,11 @@ def export_component(source: str, output: str | None) -> None:
     Raises:
         PodwrightError: See `export`.
     """
-    target = Path(output or folder_name(load_component(source)))
+    target = None
+    if output is not None:
+        target = Path(output)
     exported = export(source, target)
-    print_text(f"Created {target}: {exported.digest}")
+    print_text(f"Created {exported.folder}: {exported.digest}")
     for file in exported.files:
         print_text(f"  {file}")
     for note in exported.notes:

@@ -24,25 +24,24 @@ def sync_folder(folder: str, added: list[str], *, check: bool) -> int:
     Raises:
         PodwrightError: The code has no function for a tool, or a file cannot be read or written.
     """
-    files = synced_files(Folder(Path(folder)), added)
+    root = Folder(Path(folder))
+    files = synced_files(root, added)
     changed = [file for file in files if file.changes]
     for file in files:
-        _print(file)
+        _print(file, file.path.relative_to(root.path))
     if not changed:
         print_text("Up to date.")
     if check:
         return int(bool(changed))
     for file in changed:
         write(file)
-        place = Path(folder, file.path.relative_to(Path(folder).resolve()))
+        place = Path(folder, file.path.relative_to(root.path))
         print_text(f"Updated {place}.")
     return 0
 
 
-def _print(file: SyncedFile) -> None:
+def _print(file: SyncedFile, place: Path) -> None:
     for change in file.changes:
-        print_text(f"{file.path.name}: {describe_change(change)}")
+        print_text(f"{place}: {describe_change(change)}")
     for pointer in file.kept:
-        print_text(
-            f"{file.path.name}: kept: {pointer}, which the code does not say"
-        )
+        print_text(f"{place}: kept: {pointer}, which the code does not say")
