@@ -141,29 +141,64 @@ def test_any_function_is_an_agent(
     assert FunctionAgent("helper", function).run("x") == expected
 
 
-def test_the_context_is_given_by_annotation_or_place() -> None:
-    """A parameter with the annotation `RunContext`, or a second required one, is given it; others keep defaults."""
+def _named(task: str, style: str = "plain", *, context: Any) -> str:
+    return f"{task} {context.component} {style}"
 
-    def by_place(task: str, context: Any) -> str:
-        return context.component
 
-    def by_name(task: str, style: str = "plain", *, run: RunContext) -> str:
-        return f"{run.component} {style}"
+def _annotated(task: str, style: str = "plain", *, run: RunContext) -> str:
+    return f"{task} {run.component} {style}"
 
-    def without(task: str, style: str = "plain") -> str:
-        return style
 
-    results = [
-        FunctionAgent("helper", function).run("x")
-        for function in (by_place, by_name, without)
-    ]
-    assert results == ["helper", "helper plain", "plain"]
+def _first(run: RunContext, task: str) -> str:
+    return f"{task} {run.component} plain"
+
+
+def _positional(task: str, run: RunContext, /) -> str:
+    return f"{task} {run.component} plain"
+
+
+def _pieces_first(context: RunContext, task: str, /) -> Generator[str]:
+    yield f"{task} {context.component} "
+    yield "plain"
 
 
 @pytest.mark.parametrize(
     "function",
-    [lambda: "", lambda task, context, more: "", "text", {"name": 1}, None],
-    ids=["no task", "more", "text", "data", "none"],
+    [
+        *(_named, _annotated, _first, _positional, _pieces_first),
+        lambda task, context: f"{task} {context.component} plain",
+        lambda task, style="helper plain": f"{task} {style}",
+    ],
+    ids=["named", "annotated", "first", "positional", "pieces", "untyped", "none"],
+)  # fmt: skip
+def test_the_context_is_given_by_annotation_or_name(
+    function: Callable[..., Any],
+) -> None:
+    """A parameter with the annotation `RunContext` is given it, or one called `context`; others keep defaults."""
+    assert FunctionAgent("helper", function).run("x") == "x helper plain"
+
+
+def _of_a_text(task: str, context: str) -> str:
+    return f"{context} {task}"
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        *(lambda: "", lambda context: "", lambda task, history: ""),
+        *(lambda task, context, more: "", _of_a_text),
+        *("text", {"name": 1}, None),
+    ],
+    ids=[
+        "no task",
+        "context",
+        "history",
+        "more",
+        "a text",
+        "text",
+        "data",
+        "none",
+    ],
 )
 def test_a_function_with_other_parameters_is_refused(function: Any) -> None:
     """What takes no task, needs more than the context, or cannot be called is an error when the agent is made."""
@@ -437,6 +472,70 @@ def test_a_report_after_the_end_is_logged(
         kept[0].report_usage(MODEL, input_tokens=1)
     assert MODEL in caplog.text
     assert agent.last_usage.model_calls == 0
+
+
+async def test_a_report_after_the_end_of_the_loop_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A thread that outlives the event loop of the run does not fail, and its call is not counted."""
+    may_report = threading.Event()
+    reported: list[threading.Thread] = []
+
+    def keep(task: str, context: RunContext) -> str:
+        def report() -> None:
+            may_report.wait()
+            context.report_usage(MODEL, input_tokens=1)
+
+        thread = threading.Thread(target=report)
+        thread.start()
+        reported.append(thread)
+        return "done"
+
+    agent = FunctionAgent("helper", keep)
+
+    def run_alone() -> None:
+        asyncio.run(agent.arun("x"))
+
+    with caplog.at_level(logging.WARNING, "podwright.functions"):
+        await asyncio.to_thread(run_alone)
+        may_report.set()
+        await asyncio.to_thread(reported[0].join)
+    assert MODEL in caplog.text
+    assert agent.last_usage.model_calls == 0
+
+
+async def test_a_report_that_the_loop_drops_is_logged(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A loop that is closed before it counts what a thread has reported does not hold the thread up."""
+    loop = asyncio.new_event_loop()
+    kept: list[RunContext] = []
+    agent = FunctionAgent("helper", lambda task, context: kept.append(context))
+
+    def run_and_report() -> threading.Thread:
+        loop.run_until_complete(agent.arun("x"))
+        scheduled = threading.Event()
+        schedule = loop.call_soon_threadsafe
+
+        def schedule_and_tell(*args: Any, **kwargs: Any) -> Any:
+            handle = schedule(*args, **kwargs)
+            scheduled.set()
+            return handle
+
+        monkeypatch.setattr(loop, "call_soon_threadsafe", schedule_and_tell)
+        thread = threading.Thread(
+            target=kept[0].report_usage, args=(MODEL,), daemon=True
+        )
+        thread.start()
+        scheduled.wait()
+        loop.close()
+        return thread
+
+    with caplog.at_level(logging.WARNING, "podwright.functions"):
+        thread = await asyncio.to_thread(run_and_report)
+        await asyncio.to_thread(thread.join, 60)
+    assert not thread.is_alive()
+    assert MODEL in caplog.text
 
 
 async def test_a_time_limit_ends_the_function(outlast: Any) -> None:

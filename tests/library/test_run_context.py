@@ -36,6 +36,7 @@ from podwright.run_context import (
     MAX_METADATA,
     MAX_METADATA_NAME,
     MAX_METADATA_VALUE,
+    context_parameters,
 )
 from podwright.testing import ToolCall
 
@@ -233,6 +234,54 @@ async def test_a_hint_for_type_checkers_is_known_by_its_text() -> None:
         conditions=mine,
     )
     assert (await flow.arun("x"))["yes_output"] == "yes"
+
+
+Renamed = RunContext
+
+
+def takes_functions(make: Callable[[RunContext], str]) -> None: ...
+
+
+def takes_functions_for_type_checkers(
+    context: "ForCheckers[str, Any]", make: "Callable[[RunContext], str]"
+) -> None: ...
+
+
+def takes_unknown_functions(
+    make: "Callable[[RunContext], ForCheckers[str, Any]]",
+) -> None: ...
+
+
+def renames(context: "ForCheckers[str, Any]", run: "Renamed") -> None: ...
+
+
+def unites(
+    make: Any, run: "podwright.RunContext | ForCheckers[str, Any] | None"
+) -> None: ...
+
+
+def describes(
+    make: Any, run: "Annotated[RunContext | ForCheckers[str, Any], 'the run']"
+) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (takes_functions, []),
+        (takes_functions_for_type_checkers, []),
+        (takes_unknown_functions, []),
+        (renames, ["run"]),
+        (unites, ["run"]),
+        (describes, ["run"]),
+    ],
+)
+def test_hints_that_cannot_be_evaluated(
+    function: Callable[..., Any], expected: list[str]
+) -> None:
+    """They change nothing for other parameters, and a function that takes a context is none."""
+    found = context_parameters(function)
+    assert [parameter.name for parameter in found] == expected
 
 
 def test_a_tool_needs_its_hints() -> None:
@@ -525,9 +574,11 @@ class Blocking:
     def __init__(self) -> None:
         self.begun = threading.Event()
         self.ended = threading.Event()
+        self.was_cancelled = False
+        """Whether nobody waited for it when it began."""
 
     def block(self, context: RunContext) -> str:
-        assert not context.is_cancelled
+        self.was_cancelled = context.is_cancelled
         self.begun.set()
         until(lambda: context.is_cancelled)
         self.ended.set()
@@ -555,6 +606,7 @@ async def test_a_blocking_function_learns_of_a_cancellation() -> None:
     with pytest.raises(asyncio.CancelledError):
         await run
     assert await asyncio.to_thread(tools.ended.wait, 30)
+    assert not tools.was_cancelled
 
 
 def test_a_context_is_cancelled_after_its_call() -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import signal
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import Iterator
 
 import pytest
 from fastapi import FastAPI
@@ -14,6 +13,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 from starlette.testclient import TestClient
 from tests.helpers import until
+from tests.service.mounting import mount
 
 import podwright_service
 from podwright import Agent
@@ -29,22 +29,6 @@ def component(name: str = "guide") -> Agent:
 
 def bearer(entry: str) -> dict[str, str]:
     return {"authorization": f"Bearer {entry.rpartition(':')[2]}"}
-
-
-def mount(**apps: FastAPI) -> FastAPI:
-    """An application with others below their names, whose lifespans it enters."""
-
-    @contextlib.asynccontextmanager
-    async def lifespan(parent: FastAPI) -> AsyncGenerator[None]:
-        async with contextlib.AsyncExitStack() as stack:
-            for app in apps.values():
-                await stack.enter_async_context(podwright_service.lifespan(app))
-            yield
-
-    parent = FastAPI(lifespan=lifespan)
-    for name, app in apps.items():
-        parent.mount(f"/{name}", app)
-    return parent
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from starlette.testclient import TestClient
-from tests.service.test_mounted import mount
+from tests.service.mounting import mount
 import podwright_service
 from podwright import Agent, ScriptedModel
 from podwright.testing import ToolCall
@@ -127,6 +127,40 @@ component("two").run("?")
     assert of_runs(spans) == sorted(["chat", *RUN])
     assert "invoke_agent one" in spans
     assert spans.count("tool") == 2
+
+
+def test_headers_of_models_and_remotes_end_with_recording() -> None:
+    """After the last recording ends, and no sooner, requests have no `traceparent`; a service goes on with its own."""
+    body = """
+import asyncio
+from podwright.models import http
+from podwright.components.remote import PROPAGATORS
+
+sent = []
+
+def look():
+    "Look."
+    sent.append((sorted(http.propagated()), len(PROPAGATORS)))
+    return "seen"
+
+first = podwright_service.record_spans(provider)
+second = podwright_service.record_spans(provider)
+for stop in (first, first, second):
+    component("one").run("?")
+    stop()
+component("one").run("?")
+third = podwright_service.record_spans(provider)
+create_app(Settings(), component("two"))
+third()
+component("one").run("?")
+with provider.get_tracer("x").start_as_current_span("around"):
+    component("one").run("?")
+print(json.dumps(sent))
+"""
+    _, printed = finished(body)
+    sent = json.loads(printed)
+    told = [["traceparent"], 1]
+    assert sent == [told, told, told, [[], 0], [[], 1], told]
 
 
 def test_a_provider_for_runs_alone() -> None:

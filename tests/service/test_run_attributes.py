@@ -10,6 +10,13 @@ from typing import Any
 
 import httpx
 import pytest
+from fastapi import Request
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import (
+    InMemorySpanExporter,
+)
+from starlette.testclient import TestClient
 from tests.service.background_support import change_run, wait
 from tests.service.support import Serve, Shell, check_problem, pointers
 
@@ -21,6 +28,7 @@ from podwright import (
     RunContext,
     ScriptedModel,
     Workflow,
+    run_attributes,
 )
 from podwright.run_context import (
     MAX_IDENTITY,
@@ -29,8 +37,9 @@ from podwright.run_context import (
     MAX_METADATA_VALUE,
 )
 from podwright.testing import ToolCall
+from podwright_service import create_app, run_component
 from podwright_service.client import Client
-from podwright_service.observability import configure_logging
+from podwright_service.observability import configure_logging, exporters
 from podwright_service.settings import Settings
 from podwright_service.testing import Metrics
 
@@ -354,6 +363,69 @@ def test_a_run_that_an_older_release_stored(
     run = wait(client, url)
     assert (run["status"], run["metadata"]) == ("succeeded", {})
     assert attempts[1] == {"user": "", "session": "", "metadata": {}}
+
+
+def test_a_route_of_ones_own_says_it() -> None:
+    """`run_attributes` around `run_component` is told; what the request says itself counts more."""
+
+    async def ask(request: Request, body: dict[str, Any]) -> Any:
+        with run_attributes(
+            user="ann", session="s1", metadata={"tenant": "acme"}
+        ):
+            result = await run_component(request, input="x", **body)
+        return json.loads(result.value["told"])
+
+    app = create_app(Settings(baggage=["user.id"]), FLOW)
+    app.post("/ask")(ask)
+    headers = {"baggage": "user.id=eve"}
+    with TestClient(app) as client:
+        response = client.post(
+            "/ask", json={"metadata": {"order": "5"}}, headers=headers
+        )
+        assert response.json() == SAID
+        response = client.post(
+            "/ask", json={"user": "bob", "metadata": {"tenant": "x"}}
+        )
+    assert response.json() == {
+        "user": "bob",
+        "session": "s1",
+        "metadata": {"tenant": "x"},
+    }
+
+
+def test_the_span_of_a_nested_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It says of the nested run what the function says that started it, as its functions are told."""
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(
+        exporters, "create_tracer_provider", lambda *_: provider
+    )
+    inner = Agent("inner", "Echo.", EchoModel())
+
+    def ask() -> str:
+        with run_attributes(user="eve", metadata={"shelf": "7"}):
+            return inner.run("x")
+
+    app = create_app(Settings(), Workflow("flow", [FunctionStep(ask)]))
+    with TestClient(app) as client:
+        response = client.post("/run", json={"input": "x", **SAID})
+    assert response.status_code == 200, response.text
+    said = {
+        span.name: (
+            attributes.get("user.id"),
+            attributes.get("session.id"),
+            json.loads(str(attributes.get("metadata", "null"))),
+        )
+        for span in exporter.get_finished_spans()
+        if (attributes := span.attributes) is not None
+    }
+    outer = ("ann", "s1", SAID["metadata"])
+    nested = ("eve", "s1", {**SAID["metadata"], "shelf": "7"})
+    assert said["invoke_workflow flow"] == said["POST /run"] == outer
+    assert said["invoke_agent inner"] == said["chat echo"] == nested
 
 
 def test_the_client(serve: Serve, sqlite_database: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import wait
 from contextvars import copy_context
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -23,6 +24,9 @@ from podwright.usage import Usage
 
 if TYPE_CHECKING:
     from podwright.run import Run, ToolCallId
+
+_PATIENCE = 0.5
+"""Seconds after which a thread that reports asks whether the event loop is closed."""
 
 
 def make_context(
@@ -86,24 +90,39 @@ class _Reports:
         async def count_there() -> None:
             count()
 
-        if _is_running(self._run.loop):
+        loop = self._run.loop
+        if _is_running(loop):
             count()
             return
-        counted = asyncio.run_coroutine_threadsafe(
-            count_there(), self._run.loop
-        )
+        report = count_there()
+        try:
+            counted = asyncio.run_coroutine_threadsafe(report, loop)
+        except RuntimeError:  # the loop is closed
+            report.close()
+            self._warn_that_it_ended(model)
+            return
+        while not counted.done() and not loop.is_closed():
+            wait([counted], timeout=_PATIENCE)
+        # a loop that is closed drops what it has not begun
+        if counted.cancel():
+            report.close()
+            self._warn_that_it_ended(model)
+            return
         counted.result()
+
+    def _warn_that_it_ended(self, model: str) -> None:
+        self._log.warning(
+            "A call of '%s' is not counted: the run had ended before it was reported.",
+            model,
+        )
 
     def _count(self, model: str, usage: Usage, seconds: float) -> None:
         run = self._run
         if run.is_closed:
-            self._log.warning(
-                "A call of '%s' is not counted: the run had ended before it was reported.",
-                model,
-            )
+            self._warn_that_it_ended(model)
             return
         call = usage.as_call(model)
-        run.count_recorded_usage(call)
+        run.count_usage(call)
         self._emit(model, usage, seconds)
         try:
             for budget in run.budgets:

@@ -92,7 +92,9 @@ class Journal:
                 self._discard_failed_call(run, event)
             case ToolCallStarted() | ToolCallFinished() | ToolCallFailed():
                 run.calls.add_tool_call(event)
-                if isinstance(event, ToolCallFailed) and is_reported(event):
+                if isinstance(event, ToolCallFailed) and is_reported_to_model(
+                    event
+                ):
                     self._settle_reported(run, event)
             case RunFailed():
                 self._add_failure(run, event)
@@ -218,7 +220,7 @@ class Journal:
         match event:
             case ToolCallFinished():
                 return event
-            case ToolCallFailed() if is_reported(event):
+            case ToolCallFailed() if is_reported_to_model(event):
                 return event
             case _:
                 return None
@@ -454,7 +456,7 @@ class _Calls:
                 self.unfinished_tool_calls[key] = event
                 return
             case ToolCallFailed() if not (
-                is_wrong_call(event.error) or is_reported(event)
+                is_wrong_call(event.error) or is_reported_to_model(event)
             ):
                 self.excuse_last_answer()
             case _:
@@ -528,7 +530,7 @@ def is_wrong_call(error: Mapping[str, Any]) -> bool:
     return error.get("code") == ToolArgumentsError.code
 
 
-def is_reported(event: ToolCallFailed) -> bool:
+def is_reported_to_model(event: ToolCallFailed) -> bool:
     """Whether the model was told of the failure, and the run went on."""
     if event.report is None:
         # older releases told the model of wrong calls only

@@ -383,15 +383,18 @@ class Run:
             run.usage += usage
             run = run.parent
 
-    def count_recorded_usage(self, usage: Usage) -> None:
-        """Count the usage of an earlier attempt: in this run, in those around it, and against their limits."""
+    def count_usage(self, usage: Usage) -> None:
+        """Count usage in this run, in those around it, and against their limits.
+
+        It is that of an earlier attempt, or of a call that a function reports.
+        """
         self.add_usage(usage)
         for budget in self.budgets:
             budget.count(usage)
 
     def count_discarded_work(self) -> None:
         """Count what earlier attempts used in vain: it is part of no result that is replayed."""
-        self.count_recorded_usage(self.journal.discarded)
+        self.count_usage(self.journal.discarded)
         # limits count failed calls, but the reported usage has only those that succeeded
         failed_calls = Usage(model_calls=self.journal.failed_calls)
         for budget in self.budgets:
@@ -399,7 +402,7 @@ class Run:
 
     def count_caught_work(self, caught: CaughtError) -> None:
         """Count what an attempt of a try step used that is not performed again."""
-        self.count_recorded_usage(caught.usage)
+        self.count_usage(caught.usage)
         failed_calls = Usage(model_calls=caught.failed_calls)
         for budget in self.budgets:
             budget.count(failed_calls)

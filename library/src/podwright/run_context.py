@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import inspect
 import logging
-import re
 import sys
 import threading
 from collections.abc import (
@@ -19,7 +19,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache, partial
-from types import MappingProxyType, UnionType
+from types import MappingProxyType, SimpleNamespace, UnionType
 from typing import (
     Annotated,
     Any,
@@ -57,8 +57,8 @@ _VARIADIC = (
     inspect.Parameter.VAR_POSITIONAL,
     inspect.Parameter.VAR_KEYWORD,
 )
-_IN_TEXT = re.compile(r"\bRunContext\b(?!\[)")
-"""Our context in the text of a type hint; those of other libraries have type parameters."""
+_WRAPPERS = ("Annotated", "Optional", "Union")
+"""Type hints with another one in their brackets of which they are a kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,14 +331,7 @@ async def call_with_context(
         return await call_function(function, *args, **kwargs)
     is_over = threading.Event()
     context = _make_context(is_over.is_set, seconds)
-    positional = list(args)
-    named = dict(kwargs)
-    for parameter in parameters:
-        named.pop(parameter.name, None)
-        if parameter.position <= len(positional):
-            positional.insert(parameter.position, context)
-        else:
-            named[parameter.name] = context
+    positional, named = with_context(parameters, context, args, kwargs)
     try:
         return await call_function(function, *positional, **named)
     finally:
@@ -377,20 +370,43 @@ class ContextParameter(NamedTuple):
 
 
 def context_parameters(
-    function: Callable[..., Any],
+    function: Callable[..., Any], untyped_name: str = ""
 ) -> tuple[ContextParameter, ...]:
-    """The parameters of a function that are annotated `RunContext`, in their order."""
+    """The parameters of a function that are annotated `RunContext`, in their order.
+
+    Args:
+        function: The function.
+        untyped_name: The name of a parameter that is filled as well if it has no annotation, or `Any`.
+    """
     if inspect.ismethod(function):
         # the cache would keep the object of the method
-        with_self = context_parameters(function.__func__)
+        with_self = context_parameters(function.__func__, untyped_name)
         return tuple(
             parameter._replace(position=parameter.position - 1)
             for parameter in with_self
         )
     try:
-        return _cached_parameters(function)
+        return _cached_parameters(function, untyped_name)
     except TypeError:  # not hashable
-        return _find_parameters(function)
+        return _find_parameters(function, untyped_name)
+
+
+def with_context(
+    parameters: Sequence[ContextParameter],
+    context: object,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] = NO_ARGUMENTS,
+) -> tuple[list[Any], dict[str, Any]]:
+    """The positional and the named arguments of a call, with the context in its parameters."""
+    positional = list(args)
+    named = dict(kwargs)
+    for parameter in parameters:
+        named.pop(parameter.name, None)
+        if parameter.position <= len(positional):
+            positional.insert(parameter.position, context)
+        else:
+            named[parameter.name] = context
+    return positional, named
 
 
 def is_context(hint: Any) -> bool:
@@ -401,43 +417,80 @@ def is_context(hint: Any) -> bool:
 
 
 def _find_parameters(
-    function: Callable[..., Any],
+    function: Callable[..., Any], untyped_name: str
 ) -> tuple[ContextParameter, ...]:
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):  # some functions written in C
         return ()
-    hints = _type_hints(function)
+    namespace = _namespace(function)
     found: list[ContextParameter] = []
     position = 0
     for parameter in parameters:
         if parameter.kind not in _POSITIONAL:
             position = sys.maxsize
-        hint = hints.get(parameter.name, parameter.annotation)
-        if parameter.kind not in _VARIADIC and _names_context(hint):
+        hint = _evaluated(parameter.annotation, namespace)
+        is_filled = _names_context(hint)
+        if parameter.name == untyped_name and _is_untyped(hint):
+            is_filled = True
+        if parameter.kind not in _VARIADIC and is_filled:
             found.append(ContextParameter(parameter.name, position))
         position += 1
     return tuple(found)
 
 
-def _type_hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """The type hints of a function; none if one of them cannot be evaluated."""
+def _namespace(function: Callable[..., Any]) -> dict[str, Any]:
+    """The names that the type hints of a function may use."""
     target = function
     while isinstance(target, partial):
         target = cast("Callable[..., Any]", target.func)
     if not inspect.isroutine(target):
         target = type(target).__call__
+    return getattr(inspect.unwrap(target), "__globals__", {})
+
+
+def _evaluated(hint: Any, namespace: dict[str, Any]) -> Any:
+    """A type hint without text, or as it is if what it names is not known, such as an import for type checkers only."""
+    holder = SimpleNamespace(__annotations__={"hint": hint})
     try:
-        return get_type_hints(target, include_extras=True)
-    except (NameError, TypeError, AttributeError):
-        return {}
+        hints = get_type_hints(holder, namespace, include_extras=True)
+    except (NameError, TypeError, AttributeError, SyntaxError):
+        return hint
+    return hints["hint"]
+
+
+def _is_untyped(hint: Any) -> bool:
+    return hint is inspect.Parameter.empty or hint is Any
 
 
 def _names_context(hint: Any) -> bool:
-    """As `is_context`, also for the text of a hint, as of one whose import is for type checkers only."""
-    if isinstance(hint, str):
-        return _IN_TEXT.search(hint) is not None
-    return is_context(hint)
+    """As `is_context`, also for a type hint that cannot be evaluated."""
+    if not isinstance(hint, str):
+        return is_context(hint)
+    try:
+        expression = ast.parse(hint.strip(), mode="eval").body
+    except SyntaxError:
+        return False
+    return _is_context_in_text(expression)
+
+
+def _is_context_in_text(hint: ast.expr) -> bool:
+    """As `is_context`, for the text of a type hint."""
+    match hint:
+        case ast.Name(name) | ast.Attribute(attr=name):
+            return name == RunContext.__name__
+        case ast.Constant(str(text)):
+            return _names_context(text)
+        case ast.BinOp(left, ast.BitOr(), right):
+            return _is_context_in_text(left) or _is_context_in_text(right)
+        case ast.Subscript(
+            ast.Name(name) | ast.Attribute(attr=name), arguments
+        ) if name in _WRAPPERS:
+            return _is_context_in_text(arguments)
+        case ast.Tuple(arguments):
+            return any(map(_is_context_in_text, arguments))
+        case _:
+            return False
 
 
 _cached_parameters = lru_cache(maxsize=1024)(_find_parameters)

@@ -55,12 +55,10 @@ def run_id_of(task: Task) -> str:
 
 
 @contextlib.contextmanager
-def run_context(settings: Settings, origin: Origin) -> Generator[None]:
-    """The context of a run: the operator's model, and where the run comes from."""
+def use_origin(settings: Settings, origin: Origin) -> Generator[None]:
+    """Have the runs that begin within this context use the operator's model, and know where they come from."""
     token = current_origin.set(origin)
-    attributes = run_attributes(
-        user=origin.user, session=origin.session, metadata=origin.metadata
-    )
+    attributes = run_attributes(**origin.attributes.to_dict())
     try:
         with use_model(settings.models), attributes:
             yield
@@ -173,7 +171,7 @@ async def execute_request(
         subscribers = (*subscribers, idempotent.note_tool)
     async with runtime.admission.run_slot():
         try:
-            with run_context(runtime.settings, origin):
+            with use_origin(runtime.settings, origin):
                 return await execute(
                     component,
                     task,

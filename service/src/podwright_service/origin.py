@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 from urllib.parse import unquote
 
@@ -15,7 +15,12 @@ from starlette.requests import Request
 
 from podwright.components import Component
 from podwright.headers import ROOT
-from podwright.run_context import MAX_IDENTITY, current_attributes
+from podwright.run_context import (
+    MAX_IDENTITY,
+    NO_ATTRIBUTES,
+    RunAttributes,
+    current_attributes,
+)
 from podwright.text import truncate
 from podwright_service.settings import Settings
 
@@ -54,59 +59,69 @@ class Origin:
     """The outermost component, which is in another container; empty if it is the served one."""
     caller: str = ""
     """The name of the caller's API key; empty if it has none."""
-    user: str = ""
-    """For whom the run is, as the caller says."""
-    session: str = ""
-    """The session or conversation that the run is a part of, as the caller says."""
     members: Mapping[str, str] = field(default_factory=dict[str, str])
     """Further members of the header `baggage` that the operator trusts."""
-    metadata: Mapping[str, str] = field(default_factory=dict[str, str])
-    """What else the caller says, for the functions of the run."""
+    attributes: RunAttributes = NO_ATTRIBUTES
+    """What the caller says of the outermost run."""
+
+    @classmethod
+    def from_dict(
+        cls, data: Mapping[str, Any], metadata: Mapping[str, str]
+    ) -> Origin:
+        """The origin that `to_dict` has returned, with the metadata beside it."""
+        fields = dict(data)
+        attributes = RunAttributes(
+            fields.pop("user", ""), fields.pop("session", ""), metadata
+        )
+        return cls(**fields, attributes=attributes)
 
     def to_dict(self) -> dict[str, Any]:
         """What is known, as JSON-compatible data; a background run has the metadata beside it."""
-        data = asdict(self)
-        del data["metadata"]
+        data = {
+            "root": self.root,
+            "caller": self.caller,
+            "user": self.attributes.user,
+            "session": self.attributes.session,
+            "members": dict(self.members),
+        }
         return {name: value for name, value in data.items() if value}
 
 
-NOWHERE = Origin()
+_NOWHERE = Origin()
 current_origin: ContextVar[Origin] = ContextVar(
-    "podwright_origin", default=NOWHERE
+    "podwright_origin", default=_NOWHERE
 )
 """Where the current run comes from."""
-
-
-def origin_of_run() -> Origin:
-    """Where the current run comes from; outside of a service, what `podwright.run_attributes` says of it."""
-    origin = current_origin.get()
-    if origin is not NOWHERE:
-        return origin
-    attributes = current_attributes()
-    return Origin(
-        user=attributes.user,
-        session=attributes.session,
-        metadata=attributes.metadata,
-    )
 
 
 def origin_of(
     request: Request, settings: Settings, sender: Sender, component: Component
 ) -> Origin:
-    """Where the run of a component for a request comes from; what its body says counts more than its headers."""
+    """Where the run of a component for a request comes from.
+
+    What its body says counts most, then what `run_attributes` around a route says, then its headers.
+
+    Raises:
+        ConfigurationError: The metadata of both are too many together.
+    """
     members = _members(request, settings.baggage)
     user = identity(members.pop(USER, ""))
     session = identity(members.pop(SESSION, ""))
+    around = current_attributes()
+    attributes = RunAttributes(
+        user=sender.user_name() or around.user or user,
+        session=sender.session_name() or around.session or session,
+        metadata={**around.metadata, **sender.metadata_values(component)},
+    )
+    attributes.check()
     return Origin(
         root=_root(request),
         caller=getattr(request.state, "caller", ""),
-        user=sender.user_name() or user,
-        session=sender.session_name() or session,
         members={
             name: truncate(value, _MAX_LENGTH)
             for name, value in members.items()
         },
-        metadata=sender.metadata_values(component),
+        attributes=attributes,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import aclosing, closing
 from dataclasses import replace
 from functools import partial
@@ -17,7 +17,7 @@ from podwright.blueprints.schema import ModelName
 from podwright.callables import call_function, compute, is_async
 from podwright.components.base import PromptComponent
 from podwright.components.chat_messages import ChatMessages, one_turn
-from podwright.components.function_calls import call_step_function
+from podwright.components.function_calls import call_recorded
 from podwright.components.options import DescribedOptions, own_blueprint
 from podwright.components.response_format import response_format
 from podwright.errors import ConfigurationError, OutputError
@@ -25,7 +25,12 @@ from podwright.events import Kind
 from podwright.json_data import as_object, to_json_data, to_text
 from podwright.models import pricing
 from podwright.run import Run, Task
-from podwright.run_context import RunContext, context_parameters
+from podwright.run_context import (
+    ContextParameter,
+    RunContext,
+    context_parameters,
+    with_context,
+)
 from podwright.text import short_repr
 from podwright.tools import Tool
 from podwright.usage import NO_USAGE
@@ -57,9 +62,9 @@ class FunctionAgent(PromptComponent):
     Args:
         name: Its name here, which blueprints and steps use.
         function: Called with the task, and with the `RunContext` if it takes one: in a parameter with that annotation,
-            or in a second one without a default. The task is a text; if the input has images, a list of texts and
-            images. It returns the answer: a text, or JSON data. A generator yields the pieces of a text, which streams
-            pass on. A function that is not async runs in a thread.
+            or in one that is called `context` and has none. The task is a text; if the input has images, a list of
+            texts and images. It returns the answer: a text, or JSON data. A generator yields the pieces of a text,
+            which streams pass on. A function that is not async runs in a thread.
         idempotent: Whether a call may be repeated if its end is unknown.
         models: Names of the models that it reports, `<provider>/<model_name>`. Metrics have a label for each, and a
             call is refused when nothing is left of the run's limits.
@@ -123,7 +128,7 @@ class FunctionAgent(PromptComponent):
             arguments=_ARGUMENTS,
             options={"idempotent": self._idempotent},
         )
-        answer = await call_step_function(
+        answer = await call_recorded(
             run, tool, {"task": question["content"]}, run.path
         )
         value = await _typed(answer, task.response_model, self.name)
@@ -167,7 +172,7 @@ class _Call:
         function: Callable[..., Any],
         run: Run,
         *,
-        context_parameters: Collection[str],
+        context_parameters: Sequence[ContextParameter],
         inputs: Mapping[str, Any],
         messages: list[dict[str, Any]],
         models: Collection[str],
@@ -192,8 +197,8 @@ class _Call:
         own = replace(
             context, inputs=self._inputs, messages=tuple(self._messages)
         )
-        contexts = dict.fromkeys(self._context_parameters, own)
-        function = partial(self._function, task, **contexts)
+        args, kwargs = with_context(self._context_parameters, own, [task])
+        function = partial(self._function, *args, **kwargs)
         if is_async(self._function):
             return await self._call(function)
         return await call_function(self._call_blocking, function, context)
@@ -269,7 +274,7 @@ def _checked_models(agent: str, models: object) -> tuple[str, ...]:
 
 def _context_parameters(
     name: str, function: Callable[..., Any]
-) -> tuple[str, ...]:
+) -> tuple[ContextParameter, ...]:
     """The parameters of a function that are given the context; none if it takes the task only.
 
     Raises:
@@ -285,24 +290,14 @@ def _context_parameters(
     except ValueError:
         # a builtin, which knows nothing of a run
         return ()
-    found = [parameter.name for parameter in context_parameters(function)]
-    if not found:
-        found = _second_parameter(signature)
+    found = context_parameters(function, untyped_name="context")
+    args, kwargs = with_context(found, None, [None])
     try:
-        signature.bind(None, **dict.fromkeys(found))
+        signature.bind(*args, **kwargs)
     except TypeError as error:
         raise ConfigurationError(
             f"The function of the agent '{name}' has the wrong parameters, {signature}: {error}.",
-            suggestion="It is called with the task, and with the RunContext if it takes one.",
+            suggestion="It is called with the task, and with the run's context if a parameter has the annotation "
+            "`RunContext`, or is called `context`. Other parameters need a default.",
         ) from error
-    return tuple(found)
-
-
-def _second_parameter(signature: inspect.Signature) -> list[str]:
-    """The name of the second parameter that a caller has to give, if there is one."""
-    required: list[str] = []
-    for parameter in signature.parameters.values():
-        is_given_by_place = parameter.kind is parameter.POSITIONAL_OR_KEYWORD
-        if is_given_by_place and parameter.default is parameter.empty:
-            required.append(parameter.name)
-    return required[1:2]
+    return found

@@ -1,4 +1,4 @@
-"""Calling the function of a workflow's step: events, the journal and errors are those of a tool call."""
+"""Calling the function of a workflow's step or of an agent: events, journal and errors are those of a tool call."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ from podwright.tools import Tool
 from podwright.usage import Usage
 
 
-async def call_step_function(
+async def call_recorded(
     run: Run, function: Tool, arguments: JsonObject, path: tuple[int, ...]
 ) -> Any:
     """What a function returns, as JSON data; of an earlier attempt of the run if it has returned there.
 
     Args:
-        run: The run of the workflow.
+        run: The run of the workflow, or of the agent that is a function.
         function: The function.
         arguments: Its arguments, which are validated as those of a tool.
-        path: The position of the step.
+        path: The position of the step, or of the agent.
 
     Raises:
         ToolError: The function raised an error or took too long, does not take the arguments, or its result is not
@@ -56,7 +56,7 @@ async def call_step_function(
     recorded = run.journal.tool_call(run.id, path, call.id.number)
     if isinstance(recorded, ToolCallFinished):
         usage = run.journal.usage_of(run.id, path, call.id.number)
-        run.count_recorded_usage(usage)
+        run.count_usage(usage)
         return copy_json(recorded.output)
     token = current_tool_call.set(call.id)
     try:
@@ -70,7 +70,7 @@ async def call_step_function(
 
 
 class _FunctionCall:
-    """One call of a step's function."""
+    """One call of a function."""
 
     def __init__(self, run: Run, function: Tool, call_id: ToolCallId) -> None:
         self._run = run

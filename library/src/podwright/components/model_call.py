@@ -102,7 +102,7 @@ def _replay_answer(run: Run) -> _ModelAnswer | None:
     run.count_model_call()
     response = recorded.response
     usage = response.usage.as_call(recorded.model)
-    run.count_recorded_usage(recorded.failed_usage + usage)
+    run.count_usage(recorded.failed_usage + usage)
     return _ModelAnswer(recorded.model, response)
 
 

@@ -130,7 +130,7 @@ class Remote(PromptComponent):
         if not finished:
             finished = run.journal.finished_remote_run(run.id)
         if finished:
-            run.count_recorded_usage(finished.usage)
+            run.count_usage(finished.usage)
             value = finished.value
             run.data = finished.data
         else:

@@ -16,7 +16,7 @@ from podwright.components.frames import (
     SequenceFrame,
     StepFrame,
 )
-from podwright.components.function_calls import call_step_function
+from podwright.components.function_calls import call_recorded
 from podwright.components.inputs import INPUT
 from podwright.components.parts import Parts, items_of
 from podwright.components.resume import SequenceProgress
@@ -236,7 +236,7 @@ class StepRunner:
         where = f"Step '{step.name}'"
         arguments = fill_data(dict(step.arguments), frame.scope.values, where)
         self._run.count_text(len(to_text(arguments)))
-        result = await call_step_function(
+        result = await call_recorded(
             self._run, function, arguments, path=frame.path
         )
         frame.scope.write(step.output or f"{name}_output", result)

@@ -153,7 +153,7 @@ class ToolCaller:
         match journal.tool_call(self._run.id, *call_id):
             case ToolCallFailed() as recorded:
                 usage = journal.usage_of(self._run.id, *call_id)
-                self._run.count_recorded_usage(usage)
+                self._run.count_usage(usage)
                 text = _recorded_text(recorded)
                 if recorded.error.get("code") == ApprovalRejectedError.code:
                     return call.result_answer(text)
@@ -166,7 +166,7 @@ class ToolCaller:
                 )
             case ToolCallFinished() as recorded:
                 usage = journal.usage_of(self._run.id, *call_id)
-                self._run.count_recorded_usage(usage)
+                self._run.count_usage(usage)
                 return call.result_answer(to_text(recorded.output))
             case None if call.is_performed_again:
                 return await self._call_with_events(call)
@@ -335,7 +335,7 @@ async def call_tool(
         PodwrightError: A run nested in the tool failed.
     """
     # an earlier attempt of the run was cut off in this call
-    run.count_recorded_usage(
+    run.count_usage(
         run.journal.reported_usage(run.id, call_id.path, call_id.number)
     )
     try:

@@ -24,7 +24,7 @@ from podwright.usage import Usage
 from podwright_service.background.store import StoredRun, cancelled_problem
 from podwright_service.background.stored_journal import StoredJournal
 from podwright_service.background.writer import Writer
-from podwright_service.execution import result_content, run_context, task_of
+from podwright_service.execution import result_content, task_of, use_origin
 from podwright_service.http.limits import granted_limits
 from podwright_service.http.problems import stored_problem, stored_problem_of
 from podwright_service.http.schemas import RunRequest, RunStatus
@@ -176,7 +176,7 @@ class Attempt:
             self._note_span,
         )
         stored: dict[str, Any] = self._run["origin"] or {}
-        origin = Origin(**stored, metadata=self._run["metadata"] or {})
+        origin = Origin.from_dict(stored, self._run["metadata"] or {})
         link = None
         if self._run["attempt"] > 1:
             link = link_to(self._run["traceparent"])
@@ -184,7 +184,7 @@ class Attempt:
         try:
             with (
                 trace_of(request.get("traceparent")),
-                run_context(self._settings, origin),
+                use_origin(self._settings, origin),
             ):
                 body = RunRequest.model_validate(request["body"])
                 result = await execute(

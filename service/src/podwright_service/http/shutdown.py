@@ -1,7 +1,8 @@
 """Graceful shutdown: `/ready` fails at once, requests are served for a while, active runs finish, spans are flushed.
 
-The server's own signal handlers are replaced for the lifetime of the application, so that this works alike in one
-process under uvicorn and in the worker processes of gunicorn.
+Where a server runs the lifespan of the application, its signal handlers are replaced for that time, so that this works
+alike in one process under uvicorn and in the worker processes of gunicorn. An application that is mounted in another
+one leaves the signals to the program: its runs end, and its spans are flushed, with the lifespan that the program ends.
 """
 
 from __future__ import annotations

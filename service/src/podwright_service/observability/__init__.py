@@ -143,7 +143,7 @@ class Observability:
         self, models: Collection[Model], remotes: Collection[str]
     ) -> tuple[Subscriber, ...]:
         # also without spans of its own, a service continues the trace of its caller
-        tracing.continue_traces()
+        tracing.continue_traces(Observability)
         if self.tracer_provider is None:
             return ()
         spans = RunSpans(

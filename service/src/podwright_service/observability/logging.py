@@ -205,8 +205,9 @@ def _fields(event: RunEnded, content: bool) -> dict[str, Any]:
     fields |= origin.members
     named = origin.to_dict()
     named.pop("members", None)
-    if origin.metadata:
-        fields["metadata"] = dict(origin.metadata)
+    metadata = origin.attributes.metadata
+    if metadata:
+        fields["metadata"] = dict(metadata)
     fields |= named
     if isinstance(event, RunFailed):
         fields["code"] = event.error.get("code")

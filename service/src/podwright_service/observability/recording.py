@@ -27,9 +27,15 @@ def record_spans(
     Returns:
         A function that ends this.
     """
-    tracing.continue_traces()
     tracer = trace.get_tracer(
         "podwright", podwright.__version__, tracer_provider
     )
     spans = RunSpans(tracer, capture_content=tracing.capture_content())
-    return podwright.subscribe(spans)
+    unsubscribe = podwright.subscribe(spans)
+    tracing.continue_traces(spans)
+
+    def stop() -> None:
+        unsubscribe()
+        tracing.end_traces(spans)
+
+    return stop

@@ -29,11 +29,12 @@ from podwright.conversation import parse_content
 from podwright.errors import MessagesError
 from podwright.json_data import as_object, to_text
 from podwright.messages import ContentPart, Message
+from podwright.run_context import current_attributes
 from podwright.usage import NO_USAGE, Usage
 from podwright_service.observability import semconv, span_content
 from podwright_service.observability.tracebacks import error_of_own_code
 from podwright_service.observability.tracing import resumed_run
-from podwright_service.origin import origin_of_run
+from podwright_service.origin import current_origin
 
 Attributes = dict[str, Any]
 SpanStart = tuple[str, SpanKind, Attributes]
@@ -217,21 +218,20 @@ def _run(event: events.RunStarted, remote: bool) -> SpanStart:
 
 def _origin() -> Attributes:
     """Where the run comes from, and for whom it is."""
-    origin = origin_of_run()
+    origin = current_origin.get()
+    said = current_attributes()
     named = {
         semconv.ROOT: origin.root,
         semconv.CALLER: origin.caller,
-        semconv.USER: origin.user,
-        semconv.SESSION: origin.session,
+        semconv.USER: said.user,
+        semconv.SESSION: said.session,
     }
     attributes: Attributes = dict(origin.members)
     for name, value in named.items():
         if value:
             attributes[name] = value
-    if origin.metadata:
-        attributes[semconv.METADATA] = span_content.to_json(
-            dict(origin.metadata)
-        )
+    if said.metadata:
+        attributes[semconv.METADATA] = span_content.to_json(dict(said.metadata))
     return attributes
 
 

@@ -20,7 +20,7 @@ from podwright.components.remote import PROPAGATORS
 from podwright.headers import ROOT
 from podwright.models import http as model_http
 from podwright_service.observability import semconv
-from podwright_service.origin import SESSION, USER, origin_of_run
+from podwright_service.origin import SESSION, USER, current_origin
 
 if TYPE_CHECKING:
     from podwright.run import Run
@@ -33,12 +33,24 @@ resumed_run: ContextVar[Link | None] = ContextVar(
 _traceparent = TraceContextTextMapPropagator()
 
 
-def continue_traces() -> None:
-    """Have the current trace go on in remote components and at the models' servers."""
+_continued_for: set[object] = set()
+"""For whom the current trace goes on."""
+
+
+def continue_traces(owner: object) -> None:
+    """Have the current trace go on in remote components and at the models' servers, until it ends for each owner."""
+    _continued_for.add(owner)
     if inject_context not in PROPAGATORS:
         PROPAGATORS.append(inject_context)
-    if trace_headers not in model_http.PROPAGATORS:
         model_http.PROPAGATORS.append(trace_headers)
+
+
+def end_traces(owner: object) -> None:
+    """End what `continue_traces` has begun for an owner."""
+    _continued_for.discard(owner)
+    if not _continued_for and inject_context in PROPAGATORS:
+        PROPAGATORS.remove(inject_context)
+        model_http.PROPAGATORS.remove(trace_headers)
 
 
 def capture_content() -> bool:
@@ -62,7 +74,7 @@ def inject_context(run: Run) -> dict[str, str]:
 
     See `podwright.components.remote.PROPAGATORS`.
     """
-    origin = origin_of_run()
+    origin = current_origin.get()
     context = get_current()
     # those that are trusted here are in the body of the request; a caller's own may be trusted elsewhere
     for name in (USER, SESSION):

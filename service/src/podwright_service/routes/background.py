@@ -160,7 +160,7 @@ async def start_run(
             "idempotency_key": key,
             "fingerprint": fingerprint,
             "origin": origin.to_dict(),
-            "metadata": dict(origin.metadata),
+            "metadata": dict(origin.attributes.metadata),
         }
     )
     # an older run with this key must be one of the same request
