@@ -7,12 +7,14 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import httpx
 import pytest
+
+from podwright import blueprints
 
 ROOT = Path(__file__).parents[1]
 NEWSROOM = ROOT / "deploy" / "examples" / "newsroom"
@@ -59,6 +61,21 @@ def until(
         time.sleep(wait)
         wait = pause or min(2 * wait, 0.3)
     return value
+
+
+def write_files(folder: Path, files: Mapping[str, Any]) -> Path:
+    """Write files below a folder, and return the folder: texts as they are, data as JSON or YAML."""
+    for name, content in files.items():
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        text = content
+        if not isinstance(content, str):
+            to_text = blueprints.to_yaml
+            if file.suffix == ".json":
+                to_text = blueprints.to_json
+            text = to_text(content)
+        file.write_text(text, encoding="utf-8")
+    return folder
 
 
 NO_PLUGINS = "-p no:schemathesis -p no:langsmith_plugin -p no:hypothesispytest"

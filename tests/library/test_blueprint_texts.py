@@ -95,6 +95,17 @@ def test_a_text_is_read(folder: Path, make: Any, form: Any) -> None:
     assert blueprints.read_source(file) == make(form)
 
 
+def test_only_line_ends_are_changed(folder: Path) -> None:
+    """Other characters that separate lines or pages are part of the text; one line end at the end of it is not."""
+    text = "a\u2028b\u2029c\x0cd\x85e\x1cf\n\n"
+    file = folder / "prompts" / "long.md"
+    for line_end in ("\n", "\r\n"):
+        file.write_bytes(text.replace("\n", line_end).encode())
+        path = folder / "blueprint.json"
+        path.write_text(json.dumps(agent({"file": "prompts/long.md"})))
+        assert blueprints.read_file(path)["instructions"] == text[:-1]
+
+
 def test_the_input_of_a_step_has_lines(folder: Path) -> None:
     """An input may be lines; an object remains named inputs, also one with the name `file`."""
     file = file_of(folder, flow("Go on?", ["{a}", "{b}"]))

@@ -4,10 +4,12 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.helpers import write_files
 from tests.library.shapes import Json, agent_step, events, problems_of
 
 from podwright import (
@@ -15,7 +17,6 @@ from podwright import (
     BlueprintValidationError,
     ScriptedModel,
     Workflow,
-    blueprints,
     load,
 )
 from podwright.components.folder import Folder
@@ -63,22 +64,7 @@ def flow(name: str, *agents: str) -> Json:
 def write(tmp_path: Path) -> Write:
     """Writes files below a folder: blueprints as dictionaries, code as text."""
 
-    def write_files(files: Mapping[str, Any]) -> Path:
-        for name, content in files.items():
-            file = tmp_path / name
-            file.parent.mkdir(parents=True, exist_ok=True)
-            to_text = (
-                blueprints.to_json
-                if file.suffix == ".json"
-                else blueprints.to_yaml
-            )
-            file.write_text(
-                content if isinstance(content, str) else to_text(content),
-                encoding="utf-8",
-            )
-        return tmp_path
-
-    return write_files
+    return partial(write_files, tmp_path)
 
 
 def refusal(source: Any, **options: Any) -> ConfigurationError:

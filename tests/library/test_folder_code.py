@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.helpers import write_files
 from tests.library.test_folder import TOOL, agent, flow
 
 from podwright import blueprints, load
@@ -21,14 +22,6 @@ def forget_modules(tmp_path: Path) -> Iterator[None]:
         paths += list(getattr(module, "__path__", ()))
         if any(str(path).startswith(str(tmp_path)) for path in paths):
             del sys.modules[name]
-
-
-def write(root: Path, files: dict[str, str]) -> Path:
-    for name, text in files.items():
-        file = root / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
-    return root
 
 
 def guide(path: str, code: str) -> dict[str, str]:
@@ -50,8 +43,8 @@ def look_up(word: str) -> str:
 def test_a_function_may_import_later(tmp_path: Path) -> None:
     """A module beside the code is found when a function imports it, without a change of Python's path."""
     path = list(sys.path)
-    root = write(tmp_path, guide("guide", LAZY))
-    write(
+    root = write_files(tmp_path, guide("guide", LAZY))
+    write_files(
         root,
         {"guide/notes_of_the_test.py": "def text(word):\n    return word * 2"},
     )
@@ -79,11 +72,11 @@ DOUBLE = "def double(word):\n    return word * 2\n"
 def test_shared_packages(tmp_path: Path, place: str, package: str) -> None:
     """Folders share a package `shared` beside them, or one that their pyproject.toml lists."""
     code = SHARED.format(package=package)
-    root = write(tmp_path, guide("guide", code) | guide("other", code))
-    write(root, {f"{place}/__init__.py": "", f"{place}/words.py": DOUBLE})
+    root = write_files(tmp_path, guide("guide", code) | guide("other", code))
+    write_files(root, {f"{place}/__init__.py": "", f"{place}/words.py": DOUBLE})
     if package == "our_words":
         listed = '[tool.podwright]\nshared = ["../code/our_words"]\n'
-        write(
+        write_files(
             root,
             {f"{name}/pyproject.toml": listed for name in ("guide", "other")},
         )
@@ -99,9 +92,11 @@ def test_a_clash_of_names_is_an_error(tmp_path: Path) -> None:
     lines = ["from helpers_of_the_test import PLACE"]
     lines += ["def look_up(word: str) -> str:", "    return PLACE"]
     code = "\n".join(lines)
-    root = write(tmp_path, guide("one", code) | guide("two", code))
+    root = write_files(tmp_path, guide("one", code) | guide("two", code))
     for name in ("one", "two"):
-        write(root, {f"{name}/helpers_of_the_test.py": f"PLACE = '{name}'"})
+        write_files(
+            root, {f"{name}/helpers_of_the_test.py": f"PLACE = '{name}'"}
+        )
     assert load(root / "one").run("x") == "Echo: x (found: one)"
     with pytest.raises(ConfigurationError) as caught:
         load(root / "two")
@@ -109,7 +104,7 @@ def test_a_clash_of_names_is_an_error(tmp_path: Path) -> None:
         "'tools.py' of 'two' imports 'helpers_of_the_test', but that of 'one' is imported already."
     )
     # one import deeper
-    write(root, {"two/between_of_the_test.py": code})
+    write_files(root, {"two/between_of_the_test.py": code})
     (root / "two/tools.py").write_text(code.replace("helpers_of", "between_of"))
     with pytest.raises(ConfigurationError, match="'between_of_the_test"):
         load(root / "two")
@@ -122,11 +117,11 @@ def test_an_installed_package_named_as_a_file_of_every_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`import agents` in agents.py is the package of that name, as openai-agents has it."""
-    installed = write(tmp_path / "installed", {"agents/__init__.py": "WHO = 'package'"})  # fmt: skip
+    installed = write_files(tmp_path / "installed", {"agents/__init__.py": "WHO = 'package'"})  # fmt: skip
     monkeypatch.syspath_prepend(installed)  # pyright: ignore[reportUnknownMemberType]
-    root = write(tmp_path, {"one/blueprint.json": blueprints.to_json(flow("flow", "writer"))})  # fmt: skip
+    root = write_files(tmp_path, {"one/blueprint.json": blueprints.to_json(flow("flow", "writer"))})  # fmt: skip
     code = "import agents\ndef writer(task: str) -> str:\n    return agents.WHO"
-    write(root, {"one/agents.py": code})
+    write_files(root, {"one/agents.py": code})
     context = load(root / "one").run("x")
     assert context == {"input": "x", "writer_output": "package"}
 
@@ -154,9 +149,11 @@ def test_an_installed_package_named_as_a_file_of_every_folder(
     ],
 )
 def test_a_wrong_list(tmp_path: Path, project: str, message: str) -> None:
-    root = write(tmp_path, guide("guide", "def look_up(word: str) -> str: ..."))
-    write(root, {"guide/pyproject.toml": project})
-    write(root, {"shared/words.py": DOUBLE, "no-name/words.py": DOUBLE})
+    root = write_files(
+        tmp_path, guide("guide", "def look_up(word: str) -> str: ...")
+    )
+    write_files(root, {"guide/pyproject.toml": project})
+    write_files(root, {"shared/words.py": DOUBLE, "no-name/words.py": DOUBLE})
     with pytest.raises(ConfigurationError) as caught:
         load(root / "guide")
     assert str(caught.value).startswith(message)
@@ -164,9 +161,11 @@ def test_a_wrong_list(tmp_path: Path, project: str, message: str) -> None:
 
 def test_a_project_without_a_list(tmp_path: Path) -> None:
     """Other settings of tools in a pyproject.toml do not matter."""
-    root = write(tmp_path, guide("guide", SHARED.format(package="shared")))
-    write(root, {"guide/pyproject.toml": "[tool.ruff]\nline-length = 80"})
-    write(root, {"shared/words.py": DOUBLE})
+    root = write_files(
+        tmp_path, guide("guide", SHARED.format(package="shared"))
+    )
+    write_files(root, {"guide/pyproject.toml": "[tool.ruff]\nline-length = 80"})
+    write_files(root, {"shared/words.py": DOUBLE})
     assert load(root / "guide").run("ab") == "Echo: ab (found: abab)"
     assert Folder(root / "guide").shared_packages() == {
         "shared": root / "shared"
@@ -176,9 +175,9 @@ def test_a_project_without_a_list(tmp_path: Path) -> None:
 def test_an_agent_in_a_folder_uses_its_modules(tmp_path: Path) -> None:
     """Code of an agent in `agents/` may import what lies in the folder around it."""
     code = SHARED.format(package="words_around")
-    root = write(tmp_path, guide("flow/agents/guide", code))
-    write(root, {"flow/words_around/words.py": DOUBLE})
+    root = write_files(tmp_path, guide("flow/agents/guide", code))
+    write_files(root, {"flow/words_around/words.py": DOUBLE})
     blueprint = blueprints.to_json(flow("flow", "guide"))
-    write(root, {"flow/blueprint.json": blueprint})
+    write_files(root, {"flow/blueprint.json": blueprint})
     context = load(root / "flow").run("ab")
     assert context["guide_output"] == "Echo: ab (found: abab)"

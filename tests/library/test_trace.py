@@ -499,6 +499,13 @@ def test_a_recording_model_is_its_model(tmp_path: Path) -> None:
     assert RecordingModel("offline/echo", file).name == "offline/echo"
 
 
+@pytest.mark.parametrize("name", ["missing/recording.json", "."])
+def test_a_recording_that_cannot_be_written(name: str, tmp_path: Path) -> None:
+    """The file is checked before a call is paid."""
+    with pytest.raises(ConfigurationError, match="Cannot write"):
+        RecordingModel(EchoModel(), tmp_path / name)
+
+
 async def test_a_recording_has_no_key(
     provider: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

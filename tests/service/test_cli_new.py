@@ -69,6 +69,19 @@ def test_a_new_component(
     assert "Echo: " in run.stdout
 
 
+@pytest.mark.parametrize("folder", [".", "./", "./."])
+def test_the_folder_that_a_person_is_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
+) -> None:
+    """However it is written, the component has its name."""
+    here = tmp_path / "sums"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    create_component(folder)
+    blueprint = json.loads((here / "blueprint.json").read_text())
+    assert blueprint["name"] == "sums"
+
+
 @KINDS
 def test_its_tests_pass(tmp_path: Path, kind: str) -> None:
     """The tests of a new component pass without a model, in Python and in a process."""

@@ -241,22 +241,33 @@ def test_models_of_single_agents(
         ["chat", "made:flow"],
         ["settings", "made:flow", "--check"],
         ["serve", "made:flow", "--port", "0"],
+        ["validate", "made:flow"],
     ],
-    ids=["run", "chat", "settings", "serve"],
+    ids=["run", "chat", "settings", "serve", "validate"],
 )
 def test_a_model_for_an_agent_that_does_not_exist(
     shell: Shell, tmp_path: Path, command: list[str]
 ) -> None:
     """Every command that takes models refuses one for an unknown agent, and names those that exist."""
     (tmp_path / "made.py").write_text(MODELS)
-    for arguments, variable in (
-        (["--model", "reader=own/c"], ""),
-        ([], "own/d,reader=own/c"),
+    secrets = tmp_path / "secrets"
+    secrets.mkdir()
+    file = secrets / "podwright_model"
+    variables = {"PODWRIGHT_SECRETS_DIR": str(secrets)}
+    for place, arguments, variable in (
+        ("--model", ["--model", "reader=own/c"], "own/d"),
+        ("PODWRIGHT_MODEL", [], "own/d,reader=own/c"),
+        (str(file), [], ""),
     ):
-        done = shell(*command, *arguments, PODWRIGHT_MODEL=variable)
+        if place == str(file):
+            file.write_text("reader=own/c")
+        done = shell(
+            *command, *arguments, PODWRIGHT_MODEL=variable, **variables
+        )
+        printed = done.stdout + done.stderr
         assert done.returncode == 1
-        assert "'reader'" in done.stderr
-        assert "Known names: critic, writer." in done.stderr
+        assert f"'{place}' has a model for 'reader'" in printed
+        assert "Known names: critic, writer." in printed
 
 
 def test_declared_inputs(shell: Shell, folder: Path) -> None:

@@ -19,7 +19,14 @@ from podwright import Agent, LoopStep, ScriptedModel, Workflow, events
 from podwright.components import FunctionStep, WorkflowStep
 from podwright.errors import ConfigurationError, ModelError
 from podwright.models import price_file, pricing
-from podwright.testing import ModelResponse, ToolCall, Usage
+from podwright.testing import (
+    Model,
+    ModelRequest,
+    ModelResponse,
+    RecordingModel,
+    ToolCall,
+    Usage,
+)
 from podwright.usage import RunLimits
 from podwright_service.observability.metrics import UNKNOWN, Part
 from podwright_service.observability.metrics import Metrics as Exported
@@ -556,6 +563,32 @@ def test_a_cost_limit_needs_prices(
     )
     monkeypatch.setenv("PODWRIGHT_PRICES", str(tmp_path / "prices.json"))
     serve(unpriced, run_cost=1.0)
+
+
+class Billed(Model):
+    """Says what its calls cost; it has no prices."""
+
+    name = "mine/billed"
+
+    async def complete(
+        self, request: ModelRequest, on_token: Any = None
+    ) -> ModelResponse:
+        return ModelResponse("Hi.")
+
+
+@pytest.mark.parametrize("is_recorded", [False, True])
+def test_a_model_that_reports_its_cost_needs_no_price(
+    serve: Serve,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    is_recorded: bool,
+) -> None:
+    """A model without prices of its own is neither warned of nor refused, also if its answers are recorded."""
+    model: Model = Billed()
+    if is_recorded:
+        model = RecordingModel(model, tmp_path / "recording.json")
+    serve(Agent("a", "Do.", model), run_cost=1.0)
+    assert "price" not in caplog.text
 
 
 def test_prices_of_other_models_are_warned_of(

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, NotRequired, cast
 
-from annotated_types import MaxLen, MinLen
 from pydantic import (
     ConfigDict,
     Discriminator,
+    Field,
     JsonValue,
     Strict,
     Tag,
@@ -61,8 +61,12 @@ _MAX_DEPTH = 100
 _NOT_SENT_BACK = frozenset({"refusal", "audio", "function_call", "index"})
 """Keys that clients send back as they got them, and that say the same as others."""
 
-_Name = Annotated[str, MinLen(1)]  # providers make names and ids of any length
-ContentParts = Annotated[list[ContentPart], MinLen(1), MaxLen(MAX_PARTS)]
+_Name = Annotated[
+    str, Field(min_length=1)
+]  # providers make names and ids of any length
+ContentParts = Annotated[
+    list[ContentPart], Field(min_length=1, max_length=MAX_PARTS)
+]
 """Texts and images of one message."""
 
 
@@ -277,7 +281,9 @@ _CALL_KEYS = _keys_not_further(ToolCallData)
 _FUNCTION_KEYS = _keys_not_further(FunctionCallData)
 
 Conversation = Annotated[
-    Annotated[list[ConversationMessage], Strict(), MaxLen(MAX_MESSAGES)],
+    Annotated[
+        list[ConversationMessage], Strict(), Field(max_length=MAX_MESSAGES)
+    ],
     WrapValidator(_check),
 ]
 """Messages of earlier turns, oldest first; each tool call is followed by its result."""

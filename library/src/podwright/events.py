@@ -20,8 +20,9 @@ from podwright.messages import ModelRequest, ModelResponse
 from podwright.text import did_you_mean, short_repr
 from podwright.usage import Usage
 
-TRACE_FORMAT = "podwright.trace/1"
+TraceFormat = Literal["podwright.trace/1"]
 """The format of saved events; it changes only if the meaning of the data changes."""
+TRACE_FORMAT: TraceFormat = "podwright.trace/1"
 Kind = Literal["agent", "workflow", "conductor", "pipeline"]
 """The kinds of components, as events, routes and metrics name them."""
 

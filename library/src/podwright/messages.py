@@ -7,8 +7,13 @@ import re
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, Required
 
-from annotated_types import Ge, Gt, Le, MaxLen, MinLen
-from pydantic import AfterValidator, ConfigDict, Discriminator, with_config
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    with_config,
+)
 from typing_extensions import TypedDict
 
 from podwright.json_data import JsonMapping, JsonObject, walk_json
@@ -21,7 +26,7 @@ CLOSED = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 MAX_CHARACTERS = 4_000_000
 """Characters of the longest text in a message; an image in a data URL is not limited here."""
 
-Text = Annotated[str, MaxLen(MAX_CHARACTERS)]
+Text = Annotated[str, Field(max_length=MAX_CHARACTERS)]
 """A text in a message."""
 Role = Literal["system", "user", "assistant", "tool"]
 
@@ -39,23 +44,23 @@ def _check_references(schema: JsonObject) -> JsonObject:
     return schema
 
 
-_Penalty = Annotated[float, Ge(-2), Le(2)]
+_Penalty = Annotated[float, Field(ge=-2, le=2)]
 
 
 class ModelSettings(TypedDict, total=False):
     """Settings of a model call; absent is the provider's default."""
 
-    temperature: Annotated[float, Ge(0), Le(2)]
+    temperature: Annotated[float, Field(ge=0, le=2)]
     """0 to 2."""
-    top_p: Annotated[float, Ge(0), Le(1)]
+    top_p: Annotated[float, Field(ge=0, le=1)]
     """Nucleus sampling, 0 to 1."""
-    max_tokens: Annotated[int, Ge(1)]
+    max_tokens: Annotated[int, Field(ge=1)]
     """Most output tokens of one call."""
     seed: int
     """Seed for repeatable sampling, if the provider supports it."""
     stop: str | list[str]
     """Texts that end the output."""
-    timeout: Annotated[float, Gt(0)]
+    timeout: Annotated[float, Field(gt=0)]
     """Seconds for one whole model call, retries included."""
     presence_penalty: _Penalty
     """-2 to 2."""
@@ -72,9 +77,9 @@ class ModelSettings(TypedDict, total=False):
 class HistorySettings(TypedDict, total=False):
     """How much of a long conversation a model is given; absent is all of it."""
 
-    max_history: Annotated[int, Ge(0)]
+    max_history: Annotated[int, Field(ge=0)]
     """Most earlier turns; a turn is a user message with what follows up to the next one."""
-    max_input_tokens: Annotated[int, Ge(1)]
+    max_input_tokens: Annotated[int, Field(ge=1)]
     """Estimated input tokens of a model call above which the oldest earlier turns are left out."""
 
 
@@ -82,7 +87,7 @@ class HistorySettings(TypedDict, total=False):
 class ToolFunction(TypedDict, total=False):
     """The function part of a tool schema (spec §2.1)."""
 
-    name: Required[Annotated[str, MinLen(1)]]
+    name: Required[Annotated[str, Field(min_length=1)]]
     description: str
     parameters: Required[
         Annotated[JsonObject, AfterValidator(_check_references)]

@@ -5,12 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from podwright.errors import ConfigurationError, TraceError
-from podwright.events import TRACE_FORMAT, Event, Subscriber, check_subscriber
+from podwright.events import (
+    TRACE_FORMAT,
+    Event,
+    Subscriber,
+    TraceFormat,
+    check_subscriber,
+)
 from podwright.json_data import to_json_data
 from podwright.printer import Printer
 from podwright.text import short_repr
@@ -123,7 +129,7 @@ def _pause_between(earlier: Event, later: Event, delay: float | None) -> None:
 class _SavedResult(BaseModel):
     model_config = ConfigDict(extra="ignore", defer_build=True)
 
-    format: Literal["podwright.trace/1"]
+    format: TraceFormat
     value: JsonValue
     events: list[Event]
     duration_ms: float

@@ -63,7 +63,7 @@ def check_agents(component: Component, settings: Settings) -> None:
     agents = agents_with_models(component)
     for name in settings.models:
         if name not in agents and name != EVERY:
-            raise unknown_agent_error(name, "PODWRIGHT_MODEL", agents)
+            raise unknown_agent_error(name, settings.place_of("model"), agents)
 
 
 def agents_with_models(component: Component) -> set[str]:
@@ -73,13 +73,6 @@ def agents_with_models(component: Component) -> set[str]:
         for part in walk(component)
         if isinstance(part, ModelComponent)
     }
-
-
-def _has_price(model: Model) -> bool:
-    """Whether the price of a model is known; see `Model.load_prices`."""
-    model.load_prices()
-    # a model without a method of its own reports what its calls cost
-    return type(model).cost is Model.cost or model.cost(_ONE_CALL) is not None
 
 
 def _resolved(model: Model | str) -> Model:
@@ -108,7 +101,7 @@ def price_warnings(
     for name_or_model in models:
         model = _resolved(name_or_model)
         names.append(model.name)
-        if model.reports_cost or _has_price(model):
+        if model.reports_cost or model.has_price():
             continue
         yield _unknown_price(model.name)
     for name in reported:
@@ -151,7 +144,7 @@ def check_cost_limits(
         with use_model(settings.models):
             limited += models_of(part)
     for model in limited:
-        if not _has_price(model):
+        if not model.has_price():
             raise ConfigurationError(
                 f"Runs have a cost limit, and the price of '{model.name}' is unknown, so its calls would be refused.",
                 suggestion="Add the price to a file of your own (PODWRIGHT_PRICES), or remove the limit; "

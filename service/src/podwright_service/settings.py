@@ -7,7 +7,7 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -21,6 +21,7 @@ from pydantic import (
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
+    PrivateAttr,
     SecretStr,
     TypeAdapter,
     ValidationError,
@@ -336,6 +337,9 @@ class Settings(BaseSettings):
     allow_unpriced_models: bool = False
     """Whether a component with a cost limit starts although a model has no known price; its calls are refused."""
 
+    _options: dict[str, Any] = PrivateAttr(default_factory=dict[str, Any])
+    """What `read_settings` was given."""
+
     @cached_property
     def models(self) -> dict[str, str]:
         """The models that replace those of the blueprints, by the name of an agent; `*` stands for all others."""
@@ -350,6 +354,14 @@ class Settings(BaseSettings):
             tokens=self.run_tokens,
             cost=self.run_cost,
         )
+
+    def remember_options(self, options: Mapping[str, Any]) -> None:
+        """Remember which settings are set by options, for `place_of`."""
+        self._options.update(options)
+
+    def place_of(self, name: str) -> str:
+        """Where a setting is set, for messages: the option, the variable or the file."""
+        return _place_of(name, self._options)
 
 
 def variables_of(name: str) -> tuple[str, ...]:
@@ -387,6 +399,7 @@ def read_settings(**options: Any) -> Settings:
             arguments["_secrets_dir"] = folder
         try:
             settings = Settings(**arguments)
+            settings.remember_options(options)
         except ValidationError as error:
             for details in error.errors(include_url=False):
                 mistakes += _describe(details, options)
@@ -476,6 +489,15 @@ def _secrets_dir() -> Path:
     return Path(os.environ.get("PODWRIGHT_SECRETS_DIR") or SECRETS_DIR)
 
 
+def _place_of(name: str, options: dict[str, Any]) -> str:
+    kind, _, place = source_of(name, options).partition(" ")
+    if place:
+        return place
+    if kind == "environment":
+        return variables_of(name)[0]
+    return name
+
+
 def _describe(details: ErrorDetails, options: dict[str, Any]) -> Iterator[str]:
     """A validation error of a setting, with the option, variable or file that the value comes from."""
     name = str(details["loc"][0])
@@ -483,11 +505,7 @@ def _describe(details: ErrorDetails, options: dict[str, Any]) -> Iterator[str]:
     if field is None:
         yield f"Unknown setting '{name}'."
         return
-    kind, _, place = source_of(field, options).partition(" ")
-    if not place and kind == "environment":
-        place = variables_of(field)[0]
-    elif not place:
-        place = field
+    place = _place_of(field, options)
     if "Secret" in str(Settings.model_fields[field].annotation):
         data: Any = variables.MASK
     else:

@@ -11,7 +11,6 @@ import re
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, NotRequired, Required
 
-from annotated_types import Ge, Gt, Le, MaxLen, MinLen
 from pydantic import (
     AfterValidator,
     BeforeValidator,
@@ -90,11 +89,11 @@ def _only_text(value: object) -> object:
 
 Prompt = Annotated[str, BeforeValidator(_only_text)]
 """A text for a model or a person; in a file it has further forms, see `texts`."""
-MaxLoops = Annotated[int, Ge(1), Le(1000)]
-MaxToolRetries = Annotated[int, Ge(0), Le(1000)]
-Fallback = Annotated[list[ModelName], MaxLen(8)]
+MaxLoops = Annotated[int, Field(ge=1, le=1000)]
+MaxToolRetries = Annotated[int, Field(ge=0, le=1000)]
+Fallback = Annotated[list[ModelName], Field(max_length=8)]
 """Models that are asked in turn if those before them cannot answer."""
-FallbackWait = Annotated[float, Ge(0)]
+FallbackWait = Annotated[float, Field(ge=0)]
 """Seconds that a model may ask to wait before the next one is asked."""
 
 
@@ -121,7 +120,7 @@ Schema = Annotated[JsonObject, AfterValidator(_valid_schema)]
 """A JSON Schema (draft 2020-12)."""
 InputSchema = Annotated[Schema, AfterValidator(_fitting_default)]
 """The JSON Schema of an input; its `default` makes the input optional."""
-Inputs = Annotated[dict[InputName, InputSchema], MaxLen(64)]
+Inputs = Annotated[dict[InputName, InputSchema], Field(max_length=64)]
 """The inputs that a component takes besides `input`."""
 
 
@@ -129,11 +128,11 @@ Inputs = Annotated[dict[InputName, InputSchema], MaxLen(64)]
 class Limits(TypedDict, total=False):
     """What a run may use at most; the operator's limits apply as well."""
 
-    model_calls: Annotated[int, Ge(1)]
-    tokens: Annotated[int, Ge(1)]
-    cost: Annotated[float, Ge(0)]
+    model_calls: Annotated[int, Field(ge=1)]
+    tokens: Annotated[int, Field(ge=1)]
+    cost: Annotated[float, Field(ge=0)]
     """USD."""
-    seconds: Annotated[float, Gt(0)]
+    seconds: Annotated[float, Field(gt=0)]
 
 
 @with_config(_CONFIG)
@@ -188,11 +187,11 @@ class ToolOptions(TypedDict, total=False):
     """Whether a call may be repeated if its end is unknown; by default it may not."""
     on_error: Literal["report", "fail"]
     """Whether the model is told when the tool raises an error, the default, or the run fails."""
-    timeout: Annotated[float, Gt(0)]
+    timeout: Annotated[float, Field(gt=0)]
     """Seconds that a call may take; by default `PODWRIGHT_TOOL_TIMEOUT`."""
     approval: bool
     """Whether a person has to approve each call; by default nobody is asked."""
-    max_result_tokens: Annotated[int, Ge(1)]
+    max_result_tokens: Annotated[int, Field(ge=1)]
     """Estimated tokens after which a result is cut; by default `PODWRIGHT_MAX_RESULT_TOKENS`."""
 
 
@@ -287,8 +286,7 @@ class ConductorBlueprint(_Described, total=False):
     skills: Required[
         Annotated[
             list[MemberBlueprint],
-            MinLen(1),
-            MaxLen(64),
+            Field(min_length=1, max_length=64),
             AfterValidator(_unique_names),
         ]
     ]
@@ -301,7 +299,9 @@ class PipelineBlueprint(_Described, total=False):
 
     type: Required[Literal["Pipeline"]]
     name: Required[Name]
-    steps: Required[Annotated[list[MemberBlueprint], MinLen(1), MaxLen(64)]]
+    steps: Required[
+        Annotated[list[MemberBlueprint], Field(min_length=1, max_length=64)]
+    ]
     config: PipelineConfig
 
 
@@ -309,7 +309,7 @@ class PipelineBlueprint(_Described, total=False):
 class ConditionRef(TypedDict, total=False):
     """A condition by name: the caller's callable, or a built-in one with JSON arguments."""
 
-    name: Required[Annotated[str, MinLen(1)]]
+    name: Required[Annotated[str, Field(min_length=1)]]
     args: JsonObject
 
 
@@ -352,7 +352,7 @@ class _TryStep(TypedDict, total=False):
     steps: Required[Steps]
     catch: Steps
     """Run if the steps failed. Without them the workflow fails."""
-    retries: Annotated[int, Ge(1), Le(10)]
+    retries: Annotated[int, Field(ge=1, le=10)]
     """How often the steps are run again first."""
 
 
@@ -387,7 +387,7 @@ class ParallelStepBlueprint(TypedDict):
 
     type: Literal["parallel_step"]
     name: Name
-    branches: Annotated[list[Steps], MinLen(1), MaxLen(64)]
+    branches: Annotated[list[Steps], Field(min_length=1, max_length=64)]
 
 
 @with_config(CLOSED)
@@ -401,7 +401,7 @@ class LoopStepBlueprint(TypedDict):
     name: Name
     steps: Steps
     until: ConditionRef
-    max_iterations: Annotated[int, Ge(1), Le(1000)]
+    max_iterations: Annotated[int, Field(ge=1, le=1000)]
     on_exhausted: NotRequired[Literal["continue", "fail"]]
 
 
@@ -414,7 +414,7 @@ MapStepBlueprint = with_config(CLOSED)(
             "over": Name,
             "as": Name,
             "steps": "Steps",
-            "max_concurrency": NotRequired[Annotated[int, Ge(1), Le(64)]],
+            "max_concurrency": NotRequired[Annotated[int, Field(ge=1, le=64)]],
         },
     )
 )
@@ -438,10 +438,12 @@ class _ApprovalStep(TypedDict, total=False):
     name: Required[Name]
     message: Required[Prompt]
     options: Annotated[
-        list[Name], MinLen(1), MaxLen(16), AfterValidator(_unique_texts)
+        list[Name],
+        Field(min_length=1, max_length=16),
+        AfterValidator(_unique_texts),
     ]
     """What may be decided; by default `approve` and `reject`."""
-    edit: Annotated[dict[InputName, Schema], MinLen(1), MaxLen(64)]
+    edit: Annotated[dict[InputName, Schema], Field(min_length=1, max_length=64)]
     """Names in the context that the person may change, with the schemas of their values."""
     on_reject: Steps
     """Run if the decision is `reject`, after which the workflow goes on; without them a rejection ends it."""
@@ -469,7 +471,7 @@ StepBlueprint = Annotated[
     | ApprovalStepBlueprint,
     Field(discriminator="type"),
 ]
-Steps = Annotated[list[StepBlueprint], MinLen(1)]
+Steps = Annotated[list[StepBlueprint], Field(min_length=1)]
 
 
 @with_config(CLOSED)

@@ -168,8 +168,9 @@ def _read_text(place: _Place, folder: Path) -> Iterator[Problem]:
             suggestion=_similar_file(folder, name),
         )
         return
+    text = text.replace("\r\n", "\n")
     # editors end the last line of a file
-    place.part[place.key] = "\n".join(text.splitlines())
+    place.part[place.key] = text.removesuffix("\n")
 
 
 def _is_inside(file: Path, folder: Path) -> bool:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from annotated_types import MaxLen, MinLen
 from pydantic import Field, TypeAdapter, with_config
 from typing_extensions import TypedDict, Unpack
 
@@ -308,7 +307,12 @@ def _plan_type(skills: tuple[str, ...]) -> Any:
     )
     return with_config(CLOSED)(
         typed_dict(
-            "Plan", {"steps": Annotated[list[step], MinLen(1), MaxLen(32)]}
+            "Plan",
+            {
+                "steps": Annotated[
+                    list[step], Field(min_length=1, max_length=32)
+                ]
+            },
         )
     )
 

@@ -14,7 +14,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -92,21 +92,17 @@ def load(
         BlueprintValidationError: The blueprint is invalid; with all problems.
         ConfigurationError: A file or folder cannot be read, or `model` names an agent that does not exist.
     """
-    models: dict[str, Model] = {}
-    if model is not None:
-        models = models_by_component(model)
+    replacements = _Replacements(model)
     supplied = _Supplied(
         tools=tuple(tools),
         agents=named_map(agents, "agents"),
         conditions=named_map(conditions, "conditions"),
         functions=named_map(functions, "functions"),
-        models=models,
+        models=replacements,
         validate=validate,
     )
     component = _load(source, supplied, options)
-    unknown = models.keys() - {EVERY} - supplied.built
-    if unknown:
-        raise unknown_agent_error(min(unknown), "model", supplied.built)
+    replacements.check()
     return component
 
 
@@ -147,6 +143,45 @@ _TEAMS: dict[Kind, type[Conductor | Pipeline]] = {
 }
 
 
+class _Replacements:
+    """The models in place of those of the blueprints.
+
+    Args:
+        model: See `load`.
+
+    Raises:
+        UnknownModelError: No provider serves one of them.
+    """
+
+    def __init__(self, model: ModelChoice | None) -> None:
+        self._models: dict[str, Model] = {}
+        if model is not None:
+            self._models = models_by_component(model)
+        self._agents: set[str] = set()
+
+    @property
+    def every(self) -> Model | None:
+        """The model for all agents that have none of their own here."""
+        return self._models.get(EVERY)
+
+    def use_in(self, agent: ModelComponent) -> None:
+        """Replace the model of an agent or a conductor that was built of a blueprint."""
+        self._agents.add(agent.name)
+        model = self._models.get(agent.name)
+        if model is not None:
+            agent.replace_model(model)
+
+    def check(self) -> None:
+        """Check that each model was used; call it at the end.
+
+        Raises:
+            ConfigurationError: One is for an agent that does not exist.
+        """
+        unknown = self._models.keys() - {EVERY} - self._agents
+        if unknown:
+            raise unknown_agent_error(min(unknown), "model", self._agents)
+
+
 @dataclass(frozen=True, slots=True)
 class _Supplied:
     """What the caller supplies."""
@@ -155,11 +190,8 @@ class _Supplied:
     agents: dict[str, Component]
     conditions: dict[str, Callable[..., Any]]
     functions: dict[str, Callable[..., Any]]
-    models: Mapping[str, Model]
-    """Models in place of those of the blueprints; see `load`."""
+    models: _Replacements
     validate: bool
-    built: set[str] = field(default_factory=set[str])
-    """The names of the agents and conductors that were built, whose models may be replaced."""
 
 
 def warn_of_unused_keys(blueprint: JsonMapping) -> None:
@@ -191,10 +223,7 @@ def _build(
     for part in (component, *component.members().values()):
         # the others keep their models, or were built before
         if isinstance(part, ModelComponent) and part not in given:
-            supplied.built.add(part.name)
-            model = supplied.models.get(part.name)
-            if model is not None:
-                part.replace_model(model)
+            supplied.models.use_in(part)
     return component
 
 
@@ -209,7 +238,7 @@ def _build_kind(
         problems = blueprints.problems(blueprint)
         raise blueprints.invalid(problems) from None
     arguments = dict(options)
-    model = supplied.models.get(EVERY)
+    model = supplied.models.every
     if model is not None and kind != "workflow":
         arguments["model"] = model
     match kind:

@@ -119,6 +119,19 @@ class Model(ABC):
         """
         return pricing.cost(self.name, usage, at_vendor=False)
 
+    def has_price(self) -> bool:
+        """Whether `cost` knows its price, or it has no `cost` of its own, because its responses say what they cost.
+
+        Takes as long as `load_prices`.
+
+        Raises:
+            ConfigurationError: The price file is wrong.
+        """
+        self.load_prices()
+        if type(self).cost is Model.cost:
+            return True
+        return self.cost(Usage(input_tokens=1, output_tokens=1)) is not None
+
     def address(self) -> tuple[str, int] | None:
         """Host and port of its endpoint, for telemetry; None if it has none."""
         return None

@@ -6,16 +6,15 @@ import os
 from dataclasses import fields, replace
 from typing import Annotated, Any
 
-from annotated_types import Ge, Gt
-from pydantic import AllowInfNan, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from podwright.errors import ConfigurationError
 from podwright.models.base import Model
 from podwright.models.retries import Retries, Timeouts
 from podwright.validation_errors import to_problems
 
-_Seconds = Annotated[float, Gt(0), AllowInfNan(False)]
-_Wait = Annotated[float, Ge(0), AllowInfNan(False)]
+_Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_Wait = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class CallSettings(BaseModel):
@@ -35,7 +34,7 @@ class CallSettings(BaseModel):
     total: _Seconds | None = Field(
         default=None, alias="PODWRIGHT_MODEL_TIMEOUT"
     )
-    tries: Annotated[int, Ge(1)] | None = Field(
+    tries: Annotated[int, Field(ge=1)] | None = Field(
         default=None, alias="PODWRIGHT_MODEL_TRIES"
     )
     first_wait: _Wait | None = Field(

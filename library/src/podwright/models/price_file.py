@@ -9,8 +9,13 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Annotated, Any, NamedTuple, NotRequired, cast
 
-from annotated_types import Ge, Lt
-from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
+from pydantic import (
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    with_config,
+)
 from typing_extensions import TypedDict
 
 from podwright.blueprints.files import from_json, read_data
@@ -23,7 +28,7 @@ VARIABLE = "PODWRIGHT_PRICES"
 """The environment variable that names the file, which is read again every minute, or has its content as JSON."""
 _log = logging.getLogger("podwright.models")
 _MOST = 1_000_000_000
-_Rate = Annotated[Decimal, Ge(0), Lt(_MOST)]
+_Rate = Annotated[Decimal, Field(ge=0, lt=_MOST)]
 """USD per million tokens."""
 
 
@@ -47,7 +52,7 @@ class Rates(TypedDict, total=False):
 class Tier(Rates):
     """Other rates for long requests; those that it does not have stay."""
 
-    above: Annotated[int, Ge(0)]
+    above: Annotated[int, Field(ge=0)]
     """Input tokens above which it counts."""
 
 

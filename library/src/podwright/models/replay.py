@@ -10,7 +10,7 @@ import uuid
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -22,6 +22,7 @@ from podwright.events import (
     ModelCallFinished,
     ModelCallKey,
     ModelCallStarted,
+    TraceFormat,
     model_call_key,
 )
 from podwright.json_data import to_json_bytes, to_json_data
@@ -29,6 +30,7 @@ from podwright.messages import ModelRequest, ModelResponse
 from podwright.models.base import Model, TokenCallback
 from podwright.models.offline import OfflineModel
 from podwright.models.registry import resolve
+from podwright.output_files import check_writable
 from podwright.text import os_error_reason, truncate
 from podwright.usage import NO_USAGE, Usage
 from podwright.validation_errors import to_problems
@@ -123,6 +125,7 @@ class RecordingModel(Model):
         file: Where to write the recording, after each answer.
 
     Raises:
+        ConfigurationError: The file cannot be written.
         UnknownModelError: No provider serves the model.
 
     Example:
@@ -135,6 +138,7 @@ class RecordingModel(Model):
     ) -> None:
         if isinstance(model, str):
             model = resolve(model)
+        check_writable(file)
         self._model = model
         self._file = Path(file)
         self._run_id = uuid.uuid4().hex
@@ -231,6 +235,10 @@ class RecordingModel(Model):
         """See `Model.cost`."""
         return self._model.cost(usage)
 
+    def has_price(self) -> bool:
+        """See `Model.has_price`."""
+        return self._model.has_price()
+
     def address(self) -> tuple[str, int] | None:
         """See `Model.address`."""
         return self._model.address()
@@ -252,7 +260,7 @@ class _SavedEvents(BaseModel):
 
     model_config = ConfigDict(extra="ignore", defer_build=True)
 
-    format: Literal["podwright.trace/1"]
+    format: TraceFormat
     events: list[Event]
 
 

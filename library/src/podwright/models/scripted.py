@@ -51,7 +51,7 @@ async def response_of(answer: Answer, request: ModelRequest) -> ModelResponse:
     Raises:
         BaseException: The answer is an exception.
     """
-    if callable(answer):
+    while callable(answer):
         answer = answer(request)
         if inspect.isawaitable(answer):
             answer = await answer
@@ -212,8 +212,5 @@ class FunctionModel(OfflineModel):
         self, request: ModelRequest, on_token: TokenCallback | None = None
     ) -> ModelResponse:
         """Answer with the function's result."""
-        answer = self._function(request)
-        if inspect.isawaitable(answer):
-            answer = await answer
-        response = await response_of(answer, request)
+        response = await response_of(self._function, request)
         return self.finish(request, response, on_token)

@@ -75,10 +75,14 @@ def validate(paths: list[str], as_json: bool, model: str | None = None) -> int:
     ApiKeys(settings)
     adopt_secrets()
     agents: set[str] = set()
-    reports = [_report(path, settings, agents) for path in paths]
+    reports: list[dict[str, Any]] = []
+    for path in paths:
+        report, own_agents = _report(path, settings)
+        reports.append(report)
+        agents |= own_agents
     if all(report["valid"] for report in reports):
         for name in settings.models.keys() - {EVERY} - agents:
-            raise unknown_agent_error(name, "PODWRIGHT_MODEL", agents)
+            raise unknown_agent_error(name, settings.place_of("model"), agents)
     if as_json:
         print_json(reports)
     else:
@@ -113,14 +117,14 @@ def _print_problem(path: str, label: str, problem: Mapping[str, str]) -> None:
     print_text(text.rstrip())
 
 
-def _report(path: str, settings: Settings, agents: set[str]) -> dict[str, Any]:
-    """What is wrong with a blueprint, and what is known of it.
+def _report(path: str, settings: Settings) -> tuple[dict[str, Any], set[str]]:
+    """What is wrong with a blueprint, and what is known of it; and the names of its agents.
 
     Args:
         path: The blueprint.
         settings: The models that replace its own.
-        agents: The names of the agents are added.
     """
+    own_agents: set[str] = set()
     problems: list[Problem] = []
     warnings: list[Problem] = []
     facts: dict[str, Any] = {}
@@ -141,7 +145,6 @@ def _report(path: str, settings: Settings, agents: set[str]) -> dict[str, Any]:
                 if name in own_agents or name == EVERY
             }
             models = _models_in(component, blueprint, replaced)
-            agents |= own_agents
             found = check_names(blueprint, blueprints_of(component))
             problems = [
                 *_problems_in_context(models, blueprint),
@@ -166,13 +169,14 @@ def _report(path: str, settings: Settings, agents: set[str]) -> dict[str, Any]:
         problems = list(error.problems)
     except PodwrightError as error:
         problems = [Problem("", error.message, error.suggestion)]
-    return {
+    report = {
         "path": path,
         "valid": not problems,
         **facts,
         "problems": [asdict(problem) for problem in problems],
         "warnings": [asdict(warning) for warning in warnings],
     }
+    return report, own_agents
 
 
 def _problems_in_context(

@@ -255,11 +255,11 @@ def run(
     Exit codes: 0 success, 1 failure, 2 wrong usage, 3 approval required, 130 interrupted.
     """
     from podwright_service.cli.inputs import read_attributes
-    from podwright_service.cli.run import run_component
+    from podwright_service.cli.run import run_once
 
     files = {"trace_file": trace, "context_file": context}
     raise typer.Exit(
-        run_component(
+        run_once(
             path,
             text,
             inputs,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -128,23 +127,6 @@ def read_key(text: str) -> str:
     if text.startswith("@"):
         return read_text(text[1:]).strip()
     return text
-
-
-def check_writable(path: str) -> None:
-    """Check that a file can be written, before the work for it is done.
-
-    Raises:
-        ConfigurationError: It cannot.
-    """
-    file = Path(path)
-    changed = file
-    if not file.exists():
-        changed = file.parent
-    if file.is_dir() or not os.access(changed, os.W_OK):
-        raise ConfigurationError(
-            f"Cannot write '{truncate(path, 200)}'.",
-            suggestion="Name a writable file.",
-        )
 
 
 def write_text(path: str, text: str) -> None:

@@ -73,10 +73,7 @@ def create_component(
     _check_choice("kind", kind, _TASKS)
     _check_choice("format", file_format, ("json", "yaml"))
     path = Path(folder)
-    name = path.name
-    if folder == ".":
-        name = path.resolve().name
-    template = _Template(name, model, file_format)
+    template = _Template(path.absolute().name, model, file_format)
     files = dict(template.files(_TEMPLATES / kind))
     _write_folder(path, files)
     task = shlex.quote(_TASKS[kind])
@@ -117,7 +114,7 @@ def _write_folder(path: Path, files: Mapping[str, str]) -> None:
             )
         for name, text in files.items():
             file = path / name
-            file.parent.mkdir(exist_ok=True)
+            file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding="utf-8")
     except (OSError, ValueError) as error:
         raise ConfigurationError(

@@ -27,6 +27,7 @@ from podwright.errors import (
 )
 from podwright.events import Event, Subscriber
 from podwright.models import use_model
+from podwright.output_files import check_writable
 from podwright.printer import Printer
 from podwright.result import ExecutionResult
 from podwright.run import Task, execute
@@ -38,7 +39,6 @@ from podwright.run_context import (
 from podwright.text import truncate
 from podwright.usage import RunLimits, Usage
 from podwright_service.cli.console import (
-    check_writable,
     print_error,
     print_json,
     print_text,
@@ -110,7 +110,7 @@ def served_source(settings: Settings) -> str:
     return settings.component
 
 
-def run_component(
+def run_once(
     path: str,
     text: str | None = None,
     inputs: str | None = None,
