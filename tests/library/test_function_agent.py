@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator
 from functools import partial
@@ -30,6 +31,7 @@ from podwright import (
     ScriptedModel,
     TryStep,
     Workflow,
+    function_context,
     load,
     tool,
 )
@@ -732,6 +734,72 @@ def test_reports_of_other_threads_and_loops_count(
     agent = FunctionAgent("helper", work, event_manager=recorder.manager)
     assert agent.run("x", trace=True).usage.input_tokens == 20
     assert_sound(recorder.events)
+
+
+def test_a_thread_reports_while_the_loop_waits_for_it(
+    recorder: Recorder,
+    assert_sound: Callable[[list[Event]], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An async function that blocks its loop until a thread has reported does not wait for ever."""
+    monkeypatch.setattr(function_context, "_PATIENCE", 0.01)
+
+    async def work(task: str, context: RunContext) -> str:
+        report = partial(context.report_usage, MODEL, input_tokens=10)
+        thread = threading.Thread(target=report)
+        thread.start()
+        thread.join()
+        return "done"
+
+    agent = FunctionAgent("helper", work, event_manager=recorder.manager)
+    assert agent.run("x", trace=True).usage.input_tokens == 10
+    assert_sound(recorder.events)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("model", ""),
+        ("model", "a/\ud800"),
+        ("model", None),
+        ("input_tokens", -1),
+        ("output_tokens", "12"),
+        ("reasoning_tokens", 1.5),
+        ("cached_input_tokens", True),
+        ("cache_write_tokens", -5),
+        ("cost", "0.1"),
+        ("cost", -0.1),
+        ("cost", math.nan),
+        ("seconds", math.inf),
+        ("seconds", None),
+    ],
+)
+def test_a_report_that_is_wrong_counts_nothing(name: str, value: Any) -> None:
+    """What a framework gives is checked: a text times a number would fill the memory, a negative cost lift limits."""
+    found: list[ConfigurationError] = []
+
+    def work(task: str, context: RunContext) -> str:
+        report: dict[str, Any] = {"model": MODEL, name: value}
+        with pytest.raises(ConfigurationError) as caught:
+            context.report_usage(**report)
+        found.append(caught.value)
+        return "done"
+
+    agent = FunctionAgent("helper", work)
+    assert agent.run("x", trace=True).usage.model_calls == 0
+    assert f"'{name}'" in found[0].message
+    assert found[0].suggestion
+
+
+def test_tokens_that_a_framework_does_not_know() -> None:
+    """None is no tokens of a kind."""
+
+    def work(task: str, context: RunContext) -> str:
+        context.report_usage(MODEL, input_tokens=5, cached_input_tokens=None)
+        return "done"
+
+    result = FunctionAgent("helper", work).run("x", trace=True)
+    assert result.usage.input_tokens == 5
 
 
 def test_tools_and_steps_report_too(

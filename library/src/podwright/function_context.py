@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
-from concurrent.futures import wait
+from concurrent.futures import Future, wait
 from contextvars import copy_context
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -25,8 +26,8 @@ from podwright.usage import Usage
 if TYPE_CHECKING:
     from podwright.run import Run, ToolCallId
 
-_PATIENCE = 0.5
-"""Seconds after which a thread that reports asks whether the event loop is closed."""
+_PATIENCE = 1.0
+"""Seconds after which a thread that reports no longer waits for the event loop of the run."""
 
 
 def make_context(
@@ -87,28 +88,37 @@ class _Reports:
             context = self._context.copy()
             context.run(self._count, model, priced, seconds)
 
-        async def count_there() -> None:
-            count()
-
         loop = self._run.loop
         if _is_running(loop):
             count()
             return
-        report = count_there()
+        claim = threading.Lock()
+        counted: Future[None] = Future()
+
+        def count_there() -> None:
+            if not claim.acquire(blocking=False):
+                return
+            try:
+                count()
+            except LimitExceededError as error:
+                counted.set_exception(error)
+            else:
+                counted.set_result(None)
+
         try:
-            counted = asyncio.run_coroutine_threadsafe(report, loop)
+            loop.call_soon_threadsafe(count_there)
         except RuntimeError:  # the loop is closed
-            report.close()
             self._warn_that_it_ended(model)
             return
-        while not counted.done() and not loop.is_closed():
-            wait([counted], timeout=_PATIENCE)
-        # a loop that is closed drops what it has not begun
-        if counted.cancel():
-            report.close()
+        wait([counted], timeout=_PATIENCE)
+        if not claim.acquire(blocking=False):
+            counted.result()
+        elif loop.is_closed():
+            # it drops what it has not begun
             self._warn_that_it_ended(model)
-            return
-        counted.result()
+        else:
+            # the function may have the loop wait for this thread
+            count()
 
     def _warn_that_it_ended(self, model: str) -> None:
         self._log.warning(

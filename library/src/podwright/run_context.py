@@ -6,6 +6,7 @@ import ast
 import contextlib
 import inspect
 import logging
+import math
 import sys
 import threading
 from collections.abc import (
@@ -261,17 +262,18 @@ class RunContext:
         self,
         model: str,
         *,
-        input_tokens: int = 0,
-        output_tokens: int = 0,
-        cached_input_tokens: int = 0,
-        cache_write_tokens: int = 0,
-        reasoning_tokens: int = 0,
+        input_tokens: int | None = 0,
+        output_tokens: int | None = 0,
+        cached_input_tokens: int | None = 0,
+        cache_write_tokens: int | None = 0,
+        reasoning_tokens: int | None = 0,
         cost: float | None = None,
         seconds: float = 0.0,
     ) -> None:
         """Count a model call that the function made by itself: in the usage of the run, its limits, metrics and spans.
 
-        A call without tokens and without a cost is one that the provider has not counted: its cost is unknown.
+        None for a number of tokens is none of them. A call without tokens and without a cost is one that the provider
+        has not counted: its cost is unknown.
 
         Args:
             model: The model as `<provider>/<model_name>`, by which the price is looked up.
@@ -284,22 +286,67 @@ class RunContext:
             seconds: How long it took; metrics have no duration of a call of 0 seconds.
 
         Raises:
+            ConfigurationError: An argument is not what it says: a number is negative or infinite, or a text.
             LimitExceededError: The run has used more than it may, or its cost is limited and the price is unknown. The
                 run fails with it even if the function goes on.
         """
+        _check_report(model, cost, seconds)
         source = ""
         if cost is not None:
             source = "provider"
         usage = Usage(
-            input_tokens=input_tokens,
-            output_tokens=output_tokens,
-            cached_input_tokens=cached_input_tokens,
-            cache_write_tokens=cache_write_tokens,
-            reasoning_tokens=reasoning_tokens,
+            input_tokens=_count_of("input_tokens", input_tokens),
+            output_tokens=_count_of("output_tokens", output_tokens),
+            cached_input_tokens=_count_of(
+                "cached_input_tokens", cached_input_tokens
+            ),
+            cache_write_tokens=_count_of(
+                "cache_write_tokens", cache_write_tokens
+            ),
+            reasoning_tokens=_count_of("reasoning_tokens", reasoning_tokens),
             cost=cost,
             cost_source=source,
         )
         self._report_usage(model, usage, seconds)
+
+
+def _check_report(model: object, cost: object, seconds: object) -> None:
+    """Check the arguments of a report, which frameworks may hand through from a provider.
+
+    Raises:
+        ConfigurationError: One is not valid.
+    """
+    is_name = isinstance(model, str) and model.isprintable()
+    if not is_name or not model:
+        raise _report_error("model", "a name", model)
+    for name, amount in (("cost", cost), ("seconds", seconds)):
+        if amount is None and name == "cost":
+            continue
+        is_number = isinstance(amount, int | float)
+        if not is_number or not math.isfinite(amount) or amount < 0:
+            raise _report_error(name, "a number of at least 0", amount)
+
+
+def _count_of(name: str, value: object) -> int:
+    """A number of tokens; None is none.
+
+    Raises:
+        ConfigurationError: It is not a number of tokens.
+    """
+    if value is None:
+        return 0
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise _report_error(name, "an integer of at least 0", value)
+    return value
+
+
+def _report_error(
+    name: str, expected: str, value: object
+) -> ConfigurationError:
+    return ConfigurationError(
+        f"report_usage takes {expected} as '{name}', not {short_repr(value)}.",
+        suggestion="Convert what the framework gives before you report it.",
+    )
 
 
 ContextSource = Callable[[Callable[[], bool]], RunContext]

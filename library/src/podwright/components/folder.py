@@ -104,8 +104,9 @@ class Folder:
         ]
 
     def agent_folders(self) -> list[Folder]:
-        """The folders in `agents/` that are component folders themselves."""
-        folders = map(Folder, sorted((self.path / "agents").glob("*/")))
+        """The folders in `agents/` that are component folders themselves, without links, which may lead in a circle."""
+        paths = sorted((self.path / "agents").glob("*/"))
+        folders = [Folder(path) for path in paths if not path.is_symlink()]
         return [folder for folder in folders if folder.has_blueprint()]
 
     def blueprint_files(self) -> list[Path]:

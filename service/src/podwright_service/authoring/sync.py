@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,6 @@ from podwright.json_data import (
 )
 from podwright.text import did_you_mean, os_error_reason
 from podwright.tools import Tool, to_tool, tool_lists
-from podwright_service.images.context import has_blueprint
 
 _BLOCKS = ("|", ">")
 """The styles of scalars in YAML that begin with a sign on a line of its own."""
@@ -57,16 +55,9 @@ def synced_files(folder: Folder, added: list[str]) -> list[SyncedFile]:
     """
     files = [_synced(folder, folder.blueprint_file(), added)]
     files += [_synced(folder, path, []) for path in folder.agent_files()]
-    for agent in _agent_folders(folder):
+    for agent in folder.agent_folders():
         files += synced_files(agent, [])
     return files
-
-
-def _agent_folders(folder: Folder) -> Iterator[Folder]:
-    """The folders in `agents/`, without links."""
-    for path in sorted((folder.path / "agents").glob("*/")):
-        if not path.is_symlink() and has_blueprint(path):
-            yield Folder(path)
 
 
 def write(file: SyncedFile) -> None:
