@@ -22,7 +22,6 @@ from podwright.json_data import (
 )
 from podwright.text import did_you_mean, os_error_reason
 from podwright.tools import Tool, to_tool, tool_lists
-from podwright_service.images.context import has_blueprint
 
 _BLOCKS = ("|", ">")
 """The styles of scalars in YAML that begin with a sign on a line of its own."""
@@ -65,8 +64,9 @@ def synced_files(folder: Folder, added: list[str]) -> list[SyncedFile]:
 def _agent_folders(folder: Folder) -> Iterator[Folder]:
     """The folders in `agents/`, without links."""
     for path in sorted((folder.path / "agents").glob("*/")):
-        if not path.is_symlink() and has_blueprint(path):
-            yield Folder(path)
+        inner = Folder(path)
+        if not path.is_symlink() and inner.has_blueprint():
+            yield inner
 
 
 def write(file: SyncedFile) -> None:
