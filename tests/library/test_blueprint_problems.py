@@ -585,9 +585,8 @@ def test_missing_agents_and_conditions_are_reported_with_the_other_problems() ->
         "7/catch/0",
     )
     assert missing == {f"/steps/{step}/agent" for step in steps}
-    assert {by_pointer[pointer] for pointer in missing} == {
-        "Did you mean 'wrter'?"
-    }
+    for pointer in missing:
+        assert by_pointer[pointer].startswith("Did you mean 'wrter'?")
     assert by_pointer.keys() - missing == {
         "/steps/0/inputs",
         "/steps/3/until/name",
@@ -606,10 +605,8 @@ def test_a_missing_member_is_reported_with_a_suggestion() -> None:
     missing, without_model = problems_of(
         lambda: Pipeline.from_blueprint(line, agents=AGENTS)
     )
-    assert (missing.pointer, missing.suggestion) == (
-        "/steps/0",
-        "Did you mean 'writer'?",
-    )
+    assert missing.pointer == "/steps/0"
+    assert missing.suggestion.startswith("Did you mean 'writer'?")
     assert without_model.pointer == "/steps/1"
     assert "model" in without_model.detail
     (tool,) = problems_of(lambda: Pipeline.from_blueprint(PIPELINE))

@@ -392,7 +392,7 @@ def test_a_missing_file_or_folder_is_reported_with_a_suggestion(
     )
     assert refusal(root / "newsrom").suggestion == "Did you mean 'newsroom'?"
     assert "guide.json" in refusal(root / "nowhere" / "guide.json").message
-    assert "*.yaml" in refusal(root / "notes.txt").suggestion
+    assert ".yaml" in refusal(root / "notes.txt").message
 
 
 def test_a_folder_must_have_exactly_one_blueprint(write: Write) -> None:
@@ -570,18 +570,25 @@ def test_what_is_no_agent_is_reported(
 
 
 @pytest.mark.parametrize(
-    "name", ["other", "missing", "FunctionAgent", "_named"]
+    ("name", "expected"),
+    [
+        ("other", "whose name is 'another'"),
+        ("_named", "whose name is 'a named one'"),
+        ("missing", "Missing agent"),
+        ("FunctionAgent", "FunctionAgent"),
+    ],
 )
 def test_other_names_of_the_module_are_no_agents(
-    write: Write, name: str
+    write: Write, name: str, expected: str
 ) -> None:
-    """A variable of a component with another name, and what the module imports, are missing agents."""
+    """A variable of a component is not its name, which the error tells; what the module imports is no agent."""
     root = write({
         "team/blueprint.json": members_of("Pipeline", name),
         "team/agents.py": AGENTS,
     })  # fmt: skip
     error = refusal(root / "team")
-    assert name in str(error)
+    assert f"'{name}'" in str(error)
+    assert expected in str(error)
 
 
 PLACES: dict[str, Any] = {

@@ -539,8 +539,10 @@ def test_a_file_that_is_no_trace_is_refused(
     file = tmp_path / "trace.json"
     if text is not None:
         file.write_text(text)
-    with pytest.raises(TraceError, match=file.name):
+    with pytest.raises(TraceError, match=file.name) as caught:
         ReplayModel(file)
+    is_missing = "nothing has been recorded" in str(caught.value)
+    assert is_missing == (text is None)
 
 
 def test_a_recorded_failure_fails_again(recorder: Any) -> None:

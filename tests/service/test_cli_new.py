@@ -145,15 +145,16 @@ def test_the_readme_of_an_agent(shell: Shell, tmp_path: Path) -> None:
     folder = tmp_path / "sums"
     with (folder / "tools.py").open("a") as tools:
         tools.write(
-            '\n\ndef double(x: int) -> int:\n    """Double."""\n    return 2 * x\n'
+            '\n\ndef multiply(x: int) -> int:\n    """Double."""\n    return 2 * x\n'
         )
     readme = (folder / "README.md").read_text()
-    assert "podwright sync . --add add_numbers" in readme
-    assert shell("sync", str(folder), "--add", "double").returncode == 0
+    _, _, command = readme.partition("podwright sync . ")
+    options = command.splitlines()[0].split()
+    assert shell("sync", str(folder), *options).returncode == 0
     source = blueprints.read_source(folder / "blueprint.json")
     assert [tool["name"] for tool in source["tools"]] == [
         "add_numbers",
-        "double",
+        "multiply",
     ]
     assert source["$schema"] == "./.podwright/agent.schema.json"
 

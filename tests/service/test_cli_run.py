@@ -11,6 +11,7 @@ import shlex
 import signal
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.forked import run_forked
@@ -176,7 +177,7 @@ def test_an_image_beside_other_inputs(
         ("notes.txt", "input_invalid"),
         ("nameless", "input_invalid"),
         ("missing.png", "configuration_invalid"),
-        ("http://example.org/c.png", "messages_invalid"),
+        ("http://example.org/c.png", "input_invalid"),
     ],
 )
 def test_what_is_no_image(
@@ -188,6 +189,67 @@ def test_what_is_no_image(
     done = shell("run", "made:first", "x", "--image", source, "-q")
     assert done.returncode == 1
     assert code in done.stderr
+    if source.startswith("http:"):
+        assert "--image" in done.stderr
+        assert "https" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("schema", "takes"),
+    [
+        ({"type": "string"}, False),
+        ({"type": ["string", "null"]}, False),
+        ({"type": ["string", "array"]}, True),
+        ({}, True),
+    ],
+    ids=["text", "types", "array", "any"],
+)
+def test_an_image_for_an_input_that_takes_none(
+    shell: Shell, tmp_path: Path, schema: dict[str, Any], takes: bool
+) -> None:
+    """An image for an input whose type allows none is refused by the name of the option."""
+    blueprint = {
+        "type": "Agent",
+        "version": "1",
+        "name": "teller",
+        "instructions": "Tell.",
+        "config": {"model": "offline/echo"},
+        "inputs": {"input": schema},
+    }
+    (tmp_path / "teller.json").write_text(json.dumps(blueprint))
+    url = "https://example.org/c.jpg"
+    done = shell("run", "teller.json", "x", "--image", url, "-q")
+    assert (done.returncode == 0) == takes, done.stderr
+    assert ("Invalid --image: the input 'input'" in done.stderr) != takes
+
+
+def test_a_file_that_is_no_blueprint(shell: Shell, tmp_path: Path) -> None:
+    """A file of a component folder leads to the folder, another file to the endings of blueprint files."""
+    shell("new", "sums")
+    (tmp_path / "notes.txt").write_text("{")
+    for source, expected in (
+        ("sums/tools.py", "Give the component folder: 'sums'."),
+        ("notes.txt", "ends in .json, .yaml or .yml"),
+    ):
+        done = shell("run", source, "x")
+        assert done.returncode == 1
+        assert "is not a blueprint file" in done.stderr
+        assert expected in done.stderr
+
+
+def test_an_agent_that_is_missing(shell: Shell, tmp_path: Path) -> None:
+    """The error for a missing agent tells of agents that run elsewhere."""
+    blueprint = {
+        "type": "Workflow",
+        "version": "1",
+        "name": "flow",
+        "steps": [{"type": "agent_step", "name": "a", "agent": "writer"}],
+    }
+    (tmp_path / "flow").mkdir()
+    (tmp_path / "flow/blueprint.json").write_text(json.dumps(blueprint))
+    done = shell("run", "flow", "x")
+    assert done.returncode == 1
+    assert "PODWRIGHT_AGENTS" in done.stderr
 
 
 MODELS = """

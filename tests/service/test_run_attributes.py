@@ -473,6 +473,10 @@ def test_the_command_run(shell: Shell, tmp_path: Any) -> None:
         done = shell("run", "made:flow", "x", "--metadata", pair)
         assert done.returncode == 1
         assert "--metadata NAME=VALUE" in done.stderr
+    twice = ["--metadata", "a=1", "--metadata", "a=2"]
+    done = shell("run", "made:flow", "x", *twice)
+    assert done.returncode == 1
+    assert "--metadata has 'a' twice" in done.stderr
     done = shell("run", "made:flow", "x", "--metadata", f"a={'x' * 513}")
     assert done.returncode == 1
     assert "512 characters" in done.stderr

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
 import pytest
 
+from podwright.events import RunFinished
+from podwright_service.client import RunOptions
 from podwright_service.testing import (
     ComponentProcess,
     ModelStub,
@@ -73,3 +76,35 @@ def test_a_process_that_is_never_ready(
         with pytest.raises(StartError, match="running on"):
             ComponentProcess("calculator", startup=2, python=program).start()
         assert not_ready.requests
+
+
+TELL = """
+from podwright import RunContext
+
+
+def tell(context: RunContext) -> dict:
+    return {"user": context.user, "session": context.session, **context.metadata}
+"""
+
+
+def test_a_run_for_a_user(tmp_path: Path) -> None:
+    """`run` and `stream` say for whom the run is, as the client does."""
+    step = {"type": "function_step", "name": "tell", "function": "tell"}
+    blueprint = {
+        "type": "Workflow",
+        "version": "1",
+        "name": "flow",
+        "steps": [{**step, "output": "told"}],
+    }
+    (tmp_path / "blueprint.json").write_text(json.dumps(blueprint))
+    (tmp_path / "functions.py").write_text(TELL)
+    attributes = RunOptions(
+        user="ann", session="s1", metadata={"tenant": "acme"}
+    )
+    told = {"user": "ann", "session": "s1", "tenant": "acme"}
+    with ComponentProcess(tmp_path, model="offline/echo") as process:
+        result = process.run("x", trace=True, **attributes)
+        assert result.data["told"] == told
+        *_, last = process.stream("x", **attributes)
+    assert isinstance(last, RunFinished)
+    assert json.loads(last.value["told"]) == told

@@ -9,7 +9,7 @@ from typing import Any, Literal, cast
 
 from podwright.approvals import DEFAULT_OPTIONS
 from podwright.blueprints.validation import kind_of, migrate
-from podwright.json_data import as_object, json_pointer
+from podwright.json_data import as_array, as_object, json_pointer
 
 Operation = Literal["added", "removed", "changed"]
 
@@ -38,6 +38,8 @@ class Change:
 _ANY_CHANGE: Sequence[Operation] = ("added", "changed", "removed")
 _PART = r"(?:/(?:skills|steps|then|else|catch|on_reject|branches/\d+)/[^/]+|/workflow)*"
 """The JSON pointer of a component or a step in a blueprint."""
+_PARAMETERS = r".*/function/parameters"
+"""The JSON pointer of the parameters of a tool."""
 _BREAKING: list[tuple[str, Sequence[Operation]]] = [
     (r"/name", ["changed"]),
     # callers give inputs, and leave out those that have a default; see also `_is_breaking`
@@ -52,7 +54,11 @@ _BREAKING: list[tuple[str, Sequence[Operation]]] = [
     (rf"{_PART}/limits/[^/]+", ["added"]),
     # each tool, function, agent and condition must be supplied to rebuild the component
     (r"(/(skills|steps)/[^/]+)?/tools/[^/]+", ["added"]),
-    (r".*/function/parameters(/.*)?", _ANY_CHANGE),
+    # a model may leave optional parameters out
+    (rf"{_PARAMETERS}/properties/[^/]+", ["removed"]),
+    (rf"{_PARAMETERS}/properties/[^/]+/default(/.*)?", []),
+    (rf"{_PARAMETERS}/required/[^/]+", ["added"]),
+    (rf"{_PARAMETERS}(/.*)?", _ANY_CHANGE),
     (
         r"(/(skills|steps)/[^/]+)?/tools/[^/]+/(on_error|approval)",
         ["added", "changed"],
@@ -81,6 +87,8 @@ is compatible."""
 
 _INPUT = re.compile(rf"{_PART}/inputs/[^/]+")
 _LIMIT = re.compile(rf"{_PART}/limits/[^/]+")
+_REQUIRED = re.compile(rf"{_PARAMETERS}/required")
+"""A set of names, of which neither order nor absence means anything."""
 
 _MAY_BE_ABSENT: Mapping[str, Any] = {
     "tools": [],
@@ -92,6 +100,7 @@ _MAY_BE_ABSENT: Mapping[str, Any] = {
     "arguments": {},
     "config": {},
     "limits": {},
+    "required": [],
 }
 """Keys without which a blueprint means the same as with an empty value."""
 
@@ -132,8 +141,12 @@ def _compare(old: Any, new: Any, at: str) -> Iterator[Change]:
         new: The value after.
         at: JSON pointer to the value.
     """
-    before = _entries(old)
-    after = _entries(new)
+    if _REQUIRED.fullmatch(at):
+        before = _names(old)
+        after = _names(new)
+    else:
+        before = _entries(old)
+        after = _entries(new)
     if before is None or after is None:
         # True equals 1
         if old != new or isinstance(old, bool) != isinstance(new, bool):
@@ -178,6 +191,12 @@ def _entries(value: Any) -> dict[Any, Any] | None:
     if len(by_name) == len(items) and all(by_name):
         return by_name
     return dict(enumerate(items))
+
+
+def _names(value: Any) -> dict[Any, Any]:
+    """The names in an array, in the order of the alphabet."""
+    names = [name for name in as_array(value) if isinstance(name, str)]
+    return {name: name for name in sorted(names)}
 
 
 def _change(

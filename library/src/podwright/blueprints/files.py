@@ -129,14 +129,11 @@ def read_source(path: str | Path) -> Blueprint:
         ConfigurationError: The file does not exist or cannot be read.
         BlueprintValidationError: It does not contain a JSON or YAML object.
     """
-    data = read_data(path)
     file = Path(path)
+    content = _read_content(file)
     if file.suffix.lower() not in SUFFIXES:
-        endings = ", ".join(f"*{suffix}" for suffix in SUFFIXES)
-        raise ConfigurationError(
-            f"'{file}' is not a blueprint file.",
-            suggestion=f"Rename it to one of {endings}.",
-        )
+        raise _no_blueprint_file_error(file)
+    data = _parse(content, file)
     if not isinstance(data, dict):
         found = type(data).__name__
         problem = Problem("", f"A blueprint must be an object, not {found}.")
@@ -152,17 +149,24 @@ def read_data(path: str | Path) -> Any:
         BlueprintValidationError: It is not valid JSON or YAML.
     """
     file = Path(path)
-    name = truncate(str(path), 200)
+    return _parse(_read_content(file), file)
+
+
+def _read_content(file: Path) -> bytes:
     try:
-        content = read_bytes(file)
+        return read_bytes(file)
     except (OSError, ValueError) as error:
         hint: str | None = None
         if isinstance(error, FileNotFoundError):
             hint = _similar_name(file)
+        name = truncate(str(file), 200)
         reason = os_error_reason(error)
         raise ConfigurationError(
             f"Cannot read '{name}': {reason}.", suggestion=hint
         ) from error
+
+
+def _parse(content: bytes, file: Path) -> Any:
     # editors on Windows write it
     text = content.removeprefix(codecs.BOM_UTF8)
     try:
@@ -170,7 +174,19 @@ def read_data(path: str | Path) -> Any:
             return from_json(text)
         return from_yaml(text)
     except BlueprintValidationError as error:
+        name = truncate(str(file), 200)
         raise invalid(error.problems, f"The file '{name}'") from error
+
+
+def _no_blueprint_file_error(file: Path) -> ConfigurationError:
+    hint = "Rename it, or give a component folder."
+    for suffix in SUFFIXES:
+        if file.with_name(f"blueprint{suffix}").is_file():
+            hint = f"Give the component folder: '{file.parent}'."
+    return ConfigurationError(
+        f"'{file}' is not a blueprint file: the name of one ends in .json, .yaml or .yml.",
+        suggestion=hint,
+    )
 
 
 def _similar_name(file: Path) -> str | None:

@@ -214,7 +214,8 @@ class Folder:
         """An agent in `agents.py`: a component of this name, or a function; None if there is none.
 
         Raises:
-            ConfigurationError: The file cannot be imported, or what it has under this name is no agent.
+            ConfigurationError: The file cannot be imported, or what it has under this name is no agent, or a component
+                of another name.
         """
         module = self._load_module(AGENTS_FILE)
         if module is None:
@@ -223,9 +224,13 @@ class Folder:
             if isinstance(value, Component) and value.name == name:
                 return value
         agent = getattr(module, name, None)
-        if agent is None or isinstance(agent, Component):
-            # a component with another name is not meant
+        if agent is None:
             return None
+        if isinstance(agent, Component):
+            raise ConfigurationError(
+                f"'{name}' in {AGENTS_FILE} of '{self.path.name}' is a component whose name is '{agent.name}'.",
+                suggestion=f"Write '{agent.name}' in the blueprint, or name the component '{name}'.",
+            )
         if inspect.isfunction(agent):
             return agent
         raise ConfigurationError(

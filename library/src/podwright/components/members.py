@@ -10,6 +10,7 @@ from podwright.components.agent import Agent
 from podwright.components.base import Component
 from podwright.components.options import (
     ParsedBlueprint,
+    missing_agent,
     named_map,
     parse_with_overrides,
 )
@@ -17,7 +18,6 @@ from podwright.components.template_names import name_problems
 from podwright.errors import ConfigurationError, Problem
 from podwright.json_data import JsonMapping, JsonObject, as_array, as_object
 from podwright.models import Model
-from podwright.text import did_you_mean
 from podwright.tools import Tool, attach, tools_by_name
 
 _OWN_KEYS = ("instructions", "config", "tools")
@@ -127,7 +127,7 @@ class _Team:
         if not isinstance(name, str):
             return []
         if not _defines_agent(entry):
-            return self._reference_problems(name, pointer)
+            return missing_agent(name, pointer, self._agents)
         problems: list[Problem] = []
         if self._validate:
             tools = entry.get("tools")
@@ -141,14 +141,6 @@ class _Team:
             )
             problems.append(problem)
         return problems
-
-    def _reference_problems(self, name: str, pointer: str) -> list[Problem]:
-        if name in self._agents:
-            return []
-        hint = did_you_mean(name, self._agents)
-        if not hint:
-            hint = "Pass it in agents={…}, or add its instructions."
-        return [Problem(pointer, f"Missing agent '{name}'.", hint)]
 
     def member(self, entry: Blueprint) -> Component:
         """The component of a valid entry."""

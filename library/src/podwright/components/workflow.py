@@ -29,6 +29,7 @@ from podwright.components.inputs import INPUT
 from podwright.components.options import (
     DescribedOptions,
     ParsedBlueprint,
+    missing_agent,
     named_map,
     parse_arguments,
     parse_with_overrides,
@@ -486,7 +487,8 @@ def _reference_problems(
     for pointer, step in walk_steps(as_object(blueprint).get("steps")):
         agent = step.get("agent")
         if step.get("type") == "agent_step" and isinstance(agent, str):
-            problems += _agent_problems(agent, f"{pointer}/agent", references)
+            place = f"{pointer}/agent"
+            problems += missing_agent(agent, place, references.agents)
         function = step.get("function")
         if step.get("type") == "function_step" and isinstance(function, str):
             problems += _function_problems(function, step, pointer, references)
@@ -496,17 +498,6 @@ def _reference_problems(
                     step[key], f"{pointer}/{key}", references.conditions
                 )
     return problems
-
-
-def _agent_problems(
-    agent: str, pointer: str, references: References
-) -> list[Problem]:
-    if agent in references.agents:
-        return []
-    hint = did_you_mean(agent, references.agents)
-    if not hint:
-        hint = f"Pass it in agents={{'{agent}': …}}."
-    return [Problem(pointer, f"Missing agent '{agent}'.", hint)]
 
 
 def _function_problems(

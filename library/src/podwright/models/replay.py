@@ -270,6 +270,11 @@ def _events_of(trace: Trace) -> list[Event]:
     path = Path(trace)
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise TraceError(
+            f"There is no trace '{path}': nothing has been recorded there yet.",
+            suggestion="Write it with a RecordingModel, or with `podwright run --trace FILE`.",
+        ) from error
     except (OSError, ValueError, RecursionError) as error:
         raise TraceError(
             f"Cannot read the trace '{path}': {os_error_reason(error)}."

@@ -311,7 +311,7 @@ class _Chat:
             print_note("Name a file or an https URL: /image photo.png.")
             return
         try:
-            self._images.append(read_image(source))
+            self._images.append(read_image(source, "/image"))
             print_note("The image is part of the next turn.")
         except PodwrightError as error:
             print_error(error)

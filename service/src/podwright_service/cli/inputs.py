@@ -35,7 +35,7 @@ from podwright_service.source import load_component
 
 _INPUTS_EXAMPLE = """Write --inputs '{"input": "the moon"}', or @FILE."""
 _ANY = DeclaredInputs("", {})
-_URL_SCHEMES = ("https://", "http://", "data:")
+_URL_SCHEMES = ("https://", "data:")
 """The start of an image's URL; the others are names of files."""
 
 
@@ -88,13 +88,21 @@ def read_attributes(
     Args:
         user: For whom it is.
         session: The session that it is a part of.
-        pairs: What else its functions are to know, as `NAME=VALUE`; the last one of a name counts.
+        pairs: What else its functions are to know, as `NAME=VALUE`.
 
     Raises:
-        InputError: A pair is not written so.
+        InputError: A pair is not written so, or its name is given twice.
         ConfigurationError: They are too many or too long.
     """
-    metadata = dict(_split_pair(pair, "--metadata") for pair in pairs or ())
+    metadata: dict[str, str] = {}
+    for pair in pairs or ():
+        name, value = _split_pair(pair, "--metadata")
+        if name in metadata:
+            raise InputError(
+                f"--metadata has '{truncate(name, 60)}' twice.",
+                suggestion="Give each name once.",
+            )
+        metadata[name] = value
     attributes = RunAttributes(user or "", session or "", metadata)
     attributes.check()
     return attributes
@@ -158,15 +166,24 @@ def _named_inputs(text: str) -> dict[str, Any]:
     return cast("dict[str, Any]", values)
 
 
-def read_image(source: str) -> ImagePart:
+def read_image(source: str, option: str = "--image") -> ImagePart:
     """An image of the command line: a file, or a URL, which only the provider fetches.
 
+    Args:
+        source: The name of the file, or the URL.
+        option: Where it was given, for errors.
+
     Raises:
-        InputError: The file is not an image by its name.
+        InputError: The file is not an image by its name, or the URL is one of http.
         ConfigurationError: The file cannot be read.
     """
     if source.startswith(_URL_SCHEMES):
         return {"type": "image_url", "image_url": {"url": source}}
+    if source.startswith("http://"):
+        raise InputError(
+            f"Invalid {option} '{truncate(source, 200)}': providers fetch images over https only.",
+            suggestion=f"Give an https URL, or a file: {option} photo.png.",
+        )
     media_type, _ = mimetypes.guess_type(source, strict=False)
     if media_type is None or not media_type.startswith("image/"):
         raise InputError(
@@ -179,20 +196,41 @@ def read_image(source: str) -> ImagePart:
 
 
 def with_images(
-    run_input: str | dict[str, Any], images: Sequence[ImagePart]
+    run_input: str | dict[str, Any],
+    images: Sequence[ImagePart],
+    declared: DeclaredInputs = _ANY,
 ) -> Any:
     """The input of a run with images after its text, in the named input `input` if there are named inputs.
 
     Args:
         run_input: What `read_input` returned.
         images: The images; none leave the input as it is.
+        declared: The inputs that the component declares.
+
+    Raises:
+        InputError: There are images, and the component's input cannot have any.
     """
     if not images:
         return run_input
+    _check_takes_images(declared.schemas.get(INPUT, {}))
     if isinstance(run_input, dict):
         value = run_input.get(INPUT, "")
         return {**run_input, INPUT: _parts(value, images)}
     return _parts(run_input, images)
+
+
+def _check_takes_images(schema: JsonMapping) -> None:
+    """Check the schema of the input: with images, its value is a list.
+
+    Raises:
+        InputError: It allows none.
+    """
+    if "type" not in schema or "array" in schema["type"]:
+        return
+    raise InputError(
+        f"Invalid --image: the input '{INPUT}' takes no images, because its type is '{_type_name(schema)}'.",
+        suggestion="Leave --image out, or declare the input without a type.",
+    )
 
 
 def _parts(value: Any, images: Sequence[ImagePart]) -> list[Any]:

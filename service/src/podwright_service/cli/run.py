@@ -152,9 +152,8 @@ def run_once(
     read_images = [read_image(image) for image in images]
     run_input = read_input(text, inputs, component.inputs, pairs)
     try:
-        task = _task(
-            component, with_images(run_input, read_images), resume_path
-        )
+        whole_input = with_images(run_input, read_images, component.inputs)
+        task = _task(component, whole_input, resume_path)
     except InputsError as error:
         raise with_all_inputs(error, component) from None
     for file in (trace_file, context_file):

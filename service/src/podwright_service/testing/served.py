@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 import httpx
+from typing_extensions import Unpack
 
 from podwright.events import Event
 from podwright.models.retries import Retries
@@ -38,9 +39,6 @@ Volume = (
 )
 """A folder or file of this machine, its path in the container, and the mode "ro" (the default) or "rw", in the form of
 testcontainers."""
-Messages = Sequence[Mapping[str, Any]]
-"""Earlier turns of a conversation: the `messages` of a result."""
-
 _NO_RETRIES = Retries(tries=1)
 """A test sees the first response."""
 
@@ -94,16 +92,15 @@ class Served(ABC):
         input_data: Input,
         *,
         trace: bool = False,
-        messages: Messages = (),
-        headers: Mapping[str, str] | None = None,
+        **options: Unpack[RunOptions],
     ) -> Any:
         """Run the component.
 
         Args:
             input_data: A text, named inputs, or texts and images.
             trace: Whether to return an `ExecutionResult` with events and usage instead of the value.
-            messages: Earlier turns, for agents and conductors.
-            headers: Further request headers, such as `Idempotency-Key`.
+            **options: As the client takes them: `messages`, `user`, `session`, `metadata`, `headers` and so on; see
+                `podwright_service.client.RunOptions`.
 
         Returns:
             What `run` of the component returns: the output of an agent, conductor or pipeline, as data if it is
@@ -112,27 +109,22 @@ class Served(ABC):
         Raises:
             ProblemError: The request was rejected, or the run failed.
         """
-        options = _options(messages, headers)
         with self._explained():
             result = self._service.run(input_data, trace=trace, **options)
         return result if trace else result.value
 
     def stream(
-        self,
-        input_data: Input,
-        *,
-        messages: Messages = (),
-        headers: Mapping[str, str] | None = None,
+        self, input_data: Input, **options: Unpack[RunOptions]
     ) -> Iterator[Event]:
         """Run the component and yield its events as they arrive, tokens included; closing the iterator cancels the run.
+
+        The options are those of `run`.
 
         Raises:
             ProblemError: The request was rejected, or the run failed, after the events so far.
         """
         with self._explained():
-            yield from self._service.stream(
-                input_data, **_options(messages, headers)
-            )
+            yield from self._service.stream(input_data, **options)
 
     @property
     def runs(self) -> ServedRuns:
@@ -224,14 +216,3 @@ class ServedRuns(Runs):
             TimeoutError: It has another status after that time.
         """
         return super().wait(run_id, *statuses, within=within, data=data)
-
-
-def _options(
-    messages: Messages, headers: Mapping[str, str] | None
-) -> RunOptions:
-    options: RunOptions = {}
-    if messages:
-        options["messages"] = messages
-    if headers:
-        options["headers"] = headers
-    return options
