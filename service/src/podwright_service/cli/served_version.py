@@ -223,7 +223,7 @@ class _Writes:
                 pass
 
     def _add(self, path: object) -> None:
-        if not isinstance(path, str | bytes | os.PathLike):
+        if not isinstance(path, str | bytes | Path):
             return
         # as the path of a watched file
         file = os.path.realpath(os.fsdecode(path))
