@@ -154,6 +154,7 @@ def test_agents_in_files_have_their_own_folder(folder: Path) -> None:
         ({"file": "/etc/hostname"}, "/instructions/file"),
         ({"file": "prompts"}, "/instructions/file"),
         ({"file": "binary.md"}, "/instructions/file"),
+        ({"file": "loop"}, "/instructions/file"),
         ({"file": "a\0b"}, "/instructions/file"),
         ({"file": 5}, "/instructions"),
         ({}, "/instructions"),
@@ -169,12 +170,15 @@ def test_a_text_that_cannot_be_read(
     secret.write_text("Secret.")
     (folder / "link.md").symlink_to(secret)
     (folder / "binary.md").write_bytes(b"\xff\xfe\x00")
+    (folder / "loop").symlink_to("loop")
     file = file_of(folder, agent(instructions))
     with pytest.raises(BlueprintValidationError) as caught:
         blueprints.read_file(file)
     problems = caught.value.problems
     assert " ".join(problem.pointer for problem in problems) == pointer
     assert "Secret." not in str(caught.value)
+    # the file itself is no suggestion
+    assert not any("binary" in problem.suggestion for problem in problems)
 
 
 def test_a_similar_name_is_suggested(folder: Path) -> None:

@@ -142,6 +142,10 @@ def test_an_installed_package_named_as_a_file_of_every_folder(
             "[tool.podwright] shared in 'pyproject.toml' of 'guide' is not a list of paths.",
         ),
         (
+            '[tool.podwright]\nshared = ["../a\\u0000b"]',
+            "Invalid path in [tool.podwright] shared of 'guide'",
+        ),
+        (
             '[tool.podwright]\nshared = ["../no-name"]',
             "The shared folder 'no-name' of 'guide' has no name that can be imported.",
         ),

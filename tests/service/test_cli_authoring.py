@@ -721,3 +721,80 @@ def test_export_keeps_the_texts(shell: Shell, tmp_path: Path) -> None:
     assert first["valid"]
     assert first["digest"] == second["digest"]
     assert (tmp_path / "copy" / "agents" / "writer.md").is_file()
+
+
+def test_files_that_do_not_parse(shell: Shell, project: Path) -> None:
+    """Code of the project that is not valid Python, such as a template, does not prevent an export."""
+    (project / "helpers" / "template.py").write_text("class {{ name }}:\n")
+    (project / "helpers" / "null.py").write_bytes(b"\0")
+    done = shell("export", "app:helper", "--output", "out")
+    assert done.returncode == 0, done.stderr
+    assert (project / "out" / "helpers" / "template.py").exists()
+
+
+def test_components_in_a_namespace_package(shell: Shell, project: Path) -> None:
+    """Of a folder that is not a package, component folders are copied only if their code is imported."""
+    source = project / "src"
+    source.mkdir()
+    (project / "app.py").rename(source / "app.py")
+    (source / "app.py").write_text(
+        "from src.used import words\nfrom src.acme import text\n"
+        + (source / "app.py").read_text()
+    )
+    for name in ("used", "other", "acme/inside", "deep/other"):
+        folder = source / name
+        folder.mkdir(parents=True)
+        (folder / "blueprint.json").write_text("{}")
+        (folder / "words.py").write_text("")
+    (source / "acme" / "__init__.py").write_text("")
+    (source / "acme" / "text.py").write_text("")
+    (source / "prompt.md").write_text("Help.")
+    done = shell("export", "src.app:helper", "--output", "src/out")
+    assert done.returncode == 0, done.stderr
+    again = shell("export", "src.app:helper", "--output", "src/again")
+    assert again.returncode == 0, again.stderr
+    copied = source / "again" / "src"
+    found = [path for path in copied.rglob("*") if path.is_file()]
+    assert sorted(str(path.relative_to(copied)) for path in found) == [
+        "acme/__init__.py",
+        "acme/inside/blueprint.json",
+        "acme/inside/words.py",
+        "acme/text.py",
+        "app.py",
+        "prompt.md",
+        "used/blueprint.json",
+        "used/words.py",
+    ]
+
+
+def test_sync_of_what_is_not_json(shell: Shell, tmp_path: Path) -> None:
+    """A date in YAML is a problem at its place."""
+    (tmp_path / "blueprint.yaml").write_text(
+        "type: Agent\nname: a\ninstructions: Help.\nmetadata: {day: 2020-01-01}\n"
+        "config: {model: offline/echo}\n"
+    )
+    (tmp_path / "tools.py").write_text(
+        "def add(a: int) -> int:\n    return a\n"
+    )
+    done = shell("sync", str(tmp_path), "--add", "add")
+    assert done.returncode == 1
+    assert "/metadata/day" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_secrets_are_not_exported(shell: Shell, tmp_path: Path) -> None:
+    """Files whose names are those of keys and passwords stay where they are."""
+    folder = tmp_path / "writer"
+    folder.mkdir()
+    for name in ("prod.env", "server.pem", "a.key", "id_rsa", "id_ed25519.pub"):
+        (folder / name).write_text("secret")
+    (folder / "blueprint.json").write_text(
+        blueprints.to_json(
+            blueprints.read_file(NEWSROOM / "writer" / "blueprint.json")
+        )
+    )
+    done = shell("export", "writer", "--output", "out")
+    assert done.returncode == 0, done.stderr
+    assert [path.name for path in (tmp_path / "out").iterdir()] == [
+        "blueprint.json"
+    ]

@@ -22,6 +22,7 @@ from tests.helpers import environment, plain_http, until
 from tests.service.support import Command, Process, check_end
 
 from podwright import blueprints
+from podwright_service.cli import watched_files
 from podwright_service.cli.new import create_component
 from podwright_service.cli.watched_files import WatchedFiles
 
@@ -143,6 +144,84 @@ def test_a_broken_version_replaces_none(develop: Any, tmp_path: Path) -> None:
             plain_http.get(f"{dev.url}/info").json()["description"] == "Fixed."
         )
     )
+
+
+WRITES = """
+import os, pathlib
+folder = pathlib.Path(__file__).parent
+(folder / "cache.json").write_text(str(os.getpid()))
+(folder / "new.json").write_text("x" * os.getpid())
+(folder / "part").write_text(str(os.getpid()))
+(folder / "part").replace(folder / "table.csv")
+"""
+
+
+def test_what_the_component_writes_is_not_watched(
+    develop: Any, tmp_path: Path
+) -> None:
+    """Files that the code writes while it is imported are named, and change nothing; those saved meanwhile do."""
+    create_component(str(tmp_path / "calculator"), "offline/echo")
+    folder = tmp_path / "calculator"
+    write(folder / "cache.json", "old")
+    write(folder / "table.csv", "old")
+    # the import ends once it has been looked at the files again
+    wait = f"import time\nwhile not pathlib.Path({str(tmp_path / 'go')!r}).exists():\n    time.sleep(0.01)\n"
+    write(folder / "tools.py", WRITES + wait + function("one"))
+    dev = develop("calculator")
+    until((folder / "table.csv").read_text().isdecimal)
+    first = (folder / "table.csv").read_text()
+    write(folder / "tools.py", WRITES + wait + function("two"))
+    read = "".join(dev.wait_for("Changed:"))
+    assert "Changed: calculator/tools.py.\n" in read
+    until(lambda: (folder / "table.csv").read_text() != first)
+    second = (folder / "table.csv").read_text()
+    (tmp_path / "go").touch()
+    dev.wait_for_start()
+    assert "two" in dev.answer()
+    assert (folder / "table.csv").read_text() == second
+    for name in ("cache.json", "new.json", "table.csv"):
+        assert (
+            f"Not watched, because the component writes it: calculator/{name}.\n"
+            in read
+        )
+    write(folder / "tools.py", function("three"))
+    changed = dev.wait_for("Reloaded")
+    assert "Changed: calculator/tools.py.\n" in changed
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        ("import os; os._exit(3)", "exit code 3"),
+        ("raise KeyboardInterrupt", "exit code 130"),
+        ("import os; os.kill(os.getpid(), 9)", "exit code -9"),
+    ],
+)
+def test_a_version_that_ends_by_itself(
+    develop: Any, tmp_path: Path, code: str, text: str
+) -> None:
+    """The exit code says why nothing is served if no error does."""
+    create_component(str(tmp_path / "calculator"), "offline/echo")
+    write(tmp_path / "calculator" / "tools.py", code)
+    dev = develop("calculator")
+    read = "".join(dev.wait_for("Nothing is served"))
+    assert f"The process ended with {text}.\n" in read
+
+
+def test_paths_that_no_file_can_have(develop: Any, tmp_path: Path) -> None:
+    """A path with a null character is a problem that can be fixed."""
+    bad = {**AGENT, "instructions": {"file": "x\0.md"}}
+    file = write(tmp_path / "a" / "blueprint.json", bad)
+    write(
+        tmp_path / "a" / "pyproject.toml",
+        '[tool.podwright]\nshared = ["../a\\u0000b"]\n',
+    )
+    dev = develop("a")
+    assert "/instructions" in "".join(dev.wait_for("Nothing is served"))
+    write(file, AGENT)
+    assert "shared" in "".join(dev.wait_for("Nothing is served"))
+    (tmp_path / "a" / "pyproject.toml").unlink()
+    dev.wait_for_start()
 
 
 def test_everything_that_belongs_to_it(develop: Any, tmp_path: Path) -> None:
@@ -328,6 +407,12 @@ def changes_by(files: WatchedFiles, path: Path, text: str) -> list[Path]:
         ("node_modules/x.js", False),
         ("desk.sqlite3-journal", False),
         ("venv/lib/x.py", False),
+        ("prod.env", False),
+        ("server.pem", False),
+        ("private.key", False),
+        ("id_rsa.pub", False),
+        ("id_ed25519", False),
+        ("keys.py", True),
     ],
 )
 def test_the_files_of_a_folder(
@@ -412,3 +497,30 @@ def test_the_wait_for_changes_ends(component: Path) -> None:
     write(component / "tools.py", "changed")
     assert list(looks) == []
     assert files.changes() == [component / "tools.py"]
+
+
+def test_a_file_that_is_emptied_before_it_is_written(
+    component: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some editors empty a file, and write it then: the wait ends with the content."""
+    monkeypatch.setattr(watched_files, "_HALF_SAVED", 600.0)
+    blueprint = component / "blueprint.json"
+    files = WatchedFiles(str(component))
+    files.begin()
+    blueprint.write_text("")
+    looks = files.wait()
+    next(looks)
+    blueprint.write_text("{}")
+    assert list(looks) == []
+    assert files.changes() == [blueprint]
+
+
+def test_a_file_that_stays_empty(
+    component: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file without content is a change too."""
+    monkeypatch.setattr(watched_files, "_HALF_SAVED", 0.0)
+    files = WatchedFiles(str(component))
+    files.begin()
+    (component / "blueprint.json").write_text("")
+    assert list(files.wait()) == []

@@ -160,12 +160,16 @@ def _read_text(place: _Place, folder: Path) -> Iterator[Problem]:
             )
             return
         text = read_bytes(file).decode("utf-8-sig")
-    except (OSError, ValueError) as error:
+    # Python 3.11 raises RuntimeError for a link to itself
+    except (OSError, ValueError, RuntimeError) as error:
         reason = os_error_reason(error)
+        hint = ""
+        if isinstance(error, FileNotFoundError):
+            hint = _similar_file(folder, name)
         yield Problem(
             pointer,
             detail=f"Cannot read the file {short_repr(name)}: {reason}.",
-            suggestion=_similar_file(folder, name),
+            suggestion=hint,
         )
         return
     text = text.replace("\r\n", "\n")

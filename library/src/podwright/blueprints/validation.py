@@ -156,7 +156,7 @@ def parse(
             Problem("", f"A blueprint must be an object, not {actual}.")
         ]
     data = dict(cast("JsonMapping", blueprint))
-    not_json = list(_json_problems(data))
+    not_json = list(json_problems(data))
     if not_json:
         return {}, not_json[:MAX_PROBLEMS]
     try:
@@ -192,7 +192,7 @@ def migrate(blueprint: JsonMapping) -> Blueprint:
     return current
 
 
-def _json_problems(data: object) -> Iterator[Problem]:
+def json_problems(data: object) -> Iterator[Problem]:
     """Why data is not JSON, or is nested too deeply."""
     for pointer, value, depth in walk_json(data):
         if depth > MAX_DEPTH:

@@ -95,7 +95,14 @@ def _listed_packages(folder: Path) -> list[Path] | None:
             f"[tool.podwright] shared in 'pyproject.toml' of '{folder.name}' is not a list of paths.",
             suggestion='Write it as shared = ["../shared"].',
         )
-    return [(folder / name).resolve() for name in names]
+    try:
+        return [(folder / name).resolve() for name in names]
+    # Python 3.11 raises RuntimeError for a link to itself
+    except (OSError, ValueError, RuntimeError) as error:
+        raise ConfigurationError(
+            f"Invalid path in [tool.podwright] shared of '{folder.name}': {os_error_reason(error)}.",
+            suggestion='Write it as shared = ["../shared"].',
+        ) from error
 
 
 class _FolderFinder(MetaPathFinder):
@@ -189,12 +196,13 @@ def import_file(path: Path) -> ModuleType:
 
 
 def imported_names(path: Path) -> Iterator[str]:
-    """The top-level names of the modules that a Python file imports, in functions too.
-
-    Raises:
-        SyntaxError: It is not Python.
-    """
-    for node in ast.walk(ast.parse(path.read_bytes(), path.name)):
+    """The top-level names of the modules that a file imports, in functions too; none if it is not Python."""
+    try:
+        tree = ast.parse(path.read_bytes(), path.name)
+    # Python 3.11 raises ValueError for null bytes
+    except (SyntaxError, ValueError):
+        return
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield alias.name.partition(".")[0]
@@ -207,7 +215,6 @@ def _check_modules(path: Path, packages: Mapping[str, Path]) -> None:
 
     Raises:
         ConfigurationError: That would happen.
-        SyntaxError: The file is not Python.
     """
     folder = path.parent
     pending = [path]

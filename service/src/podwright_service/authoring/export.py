@@ -28,9 +28,10 @@ from podwright_service.authoring.local_code import (
     Named,
     named,
     needed_by,
+    package_files,
     registering_module,
 )
-from podwright_service.images.context import component_files, copy_folder
+from podwright_service.images.context import copy_folder
 from podwright_service.model_checks import model_errors
 from podwright_service.remotes import remotes_of
 from podwright_service.settings import read_settings
@@ -318,7 +319,7 @@ def _copy(code: LocalCode, target: Path) -> None:
         if path.is_file():
             shutil.copyfile(path, target / path.name)
             continue
-        for file in component_files(path):
+        for file in package_files(path):
             copy = target / name / file
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path / file, copy)

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from podwright.components.folder import Folder
 from podwright.components.folder_code import imported_names
 from podwright.errors import ConfigurationError
 from podwright.models.registry import Provider
@@ -213,7 +214,40 @@ def _imports_of(path: Path) -> Iterator[str]:
     """The top-level names of the modules that a file, or the files of a package, import."""
     files = [path]
     if path.is_dir():
-        files = sorted(path / file for file in component_files(path))
+        files = [path / file for file in package_files(path)]
     for file in files:
         if file.suffix == ".py":
             yield from imported_names(file)
+
+
+def package_files(package: Path) -> Iterator[Path]:
+    """The files of a package that its code may need, relative to it.
+
+    Component folders in a folder that is not a package itself, such as what `export` wrote there, are left out unless
+    their code is imported.
+
+    Raises:
+        ConfigurationError: There is a link or a special file.
+        OSError: A folder cannot be read.
+    """
+    left_out: dict[Path, bool] = {}
+    for file in component_files(package):
+        folder = file.parent
+        if folder not in left_out:
+            left_out[folder] = _is_other_component(package, folder)
+        if not left_out[folder]:
+            yield file
+
+
+def _is_other_component(package: Path, folder: Path) -> bool:
+    """Whether a folder is one, or in one, that is found on the way to it from its namespace package."""
+    path = package
+    name = package.name
+    for part in folder.parts:
+        if (path / "__init__.py").exists():
+            return False
+        path /= part
+        name += f".{part}"
+        if Folder(path).has_blueprint() and name not in sys.modules:
+            return True
+    return False

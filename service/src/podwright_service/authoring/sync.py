@@ -9,7 +9,7 @@ from typing import Any
 
 from podwright import blueprints
 from podwright.blueprints.diff import Change, blueprint_changes
-from podwright.blueprints.validation import Blueprint
+from podwright.blueprints.validation import Blueprint, json_problems
 from podwright.components.folder import Folder
 from podwright.errors import ConfigurationError, Problem
 from podwright.json_data import (
@@ -104,6 +104,9 @@ def _has_comments(text: str) -> bool:
 
 def _synced(folder: Folder, path: Path, added: list[str]) -> SyncedFile:
     old = blueprints.read_source(path)
+    not_json = list(json_problems(old))
+    if not_json:
+        raise blueprints.invalid(not_json, f"The blueprint '{path.name}'")
     file = SyncedFile(path, copy_json(old))
     problems: list[Problem] = []
     for pointer, entries in tool_lists(file.blueprint):

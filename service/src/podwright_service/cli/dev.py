@@ -143,8 +143,13 @@ class _Developer:
     def _replace_with(self, version: Version) -> None:
         """Let a version take the place of the one that serves, once it has started."""
         started = time.perf_counter()
-        if not version.is_ready(self._files):
-            self._print_what_serves()
+        is_ready = version.is_ready(self._files)
+        for path in self._files.newly_left_out():
+            print_note(
+                f"Not watched, because the component writes it: {_short_path(path)}."
+            )
+        if not is_ready:
+            self._print_what_serves(version)
             return
         seconds = time.perf_counter() - started
         if self._serving is None:
@@ -160,10 +165,13 @@ class _Developer:
             print_note(f"Reloaded in {seconds:.1f} s.", "green")
         self._serving = version
 
-    def _print_what_serves(self) -> None:
+    def _print_what_serves(self, failed: Version) -> None:
         if self._files.changes():
             # the next version starts at once
             return
+        code = failed.silent_exit_code()
+        if code is not None:
+            print_note(f"The process ended with exit code {code}.", "red")
         if self._serving is not None:
             print_note("The last good version is still served.", "yellow")
         else:

@@ -17,7 +17,7 @@ from functools import partial
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext, SpawnContext
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from dotenv import dotenv_values
 
@@ -65,6 +65,13 @@ def missing_variables(env_file: str | None) -> dict[str, str]:
     return missing
 
 
+class _Report(NamedTuple):
+    """What a version says while it starts."""
+
+    what: Literal["imported", "writes", "ready", "failed"]
+    files: list[str]
+
+
 class Version:
     """A process that serves the component as its files are now.
 
@@ -83,6 +90,7 @@ class Version:
         processes = _processes()
         receiver, sender = processes.Pipe(duplex=False)
         self._reports = receiver
+        self._has_reported_error = False
         with sender:
             self._process = processes.Process(
                 target=_serve, args=(options, env_file, listening, sender)
@@ -93,21 +101,40 @@ class Version:
         """Wait until it serves; false if it cannot, or if files have changed in the meantime.
 
         Args:
-            files: The files of the component, to which it adds the modules that it imports.
+            files: The files of the component, to which it adds the modules that it imports, and from which it takes
+                those that it writes.
         """
+        has_changed = False
         try:
             while True:
-                if self._reports.poll(INTERVAL):
-                    modules = self._reports.recv()
-                    if modules is None:
-                        return True
-                    files.add(modules)
-                elif files.changes():
+                if self._reports.poll(INTERVAL * (not has_changed)):
+                    report: _Report = self._reports.recv()
+                    match report.what:
+                        case "ready":
+                            return True
+                        case "failed":
+                            self._has_reported_error = True
+                        case "imported":
+                            files.add(report.files)
+                        case "writes":
+                            files.leave_out(report.files)
+                    has_changed = False
+                elif has_changed:
                     self.kill()
                     return False
+                else:
+                    # what it writes itself has been reported before
+                    has_changed = bool(files.changes())
         except (EOFError, OSError):
             # the process has ended
             return False
+
+    def silent_exit_code(self) -> int | None:
+        """The exit code of a process that has ended without an error message; negative for a signal."""
+        if self._has_reported_error:
+            return None
+        self._process.join(STOP_SECONDS)
+        return self._process.exitcode
 
     def is_alive(self) -> bool:
         """Whether its process has not ended."""
@@ -148,16 +175,70 @@ def _serve(
         options: Settings by name.
         env_file: A file with variables.
         listening: The socket to serve on.
-        reports: Is sent the files of imported modules, and None once the version serves.
+        reports: Is sent each `_Report`.
     """
     # a terminal sends it to all processes, and the first one stops the others
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_stop_with_parent, daemon=True).start()
     set_error_handlers()
-    command = partial(_serve_version, options, env_file, listening, reports)
+    writes = _Writes(reports)
+    sys.addaudithook(writes.handle)
+    command = partial(
+        _serve_version, options, env_file, listening=listening, writes=writes
+    )
     code = run_and_report(command)
+    if code == 1:
+        writes.report(_Report("failed", []))
     reports.close()
     sys.exit(code)
+
+
+class _Writes:
+    """Reports each file before code of this process first writes, replaces or removes it, until the version serves.
+
+    Args:
+        reports: Where to.
+    """
+
+    def __init__(self, reports: Connection) -> None:
+        self._reports = reports
+        self._known: set[str] = set()
+        self._has_ended = False
+        self._lock = threading.RLock()
+
+    def handle(self, event: str, arguments: tuple[Any, ...]) -> None:
+        """Handle an audit event: see the audit events table of Python's documentation."""
+        if self._has_ended:
+            return
+        match event, arguments:
+            case "open", (path, _, int(flags)):
+                if flags & (os.O_WRONLY | os.O_RDWR):
+                    self._add(path)
+            case "os.rename", (source, target, *_):
+                self._add(source)
+                self._add(target)
+            case "os.remove" | "os.truncate", (path, *_):
+                self._add(path)
+            case _:
+                pass
+
+    def _add(self, path: object) -> None:
+        if not isinstance(path, str | bytes | Path):
+            return
+        # as the path of a watched file
+        file = os.path.realpath(os.fsdecode(path))
+        with self._lock:
+            if file not in self._known:
+                self._known.add(file)
+                self.report(_Report("writes", [file]))
+
+    def report(self, report: _Report) -> None:
+        """Send a report; after that of a version that serves, no further one."""
+        with self._lock:
+            if self._has_ended:
+                return
+            self._has_ended = report.what in ("ready", "failed")
+            self._reports.send(report)
 
 
 def _stop_with_parent() -> None:
@@ -173,8 +254,9 @@ def _stop_with_parent() -> None:
 def _serve_version(
     options: dict[str, Any],
     env_file: str | None,
+    *,
     listening: socket.socket,
-    reports: Connection,
+    writes: _Writes,
 ) -> None:
     os.environ.update(missing_variables(env_file))
     known = set(sys.modules)
@@ -182,7 +264,8 @@ def _serve_version(
     try:
         component = load_served(settings)
     finally:
-        reports.send(list(_imported_files(known)))
+        files = list(_imported_files(known))
+        writes.report(_Report("imported", files))
     # slow to import; errors so far are reported first
     from podwright_service.serving.server import serve
 
@@ -190,7 +273,7 @@ def _serve_version(
         component,
         settings,
         listening=listening,
-        when_ready=partial(reports.send, None),
+        when_ready=partial(writes.report, _Report("ready", [])),
     )
 
 

@@ -23,6 +23,8 @@ INTERVAL = 0.1
 """Seconds between two looks at the files."""
 _QUIET = 0.05
 """Seconds without a further change after which what was saved counts as complete."""
+_HALF_SAVED = 1.0
+"""Seconds to wait for the content of a file that has become empty: some editors empty a file before they write it."""
 _SHARE = 20
 """Times longer than a look takes that the pause after it lasts, so that many files cost little CPU."""
 _WRITTEN = re.compile(r".*(~|\.(db|sqlite3?|log|tmp|sw[a-p])(-\w+)?)")
@@ -46,6 +48,8 @@ class WatchedFiles:
         self._path = Path(source).resolve()
         self._parts = _Parts()
         self._seen: dict[Path, Stamp] = {}
+        self._written: set[Path] = set()
+        self._named: set[Path] = set()
 
     def begin(self) -> None:
         """Take the files as they are now for those of the next version."""
@@ -62,6 +66,21 @@ class WatchedFiles:
         self._further.update(map(Path, files))
         self._seen = {**self._stamps(), **self._seen}
 
+    def leave_out(self, files: Iterable[str]) -> None:
+        """Watch some files no longer, because the component writes them."""
+        self._written.update(map(Path, files))
+        self._seen = {
+            path: stamp
+            for path, stamp in self._seen.items()
+            if path not in self._written
+        }
+
+    def newly_left_out(self) -> list[Path]:
+        """The files that would be watched, but are written by the component; each is returned once."""
+        found = self._written.intersection(self._files()) - self._named
+        self._named |= found
+        return sorted(found)
+
     def changes(self) -> list[Path]:
         """The files that were changed, added or removed since the version began."""
         now = self._stamps()
@@ -71,24 +90,38 @@ class WatchedFiles:
     def wait(self) -> Iterator[None]:
         """Wait until files have changed, and nothing further does; yields between two looks."""
         before = self._seen
+        deadline = time.monotonic()
         while True:
             started = time.monotonic()
             now = self._stamps()
             duration = time.monotonic() - started
             if now != before:
                 before = now
+                deadline = time.monotonic() + _HALF_SAVED
                 time.sleep(_QUIET)
-            elif now != self._seen:
+            elif now != self._seen and not (
+                self._has_emptied(now) and time.monotonic() < deadline
+            ):
                 return
             else:
                 yield
                 time.sleep(max(INTERVAL, _SHARE * duration))
 
+    def _has_emptied(self, now: dict[Path, Stamp]) -> bool:
+        """Whether a file is empty that was not."""
+        for path, (_, size) in now.items():
+            _, size_before = self._seen.get(path, (0, 0))
+            if size_before and not size:
+                return True
+        return False
+
     def _stamps(self) -> dict[Path, Stamp]:
         stamps: dict[Path, Stamp] = {}
         for path in self._files():
-            # it may be replaced just now
-            with contextlib.suppress(OSError):
+            if path in self._written:
+                continue
+            # it may be replaced just now, and a blueprint may name a path that no file can have
+            with contextlib.suppress(OSError, ValueError):
                 status = path.stat()
                 # of a link to a folder, the time is that of whatever is written there
                 if not stat.S_ISDIR(status.st_mode):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import stat
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -20,6 +21,8 @@ from podwright.text import os_error_reason, truncate
 LOCK = "requirements.lock"
 """The file with the locked dependencies of a component folder."""
 
+_SECRETS = re.compile(r".*\.(env|pem|key)|id_(rsa|ed25519).*")
+"""The names of files that often have passwords or keys."""
 _DEPENDENCIES = ("requirements.txt", "pyproject.toml", LOCK)
 
 
@@ -256,6 +259,8 @@ def _is_excluded(name: str) -> bool:
     if name in ("__pycache__", "node_modules", "conftest.py"):
         return True
     if name.startswith("test_") and name.endswith(".py"):
+        return True
+    if _SECRETS.fullmatch(name):
         return True
     return name.startswith(".") or name.endswith(".pyc")
 
