@@ -168,7 +168,7 @@ def test_what_the_component_writes_is_not_watched(
     wait = f"import time\nwhile not pathlib.Path({str(tmp_path / 'go')!r}).exists():\n    time.sleep(0.01)\n"
     write(folder / "tools.py", WRITES + wait + function("one"))
     dev = develop("calculator")
-    until((folder / "table.csv").read_text().isdecimal)
+    until(lambda: (folder / "table.csv").read_text().isdecimal())
     first = (folder / "table.csv").read_text()
     write(folder / "tools.py", WRITES + wait + function("two"))
     read = "".join(dev.wait_for("Changed:"))
