@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.docs.test_docs import address_in, blocks
+from tests.docs.test_docs import blocks
 from tests.helpers import (
     COMMAND,
     NO_PLUGINS,
@@ -21,6 +22,7 @@ from tests.helpers import (
     until,
 )
 
+SERVING = re.compile(r"Serving on (http://[^,]+),")
 PAGE = ROOT / "docs" / "first-hour.md"
 
 
@@ -54,13 +56,14 @@ def developing(command: str, folder: Path) -> Iterator[str]:
     )
     assert server.stdout is not None
     try:
-        address = address_in(server.stdout)
-        assert address
-        yield address
+        lines = iter(server.stdout)
+        found = next(filter(None, map(SERVING.search, lines)), None)
+        assert found, "dev has ended"
+        yield found[1]
     finally:
         os.killpg(server.pid, signal.SIGINT)
         output, _ = server.communicate(timeout=60)
-    assert "Traceback" not in output
+    assert "Traceback" not in output, output
 
 
 def ask(address: str, command: str) -> str:

@@ -177,8 +177,8 @@ def _serve(
         listening: The socket to serve on.
         reports: Is sent each `_Report`.
     """
-    # a terminal sends it to all processes, and the first one stops the others
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Ctrl-C is for the process that stops this one; uvicorn would drop what it does at a second signal
+    os.setsid()
     threading.Thread(target=_stop_with_parent, daemon=True).start()
     set_error_handlers()
     writes = _Writes(reports)
