@@ -518,7 +518,7 @@ def test_a_function_becomes_a_tool(shell: Shell, shop: Path) -> None:
 
 
 CHANGES = {
-    "description": ('"""Order items."""', '"""Order goods."""'),
+    "description": ('"""Order items."""', '"""Order all goods."""'),
     "new option": ('note: str = ""', 'note: str = "", gift: bool = False'),
     "nested type": ("count: int = 1", "count: float = 1"),
     "removed": (', note: str = ""', ""),
@@ -551,7 +551,7 @@ def test_what_only_the_blueprint_has_is_kept(shell: Shell, shop: Path) -> None:
     entry["schema"]["function"]["strict"] = True
     blueprint["metadata"] = {"team": "sales"}
     (shop / "blueprint.json").write_text(json.dumps(blueprint))
-    changed = TOOLS.replace("Order items.", "Order goods.")
+    changed = TOOLS.replace("Order items.", "Order all goods.")
     (shop / "tools.py").write_text(changed)
     done = shell("sync", "shop")
     assert done.returncode == 0
@@ -559,7 +559,7 @@ def test_what_only_the_blueprint_has_is_kept(shell: Shell, shop: Path) -> None:
     [new] = tools_of(shop)
     assert new["approval"] is True
     assert new["schema"]["function"]["strict"] is True
-    assert new["schema"]["function"]["description"] == "Order goods."
+    assert new["schema"]["function"]["description"] == "Order all goods."
 
 
 def test_yaml_and_agents_of_a_folder(shell: Shell, shop: Path) -> None:
@@ -569,19 +569,19 @@ def test_yaml_and_agents_of_a_folder(shell: Shell, shop: Path) -> None:
     file = shop / "agents" / "seller.yaml"
     file.write_text(blueprints.to_yaml(blueprints.from_json(text)))
     (shop / "tools.py").write_text(
-        TOOLS.replace("Order items.", "Order goods.")
+        TOOLS.replace("Order items.", "Order all goods.")
     )
     done = shell("sync", "shop")
     assert done.returncode == 0, done.stderr
-    assert "Order goods." in file.read_text()
+    assert "Order all goods." in file.read_text()
     assert not file.read_text().startswith("{")
     (shop / "tools.py").write_text(
-        TOOLS.replace("Order items.", "Order wares.")
+        TOOLS.replace("Order items.", "Order any ware of them.")
     )
     file.write_text(file.read_text() + "# ours\n")
     done = shell("sync", "shop")
     assert (done.returncode, "has comments" in done.stderr) == (1, True)
-    assert "Order goods." in file.read_text()
+    assert "Order all goods." in file.read_text()
 
 
 @pytest.mark.parametrize(
@@ -656,7 +656,7 @@ def test_a_missing_function_has_a_pointer(shell: Shell, shop: Path) -> None:
 def test_validate_shows_texts_that_differ(shell: Shell, shop: Path) -> None:
     """A description that differs is a warning with its pointer, for `validate` and in the log of `run`."""
     (shop / "tools.py").write_text(
-        TOOLS.replace("Order items.", "Order goods.")
+        TOOLS.replace("Order items.", "Order all goods.")
     )
     [report] = json.loads(shell("validate", "--json", "shop").stdout)
     assert report["valid"]

@@ -62,7 +62,7 @@ def check_copy(
     names = {"remotes": list(remotes), "providers": list(providers)}
     with tempfile.TemporaryDirectory(prefix="podwright-") as elsewhere:
         result = Path(elsewhere, "result.json").resolve()
-        program = [sys.executable, "-P", "-c", _LOAD]
+        program = [sys.executable, "-B", "-P", "-c", _LOAD]
         done = subprocess.run(  # noqa: S603 - our own program
             [*program, result, folder.resolve(), json.dumps(names)],
             cwd=elsewhere,
