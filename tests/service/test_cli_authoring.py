@@ -629,7 +629,7 @@ def test_folders_of_agents(shell: Shell, shop: Path) -> None:
         json.dumps({"type": "Workflow", "name": "team", "steps": steps})
     )
     assert shell("validate", "team").returncode == 0
-    code = TOOLS.replace("lines: list[Line]", "goods: list[Line]")
+    code = TOOLS.replace("lines: list[Line]", "articles: list[Line]")
     (clerk / "tools.py").write_text(code)
     [report] = json.loads(shell("validate", "--json", "team").stdout)
     assert report["problems"]
