@@ -1,5 +1,6 @@
 """The code of component folders: modules beside it, packages that folders share, and names that would clash."""
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -185,3 +186,20 @@ def test_an_agent_in_a_folder_uses_its_modules(tmp_path: Path) -> None:
     write_files(root, {"flow/blueprint.json": blueprint})
     context = load(root / "flow").run("ab")
     assert context["guide_output"] == "Echo: ab (found: abab)"
+
+
+def test_what_was_saved_last_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Code that was saved in the same second with the same size is the new code, as in a script that edits and runs."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    answers: list[str] = []
+    for value in ("one", "two"):
+        code = f"def look_up(word: str) -> str:\n    return '{value}'"
+        root = write_files(tmp_path, guide("guide", code))
+        os.utime(root / "guide" / "tools.py", (1, 1))
+        answers.append(str(load(root / "guide").run("x")))
+        for name in list(sys.modules):
+            if name.startswith("podwright_component_tools"):
+                del sys.modules[name]
+    assert answers == ["Echo: x (found: one)", "Echo: x (found: two)"]

@@ -369,6 +369,25 @@ def test_packages_of_the_code(shell: Shell, project: Path) -> None:
     assert listed == f"pytest=={pytest.__version__}\n"
 
 
+@pytest.mark.parametrize("file", ["pyproject.toml", "requirements.txt"])
+def test_packages_that_the_project_lists(
+    shell: Shell, project: Path, file: str
+) -> None:
+    """A plug-in that no file imports is needed too; what is not installed, or in every image, is left out."""
+    lines = ["Pytest>=8", "nothing-of-the-test", "podwright", "orjson; python_version > '3'"]  # fmt: skip
+    text = "\n".join(["# plug-ins", "--pre", *lines])
+    if file == "pyproject.toml":
+        text = f"[project]\nname = 'x'\ndependencies = {json.dumps(lines)}\n"
+    (project / file).write_text(text)
+    (project / "src").mkdir()
+    for name in ("app.py", "helpers"):
+        (project / name).rename(project / "src" / name)
+    done = shell("export", "app:helper", "--output", "out", PYTHONPATH="src")
+    assert done.returncode == 0, done.stderr
+    listed = (project / "out" / "requirements.txt").read_text()
+    assert listed.lower() == f"pytest=={pytest.__version__}\n"
+
+
 def test_a_folder_becomes_whole(shell: Shell, tmp_path: Path) -> None:
     """Of a folder in a fleet, the agents beside it are copied, and the copy is the same component."""
     source = NEWSROOM / "newsroom"

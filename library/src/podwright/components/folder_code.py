@@ -9,9 +9,9 @@ import sys
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 
 from podwright.errors import ConfigurationError
 from podwright.json_data import JsonObject, as_array, as_object
@@ -155,6 +155,15 @@ class _FolderFinder(MetaPathFinder):
 _finder = _FolderFinder()
 
 
+class _SourceLoader(SourceFileLoader):
+    """Loads what is in the file now: byte code counts as current if the source has the same second and size."""
+
+    def get_code(self, fullname: str) -> CodeType | None:
+        """The code of the source."""
+        path = self.get_filename(fullname)
+        return self.source_to_code(self.get_data(path), path)
+
+
 def use_code(folder: Path) -> dict[str, Path]:
     """Let the code of a component folder, and of the agents in it, import the modules in it and those that it shares.
 
@@ -178,7 +187,8 @@ def import_file(path: Path) -> ModuleType:
     name = _module_name(path)
     if name in sys.modules:
         return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, path)
+    loader = _SourceLoader(name, str(path))
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     if spec is None or spec.loader is None:
         raise ConfigurationError(f"Cannot import '{path}'.")
     packages = use_code(path.parent)

@@ -83,7 +83,7 @@ class FunctionAgent(PromptComponent):
         function: Callable[..., Any],
         *,
         idempotent: bool = False,
-        models: tuple[str, ...] = (),
+        models: Sequence[str] = (),
         **options: Unpack[DescribedOptions],
     ) -> None:
         super().__init__(own_blueprint(self.kind, name, options))

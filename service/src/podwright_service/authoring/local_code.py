@@ -17,14 +17,15 @@ from types import ModuleType
 from typing import Any
 
 from podwright.components.folder import Folder
-from podwright.components.folder_code import imported_names
+from podwright.components.folder_code import imported_names, read_project
 from podwright.errors import ConfigurationError
+from podwright.json_data import as_array, as_object
 from podwright.models.registry import Provider
-from podwright_service.images.context import component_files
+from podwright_service.images.context import component_files, requirements
 
 _OURS = ("podwright", "podwright_service")
-_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]")
-"""What ends the name in a requirement."""
+_NAME = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)?")
+"""The name at the beginning of a requirement."""
 _SEPARATORS = re.compile(r"[-_.]+")
 
 
@@ -131,6 +132,10 @@ def needed_by(modules: Iterable[str]) -> LocalCode:
             continue
         code.files[name] = path
         pending += _imports_of(path)
+    # plug-ins are imported by a name that no file has
+    for path in code.files.values():
+        for name in _declared_packages(path):
+            _add_distribution(code, name)
     return code
 
 
@@ -168,10 +173,38 @@ def _installed_folders() -> list[Path]:
 
 def _add_package(code: LocalCode, module: str) -> None:
     for distribution in _distributions().get(module, ()):
-        if _normalized(distribution) not in _provided():
-            code.packages[distribution] = importlib.metadata.version(
-                distribution
-            )
+        _add_distribution(code, distribution)
+
+
+def _add_distribution(code: LocalCode, name: str) -> None:
+    """Add an installed package, unless every image has it or it is a part of the project."""
+    if _normalized(name) in _provided():
+        return
+    try:
+        version = importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return
+    if all(_normalized(name) != _normalized(other) for other in code.packages):
+        code.packages[name] = version
+
+
+def _declared_packages(file: Path) -> Iterator[str]:
+    """The packages that the project of a file lists, in the nearest requirements.txt or pyproject.toml above it."""
+    for folder in file.resolve().parents:
+        name = requirements(folder)
+        if name == "pyproject.toml":
+            project = as_object(read_project(folder)["project"])
+            lines = [
+                str(line) for line in as_array(project.get("dependencies"))
+            ]
+        elif name is not None:
+            lines = (folder / name).read_text(encoding="utf-8").splitlines()
+        else:
+            lines = []
+        # options and comments have no name
+        yield from filter(None, map(_name_of, lines))
+        if name is not None or (folder / ".git").exists():
+            return
 
 
 @functools.cache
@@ -202,7 +235,11 @@ def _provided() -> set[str]:
 
 
 def _name_of(requirement: str) -> str:
-    return _NOT_IN_NAMES.split(requirement, maxsplit=1)[0]
+    """The name in a requirement; empty if it is none."""
+    match = _NAME.match(requirement)
+    if match is None:
+        return ""
+    return match[1] or ""
 
 
 def _normalized(name: str) -> str:
