@@ -565,7 +565,11 @@ def test_reported_calls_are_the_usage_of_the_run(
     recorder: Recorder, assert_sound: Callable[[list[Event]], None]
 ) -> None:
     """Tokens and price of each call are in the usage, by model, and each has its events within the call's."""
-    usage = {"cached_input_tokens": 40, "reasoning_tokens": 3, "seconds": 1000.0}
+    usage = {
+        "cached_input_tokens": 40,
+        "reasoning_tokens": 3,
+        "seconds": 1000.0,
+    }
     agent = FunctionAgent(
         "helper",
         reports((100, 10), (50, 5), **usage),
