@@ -13,28 +13,52 @@
 {{- end }}
 {{- end }}
 
-{{/* <release>-<component>. A name that is too long is an error, because a shortened one may not be unique. */}}
+{{/* The name of the chart in labels. As a dependency with an alias, the chart has the alias as its name. */}}
+{{- define "podwright.name" -}}
+{{- .Values.nameOverride | default .Chart.Name }}
+{{- end }}
+
+{{/* The name of the fleet, the first part of the names of its objects: the release's, and the chart's if it was renamed. */}}
+{{- define "podwright.fleet" -}}
+{{- $name := include "podwright.name" . }}
+{{- if .Values.fullnameOverride }}
+{{- .Values.fullnameOverride }}
+{{- else if or (eq $name "podwright") (contains $name .Release.Name) }}
+{{- .Release.Name }}
+{{- else }}
+{{- printf "%s-%s" .Release.Name $name }}
+{{- end }}
+{{- end }}
+
+{{/* FLEET-COMPONENT. A name that is too long is an error, because a shortened one may not be unique. */}}
 {{- define "podwright.fullname" -}}
 {{- $root := index . 0 }}{{ $name := index . 1 }}
-{{- $full := printf "%s-%s" $root.Release.Name $name }}
+{{- $full := printf "%s-%s" (include "podwright.fleet" $root) $name }}
 {{- if gt (len $full) 63 }}
-{{- fail (printf "components.%s: the name %s is longer than 63 characters, the maximum of Kubernetes; use a shorter name for the component or the release" $name $full) }}
+{{- fail (printf "components.%s: the name %s is longer than 63 characters, the maximum of Kubernetes; use a shorter name for the component or the release, or set fullnameOverride" $name $full) }}
 {{- end }}
-{{- if not (regexMatch "^[a-z]" $full) }}
-{{- fail (printf "components.%s: the name %s does not begin with a letter; choose another name for the release" $name $full) }}
+{{- if not (regexMatch "^[a-z][-a-z0-9]*$" $full) }}
+{{- fail (printf "components.%s: the name %s does not begin with a letter or has characters other than a-z, 0-9 and -; choose another name for the release or the alias, or set fullnameOverride" $name $full) }}
 {{- end }}
 {{- $full }}
 {{- end }}
 
-{{/* The object that stands for another release of this namespace in `podwright.key` and `podwright.selector`. */}}
-{{- define "podwright.release" -}}
-{{- $root := index . 0 -}}
-{{- dict "Release" (dict "Name" (index . 1) "Namespace" $root.Release.Namespace) | toJson }}
+{{/* The object that stands for another fleet of this namespace, that of the chart without another name, in
+     `podwright.key` and `podwright.selector`. */}}
+{{- define "podwright.otherFleet" -}}
+{{- $root := index . 0 }}{{ $fleet := index . 1 -}}
+{{- $release := dict "Name" $fleet "Namespace" $root.Release.Namespace }}
+{{- dict "Values" (dict "fullnameOverride" $fleet) "Chart" (dict "Name" "podwright") "Release" $release | toJson }}
+{{- end }}
+
+{{/* A label of every object and pod. It is in no selector of a Deployment, because these cannot be changed. */}}
+{{- define "podwright.fleetLabel" -}}
+podwright.dev/fleet: {{ include "podwright.fleet" . | quote }}
 {{- end }}
 
 {{- define "podwright.selector" -}}
 {{- $root := index . 0 }}{{ $name := index . 1 -}}
-app.kubernetes.io/name: podwright
+app.kubernetes.io/name: {{ include "podwright.name" $root | quote }}
 app.kubernetes.io/instance: {{ quote $root.Release.Name }}
 app.kubernetes.io/component: {{ quote $name }}
 {{- end }}
@@ -45,9 +69,10 @@ app.kubernetes.io/component: {{ quote $name }}
 {{- if gt (len .) 1 }}
 {{- include "podwright.selector" . }}
 {{- else -}}
-app.kubernetes.io/name: podwright
+app.kubernetes.io/name: {{ include "podwright.name" $root | quote }}
 app.kubernetes.io/instance: {{ quote $root.Release.Name }}
 {{- end }}
+{{ include "podwright.fleetLabel" $root }}
 app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ $root.Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name ($root.Chart.Version | replace "+" "_") }}
@@ -63,7 +88,7 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name ($root.Chart.Version | replace
 {{- $image.repository }}:{{ $image.tag | default $root.Chart.AppVersion }}{{ with $image.digest }}@{{ . }}{{ end }}
 {{- end }}
 
-{{/* A component's agents as a JSON object by name: URL, and component with its release, or key and peers. */}}
+{{/* A component's agents as a JSON object by name: URL, and component with its fleet, or key and peers. */}}
 {{- define "podwright.agents" -}}
 {{- $root := index . 0 }}{{ $name := index . 1 }}{{ $agents := dict }}
 {{- range $agent := index . 2 }}
@@ -85,7 +110,7 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name ($root.Chart.Version | replace
 {{- end }}
 {{- $c := deepCopy $root.Values.defaults }}{{ include "podwright.merge" (list $c (get $root.Values.components $component)) }}
 {{- $url := printf "http://%s:%v" (include "podwright.fullname" (list $root $component)) $c.service.port }}
-{{- $agent = dict "component" $component "release" $root.Release.Name "url" $url }}
+{{- $agent = dict "component" $component "release" (include "podwright.fleet" $root) "url" $url }}
 {{- end }}
 {{- $_ := set $agents $agentName $agent }}
 {{- end }}
@@ -97,7 +122,7 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name ($root.Chart.Version | replace
 {{- define "podwright.seeds" -}}
 {{- if and (not .Values.apiKeys.seeds) (not (hasKey . "newSeed")) }}
 {{- $_ := set . "newSeed" (randAlphaNum 48) }}
-{{- with lookup "v1" "Secret" .Release.Namespace (printf "%s-seed" .Release.Name) }}{{ $_ := set $ "newSeed" (b64dec .data.seed) }}{{ end }}
+{{- with lookup "v1" "Secret" .Release.Namespace (printf "%s-seed" (include "podwright.fleet" .)) }}{{ $_ := set $ "newSeed" (b64dec .data.seed) }}{{ end }}
 {{- end }}
 {{- if .Values.apiKeys.seeds }}{{ toJson .Values.apiKeys.seeds }}{{ else }}{{ list .newSeed | toJson }}{{ end }}
 {{- end }}
@@ -105,7 +130,7 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name ($root.Chart.Version | replace
 {{/* A component's key for one purpose (admin, run, read). A key reveals neither the seed nor other keys. */}}
 {{- define "podwright.key" -}}
 {{- $root := index . 0 }}
-{{- printf "%s/%s/%s/%s/%s" (index . 3) $root.Release.Namespace $root.Release.Name (index . 1) (index . 2) | sha256sum }}
+{{- printf "%s/%s/%s/%s/%s" (index . 3) $root.Release.Namespace (include "podwright.fleet" $root) (index . 1) (index . 2) | sha256sum }}
 {{- end }}
 
 {{/* The keys that a component sends to its agents, as a JSON object. */}}
@@ -113,8 +138,8 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name ($root.Chart.Version | replace
 {{- $root := index . 0 }}{{ $keys := dict }}
 {{- range $name, $agent := index . 1 }}
 {{- if and $agent.component $root.Values.apiKeys.enabled }}
-{{- $release := include "podwright.release" (list $root $agent.release) | fromJson }}
-{{- $_ := set $keys $name (include "podwright.key" (list $release $agent.component "run" (include "podwright.seeds" $root | fromJsonArray | first))) }}
+{{- $fleet := include "podwright.otherFleet" (list $root $agent.release) | fromJson }}
+{{- $_ := set $keys $name (include "podwright.key" (list $fleet $agent.component "run" (include "podwright.seeds" $root | fromJsonArray | first))) }}
 {{- else if $agent.key }}
 {{- $_ := set $keys $name $agent.key }}
 {{- end }}
@@ -252,7 +277,7 @@ sha256:{{ toRawJson $blueprint | replace "\\\\" "\x00" | replace "\\u2028" "\u20
 {{- $_ := set $env "OTEL_EXPORTER_OTLP_ENDPOINT" . }}
 {{- $_ := set $env "OTEL_EXPORTER_OTLP_PROTOCOL" "http/protobuf" }}
 {{- $_ := set $env "OTEL_SERVICE_NAME" $name }}
-{{- $_ := set $env "OTEL_RESOURCE_ATTRIBUTES" (printf "service.namespace=%s,k8s.namespace.name=%s,k8s.deployment.name=%s" $root.Release.Name $root.Release.Namespace (include "podwright.fullname" (list $root $name))) }}
+{{- $_ := set $env "OTEL_RESOURCE_ATTRIBUTES" (printf "service.namespace=%s,k8s.namespace.name=%s,k8s.deployment.name=%s" (include "podwright.fleet" $root) $root.Release.Namespace (include "podwright.fullname" (list $root $name))) }}
 {{- end }}
 {{- range $setting, $value := $c.settings }}
 {{- $text := include "podwright.text" $value }}
@@ -293,7 +318,7 @@ capabilities: {drop: [ALL]}
 {{/* Labels of the pods of `helm test`. They differ from the component's, whose Service must not select these pods. */}}
 {{- define "podwright.testSelector" -}}
 {{- $root := index . 0 }}{{ $name := index . 1 -}}
-app.kubernetes.io/name: podwright-test
+app.kubernetes.io/name: {{ include "podwright.name" $root | printf "%s-test" | quote }}
 app.kubernetes.io/instance: {{ quote $root.Release.Name }}
 app.kubernetes.io/component: {{ quote $name }}
 {{- end }}
@@ -301,7 +326,7 @@ app.kubernetes.io/component: {{ quote $name }}
 {{/* Labels of the pod that creates the tables of a database. */}}
 {{- define "podwright.migrationSelector" -}}
 {{- $root := index . 0 -}}
-app.kubernetes.io/name: podwright-migration
+app.kubernetes.io/name: {{ include "podwright.name" $root | printf "%s-migration" | quote }}
 app.kubernetes.io/instance: {{ quote $root.Release.Name }}
 app.kubernetes.io/component: {{ index . 1 }}
 {{- end }}
