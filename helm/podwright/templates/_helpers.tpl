@@ -23,7 +23,7 @@
 {{- $name := include "podwright.name" . }}
 {{- if .Values.fullnameOverride }}
 {{- .Values.fullnameOverride }}
-{{- else if or (eq $name "podwright") (contains $name .Release.Name) }}
+{{- else if eq $name "podwright" }}
 {{- .Release.Name }}
 {{- else }}
 {{- printf "%s-%s" .Release.Name $name }}
