@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncGenerator
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -238,6 +239,33 @@ async def test_a_remote_workflow_in_every_kind(server: Upstream) -> None:
         == "done"
     )
     assert server.requests[-1] == {"input": "go"}
+
+
+async def test_the_key_in_a_file_is_replaced(
+    server: Upstream, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each run sends the key that the file has then; without a valid one, the key before is sent, and the log says so."""
+    file = tmp_path / "key"
+    file.write_text("k-1\n")
+    remote = writer(server, api_key_file=file)
+    await remote.arun("x")
+    file.write_text("k-2\n")
+    await remote.arun("x")
+    assert caplog.records == []
+    for damage in (b"", b"\xff", b"k-3\r\nx: y", None):
+        if damage is None:
+            file.unlink()
+        else:
+            file.write_bytes(damage)
+        caplog.clear()
+        await remote.arun("x")
+        (record,) = caplog.records
+        assert str(file) in record.getMessage()
+        assert "k-" not in record.getMessage()
+    file.write_text("k-4")
+    await remote.arun("x")
+    sent = [headers["authorization"] for headers in server.headers]
+    assert sent == [f"Bearer k-{key}" for key in (1, 2, 2, 2, 2, 2, 4)]
 
 
 async def test_blueprints_have_its_name_only(server: Upstream) -> None:
@@ -643,6 +671,7 @@ async def test_a_timeout_of_its_own(server: Upstream) -> None:
 WRONG_OPTIONS: list[dict[str, Any]] = [
     {"url": ""}, {"url": "writer:8000"}, {"url": "http://u:sk-canary@w"}, {"url": "http://w/?k=sk-canary"}, {"url": 7},
     {"name": "a/b"}, {"api_key": "sk-canary\r\nx: y"}, {"base_url": "http://x"}, {"topic": 1}, {"timeout": -1},
+    {"api_key_file": "/nowhere/key"}, {"api_key_file": "/dev/null"}, {"api_key": "sk-canary", "api_key_file": __file__},
 ]  # fmt: skip
 
 

@@ -245,7 +245,7 @@ def test_the_url_of_a_service(folder: Path, serve: Serve) -> None:
 
 
 def test_keys_of_services(folder: Path, shell: Shell, serve: Serve) -> None:
-    """`--api-key` is a key or a file; without it every turn is an error, and the chat goes on."""
+    """The key is in an option or a file; without one every turn is an error, and the chat goes on."""
     url = str(
         serve(Agent("echo", "Echo.", "offline/echo"), api_keys=KEY).base_url
     )
@@ -254,6 +254,8 @@ def test_keys_of_services(folder: Path, shell: Shell, serve: Serve) -> None:
         shell("chat", url, "--api-key", "@key", stdin="one\n").stdout
         == "Echo: one\n"
     )
+    files = {"PODWRIGHT_AGENT_KEY_FILES": '{"127.0.0.1": "key"}'}
+    assert shell("chat", url, stdin="one\n", **files).stdout == "Echo: one\n"
     refused = shell("chat", url, stdin="one\ntwo\n")
     assert (
         refused.returncode,

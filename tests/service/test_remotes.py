@@ -62,8 +62,10 @@ def test_declared_agents_are_called_with_their_keys(
     declared: dict[str, Any] = {
         "agents_file": str(tmp_path / "agents.json"),
         "agents": {"editor": editor},  # which precedes the file
-        "agent_keys": {"writer": KEY, "editor": KEY},
+        "agent_keys": {"writer": KEY},
+        "agent_key_files": {"editor": str(tmp_path / "editor.key")},
     }
+    (tmp_path / "editor.key").write_text(f"{KEY}\n")
     line = load(LINE, agents=remotes_of(Settings(**declared)))
     client = serve(line, **declared)
     info = client.get("/info").json()
@@ -264,6 +266,28 @@ WRONG: dict[str, tuple[dict[str, str], str]] = {
             "PODWRIGHT_AGENT_KEYS": '{"writr": "k"}',
         },
         "'writr'",
+    ),
+    "a file with a key for nobody": (
+        {
+            "PODWRIGHT_AGENTS": '{"writer": "http://w"}',
+            "PODWRIGHT_AGENT_KEY_FILES": '{"writr": "/dev/null"}',
+        },
+        "'writr'",
+    ),
+    "no file of a key": (
+        {
+            "PODWRIGHT_AGENTS": '{"writer": "http://w"}',
+            "PODWRIGHT_AGENT_KEY_FILES": '{"writer": "/nowhere/key"}',
+        },
+        "'/nowhere/key'",
+    ),
+    "two keys": (
+        {
+            "PODWRIGHT_AGENTS": '{"writer": "http://w"}',
+            "PODWRIGHT_AGENT_KEYS": '{"writer": "k"}',
+            "PODWRIGHT_AGENT_KEY_FILES": '{"writer": "/nowhere/key"}',
+        },
+        "'writer'",
     ),
     "no file": (
         {"PODWRIGHT_AGENTS_FILE": "/nowhere/agents.json"},

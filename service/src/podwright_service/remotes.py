@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -9,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from podwright.blueprints.files import read_data
 from podwright.components import Component
-from podwright.components.remote import Remote
+from podwright.components.remote import Remote, read_api_key
 from podwright.errors import ConfigurationError
 from podwright.text import did_you_mean
 from podwright.validation_errors import to_problems
@@ -20,31 +21,43 @@ def remotes_of(settings: Settings) -> dict[str, Component]:
     """The configured remote components by name; none of them is called here.
 
     Raises:
-        ConfigurationError: The file cannot be read, a name or a URL is invalid, or a key has no component.
+        ConfigurationError: A file cannot be read, a name or a URL is invalid, or a key has no component.
     """
     urls = _urls(settings)
-    keys = {
-        name: key.get_secret_value()
-        for name, key in settings.agent_keys.items()
-    }
-    for name in keys:
+    _check_names("PODWRIGHT_AGENT_KEYS", settings.agent_keys, urls)
+    _check_names("PODWRIGHT_AGENT_KEY_FILES", settings.agent_key_files, urls)
+    remotes: dict[str, Component] = {}
+    for name, url in urls.items():
+        file = settings.agent_key_files.get(name)
+        key = _key_in_settings(name, settings)
+        remotes[name] = Remote(name, url, api_key_file=file, api_key=key)
+    return remotes
+
+
+def _check_names(
+    variable: str, names: Iterable[str], urls: Mapping[str, str]
+) -> None:
+    for name in names:
         if name not in urls:
             hint = did_you_mean(name, urls)
             raise ConfigurationError(
-                f"PODWRIGHT_AGENT_KEYS has a key for '{name}', which PODWRIGHT_AGENTS does not name.",
+                f"{variable} has a key for '{name}', which PODWRIGHT_AGENTS does not name.",
                 suggestion=hint or "Add its URL, or remove the key.",
             )
-    remotes: dict[str, Component] = {}
-    for name, url in urls.items():
-        remotes[name] = Remote(name, url, api_key=keys.get(name))
-    return remotes
+
+
+def _key_in_settings(name: str, settings: Settings) -> str | None:
+    key = settings.agent_keys.get(name)
+    if key is None:
+        return None
+    return key.get_secret_value()
 
 
 def name_and_key(url: str, settings: Settings) -> tuple[str, str | None]:
     """The configured name of the remote component at a URL, by default its host, and the API key of that name.
 
     Raises:
-        ConfigurationError: The file with the URLs cannot be read, or the URL is invalid.
+        ConfigurationError: A file cannot be read, or the URL is invalid.
     """
     try:
         host = urlsplit(url).hostname
@@ -60,10 +73,10 @@ def name_and_key(url: str, settings: Settings) -> tuple[str, str | None]:
         if known.rstrip("/") == url.rstrip("/"):
             name = configured
             break
-    key = settings.agent_keys.get(name)
-    if not key:
-        return name, None
-    return name, key.get_secret_value()
+    file = settings.agent_key_files.get(name)
+    if file:
+        return name, read_api_key(name, file)
+    return name, _key_in_settings(name, settings)
 
 
 def _urls(settings: Settings) -> dict[str, str]:

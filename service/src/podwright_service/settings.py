@@ -182,7 +182,7 @@ Seconds = Annotated[PositiveFloat, Field(allow_inf_nan=False)]
 ApiKeys = Annotated[
     tuple[SecretStr, ...], NoDecode, BeforeValidator(_split_keys)
 ]
-Urls = Annotated[dict[str, str], NoDecode, BeforeValidator(_parse_object)]
+TextByName = Annotated[dict[str, str], NoDecode, BeforeValidator(_parse_object)]
 KeysByName = Annotated[
     dict[str, SecretStr], NoDecode, BeforeValidator(_parse_object)
 ]
@@ -260,12 +260,14 @@ class Settings(BaseSettings):
     stream_buffer_bytes: PositiveInt = 1024 * 1024
     """Bytes of unread events that a stream buffers for a slow reader; beyond them the run is cancelled."""
 
-    agents: Urls = Field(default_factory=dict[str, str])
+    agents: TextByName = Field(default_factory=dict[str, str])
     """Remote components that this component uses: a JSON object of their URLs by name."""
     agents_file: str | None = None
     """A JSON file with such an object."""
     agent_keys: KeysByName = Field(default_factory=dict[str, SecretStr])
     """API keys of the remote components: a JSON object of keys by name."""
+    agent_key_files: TextByName = Field(default_factory=dict[str, str])
+    """Files with such a key each: a JSON object of paths by name. They are read again for each run."""
     max_hops: NonNegativeInt = 3
     """Further containers that a run may pass through."""
 

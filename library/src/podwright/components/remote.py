@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from hashlib import blake2b
+from pathlib import Path
 from typing import Any, cast
 from urllib.parse import quote
 
@@ -20,6 +21,7 @@ from typing_extensions import Unpack
 
 from podwright import headers
 from podwright._version import __version__
+from podwright.blueprints.content import read_bytes
 from podwright.blueprints.schema import Name
 from podwright.budget import borrow
 from podwright.components.base import PromptComponent
@@ -44,6 +46,7 @@ from podwright.models.retries import Retries, Timeouts, with_retries
 from podwright.models.urls import is_header_value, join_url
 from podwright.run import Run, Task
 from podwright.run_context import RunAttributes
+from podwright.text import os_error_reason
 from podwright.usage import RunLimits
 
 PROPAGATORS: list[Callable[[Run], Mapping[str, str]]] = []
@@ -63,10 +66,11 @@ class Remote(PromptComponent):
         url: Base URL of its service, such as "http://writer:8000"; never part of a blueprint.
         kind: The kind of the component, for the events of its runs.
         timeout: Seconds that a run may take; by default what is left of the run around it.
+        api_key_file: A file with its API key, which is read again for each run.
         **options: A `description`, its `api_key`, `limits`, `verbose`; see `DescribedOptions`.
 
     Raises:
-        ConfigurationError: Invalid name, URL, key, time-out or option.
+        ConfigurationError: Invalid name, URL, key, time-out or option; a key and a file; a file that cannot be read.
     """
 
     timeouts: Timeouts = Timeouts(connect=5.0, first_byte=60.0, idle=45.0)
@@ -80,6 +84,7 @@ class Remote(PromptComponent):
         url: str,
         kind: Kind = "agent",
         timeout: float | None = None,
+        api_key_file: str | Path | None = None,
         **options: Unpack[DescribedOptions],
     ) -> None:
         parsed = own_blueprint(kind, _check_name(name), options)
@@ -100,13 +105,8 @@ class Remote(PromptComponent):
             "Content-Type": "application/json",
             "User-Agent": f"podwright/{__version__}",
         }
-        key = (options.get("api_key") or "").strip()
-        if not is_header_value(key):
-            raise ConfigurationError(
-                f"The API key for the remote component '{name}' has invalid characters."
-            )
-        if key:
-            self._headers["Authorization"] = f"Bearer {key}"
+        self._api_key_file = api_key_file
+        self._api_key = _first_key(name, options.get("api_key"), api_key_file)
 
     def text(self, value: Any) -> str:
         """The last output of a remote workflow; the value of any other component."""
@@ -180,6 +180,7 @@ class Remote(PromptComponent):
     ) -> Any:
         own_headers = {
             **self._headers,
+            **self._authorization(),
             "Idempotency-Key": _idempotency_key(run, body),
             headers.ROOT: quote(run.outermost.component_name),
         }
@@ -209,6 +210,17 @@ class Remote(PromptComponent):
                 self.name,
                 f"took longer than {self._timeout:g} s.",
             ) from error
+
+    def _authorization(self) -> dict[str, str]:
+        """The header with the API key; the key before stays in use if its file cannot be read."""
+        if self._api_key_file is not None:
+            try:
+                self._api_key = read_api_key(self.name, self._api_key_file)
+            except ConfigurationError as error:
+                _log.error("%s The previous key is sent.", error.message)
+        if not self._api_key:
+            return {}
+        return {"Authorization": f"Bearer {self._api_key}"}
 
     async def _post(
         self,
@@ -242,6 +254,59 @@ class Remote(PromptComponent):
         if budget:
             granted[headers.BUDGET] = budget
         return granted
+
+
+def _first_key(
+    name: str, api_key: str | None, api_key_file: str | Path | None
+) -> str:
+    key = (api_key or "").strip()
+    if api_key_file is None:
+        if not is_header_value(key):
+            raise _invalid_key_error(name)
+        return key
+    if key:
+        raise ConfigurationError(
+            f"The remote component '{name}' has an API key and a file with one.",
+            suggestion="Remove one of them.",
+        )
+    return read_api_key(name, api_key_file)
+
+
+def read_api_key(name: str, path: str | Path) -> str:
+    """The API key of a remote component in a file.
+
+    Args:
+        name: The component, for messages.
+        path: The file.
+
+    Raises:
+        ConfigurationError: The file cannot be read, or has no valid key. The message does not have the key.
+    """
+    try:
+        key = read_bytes(path).decode().strip()
+    except UnicodeError:
+        raise _invalid_key_error(name, f" in '{path}'") from None
+    except (OSError, ValueError) as error:
+        reason = os_error_reason(error)
+        raise ConfigurationError(
+            f"The file '{path}' with the API key for the remote component '{name}' cannot be read: {reason}.",
+            suggestion="Name a file that this user can read.",
+        ) from error
+    if not key:
+        raise ConfigurationError(
+            f"The file '{path}' has no API key for the remote component '{name}'.",
+            suggestion="Write the key into it.",
+        )
+    if not is_header_value(key):
+        raise _invalid_key_error(name, f" in '{path}'")
+    return key
+
+
+def _invalid_key_error(name: str, place: str = "") -> ConfigurationError:
+    return ConfigurationError(
+        f"The API key for the remote component '{name}'{place} has invalid characters.",
+        suggestion="A key has printable ASCII characters only.",
+    )
 
 
 def _request_body(task: Task, attributes: RunAttributes) -> dict[str, Any]:
