@@ -147,6 +147,15 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name ($root.Chart.Version | replace
 {{- toJson $keys }}
 {{- end }}
 
+{{/* The files with the keys of agents that are in Secrets of the user, as a JSON object of paths by name. */}}
+{{- define "podwright.agentKeyFiles" -}}
+{{- $files := dict }}
+{{- range $name, $agent := . }}
+{{- if $agent.keySecret }}{{ $_ := set $files $name (printf "/run/podwright/agents/%s" $name) }}{{ end }}
+{{- end }}
+{{- toJson $files }}
+{{- end }}
+
 {{/* Not empty if a component may have keys to send; the content of the user's own Secret is unknown here. */}}
 {{- define "podwright.sendsKeys" -}}
 {{- $root := index . 0 }}
@@ -201,12 +210,20 @@ sha256:{{ toRawJson $blueprint | replace "\\\\" "\x00" | replace "\\u2028" "\u20
 {{- $c.apiKeys.existingSecret | default (printf "%s-keys" (include "podwright.fullname" .)) }}
 {{- end }}
 
-{{/* Where the container has the volumes of `volumes`. */}}
+{{/* Where the container has the volumes of `volumes`, and the mounts of `extraVolumeMounts`. */}}
 {{- define "podwright.ownMounts" -}}
 {{- range $volume, $source := .volumes }}
+{{- if $source.mountPath }}
 - name: {{ quote $volume }}
   mountPath: {{ quote $source.mountPath }}
+  {{- with $source.subPath }}
+  subPath: {{ quote . }}
+  {{- end }}
   readOnly: {{ hasKey $source "readOnly" | ternary $source.readOnly true }}
+{{- end }}
+{{- end }}
+{{- with .extraVolumeMounts }}
+{{ toYaml . }}
 {{- end }}
 {{- end }}
 
@@ -217,7 +234,7 @@ sha256:{{ toRawJson $blueprint | replace "\\\\" "\x00" | replace "\\u2028" "\u20
 {{- fail (printf "components.%s.volumes.%s: the name is used by the chart; choose another one" $name $volume) }}
 {{- end }}
 - name: {{ quote $volume }}
-  {{- omit $source "mountPath" "readOnly" | toYaml | nindent 2 }}
+  {{- omit $source "mountPath" "subPath" "readOnly" | toYaml | nindent 2 }}
 {{- end }}
 {{- end }}
 
@@ -256,7 +273,43 @@ sha256:{{ toRawJson $blueprint | replace "\\\\" "\x00" | replace "\\u2028" "\u20
 {{- get ($blueprint | default dict) "name" | default (index . 0) }}
 {{- end }}
 
-{{/* Environment variables of a component, as a JSON object; `env` takes precedence. */}}
+{{/* The entries of a container's environment, from its values by name. Those with a source come first, because the
+     values of others may refer to them: `$(NAME)`. */}}
+{{- define "podwright.env" -}}
+{{- range $variable, $value := . }}
+{{- if kindIs "map" $value }}
+- name: {{ quote $variable }}
+  {{- toYaml $value | nindent 2 }}
+{{- end }}
+{{- end }}
+{{- range $variable, $value := . }}
+{{- if not (kindIs "map" $value) }}
+- name: {{ quote $variable }}
+  value: {{ include "podwright.text" $value | quote }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Fields of every pod with the image of a component, those of its tests and of the migration included. */}}
+{{- define "podwright.podFields" -}}
+{{- with .runtimeClassName }}
+runtimeClassName: {{ quote . }}
+{{- end }}
+{{- with .schedulerName }}
+schedulerName: {{ quote . }}
+{{- end }}
+{{- with .dnsPolicy }}
+dnsPolicy: {{ . }}
+{{- end }}
+{{- with .dnsConfig }}
+dnsConfig: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .hostAliases }}
+hostAliases: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* Environment variables of a component, as a JSON object of texts and sources; `env` takes precedence. */}}
 {{- define "podwright.environment" -}}
 {{- $root := index . 0 }}{{ $name := index . 1 }}{{ $c := index . 2 }}{{ $agents := index . 3 }}{{ $env := dict }}
 {{- $_ := set $env "PODWRIGHT_PORT" "8000" }}
@@ -269,6 +322,8 @@ sha256:{{ toRawJson $blueprint | replace "\\\\" "\x00" | replace "\\u2028" "\u20
 {{- range $agent, $at := $agents }}{{ $_ := set $urls $agent $at.url }}{{ end }}
 {{- $_ := set $env "PODWRIGHT_AGENTS" (toJson $urls) }}
 {{- end }}
+{{- $keyFiles := include "podwright.agentKeyFiles" $agents }}
+{{- if ne "{}" $keyFiles }}{{ $_ := set $env "PODWRIGHT_AGENT_KEY_FILES" $keyFiles }}{{ end }}
 {{- if $root.Values.apiKeys.enabled }}{{ $_ := set $env "PODWRIGHT_API_KEYS_FILE" "/run/podwright/api-keys" }}{{ end }}
 {{- if include "podwright.readsSecrets" (list $c (include "podwright.sendsKeys" (list $root $agents))) }}{{ $_ := set $env "PODWRIGHT_SECRETS_DIR" "/run/podwright" }}{{ end }}
 {{- if eq $c.runs.store "sqlite" }}{{ $_ := set $env "PODWRIGHT_RUNS_DATABASE" "sqlite:////runs/runs.db" }}{{ end }}
@@ -293,10 +348,13 @@ sha256:{{ toRawJson $blueprint | replace "\\\\" "\x00" | replace "\\u2028" "\u20
 {{- $_ := set $env "PODWRIGHT_ALLOWED_HOSTS" (join "," $hosts) }}
 {{- end }}
 {{- range $variable, $value := $c.env }}
-{{- if hasPrefix "PODWRIGHT_" $variable }}
+{{- if and (hasPrefix "PODWRIGHT_" $variable) (not (kindIs "map" $value)) }}
 {{- fail (printf "components.%s.env.%s: variables of the service are set in settings" $name $variable) }}
 {{- end }}
-{{- $_ := set $env $variable (include "podwright.text" $value) }}
+{{- if and (hasPrefix "PODWRIGHT_" $variable) (hasKey $env $variable) }}
+{{- fail (printf "components.%s.env.%s: the chart sets this variable; remove it, or the value that sets it" $name $variable) }}
+{{- end }}
+{{- $_ := set $env $variable $value }}
 {{- end }}
 {{- toJson $env }}
 {{- end }}
