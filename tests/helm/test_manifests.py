@@ -121,6 +121,7 @@ def test_pods_are_restricted(helm: Helm, example: str) -> None:
         assert container["securityContext"] == {
             "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]},
         }  # fmt: skip
+        assert container["terminationMessagePolicy"] == "FallbackToLogsOnError"
         assert {"cpu", "memory"} <= set(
             container["resources"]["requests"]
         ) & set(container["resources"]["limits"])
@@ -428,6 +429,13 @@ def test_one_object_sets_the_number_of_pods(
     assert (
         manifests["Deployment", "fleet-x"]["spec"].get("replicas") == replicas
     )
+    if kind == "hpa":
+        scaler = manifests["HorizontalPodAutoscaler", "fleet-x"]
+        validate(scaler)
+        cpu, runs = scaler["spec"]["metrics"]
+        # not that of a sidecar
+        assert cpu["containerResource"]["container"] == "component"
+        assert runs["pods"]["target"]["averageValue"] == "5"
     if kind == "keda":
         (trigger,) = manifests["ScaledObject", "fleet-x"]["spec"]["triggers"]
         assert trigger["metadata"]["threshold"] == "5"

@@ -289,6 +289,53 @@ def test_the_default_policies(helm: Helm) -> None:
     assert not policies.allow(tests["x"], PROVIDER, 443)
 
 
+def test_a_component_adds_to_the_defaults(helm: Helm) -> None:
+    """Peers, models and egress rules that a component adds are allowed besides those of the defaults, for it alone."""
+    team = {"podSelector": {"matchLabels": {"team": "news"}}}
+    desk = {"podSelector": {"matchLabels": {"team": "desk"}}}
+    defaults = {
+        "from": [team],
+        "models": [{"cidr": f"{PROVIDER}/32", "ports": [443]}],
+        "egress": [{"to": [team], "ports": [{"port": 9000}]}],
+    }
+    added = {
+        "extraFrom": [desk],
+        "extraModels": [{"cidr": f"{DATABASE}/32", "ports": [8443]}],
+        "extraEgress": [{"to": [desk], "ports": [{"port": 9001}]}],
+    }
+    manifests = helm(
+        {
+            "defaults": {"networkPolicy": defaults},
+            "components": {
+                "more": {"networkPolicy": added},
+                "none": {
+                    "networkPolicy": {"from": [], "models": [], "egress": []},
+                    "test": {"enabled": False},
+                },
+                "plain": {},
+            },
+        }
+    )
+    (components, _) = pods_of(manifests)
+    policies = Policies(manifests)
+    news = Pod("news", labels={"team": "news"})
+    boss = Pod("boss", labels={"team": "desk"})
+
+    def allowed(pod: Pod) -> list[bool]:
+        return [
+            policies.allow(news, pod),
+            policies.allow(pod, PROVIDER, 443),
+            policies.allow(pod, news, 9000),
+            policies.allow(boss, pod),
+            policies.allow(pod, DATABASE, 8443),
+            policies.allow(pod, boss, 9001),
+        ]
+
+    assert allowed(components["plain"]) == [True] * 3 + [False] * 3
+    assert allowed(components["more"]) == [True] * 6
+    assert allowed(components["none"]) == [False] * 6
+
+
 def test_two_releases_cannot_call_each_other(helm: Helm) -> None:
     """Components of one release cannot call those of another, although they have the same names."""
     values = example_values("newsroom")

@@ -14,6 +14,8 @@ from tests.helm.conftest import CHART, Helm, Manifest, RenderError, by_name
 from podwright_service.settings import Settings
 from podwright_service.variables import LIBRARY
 
+SOURCE: Manifest = {"valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}
+
 INVALID_COMPONENTS: dict[str, tuple[Manifest, list[str]]] = {
     "an unknown key": ({"replica": 1}, ["replica"]),
     "an unknown key below": (
@@ -42,6 +44,77 @@ INVALID_COMPONENTS: dict[str, tuple[Manifest, list[str]]] = {
     "a variable of the service": (
         {"env": {"PODWRIGHT_PORT": 1}},
         ["env", "PODWRIGHT_PORT"],
+    ),
+    "a variable of the service that the chart sets": (
+        {"env": {"PODWRIGHT_PORT": SOURCE}},
+        ["components.x.env.PODWRIGHT_PORT"],
+    ),
+    "an unknown source of a variable": (
+        {"env": {"A": {"valueFrom": {"secretRef": {"name": "s"}}}}},
+        ["env", "A"],
+    ),
+    "two sources of a variable": (
+        {
+            "env": {
+                "A": {
+                    "valueFrom": {
+                        **SOURCE["valueFrom"],
+                        "fieldRef": {"fieldPath": "metadata.name"},
+                    }
+                }
+            }
+        },
+        ["env", "A"],
+    ),
+    "a source of variables without a name": (
+        {"envFrom": [{"configMapRef": {}}]},
+        ["envFrom", "0"],
+    ),
+    "a container without an image": (
+        {"initContainers": [{"name": "fetch"}]},
+        ["initContainers", "0", "image"],
+    ),
+    "a second container with the component's name": (
+        {"extraContainers": [{"name": "component", "image": "proxy"}]},
+        ["extraContainers", "0", "name"],
+    ),
+    "an unknown DNS policy": ({"dnsPolicy": "None!"}, ["dnsPolicy"]),
+    "an unknown DNS setting": (
+        {"dnsConfig": {"ndots": 2}},
+        ["dnsConfig", "ndots"],
+    ),
+    "an address without names": (
+        {"hostAliases": [{"ip": "192.0.2.7"}]},
+        ["hostAliases", "0", "hostnames"],
+    ),
+    "a mount without a path": (
+        {"extraVolumeMounts": [{"name": "tmp"}]},
+        ["extraVolumeMounts", "0", "mountPath"],
+    ),
+    "a part of a volume without a mount": (
+        {"volumes": {"v": {"emptyDir": {}, "subPath": "a"}}},
+        ["volumes", "v", "mountPath"],
+    ),
+    "two keys of an agent": (
+        {
+            "agents": [
+                {
+                    "name": "y",
+                    "url": "http://y",
+                    "key": "k" * 16,
+                    "keySecret": {"name": "y", "key": "k"},
+                }
+            ]
+        },
+        ["agents", "0"],
+    ),
+    "a key of an agent without its entry": (
+        {
+            "agents": [
+                {"name": "y", "url": "http://y", "keySecret": {"name": "y"}}
+            ]
+        },
+        ["agents", "0"],
     ),
     "a published metrics path": (
         {"ingress": {"paths": ["/metrics"]}},
@@ -202,8 +275,9 @@ def test_the_schema_is_closed() -> None:
         for path in open_objects(schema)
     }
     assert names == {
-        "affinity", "behavior", "configMap", "dns", "egress", "emptyDir", "extraObjects", "from", "global",
-        "parentRefs", "persistentVolumeClaim", "projected", "secret", "to", "tolerations",
+        "/definitions/container", "affinity", "behavior", "configMap", "csi", "dns", "downwardAPI", "egress", "emptyDir", "ephemeral",
+        "extraEgress", "extraFrom", "extraObjects", "from", "global", "parentRefs", "persistentVolumeClaim",
+        "projected", "secret", "to", "tolerations",
     }  # fmt: skip
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     assert set(values) == set(schema["properties"]) - {"global"}
