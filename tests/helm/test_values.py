@@ -275,7 +275,8 @@ def test_the_schema_is_closed() -> None:
         for path in open_objects(schema)
     }
     assert names == {
-        "/definitions/container", "affinity", "behavior", "configMap", "csi", "dns", "downwardAPI", "egress", "emptyDir", "ephemeral",
+        "/definitions/container",
+        "affinity", "behavior", "configMap", "csi", "dns", "downwardAPI", "egress", "emptyDir", "ephemeral",
         "extraEgress", "extraFrom", "extraObjects", "from", "global", "parentRefs", "persistentVolumeClaim",
         "projected", "secret", "to", "tolerations",
     }  # fmt: skip
