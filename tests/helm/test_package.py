@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
+import shutil
 import subprocess
 import tarfile
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import helm_python
+import httpx
 import pytest
 import yaml
 from tests.docs.test_docs import anchors
@@ -22,11 +27,13 @@ from tests.helm.conftest import (
     example_values,
     read,
 )
-from tests.helpers import ROOT, tool
+from tests.helpers import ROOT, environment, plain_http, tool, until
+from tests.ports import free_port
 
 from podwright import __version__
 from podwright.errors import DOCS_URL
 
+WORKFLOW = ROOT / ".github" / "workflows" / "release.yml"
 METADATA = yaml.safe_load((CHART / "Chart.yaml").read_text())
 
 
@@ -99,6 +106,78 @@ def test_helm_3_packages_it_too(helm3: Helm, tmp_path: Path) -> None:
         text=True,
     )
     assert by_name(read([done.stdout])) == by_name(helm3(values()))
+
+
+@pytest.fixture
+def registry() -> Iterator[str]:
+    """The address of a container registry on this machine."""
+    program = tool("registry")
+    port = free_port()
+    address = f"127.0.0.1:{port}"
+
+    def is_ready() -> bool:
+        with contextlib.suppress(httpx.TransportError):
+            return plain_http.get(f"http://{address}/v2/").is_success
+        return False
+
+    with subprocess.Popen(
+        [program, f"-port={port}"], stderr=subprocess.DEVNULL
+    ) as process:
+        try:
+            until(is_ready)
+            yield address
+        finally:
+            process.terminate()
+
+
+def test_a_release_pushes_the_package(
+    package: Path, registry: str, tmp_path: Path
+) -> None:
+    """The workflow's script pushes the chart as it says, names its digest, and what is pulled is the package."""
+    workflow = yaml.safe_load(WORKFLOW.read_text())
+    steps = workflow["jobs"]["release"]["steps"]
+    (script,) = [each["run"] for each in steps if each.get("id") == "chart"]
+    (tmp_path / "dist").mkdir()
+    shutil.copy(package, tmp_path / "dist")
+    output = tmp_path / "output"
+    # the registry has no TLS
+    helm = tmp_path / "bin" / "helm"
+    helm.parent.mkdir()
+    helm.write_text(f'#!/bin/sh\nexec {tool("helm")} "$@" --plain-http\n')
+    helm.chmod(0o755)
+    variables = environment(
+        PATH=f"{helm.parent}:{os.environ['PATH']}",
+        GITHUB_OUTPUT=str(output),
+        GITHUB_REPOSITORY_OWNER="Some-Owner",
+        REGISTRY=registry,
+        TAG=f"v{__version__}",
+        HELM_CACHE_HOME=str(tmp_path / "cache"),
+        HELM_CONFIG_HOME=str(tmp_path / "config"),
+        DOCKER_CONFIG=str(tmp_path / "docker"),
+    )
+    done = subprocess.run(
+        ["bash", "-e", "-c", script],
+        cwd=tmp_path,
+        env=variables,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    outputs = dict(
+        line.split("=", 1) for line in output.read_text().splitlines()
+    )
+    assert outputs["name"] == f"{registry}/some-owner/charts/podwright"
+    url = f"http://{registry}/v2/some-owner/charts/podwright"
+    manifest = plain_http.get(
+        f"{url}/manifests/{outputs['digest']}",
+        headers={"accept": "application/vnd.oci.image.manifest.v1+json"},
+    ).json()
+    (layer,) = manifest["layers"]
+    blob = plain_http.get(f"{url}/blobs/{layer['digest']}")
+    assert blob.content == package.read_bytes()
+    assert manifest["annotations"]["org.opencontainers.image.version"] == (
+        __version__
+    )
 
 
 def test_what_artifact_hub_shows() -> None:
