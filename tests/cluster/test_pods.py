@@ -77,6 +77,8 @@ def component(namespace: Namespace) -> Manifest:
         ],
         "extraContainers": [beside(namespace, "wait", *wait)],
         "minReadySeconds": 1,
+        # Python as the first process ignores SIGTERM
+        "drain": {"timeout": 1, "margin": 1},
         "hostAliases": [{"ip": "192.0.2.7", "hostnames": ["models.example"]}],
         "dnsConfig": {"options": [{"name": "ndots", "value": "2"}]},
     }
