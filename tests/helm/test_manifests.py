@@ -46,9 +46,11 @@ def container_of(deployment: Manifest) -> Manifest:
 
 
 def environment(deployment: Manifest) -> dict[str, str]:
+    """The variables with values; others have sources."""
     return {
         variable["name"]: variable["value"]
         for variable in container_of(deployment)["env"]
+        if "value" in variable
     }
 
 
