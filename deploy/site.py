@@ -44,6 +44,8 @@ MODULES = (
 )
 """The modules of the reference, without `podwright`."""
 LINK = re.compile(r"\]\(([^)#:]+)(#[^)]*)?\)")
+SITE_LINK = re.compile(r"\]\(https://podwright\.readthedocs\.io/([\w-]+)\.html")
+"""A link into this site, of a page that is also read elsewhere: the chart's README."""
 
 
 def stage(source: str) -> None:
@@ -57,9 +59,8 @@ def stage(source: str) -> None:
             shutil.copy(ROOT / path, STAGED / target)
         return f"]({target}{match[2] or ''})"
 
-    (STAGED / PAGES[source]).write_text(
-        LINK.sub(link, (ROOT / source).read_text())
-    )
+    text = LINK.sub(link, (ROOT / source).read_text())
+    (STAGED / PAGES[source]).write_text(SITE_LINK.sub(r"](\1.md", text))
 
 
 def main() -> None:
