@@ -107,7 +107,7 @@ test-cluster: install engine  ## run those on Kubernetes, in a cluster of their 
 
 # As in a new clone, and with the programs that Go has built. The base has another Python than many machines.
 test-container: install engine  ## run `make test test-servers` in a container of the image's base, as a user without network
-	@deploy/tools.sh build prometheus promtool
+	@deploy/tools.sh build helm prometheus promtool registry
 	docker=$$(deploy/engine.sh docker); git ls-files -z | tar --null --files-from - --create \
 		| "$$docker" build --quiet --tag podwright/tests --file tests/container/Dockerfile -; \
 	trap '"$$docker" image rm --force podwright/tests >/dev/null' EXIT; \
