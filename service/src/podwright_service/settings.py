@@ -230,7 +230,7 @@ class Settings(BaseSettings):
     """Seconds that active runs may take to finish once the service accepts no more requests."""
 
     api_keys: ApiKeys = ()
-    """API keys, separated by commas. `run+read:KEY` limits one to scopes; `shop@KEY` names its caller."""
+    """API keys, separated by commas. `run+read:KEY` has these scopes, `run+read@alice:KEY` a name too."""
     api_keys_file: str | None = None
     """A file with API keys, one per line; it is read again when it changes."""
     allowed_hosts: Annotated[

@@ -190,6 +190,7 @@ class Webhook:
             "component": delivery["component"],
             "status": delivery["status"],
             "attempt": delivery["attempt"],
+            "caller": delivery["caller"],
         }
         content = delivery["content"]
         if self._with_content and content is not None:
