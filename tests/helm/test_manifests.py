@@ -285,7 +285,7 @@ def test_each_component_has_its_keys(helm: Helm) -> None:
         },
         "components": {
             "a": {"agents": ["b", {"name": "bee", "component": "b"}]},
-            "b": {"apiKeys": {"accept": ["run:a-key-from-outside"]}},
+            "b": {"apiKeys": {"accept": ["run@alice:a-key-from-outside"]}},
         },
     }
     before = by_name(
@@ -300,7 +300,7 @@ def test_each_component_has_its_keys(helm: Helm) -> None:
         f"run:{sent['b']}",
         f"read:{b['metrics']}",
         b["admin"],
-        "run:a-key-from-outside",
+        "run@alice:a-key-from-outside",
     } <= set(accepted)
     assert len(accepted) == len(set(accepted)) == 7
     assert not set(a["api-keys"].splitlines()) & set(accepted)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -134,10 +135,20 @@ INVALID_COMPONENTS: dict[str, tuple[Manifest, list[str]]] = {
         {"files": {"../etc/passwd": ""}},
         ["files", "../etc/passwd"],
     ),
-    "a short API key": (
-        {"apiKeys": {"accept": ["run:short"]}},
-        ["accept", "0"],
-    ),
+    **{
+        f"the API key {entry}": (
+            {"apiKeys": {"accept": [entry]}},
+            ["accept", "0"],
+        )
+        for entry in (
+            "run:short",
+            "rum:0123456789abcdef",
+            ":0123456789abcdef",
+            "run@:0123456789abcdef",
+            "run@a b:0123456789abcdef",
+            "run@alice@0123456789abcdef",
+        )
+    },
 }
 INVALID_VALUES: dict[str, tuple[Manifest, list[str]]] = {
     "an unknown key at the top": ({"component": {}}, ["component"]),
@@ -170,6 +181,24 @@ def test_an_invalid_value_is_named(
     assert [part for part in path if part not in str(caught.value)] == [], (
         caught.value
     )
+
+
+def test_keys_with_names(helm: Helm) -> None:
+    """The entries that a component accepts have the forms of the service."""
+    key = "0123456789abcdef"
+    entries = [
+        prefix + key
+        for prefix in ("", "run:", "@alice:", "run+read@alice:", "alice@run:")
+    ]
+    keys = {"accept": entries}
+    manifests = helm({"components": {"x": {"apiKeys": keys}}})
+    (secret,) = (
+        manifest
+        for manifest in manifests
+        if manifest["kind"] == "Secret" and "api-keys" in manifest["data"]
+    )
+    accepted = base64.b64decode(secret["data"]["api-keys"]).decode()
+    assert accepted.splitlines()[-len(entries) :] == entries
 
 
 def test_a_release_name_that_starts_with_a_digit(helm: Helm) -> None:

@@ -205,7 +205,7 @@ def test_an_idempotency_key_lasts_as_long_as_the_run(
 
 
 def test_pages_of_runs(serve: Serve, database: str) -> None:
-    """Newest first, by status and component, with a cursor from page to page."""
+    """Newest first, by status, component and caller, with a cursor from page to page."""
     client = serve(ECHO, runs_database=database)
     urls = [begin(client, str(number)) for number in range(5)]
     for url in urls:
@@ -230,6 +230,12 @@ def test_pages_of_runs(serve: Serve, database: str) -> None:
         == 5
     )
     assert count("status=failed") == count("component=x") == 0
+    nobodys = f"@ann:{'a' * 20}"
+    of_ann = serve(ECHO, runs_database=database, api_keys=nobodys)
+    of_ann.headers["authorization"] = f"Bearer {'a' * 20}"
+    assert wait(of_ann, begin(of_ann))["caller"] == "ann"
+    assert count("caller=ann") == count("component=helper&caller=ann") == 1
+    assert count("caller=ann&status=failed") == count("caller=bob") == 0
     infinite = f"cursor=inf-{'0' * 32}"
     for wrong in (
         "cursor=x",
