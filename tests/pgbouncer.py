@@ -25,7 +25,7 @@ listen_port = {port}
 unix_socket_dir =
 auth_type = any
 pool_mode = transaction
-default_pool_size = 4
+default_pool_size = 2
 logfile = {folder}/log
 pidfile = {folder}/pid
 """

@@ -66,6 +66,8 @@ from podwright_service.background.store import AttemptUpdate, RunStore
 from podwright_service.background.tables import metadata, runs, workers
 from podwright_service.testing import Metrics
 
+PREPARED = "SELECT count(*) FROM pg_prepared_statements"
+
 # --- Tables -------------------------------------------------------------------------------------------------------
 
 
@@ -642,6 +644,22 @@ def test_processes_that_start_at_once(sqlite_database: str) -> None:
         for process in processes:
             process.join(60)
         assert [process.exitcode for process in processes] == [0] * 4
+
+
+async def test_transactions_behind_a_pooler(pooled_database: str) -> None:
+    """Services whose transactions take turns on one connection of the server do not disturb each other.
+
+    Source: https://github.com/psycopg/psycopg/issues/1151
+    """
+    databases = [Database(database_url(pooled_database)) for _ in range(2)]
+    counts = list[int]()
+    # a statement is prepared after some uses
+    for database in databases * 20:
+        async with database.transaction() as transaction:
+            counts.append(await transaction.scalar(text(PREPARED)))
+    for database in databases:
+        await database.close()
+    assert counts == [0] * 40
 
 
 def test_migrations_at_once_behind_a_pooler(

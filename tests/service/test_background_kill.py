@@ -587,10 +587,7 @@ def test_a_rolling_restart_moves_runs(
 def test_services_behind_a_pooler(
     fleet: MakeFleet, pooled_database: str
 ) -> None:
-    """Services share the connections of a pooler: each request is answered at once, and no run is taken over.
-
-    Source: https://github.com/psycopg/psycopg/issues/1151
-    """
+    """Services share the connections of a pooler: each request is answered at once, and no run is taken over."""
     found = fleet(pooled_database, services=2, workers=1)
     ids: list[str] = []
     for number in range(40):
