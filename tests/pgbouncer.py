@@ -59,8 +59,8 @@ class PgBouncer:
     def running(self) -> Iterator[None]:
         """Run it for as long as this context."""
         process = subprocess.Popen(self._command)
-        until(self._listens, report=self._log)
         try:
+            until(self._listens, report=self._log)
             yield
         finally:
             process.kill()
