@@ -513,6 +513,13 @@ def test_background_runs_in_postgresql(helm: Helm) -> None:
     assert reference == [
         {"parameter": "connection", "name": "db", "key": "url"}
     ]
+    pooled = objects(
+        helm,
+        runs=runs,
+        autoscaling={"type": "keda", "keda": {"databaseEntry": "keda"}},
+    )
+    reference = pooled["TriggerAuthentication", "fleet-x"]["spec"]
+    assert reference["secretTargetRef"][0]["key"] == "keda"
     both = objects(
         helm,
         runs=runs,

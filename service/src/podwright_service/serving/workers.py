@@ -7,6 +7,8 @@ workers share its memory.
 from __future__ import annotations
 
 import logging
+import os
+from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
@@ -15,10 +17,11 @@ from prometheus_client import multiprocess
 from uvicorn_worker import UvicornWorker  # pyright: ignore[reportMissingTypeStubs] - the package has no types
 
 from podwright_service.http.shutdown import RESPONSE_SECONDS
-from podwright_service.observability import logging_config
+from podwright_service.observability import logging_config, metric_files
 from podwright_service.serving.shared_metrics import (
     MEMORY_DIR,
-    remove_shared_metrics,
+    make_spare_folder,
+    remove_folders,
 )
 from podwright_service.serving.uvicorn_options import uvicorn_options
 from podwright_service.settings import Settings
@@ -40,6 +43,8 @@ class _Application(BaseApplication):
     def __init__(self, app: FastAPI, settings: Settings) -> None:
         self._app = app
         self._settings = settings
+        self._metrics = Path(os.environ[metric_files.VARIABLE])
+        self._spare = make_spare_folder(self._metrics)
         super().__init__()
 
     def load_config(self) -> None:
@@ -65,14 +70,21 @@ class _Application(BaseApplication):
             "max_requests_jitter": settings.worker_max_requests // 10,
             "control_socket_disable": True,
             "when_ready": _log_address,
+            "post_fork": self._begin_metrics,
             "child_exit": _forget_worker,
-            "on_exit": _remove_metrics,
+            "on_exit": self._remove_metrics,
         }
         for name, value in options.items():
             self.cfg.set(name, value)
 
     def load(self) -> FastAPI:
         return self._app
+
+    def _begin_metrics(self, server: Any, worker: Any) -> None:
+        metric_files.begin_process(self._metrics, self._spare)
+
+    def _remove_metrics(self, server: Any) -> None:
+        remove_folders(self._metrics, self._spare)
 
 
 def _log_address(server: Any) -> None:
@@ -84,7 +96,3 @@ def _log_address(server: Any) -> None:
 def _forget_worker(server: Any, worker: Any) -> None:
     """Drop the gauges of a worker that has exited; its counters remain."""
     multiprocess.mark_process_dead(worker.pid)  # pyright: ignore[reportUnknownMemberType] - it has no types
-
-
-def _remove_metrics(server: Any) -> None:
-    remove_shared_metrics()
