@@ -203,10 +203,10 @@ def test_the_schema_is_closed() -> None:
     }
     assert names == {
         "affinity", "behavior", "configMap", "dns", "egress", "emptyDir", "extraObjects", "from", "global",
-        "parentRefs", "persistentVolumeClaim", "projected", "secret", "to", "tolerations",
+        "parentRefs", "persistentVolumeClaim", "projected", "secret", "tags", "to", "tolerations",
     }  # fmt: skip
     values = yaml.safe_load((CHART / "values.yaml").read_text())
-    assert set(values) == set(schema["properties"]) - {"global"}
+    assert set(values) == set(schema["properties"]) - {"tags"}
     assert set(values["defaults"]) == set(
         schema["definitions"]["component"]["properties"]
     )
