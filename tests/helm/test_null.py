@@ -113,7 +113,7 @@ def resolve(schema: Manifest, value: Any) -> Manifest:
 def optional_paths(
     schema: Manifest, value: Any, path: Path = ()
 ) -> Iterator[Path]:
-    """The paths of all optional keys of the schema, in the objects of the value and in those that it leaves out."""
+    """The paths of all optional keys of the schema, in the objects of the value and, outside of lists, in those that it leaves out."""
     schema = resolve(schema, value)
     if isinstance(value, list):
         for number, item in enumerate(value):
@@ -128,7 +128,8 @@ def optional_paths(
             yield (*path, name)
         below = value.get(name)
         full = resolve(known, below)
-        if below is None and "properties" in full and "required" not in full:
+        is_in_list = any(isinstance(part, int) for part in path)
+        if below is None and "properties" in full and not is_in_list:
             below = {}
         yield from optional_paths(known, below, (*path, name))
     for name in set(value) - set(schema.get("properties", {})):
