@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from itertools import product
@@ -402,3 +403,36 @@ def test_null_in_the_values_of_a_parent_chart(
         for alias in aliases
     ]
     assert policies[0] == policies[1] == policies[2]
+
+
+def test_the_example_in_the_readme(umbrella: Umbrella) -> None:
+    """The README's parent chart is valid, and its desk may connect to the search of the other fleet."""
+    text = (CHART / "README.md").read_text()
+    _, _, section = text.partition("## As a dependency of another chart\n")
+    blocks = re.findall(
+        r"^```yaml\n(.*?)^```", section, re.MULTILINE | re.DOTALL
+    )
+    description, values = map(yaml.safe_load, blocks[:2])
+    manifests = umbrella(values, description["dependencies"])
+    fleets = {
+        manifest["metadata"]["labels"]["podwright.dev/fleet"]
+        for manifest in manifests
+    }
+    assert fleets == {"shop-agents", "shop-tools"}
+    pods, _ = pods_of(manifests)
+    policies = Policies(manifests)
+    assert policies.allow(pods["desk"], pods["search"])
+    assert not policies.allow(pods["search"], pods["desk"])
+    container = container_of(
+        by_name(manifests)["Deployment", "shop-agents-desk"]
+    )
+    assert container["image"].startswith("mirror.example/podwright:")
+
+
+def test_null_of_the_release_removes_a_default(umbrella: Umbrella) -> None:
+    """In the values of a release, null under a component removes the user in a dependency too."""
+    user = dict.fromkeys(("runAsUser", "runAsGroup", "fsGroup"))
+    values = {"podwright": {"components": {"x": {"user": user}}}}
+    manifests = by_name(umbrella(values, [{}]))
+    context = pod_of(manifests["Deployment", "shop-x"])["securityContext"]
+    assert set(context) == {"runAsNonRoot", "seccompProfile"}
