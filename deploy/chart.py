@@ -1,7 +1,7 @@
 """Writes the generated files of helm/podwright; with --check, lists those that are not up to date.
 
-Generated are the chart's version, the table of values in its README, null in its schema, its defaults for the templates,
-its copies of the observability files, two examples, and the rendered manifests of three.
+Generated are the chart's version, the table of values in its README, null in its schema, its defaults for the
+templates, its copies of the observability files, two examples, and the rendered manifests of three.
 """
 
 import json
@@ -205,9 +205,7 @@ def objects_in(schema: Any) -> Iterator[dict[str, Any]]:
 def accept_null(schema: dict[str, Any], definitions: dict[str, Any]) -> None:
     """Change a schema so that null is valid."""
     if "$ref" in schema:
-        accept_null(
-            definitions[schema["$ref"].rpartition("/")[2]], definitions
-        )
+        accept_null(definitions[schema["$ref"].rpartition("/")[2]], definitions)
     if "type" in schema:
         types = schema["type"]
         if isinstance(types, str):
@@ -247,9 +245,7 @@ def removable(
         if known is None or known.get("$comment") == NULL_REMOVES:
             marks[name] = True
         elif isinstance(value, dict):
-            below = removable(
-                cast("dict[str, Any]", value), known, definitions
-            )
+            below = removable(cast("dict[str, Any]", value), known, definitions)
             if below:
                 marks[name] = below
     return marks

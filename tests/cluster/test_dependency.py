@@ -69,7 +69,7 @@ def test_two_fleets_in_one_release(
     dependencies = [{"alias": alias} for alias in ALIASES]
     chart = write_parent(tmp_path, dependencies)
     fleet = namespace.values({"components": COMPONENTS})
-    values = dict.fromkeys(ALIASES, fleet)
+    values: Manifest = dict.fromkeys(ALIASES, fleet)
     upgrade(namespace, chart, values, version)
     deployments = namespace.objects("deployments", "podwright.dev/fleet")
     assert {each["metadata"]["name"] for each in deployments} == {

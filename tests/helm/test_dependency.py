@@ -73,7 +73,11 @@ def umbrella(helm: Helm, tmp_path: Path) -> Umbrella:
 
 
 def all_features() -> Manifest:
-    return {**example_values("production"), "apiKeys": SEEDS, "extraObjects": []}
+    return {
+        **example_values("production"),
+        "apiKeys": SEEDS,
+        "extraObjects": [],
+    }
 
 
 def workload_labels(manifests: list[Manifest]) -> list[dict[str, str]]:
@@ -102,7 +106,7 @@ def selectors(manifests: list[Manifest]) -> list[Manifest]:
 
 
 def test_two_aliases_share_nothing(umbrella: Umbrella) -> None:
-    """Two aliases of the chart with the same components share no name, no pod and no key, and cannot call each other."""
+    """Two aliases with the same components share no name, no pod and no key, and cannot call each other."""
     aliases = ("agents", "tools")
     values = {alias: all_features() for alias in aliases}
     for own in values.values():

@@ -131,9 +131,7 @@ def names_path(message: str, parts: list[str]) -> bool:
     for known in (parts, parts[:-1]):
         helm4 = "'" + "".join(f"/{part}" for part in known)
         helm3 = "- " + (".".join(known) or "(root)")
-        if (
-            helm4 in message or helm3 in message
-        ) and parts[-1] in message:
+        if (helm4 in message or helm3 in message) and parts[-1] in message:
             return True
     return False
 
@@ -178,9 +176,7 @@ def test_a_typo_is_found(helm: Helm, path: str, value: Any) -> None:
         ("podLabels", {"example.com/team": ""}),
     ],
 )  # fmt: skip
-def test_unusual_values_are_accepted(
-    helm: Helm, path: str, value: Any
-) -> None:
+def test_unusual_values_are_accepted(helm: Helm, path: str, value: Any) -> None:
     """What Kubernetes accepts, the schema does too."""
     head, found, name = path.partition("limits.")
     parts = head.rstrip(".").split(".")
