@@ -14,7 +14,7 @@ from podwright.json_data import as_array, as_object
 
 MAX_RELEASE_BYTES = 1_048_576
 """Helm stores a release in a Secret, for which Kubernetes has this limit."""
-_CHART_BYTES = 62_000
+_CHART_BYTES = 75_000
 """The chart's templates and documentation in such a Secret."""
 _COMPONENT_BYTES = 720
 """The manifests of a component, without its blueprint and files."""
