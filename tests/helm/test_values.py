@@ -231,11 +231,11 @@ def test_the_schema_is_closed() -> None:
         for path in open_objects(schema)
     }
     assert names == {
-        "affinity", "behavior", "configMap", "dns", "egress", "emptyDir", "extraObjects", "from", "global",
-        "parentRefs", "persistentVolumeClaim", "projected", "secret", "to", "tolerations",
+        "configMap", "egress", "emptyDir", "extraObjects", "global", "nodeAffinity", "persistentVolumeClaim",
+        "podAffinity", "podAntiAffinity", "projected", "secret", "tags",
     }  # fmt: skip
     values = yaml.safe_load((CHART / "values.yaml").read_text())
-    assert set(values) == set(schema["properties"]) - {"global"}
+    assert set(values) == set(schema["properties"]) - {"tags"}
     assert set(values["defaults"]) == set(
         schema["definitions"]["component"]["properties"]
     )
