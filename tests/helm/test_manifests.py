@@ -418,7 +418,7 @@ def test_the_address_families_of_a_service(helm: Helm) -> None:
     assert not set(service) & set(manifests["Service", "fleet-b"]["spec"])
 
 
-@pytest.mark.parametrize("host", ["*", "::", "[::]", "0.0.0.0", "2001:db8::7"])
+@pytest.mark.parametrize("host", ["*", "::", "[::]", "10.0.0.7", "2001:db8::7"])
 def test_the_listening_address(helm: Helm, host: str) -> None:
     """The address to listen on is a setting like others, and the service takes what the chart takes."""
     manifests = by_name(

@@ -431,9 +431,7 @@ async def test_a_remote_with_a_proxy_of_its_own(
     assert expected in caught.value.message
     assert "secret" not in caught.value.message
     (sent, *_) = provider.headers
-    assert (
-        sent[":line"] == "POST http://far.invalid:8000/run/stream HTTP/1.1"
-    )
+    assert sent[":line"] == "POST http://far.invalid:8000/run/stream HTTP/1.1"
     assert sent["proxy-authorization"] == "Basic YW5uOnNlY3JldA=="
 
 

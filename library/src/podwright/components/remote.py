@@ -64,7 +64,7 @@ class Remote(PromptComponent):
         url: Base URL of its service, such as "http://writer:8000"; never part of a blueprint.
         kind: The kind of the component, for the events of its runs.
         timeout: Seconds that a run may take; by default what is left of the run around it.
-        proxy: URL of the proxy for its requests, such as "http://proxy:3128"; the proxies of the environment are not used.
+        proxy: URL of the proxy for its requests, such as "http://proxy:3128"; that of the environment is not used.
         **options: A `description`, its `api_key`, `limits`, `verbose`; see `DescribedOptions`.
 
     Raises:

@@ -74,13 +74,13 @@ def _bind_all(
     failure: OSError | None = None
     for family, address in _addresses(host, port):
         try:
-            listening = opened.enter_context(socket.socket(family))
-            _bind_one(listening, address, port)
+            listening = _bind_one(family, address, port)
         except OSError as error:
             if error.errno not in _NO_FAMILY:
                 raise
             failure = error
             continue
+        opened.enter_context(listening)
         sockets.append(listening)
         port = listening.getsockname()[1]
     if failure is not None and not sockets:
@@ -101,9 +101,13 @@ def _addresses(host: str, port: int) -> Sequence[tuple[int, str]]:
     )
 
 
-def _bind_one(listening: socket.socket, address: str, port: int) -> None:
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    if listening.family == socket.AF_INET6:
-        # otherwise it would take the port of IPv4 too
-        listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-    listening.bind((address, port))
+def _bind_one(family: int, address: str, port: int) -> socket.socket:
+    with contextlib.ExitStack() as opened:
+        listening = opened.enter_context(socket.socket(family))
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            # otherwise it would take the port of IPv4 too
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listening.bind((address, port))
+        opened.pop_all()
+    return listening
