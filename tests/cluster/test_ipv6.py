@@ -68,7 +68,7 @@ def ipv6_addresses(namespace: Namespace, component: str) -> list[str]:
 
 
 def test_services_and_pods(namespace: Namespace) -> None:
-    """A component is reached by an IPv6-only Service and by the IPv6 address of its pod, by others as by `helm test`."""
+    """A component is reached by an IPv6-only Service and by the IPv6 address of its pod, and `helm test` passes."""
     friend = Client.start(namespace, "friend")
     key = namespace.key("desk")
     service = namespace.get("service", "fleet-desk")["spec"]
