@@ -10,16 +10,10 @@ address_of() { # FAMILY
 }
 address=$(address_of 4)
 address6=$(address_of 6) # empty without a second address family
-services=(10.96.0.0/16)
+services=10.96.0.0/16
 pods=10.244.0.0/16
-if [ -n "$address6" ]; then
-    services+=(fd00:10:96::/112)
-    pods+=,fd00:10:244::/48
-fi
-list() { # ITEM...
-    local IFS=,
-    echo "$*"
-}
+services6=${address6:+,fd00:10:96::/112}
+pods6=${address6:+,fd00:10:244::/48}
 shared=/shared # certificates and kubeconfig, for all nodes
 
 export GOGC=400 # for all programs: less CPU for more memory
@@ -52,7 +46,7 @@ run_control_plane() {
     [ -f "$shared/kubeconfig" ] || make_certificates
     run etcd --data-dir /var/lib/etcd --log-level error --unsafe-no-fsync
     run kube-apiserver --etcd-servers http://127.0.0.1:2379 --advertise-address "$address" \
-        --service-cluster-ip-range "$(list "${services[@]}")" --authorization-mode Node,RBAC --allow-privileged \
+        --service-cluster-ip-range "$services$services6" --authorization-mode Node,RBAC --allow-privileged \
         --client-ca-file "$shared/ca.crt" --tls-cert-file "$shared/server.crt" --tls-private-key-file "$shared/server.key" \
         --kubelet-client-certificate "$shared/admin.crt" --kubelet-client-key "$shared/admin.key" \
         --kubelet-preferred-address-types InternalIP \
@@ -80,13 +74,8 @@ run_node() {
         fi
     done
     mkdir -p /etc/cni/net.d
-    families=()
     sed "s/NUMBER/$number/" /etc/podwright/cni.conflist >/etc/cni/net.d/podwright.conflist
-    if [ -n "$address6" ]; then
-        families=(--enable-ipv6)
-    else
-        sed -i /::/d /etc/cni/net.d/podwright.conflist
-    fi
+    if [ -z "$address6" ]; then sed -i /::/d /etc/cni/net.d/podwright.conflist; fi
     for controller in /sys/fs/cgroup/*/cgroup.procs /sys/fs/cgroup/cgroup.procs; do
         [ ! -f "$controller" ] || mkdir -p "$(dirname "$controller")/podwright/$name"
     done
@@ -98,17 +87,16 @@ run_node() {
     run kubelet --kubeconfig "$shared/kubeconfig" --config /etc/podwright/kubelet.yaml --node-ip "$address${address6:+,$address6}" \
         --hostname-override "$name" --cgroup-root "/podwright/$name" "${taints[@]}"
     run kube-proxy --kubeconfig "$shared/kubeconfig" --hostname-override "$name" --proxy-mode nftables \
-        --cluster-cidr "$pods" --conntrack-max-per-core 0
+        --cluster-cidr "$pods$pods6" --conntrack-max-per-core 0
     until kubectl --kubeconfig "$shared/kubeconfig" get node "$name" >/dev/null 2>&1; do sleep 0.2; done
+    # IPv4 only: with IPv6, this release writes rules for sets that do not exist, and then none at all
     run kube-router --kubeconfig "$shared/kubeconfig" --hostname-override "$name" --run-firewall --run-router=false \
-        --run-service-proxy=false "${services[@]/#/--service-cluster-ip-range=}" "${families[@]}"
+        --run-service-proxy=false --service-cluster-ip-range "$services"
 }
 
 mount --make-rshared /
 # several times as fast for kube-router's rules, where the kernel has it
-for program in iptables ip6tables; do
-    if "$program-legacy" --list >/dev/null 2>&1; then update-alternatives --set $program "/usr/sbin/$program-legacy"; fi
-done
+if iptables-legacy --list >/dev/null 2>&1; then update-alternatives --set iptables /usr/sbin/iptables-legacy; fi
 if [ "$role" = control ]; then run_control_plane; fi
 run_node
 wait -n

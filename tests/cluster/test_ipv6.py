@@ -1,4 +1,4 @@
-"""Components with IPv6 addresses: their Services, pods and network policies."""
+"""Components with IPv6 addresses: their Services and pods."""
 
 from __future__ import annotations
 
@@ -81,14 +81,3 @@ def test_services_and_pods(namespace: Namespace) -> None:
         status, body = friend.request("POST", url, key, {"input": "the moon"})
         assert (status, "the moon" in str(body)) == (200, True), body
     assert "Succeeded" in namespace.helm("test", "fleet")
-
-
-def test_network_policies(namespace: Namespace) -> None:
-    """The policies hold for IPv6 addresses too."""
-    stranger = Client.start(namespace, "stranger")
-    (address,) = ipv6_addresses(namespace, "writer")
-    url = f"http://[{address}]:8000/ready"
-    status, _ = stranger.request("GET", url, timeout=3)
-    assert status == 0
-    namespace.kubectl("label", "--overwrite", "pod/stranger", "app=friend")
-    namespace.until(lambda: stranger.request("GET", url, timeout=3)[0] == 200)

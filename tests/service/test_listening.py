@@ -11,7 +11,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.helpers import NO_AUTHORITIES, needs_ipv6
+from tests.helpers import NO_AUTHORITIES, needs_ipv6, until
 from tests.service.support import Address, Command, Shell
 from tests.service.test_dev import AGENT, write
 
@@ -19,7 +19,7 @@ from podwright import Agent, Remote
 from podwright.errors import ConfigurationError
 from podwright_service.client import Client
 from podwright_service.serving.listening import bind, urls
-from podwright_service.testing import ModelStub
+from podwright_service.testing import ModelStub, SpanCollector
 
 BOTH = ("127.0.0.1", "[::1]")
 
@@ -149,11 +149,18 @@ def test_dev_on_ipv6(command: Command, tmp_path: Path) -> None:
 def test_urls_with_ipv6_addresses(
     command: Command, address: Address, shell: Shell, tmp_path: Path
 ) -> None:
-    """Models, remotes, clients and commands take the URL of an IPv6 address, with and without a configured name."""
+    """Clients, remotes, commands, models and the collector have URLs with IPv6 addresses."""
     write(tmp_path / "blueprint.json", AGENT)
     key = "a-key-of-sixteen-characters"
+    collector = SpanCollector()
+    collector.start("::1")
     process = command(
-        "serve", str(tmp_path), "--port", "0", PODWRIGHT_API_KEYS=key
+        "serve",
+        str(tmp_path),
+        "--port",
+        "0",
+        PODWRIGHT_API_KEYS=key,
+        **collector.variables(collector.url),
     )
     url = f"http://[::1]:{address(process).rpartition(':')[2]}"
     assert "moon" in Client(url, api_key=key).run("the moon").value
@@ -165,6 +172,8 @@ def test_urls_with_ipv6_addresses(
             variables["PODWRIGHT_AGENTS"] = json.dumps({name: url})
         done = shell("chat", url, stdin="the moon\n", **variables)
         assert "the moon" in done.stdout, done.stderr
+    with collector:
+        until(lambda: collector.spans)
     stub = ModelStub("Hello.")
     stub.start("::1")
     with stub:
