@@ -194,7 +194,7 @@ def test_the_notes_name_addresses_and_commands() -> None:
     """The notes after an installation have each component's URL and the commands for a test, a key and a port."""
     text = notes(example_values("newsroom"))
     for line in (
-        "writer: http://fleet-writer.prod:8000", "helm test fleet --namespace prod", "get secret fleet-desk-keys",
+        "writer: http://fleet-writer.prod.svc:8000", "helm test fleet --namespace prod", "get secret fleet-desk-keys",
         "port-forward service/fleet-desk 8000:8000",
     ):  # fmt: skip
         assert line in text, line

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import Checkov
-from tests.helpers import NEWSROOM, ROOT, until
+from tests.helpers import NEWSROOM, ROOT, needs_ipv6, until
 from tests.image.conftest import Start
 from tests.image.containers import Layer, layers, tool_entry
 from tests.image_support import BASE, Docker
@@ -125,6 +125,48 @@ def test_a_page_cannot_rebind_its_name(slim: str, start: Start) -> None:
         for host in ("evil.example", "writer:8000")
     }
     assert statuses == {"evil.example": "400", "writer:8000": "200"}
+
+
+ADD_ADDRESS = """
+import fcntl, socket, struct
+SIOCSIFADDR = 0x8916
+address = socket.inet_pton(socket.AF_INET6, "2001:db8::7")
+request = struct.pack("16sIi", address, 128, socket.if_nametoindex("lo"))
+with socket.socket(socket.AF_INET6) as any_socket:
+    fcntl.ioctl(any_socket, SIOCSIFADDR, request)
+"""
+"""Gives a network namespace, which has nothing but the loopback interface, an IPv6 address."""
+FROM_IPV6 = """
+import http.client, json, sys
+connection = http.client.HTTPConnection("2001:db8::7", 8000, source_address=("2001:db8::7", 0))
+connection.request("POST", "/run", json.dumps({"input": "the moon"}), {"content-type": "application/json"})
+response = connection.getresponse()
+print(response.status, response.read().decode())
+"""
+
+
+@needs_ipv6
+def test_ipv6_only(slim: str, docker: Docker, start: Start) -> None:
+    """With no IPv4 address but that of loopback, it is healthy, and reached by clients and by callers of a remote."""
+    container = start(
+        slim,
+        *HARDENED,
+        "--sysctl=net.ipv6.conf.all.disable_ipv6=0",
+        mounted(NEWSROOM / "researcher"),
+        **OFFLINE,
+    ).healthy()
+    root = ("exec", "--privileged", "--user", "0")
+    docker(*root, container.id, "python", "-c", ADD_ADDRESS)
+    status, _, body = container.run("python", "-c", FROM_IPV6).partition(" ")
+    assert status == "200", body
+    assert "the moon" in body
+    check = container.run("podwright", "check", "http://[2001:db8::7]:8000")
+    assert "200" in check
+    remote = (
+        "from podwright import Remote; "
+        "print(Remote('far', 'http://[2001:db8::7]:8000').run('the moon'))"
+    )
+    assert "the moon" in container.run("python", "-c", remote)
 
 
 CLAUDE_AND_GEMINI = """

@@ -128,6 +128,11 @@
 podwright.dev/fleet: {{ include "podwright.fleet" . | quote }}
 {{- end }}
 
+{{/* The host name of a component's Service. No domain of the cluster: it may have any, and search paths add it. */}}
+{{- define "podwright.host" -}}
+{{- printf "%s.%s.svc" (include "podwright.fullname" .) (index . 0).Release.Namespace }}
+{{- end }}
+
 {{- define "podwright.selector" -}}
 {{- $root := index . 0 }}{{ $name := index . 1 -}}
 app.kubernetes.io/name: {{ include "podwright.name" $root | quote }}
@@ -205,7 +210,7 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name ($root.Chart.Version | replace
 {{- end }}
 {{- end }}
 
-{{/* A component's agents as a JSON object by name: URL, and component with its fleet, or key and peers. */}}
+{{/* A component's agents as a JSON object by name: URL, and component with its fleet, or key, proxy and peers. */}}
 {{- define "podwright.agents" -}}
 {{- $root := index . 0 }}{{ $name := index . 1 }}{{ $agents := dict }}
 {{- range $agent := index . 2 }}
@@ -219,14 +224,14 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name ($root.Chart.Version | replace
 {{- if and $root.Values.apiKeys.enabled (not $root.Values.apiKeys.seeds) }}
 {{- fail (printf "components.%s.agents: %s is in the release %s, whose keys need the same seeds; set apiKeys.seeds" $name $agentName $agent.release) }}
 {{- end }}
-{{- $url := printf "http://%s-%s:%v" $agent.release $component ($agent.port | default $root.Values.defaults.service.port) }}
+{{- $url := printf "http://%s-%s.%s.svc:%v" $agent.release $component $root.Release.Namespace ($agent.port | default $root.Values.defaults.service.port) }}
 {{- $agent = dict "component" $component "release" $agent.release "url" $url }}
 {{- else if not (hasKey $agent "url") }}
 {{- if not (hasKey $root.Values.components $component) }}
 {{- fail (printf "components.%s.agents: unknown component %s; the fleet has %s" $name $component (keys $root.Values.components | sortAlpha | join ", ")) }}
 {{- end }}
 {{- $c := deepCopy $root.Values.defaults }}{{ include "podwright.merge" (list $c (get $root.Values.components $component)) }}
-{{- $url := printf "http://%s:%v" (include "podwright.fullname" (list $root $component)) $c.service.port }}
+{{- $url := printf "http://%s:%v" (include "podwright.host" (list $root $component)) $c.service.port }}
 {{- $agent = dict "component" $component "release" (include "podwright.fleet" $root) "url" $url }}
 {{- end }}
 {{- $_ := set $agents $agentName $agent }}
@@ -391,8 +396,13 @@ sha256:{{ toRawJson $blueprint | replace "\\\\" "\x00" | replace "\\u2028" "\u20
 {{- with $c.model }}{{ $_ := set $env "PODWRIGHT_MODEL" . }}{{ end }}
 {{- if $agents }}
 {{- $urls := dict }}
-{{- range $agent, $at := $agents }}{{ $_ := set $urls $agent $at.url }}{{ end }}
+{{- $proxies := dict }}
+{{- range $agent, $at := $agents }}
+{{- $_ := set $urls $agent $at.url }}
+{{- with $at.proxy }}{{ $_ := set $proxies $agent . }}{{ end }}
+{{- end }}
 {{- $_ := set $env "PODWRIGHT_AGENTS" (toJson $urls) }}
+{{- with $proxies }}{{ $_ := set $env "PODWRIGHT_AGENT_PROXIES" (toJson .) }}{{ end }}
 {{- end }}
 {{- if $root.Values.apiKeys.enabled }}{{ $_ := set $env "PODWRIGHT_API_KEYS_FILE" "/run/podwright/api-keys" }}{{ end }}
 {{- if include "podwright.readsSecrets" (list $c (include "podwright.sendsKeys" (list $root $agents))) }}{{ $_ := set $env "PODWRIGHT_SECRETS_DIR" "/run/podwright" }}{{ end }}
@@ -423,7 +433,25 @@ sha256:{{ toRawJson $blueprint | replace "\\\\" "\x00" | replace "\\u2028" "\u20
 {{- end }}
 {{- $_ := set $env $variable (include "podwright.text" $value) }}
 {{- end }}
+{{- include "podwright.addNoProxy" (list $root $env) }}
 {{- toJson $env }}
+{{- end }}
+
+{{/* Adds the Services of the namespace to NO_PROXY in environment variables with a proxy. Programs read either spelling,
+     so both get what the user wrote in one of them; `*` means all, but only alone. */}}
+{{- define "podwright.addNoProxy" -}}
+{{- $root := index . 0 }}{{ $env := index . 1 }}
+{{- $hasProxy := false }}
+{{- range list "HTTP_PROXY" "HTTPS_PROXY" "ALL_PROXY" }}
+{{- if or (hasKey $env .) (hasKey $env (lower .)) }}{{ $hasProxy = true }}{{ end }}
+{{- end }}
+{{- $given := dict "NO_PROXY" (get $env "NO_PROXY" | default (get $env "no_proxy")) "no_proxy" (get $env "no_proxy" | default (get $env "NO_PROXY")) }}
+{{- if $hasProxy }}
+{{- range $name, $hosts := $given }}
+{{- if ne $hosts "*" }}{{ $hosts = list $hosts (printf ".%s.svc" $root.Release.Namespace) | compact | join "," }}{{ end }}
+{{- $_ := set $env $name $hosts }}
+{{- end }}
+{{- end }}
 {{- end }}
 
 {{- define "podwright.podSecurityContext" -}}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import SecretStr, TypeAdapter, ValidationError
 
 from podwright.blueprints.files import read_data
 from podwright.components import Component
@@ -20,24 +21,36 @@ def remotes_of(settings: Settings) -> dict[str, Component]:
     """The configured remote components by name; none of them is called here.
 
     Raises:
-        ConfigurationError: The file cannot be read, a name or a URL is invalid, or a key has no component.
+        ConfigurationError: The file cannot be read, a name, a URL or a proxy is invalid, or a key or a proxy has no
+            component.
     """
     urls = _urls(settings)
-    keys = {
-        name: key.get_secret_value()
-        for name, key in settings.agent_keys.items()
-    }
-    for name in keys:
+    keys = _revealed(settings.agent_keys)
+    _check_names(keys, urls, "PODWRIGHT_AGENT_KEYS has a key")
+    proxies = _revealed(settings.agent_proxies)
+    _check_names(proxies, urls, "PODWRIGHT_AGENT_PROXIES has a proxy")
+    remotes: dict[str, Component] = {}
+    for name, url in urls.items():
+        remotes[name] = Remote(
+            name, url, proxy=proxies.get(name), api_key=keys.get(name)
+        )
+    return remotes
+
+
+def _revealed(secrets: Mapping[str, SecretStr]) -> dict[str, str]:
+    return {name: secret.get_secret_value() for name, secret in secrets.items()}
+
+
+def _check_names(
+    names: Iterable[str], urls: Mapping[str, str], mistake: str
+) -> None:
+    for name in names:
         if name not in urls:
             hint = did_you_mean(name, urls)
             raise ConfigurationError(
-                f"PODWRIGHT_AGENT_KEYS has a key for '{name}', which PODWRIGHT_AGENTS does not name.",
-                suggestion=hint or "Add its URL, or remove the key.",
+                f"{mistake} for '{name}', which PODWRIGHT_AGENTS does not name.",
+                suggestion=hint or "Add its URL, or remove the entry.",
             )
-    remotes: dict[str, Component] = {}
-    for name, url in urls.items():
-        remotes[name] = Remote(name, url, api_key=keys.get(name))
-    return remotes
 
 
 def name_and_key(url: str, settings: Settings) -> tuple[str, str | None]:

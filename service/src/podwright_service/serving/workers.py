@@ -6,8 +6,9 @@ workers share its memory.
 
 from __future__ import annotations
 
-import logging
 import os
+import socket
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from uvicorn_worker import UvicornWorker  # pyright: ignore[reportMissingTypeStu
 
 from podwright_service.http.shutdown import RESPONSE_SECONDS
 from podwright_service.observability import logging_config, metric_files
+from podwright_service.serving.listening import log_addresses
 from podwright_service.serving.shared_metrics import (
     MEMORY_DIR,
     make_spare_folder,
@@ -32,19 +34,31 @@ FLUSH_SECONDS = 5
 """Seconds that a worker has to flush its telemetry."""
 
 
-def serve_with_workers(app: FastAPI, settings: Settings) -> None:
-    """Serve an application with `settings.workers` processes; ends the process with gunicorn's exit code."""
-    _Application(app, settings).run()
+def serve_with_workers(
+    app: FastAPI, settings: Settings, sockets: Iterable[socket.socket]
+) -> None:
+    """Serve an application with `settings.workers` processes; ends the process with gunicorn's exit code.
+
+    Args:
+        app: The application.
+        settings: How it is served.
+        sockets: Bound sockets to serve on, which are closed.
+    """
+    _Application(app, settings, sockets).run()
 
 
 class _Application(BaseApplication):
     """A custom gunicorn application; it reads neither a command line nor a configuration file."""
 
-    def __init__(self, app: FastAPI, settings: Settings) -> None:
+    def __init__(
+        self, app: FastAPI, settings: Settings, sockets: Iterable[socket.socket]
+    ) -> None:
         self._app = app
         self._settings = settings
         self._metrics = Path(os.environ[metric_files.VARIABLE])
         self._spare = make_spare_folder(self._metrics)
+        # gunicorn closes the descriptors
+        self._bind = [f"fd://{each.detach()}" for each in sockets]
         super().__init__()
 
     def load_config(self) -> None:
@@ -54,11 +68,8 @@ class _Application(BaseApplication):
             CONFIG_KWARGS = uvicorn_options(settings)
 
         finish = settings.shutdown_timeout + RESPONSE_SECONDS + FLUSH_SECONDS
-        host = settings.host
-        if ":" in host:
-            host = f"[{host}]"
         options = {
-            "bind": f"{host}:{settings.port}",
+            "bind": self._bind,
             "workers": settings.workers,
             "worker_class": Worker,
             "worker_tmp_dir": MEMORY_DIR,
@@ -88,9 +99,7 @@ class _Application(BaseApplication):
 
 
 def _log_address(server: Any) -> None:
-    logging.getLogger("uvicorn.error").info(
-        "Uvicorn running on %s", ", ".join(map(str, server.LISTENERS))
-    )
+    log_addresses(map(str, server.LISTENERS))
 
 
 def _forget_worker(server: Any, worker: Any) -> None:
