@@ -35,8 +35,8 @@ $(INSTALLED): requirements.lock requirements-uv.lock $(UV) library/pyproject.tom
 	$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e library -e service
 	@touch $@
 
-tools:  ## install what tests of the tiers need besides Python, as root on Debian: chromium, Go, nginx, PostgreSQL
-	@deploy/tools.sh install chromium go nginx postgresql
+tools:  ## install what tests of the tiers need besides Python, as root on Debian: chromium, Go, nginx, PgBouncer, PostgreSQL
+	@deploy/tools.sh install chromium go nginx pgbouncer postgresql
 
 # What the tests of each tier need.
 SERVERS := checkov helm helm3 node-client prometheus promtool registry
@@ -86,8 +86,8 @@ test: install  ## run the tests that need nothing but Python; ARGS="-k name" sel
 	$(PYTEST) -n auto --maxprocesses 8 $(ARGS)
 
 # The tests of the other tiers wait for processes and pods most of the time, so more of them run than there are cores.
-test-servers: install  ## run those with processes, PostgreSQL, nginx, Node and a browser
-	@deploy/tools.sh install chromium nginx postgresql
+test-servers: install  ## run those with processes, PostgreSQL, PgBouncer, nginx, Node and a browser
+	@deploy/tools.sh install chromium nginx pgbouncer postgresql
 	@deploy/tools.sh build $(SERVERS)
 	$(PYTEST) -n 4 -m servers $(ARGS)
 
@@ -120,7 +120,7 @@ test-all:  ## run all of them
 		test-container
 
 proof: install engine  ## run the long tests: thousands of cases, runs and requests, restarts and outages
-	@deploy/tools.sh install chromium nginx postgresql
+	@deploy/tools.sh install chromium nginx pgbouncer postgresql
 	@deploy/tools.sh build $(sort $(SERVERS) $(CLUSTER))
 	@deploy/cluster.sh which
 	$(BIN)/pytest -s -m proof -o faulthandler_timeout=1800 $(ARGS)

@@ -1,16 +1,16 @@
 """Writes the generated files of helm/podwright; with --check, lists those that are not up to date.
 
-Generated are the chart's version, the table of values in its README, its copies of the observability files, two
-examples, and the rendered manifests of three.
+Generated are the chart's version, the table of values in its README, null in its schema, its defaults for the
+templates, its copies of the observability files, two examples, and the rendered manifests of three.
 """
 
 import json
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import helm_python
 import yaml
@@ -27,6 +27,8 @@ SEED = "the public seed of the rendered examples"
 RENDERED = ("minimal", "newsroom", "production")
 RELEASE, NAMESPACE = "fleet", "prod"
 BEGIN = "<!-- values: written by deploy/chart.py from the comments in values.yaml -->\n"
+# The comment in the schema of a value that null removes; elsewhere null means the default.
+NULL_REMOVES = "null removes it"
 END = "<!-- end of values -->\n"
 
 
@@ -179,12 +181,84 @@ def chart_yaml() -> str:
     )
 
 
+def schema() -> str:
+    """The schema with null for every optional value, as Helm's users write it to get the default."""
+    file = CHART / "values.schema.json"
+    written = json.loads(file.read_text())
+    for part in objects_in(written):
+        for name, value in part.get("properties", {}).items():
+            if name not in part.get("required", []):
+                accept_null(value, written["definitions"])
+    return json.dumps(written, indent=2, ensure_ascii=False) + "\n"
+
+
+def objects_in(schema: Any) -> Iterator[dict[str, Any]]:
+    """The schema and those in it."""
+    if isinstance(schema, dict):
+        yield cast("dict[str, Any]", schema)
+        schema = list(cast("dict[str, Any]", schema).values())
+    if isinstance(schema, list):
+        for part in cast("list[Any]", schema):
+            yield from objects_in(part)
+
+
+def accept_null(schema: dict[str, Any], definitions: dict[str, Any]) -> None:
+    """Change a schema so that null is valid."""
+    if "$ref" in schema:
+        accept_null(definitions[schema["$ref"].rpartition("/")[2]], definitions)
+    if "type" in schema:
+        types = schema["type"]
+        if isinstance(types, str):
+            types = [types]
+        if "null" not in types:
+            schema["type"] = [*types, "null"]
+    if "enum" in schema and None not in schema["enum"]:
+        schema["enum"].append(None)
+    for key in ("anyOf", "oneOf"):
+        if key in schema and {"type": "null"} not in schema[key]:
+            schema[key].append({"type": "null"})
+
+
+def defaults() -> str:
+    """The values as JSON, because Helm gives templates neither values.yaml nor a default for null.
+
+    `removable` has the defaults that null removes: entries of maps with free keys, and those that the schema marks.
+    """
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    written = json.loads((CHART / "values.schema.json").read_text())
+    data = {
+        "removable": removable(values, written, written["definitions"]),
+        "values": values,
+    }
+    return json.dumps(data, separators=(",", ":"), ensure_ascii=False) + "\n"
+
+
+def removable(
+    values: dict[str, Any], schema: dict[str, Any], definitions: dict[str, Any]
+) -> dict[str, Any]:
+    """True for each default that null removes, in the shape of the values."""
+    if "$ref" in schema:
+        schema = definitions[schema["$ref"].rpartition("/")[2]]
+    marks: dict[str, Any] = {}
+    for name, value in values.items():
+        known = schema.get("properties", {}).get(name)
+        if known is None or known.get("$comment") == NULL_REMOVES:
+            marks[name] = True
+        elif isinstance(value, dict):
+            below = removable(cast("dict[str, Any]", value), known, definitions)
+            if below:
+                marks[name] = below
+    return marks
+
+
 def generated() -> list[tuple[Path, Callable[[], str]]]:
     """The generated files with the functions that return their text; later ones depend on earlier ones."""
     observability = ROOT / "deploy" / "observability"
     return [
         (CHART / "Chart.yaml", chart_yaml),
         (CHART / "README.md", readme),
+        (CHART / "values.schema.json", schema),
+        (CHART / "files" / "defaults.json", defaults),
         (
             CHART / "files" / "alerts.yaml",
             (observability / "alerts.yaml").read_text,

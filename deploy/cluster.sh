@@ -20,6 +20,7 @@ cd "$(dirname "$0")"
 
 NAME=podwright-cluster
 SUBNET=172.31.240
+SUBNET6=fd00:172:31:240: # the second address family of the cluster, if the kernel has it
 programs= # the folder of the programs that it is made of
 STATE=/var/lib/$NAME # certificates and kubeconfig
 CONFIG=$STATE/kubeconfig
@@ -53,9 +54,15 @@ build_images() {
         --build-context programs="$programs" cluster >/dev/null
 }
 
+has_ipv6() {
+    [ "$(cat /proc/sys/net/ipv6/conf/{all,default}/disable_ipv6 2>/dev/null | tr -d '\n')" = 00 ]
+}
+
 start_node() { # ROLE NUMBER
+    addresses=(--ip "$SUBNET.$(($2 + 1))")
+    if has_ipv6; then addresses+=(--ip6 "$SUBNET6:$(($2 + 1))"); fi
     # with the cgroups of the machine, because kubelet and the engine must see the same paths
-    "$docker" run --detach --init --name "$NAME-$1" --hostname "$1" --network $NAME --ip "$SUBNET.$(($2 + 1))" \
+    "$docker" run --detach --init --name "$NAME-$1" --hostname "$1" --network $NAME "${addresses[@]}" \
         --privileged --cgroupns host --volume /sys/fs/cgroup:/sys/fs/cgroup --tmpfs /run --tmpfs /tmp:exec \
         --volume "$NAME-$1:/var/lib" --volume "$STATE:/shared" --volume "$programs:/opt/kubernetes:ro" \
         podwright/node:cluster "$1" "$2" >/dev/null
@@ -76,7 +83,9 @@ up() {
     fi
     build_images
     mkdir -p "$STATE"
-    "$docker" network create --subnet "$SUBNET.0/24" --gateway "$SUBNET.1" $NAME >/dev/null
+    subnets=(--subnet "$SUBNET.0/24" --gateway "$SUBNET.1")
+    if has_ipv6; then subnets+=(--ipv6 --subnet "$SUBNET6:/64" --gateway "$SUBNET6:1"); fi
+    "$docker" network create "${subnets[@]}" $NAME >/dev/null
     start_node control 1
     wait_for 120 kubectl wait --for condition=Ready node/control --timeout 1s
     load_into control podwright/{pause,coredns}:cluster

@@ -27,6 +27,7 @@ TIERS = {
         "lasting_command",
         "nginx",
         "node",
+        "pgbouncer",
         "postgresql",
         "prometheus",
         "promtool",

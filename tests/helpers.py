@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import ssl
 import subprocess
 import sys
@@ -37,6 +38,20 @@ def skip(reason: str) -> NoReturn:
     """Skip a test whose tool is missing on this machine; fail it if the variable CI is set."""
     (pytest.fail if os.environ.get("CI") else pytest.skip)(reason)
     raise AssertionError
+
+
+def _has_ipv6() -> bool:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
+
+
+needs_ipv6 = pytest.mark.skipif(
+    not _has_ipv6(), reason="The kernel has no IPv6, or it is turned off."
+)
+"""For tests whose processes listen on IPv6."""
 
 
 def until(

@@ -5,10 +5,15 @@ set -euo pipefail
 
 role=$1 number=$2
 name=$(hostname)
-address=$(hostname --ip-address)
-network=${address%.*}
+address_of() { # FAMILY
+    ip "-$1" -oneline address show dev eth0 scope global | awk '{ sub("/.*", "", $4); print $4; exit }'
+}
+address=$(address_of 4)
+address6=$(address_of 6) # empty without a second address family
 services=10.96.0.0/16
 pods=10.244.0.0/16
+services6=${address6:+,fd00:10:96::/112}
+pods6=${address6:+,fd00:10:244::/48}
 shared=/shared # certificates and kubeconfig, for all nodes
 
 export GOGC=400 # for all programs: less CPU for more memory
@@ -41,7 +46,7 @@ run_control_plane() {
     [ -f "$shared/kubeconfig" ] || make_certificates
     run etcd --data-dir /var/lib/etcd --log-level error --unsafe-no-fsync
     run kube-apiserver --etcd-servers http://127.0.0.1:2379 --advertise-address "$address" \
-        --service-cluster-ip-range "$services" --authorization-mode Node,RBAC --allow-privileged \
+        --service-cluster-ip-range "$services$services6" --authorization-mode Node,RBAC --allow-privileged \
         --client-ca-file "$shared/ca.crt" --tls-cert-file "$shared/server.crt" --tls-private-key-file "$shared/server.key" \
         --kubelet-client-certificate "$shared/admin.crt" --kubelet-client-key "$shared/admin.key" \
         --kubelet-preferred-address-types InternalIP \
@@ -62,10 +67,15 @@ run_control_plane() {
 run_node() {
     # the pods of each node have a network of their own, to which the other nodes have a route
     for other in 1 2; do
-        [ "$other" = "$number" ] || ip route replace "10.244.$other.0/24" via "$network.$((other + 1))"
+        if [ "$other" = "$number" ]; then continue; fi
+        ip route replace "10.244.$other.0/24" via "${address%.*}.$((other + 1))"
+        if [ -n "$address6" ]; then
+            ip route replace "fd00:10:244:$other::/64" via "${address6%:*}:$((other + 1))"
+        fi
     done
     mkdir -p /etc/cni/net.d
     sed "s/NUMBER/$number/" /etc/podwright/cni.conflist >/etc/cni/net.d/podwright.conflist
+    if [ -z "$address6" ]; then sed -i /::/d /etc/cni/net.d/podwright.conflist; fi
     for controller in /sys/fs/cgroup/*/cgroup.procs /sys/fs/cgroup/cgroup.procs; do
         [ ! -f "$controller" ] || mkdir -p "$(dirname "$controller")/podwright/$name"
     done
@@ -74,11 +84,12 @@ run_node() {
     until [ -f "$shared/kubeconfig" ]; do sleep 0.1; done
     taints=()
     if [ "$role" = worker ]; then taints=(--register-with-taints second-node=:NoSchedule); fi
-    run kubelet --kubeconfig "$shared/kubeconfig" --config /etc/podwright/kubelet.yaml --node-ip "$address" \
+    run kubelet --kubeconfig "$shared/kubeconfig" --config /etc/podwright/kubelet.yaml --node-ip "$address${address6:+,$address6}" \
         --hostname-override "$name" --cgroup-root "/podwright/$name" "${taints[@]}"
     run kube-proxy --kubeconfig "$shared/kubeconfig" --hostname-override "$name" --proxy-mode nftables \
-        --cluster-cidr "$pods" --conntrack-max-per-core 0
+        --cluster-cidr "$pods$pods6" --conntrack-max-per-core 0
     until kubectl --kubeconfig "$shared/kubeconfig" get node "$name" >/dev/null 2>&1; do sleep 0.2; done
+    # IPv4 only: with IPv6, this release writes rules for sets that do not exist, and then none at all
     run kube-router --kubeconfig "$shared/kubeconfig" --hostname-override "$name" --run-firewall --run-router=false \
         --run-service-proxy=false --service-cluster-ip-range "$services"
 }

@@ -7,6 +7,7 @@ import functools
 import json
 import subprocess
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import helm_python
@@ -33,7 +34,7 @@ CUSTOM = {
 
 Manifest = dict[str, Any]
 Helm = Callable[..., list[Manifest]]
-"""Renders values, optionally for a release and a namespace."""
+"""Renders values, optionally for a release and a namespace, and as a dependency of another chart."""
 
 
 class RenderError(Exception):
@@ -66,11 +67,14 @@ def read(texts: Iterable[str]) -> list[Manifest]:
 
 
 def helm4(
-    values: Manifest, release: str = "fleet", namespace: str = "prod"
+    values: Manifest,
+    release: str = "fleet",
+    namespace: str = "prod",
+    chart: Path = CHART,
 ) -> list[Manifest]:
-    with helm_python.Chart.load(CHART) as chart:
+    with helm_python.Chart.load(chart) as loaded:
         try:
-            rendered = chart.render(values, name=release, namespace=namespace)
+            rendered = loaded.render(values, name=release, namespace=namespace)
         except helm_python.HelmError as error:
             raise RenderError(str(error)) from None
     return read(
@@ -85,7 +89,10 @@ def helm3() -> Helm:
     program = tool("helm3")
 
     def render(
-        values: Manifest, release: str = "fleet", namespace: str = "prod"
+        values: Manifest,
+        release: str = "fleet",
+        namespace: str = "prod",
+        chart: Path = CHART,
     ) -> list[Manifest]:
         options = [
             "--namespace",
@@ -95,7 +102,7 @@ def helm3() -> Helm:
             "--values",
             "-",
         ]
-        command = [program, "template", release, CHART, *options]
+        command = [program, "template", release, chart, *options]
         done = subprocess.run(
             command, input=json.dumps(values), capture_output=True, text=True
         )

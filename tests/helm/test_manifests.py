@@ -89,8 +89,8 @@ def test_the_service_accepts_its_environment(
         assert settings.run_cost == (None if name == "fleet-reviewer" else 0.5)
         if name == "fleet-newsroom":
             assert settings.agents == {
-                "researcher": "http://fleet-researcher:8000", "writer": "http://fleet-writer:8000",
-                "critic": "http://fleet-reviewer:8000", "translator": "https://translator.example:8443",
+                "researcher": "http://fleet-researcher.prod.svc:8000", "writer": "http://fleet-writer.prod.svc:8000",
+                "critic": "http://fleet-reviewer.prod.svc:8000", "translator": "https://translator.example:8443",
             }  # fmt: skip
 
 
@@ -288,7 +288,7 @@ def test_each_component_has_its_keys(helm: Helm) -> None:
         },
         "components": {
             "a": {"agents": ["b", {"name": "bee", "component": "b"}]},
-            "b": {"apiKeys": {"accept": ["run:a-key-from-outside"]}},
+            "b": {"apiKeys": {"accept": ["run@alice:a-key-from-outside"]}},
         },
     }
     before = by_name(
@@ -303,7 +303,7 @@ def test_each_component_has_its_keys(helm: Helm) -> None:
         f"run:{sent['b']}",
         f"read:{b['metrics']}",
         b["admin"],
-        "run:a-key-from-outside",
+        "run@alice:a-key-from-outside",
     } <= set(accepted)
     assert len(accepted) == len(set(accepted)) == 7
     assert not set(a["api-keys"].splitlines()) & set(accepted)
@@ -345,12 +345,91 @@ def test_agents_in_another_release(helm: Helm) -> None:
         environment(callers["Deployment", "fleet-a"])["PODWRIGHT_AGENTS"]
     )
     assert addresses == {
-        "near": "http://fleet-near:8000", "far": "http://other-b:8000", "farther": "http://other-b:80",
+        "near": "http://fleet-near.prod.svc:8000", "far": "http://other-b.prod.svc:8000",
+        "farther": "http://other-b.prod.svc:80",
     }  # fmt: skip
     sent = json.loads(decoded(callers["Secret", "fleet-a-keys"])["agent-keys"])
     accepted = decoded(other["Secret", "other-b-keys"])["api-keys"].splitlines()
     assert {f"run:{sent['far']}", f"run:{sent['farther']}"} <= set(accepted)
     assert f"run:{sent['near']}" not in accepted
+
+
+def test_the_proxy_of_an_agent(helm: Helm) -> None:
+    """The proxy that is named for an agent elsewhere is that of this agent only."""
+    agents = [
+        "b",
+        {
+            "name": "far",
+            "url": "https://far.example",
+            "proxy": "http://proxy.example:3128",
+        },
+    ]
+    manifests = by_name(
+        helm({"components": {"a": {"agents": agents}, "b": {}}})
+    )
+    assert json.loads(
+        environment(manifests["Deployment", "fleet-a"])[
+            "PODWRIGHT_AGENT_PROXIES"
+        ]
+    ) == {"far": "http://proxy.example:3128"}
+    assert "PODWRIGHT_AGENT_PROXIES" not in environment(
+        manifests["Deployment", "fleet-b"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("env", "upper", "lower"),
+    [
+        ({}, None, None),
+        ({"NO_PROXY": "10.0.0.1"}, "10.0.0.1", None),
+        ({"HTTPS_PROXY": "http://p:1"}, ".prod.svc", ".prod.svc"),
+        ({"http_proxy": "http://p:1"}, ".prod.svc", ".prod.svc"),
+        (
+            {"all_proxy": "http://p:1", "NO_PROXY": "a.example"},
+            "a.example,.prod.svc",
+            "a.example,.prod.svc",
+        ),
+        (
+            {"HTTPS_PROXY": "http://p:1", "no_proxy": "b", "NO_PROXY": "a"},
+            "a,.prod.svc",
+            "b,.prod.svc",
+        ),
+        ({"HTTPS_PROXY": "http://p:1", "no_proxy": "*"}, "*", "*"),
+    ],
+)
+def test_services_need_no_proxy(
+    helm: Helm, env: dict[str, str], upper: str | None, lower: str | None
+) -> None:
+    """With a proxy, the Services of the namespace are added to what the values exclude, in both spellings."""
+    manifests = by_name(helm({"components": {"a": {"env": env}}}))
+    variables = environment(manifests["Deployment", "fleet-a"])
+    assert variables.get("NO_PROXY") == upper
+    assert variables.get("no_proxy") == lower
+
+
+def test_the_address_families_of_a_service(helm: Helm) -> None:
+    """A Service has the families of the values, and by default those that the cluster chooses."""
+    service = {
+        "ipFamilyPolicy": "RequireDualStack",
+        "ipFamilies": ["IPv6", "IPv4"],
+    }
+    manifests = by_name(
+        helm({"components": {"a": {"service": service}, "b": {}}})
+    )
+    spec = manifests["Service", "fleet-a"]["spec"]
+    assert {name: spec[name] for name in service} == service
+    assert not set(service) & set(manifests["Service", "fleet-b"]["spec"])
+
+
+@pytest.mark.parametrize("host", ["*", "::", "[::]", "10.0.0.7", "2001:db8::7"])
+def test_the_listening_address(helm: Helm, host: str) -> None:
+    """The address to listen on is a setting like others, and the service takes what the chart takes."""
+    manifests = by_name(
+        helm({"components": {"a": {"settings": {"host": host}}}})
+    )
+    given = environment(manifests["Deployment", "fleet-a"])["PODWRIGHT_HOST"]
+    assert given == host
+    assert Settings(host=given).host == host.strip("[]")
 
 
 def test_without_keys(helm: Helm) -> None:
@@ -523,6 +602,13 @@ def test_background_runs_in_postgresql(helm: Helm) -> None:
     assert reference == [
         {"parameter": "connection", "name": "db", "key": "url"}
     ]
+    pooled = objects(
+        helm,
+        runs=runs,
+        autoscaling={"type": "keda", "keda": {"databaseEntry": "keda"}},
+    )
+    reference = pooled["TriggerAuthentication", "fleet-x"]["spec"]
+    assert reference["secretTargetRef"][0]["key"] == "keda"
     both = objects(
         helm,
         runs=runs,

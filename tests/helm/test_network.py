@@ -336,6 +336,37 @@ def test_a_component_adds_to_the_defaults(helm: Helm) -> None:
     assert allowed(components["none"]) == [False] * 6
 
 
+def test_the_default_policies_for_ipv6(helm: Helm) -> None:
+    """A provider, a database, a webhook and a component elsewhere may have IPv6 addresses; private networks not."""
+    component = {
+        "agents": [
+            {"name": "near", "url": "http://[2001:db8::9]:8443"},
+            {"name": "port-80", "url": "http://[2001:db8::10]"},
+            {
+                "name": "far",
+                "url": "https://far.example",
+                "proxy": "http://proxy.example:3128",
+            },
+        ],
+        "runs": {"store": "postgres", "postgres": {"secret": "database"}},
+        "webhook": {
+            "url": "https://hooks.example:9443/podwright",
+            "secret": "webhook",
+        },
+    }
+    manifests = helm({"components": {"x": component}})
+    (components, _) = pods_of(manifests)
+    policies = Policies(manifests)
+    for port in (443, 5432, 9443, 8443, 80, 3128):
+        assert policies.allow(components["x"], "2001:db8::9", port)
+        assert policies.allow(components["x"], PROVIDER, port)
+    assert not policies.allow(components["x"], "2001:db8::9", 8000)
+    private = ("fd00:ec2::254", "fc00::1", "fe80::1", "64:ff9b:1::a00:1")
+    assert not [
+        peer for peer in private if policies.allow(components["x"], peer, 443)
+    ]
+
+
 def test_two_releases_cannot_call_each_other(helm: Helm) -> None:
     """Components of one release cannot call those of another, although they have the same names."""
     values = example_values("newsroom")

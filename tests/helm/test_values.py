@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -90,10 +91,6 @@ INVALID_COMPONENTS: dict[str, tuple[Manifest, list[str]]] = {
     "a mount without a path": (
         {"extraVolumeMounts": [{"name": "tmp"}]},
         ["extraVolumeMounts", "0", "mountPath"],
-    ),
-    "a part of a volume without a mount": (
-        {"volumes": {"v": {"emptyDir": {}, "subPath": "a"}}},
-        ["volumes", "v", "mountPath"],
     ),
     "two keys of an agent": (
         {
@@ -207,10 +204,20 @@ INVALID_COMPONENTS: dict[str, tuple[Manifest, list[str]]] = {
         {"files": {"../etc/passwd": ""}},
         ["files", "../etc/passwd"],
     ),
-    "a short API key": (
-        {"apiKeys": {"accept": ["run:short"]}},
-        ["accept", "0"],
-    ),
+    **{
+        f"the API key {entry}": (
+            {"apiKeys": {"accept": [entry]}},
+            ["accept", "0"],
+        )
+        for entry in (
+            "run:short",
+            "rum:0123456789abcdef",
+            ":0123456789abcdef",
+            "run@:0123456789abcdef",
+            "run@a b:0123456789abcdef",
+            "run@alice@0123456789abcdef",
+        )
+    },
 }
 INVALID_VALUES: dict[str, tuple[Manifest, list[str]]] = {
     "an unknown key at the top": ({"component": {}}, ["component"]),
@@ -245,6 +252,24 @@ def test_an_invalid_value_is_named(
     )
 
 
+def test_keys_with_names(helm: Helm) -> None:
+    """The entries that a component accepts have the forms of the service."""
+    key = "0123456789abcdef"
+    entries = [
+        prefix + key
+        for prefix in ("", "run:", "@alice:", "run+read@alice:", "alice@run:")
+    ]
+    keys = {"accept": entries}
+    manifests = helm({"components": {"x": {"apiKeys": keys}}})
+    (secret,) = (
+        manifest
+        for manifest in manifests
+        if manifest["kind"] == "Secret" and "api-keys" in manifest["data"]
+    )
+    accepted = base64.b64decode(secret["data"]["api-keys"]).decode()
+    assert accepted.splitlines()[-len(entries) :] == entries
+
+
 def test_a_release_name_that_starts_with_a_digit(helm: Helm) -> None:
     """A Service's name must start with a letter, so the chart rejects such a release."""
     with pytest.raises(RenderError, match="letter"):
@@ -275,13 +300,12 @@ def test_the_schema_is_closed() -> None:
         for path in open_objects(schema)
     }
     assert names == {
-        "/definitions/container",
-        "affinity", "behavior", "configMap", "csi", "dns", "downwardAPI", "egress", "emptyDir", "ephemeral",
-        "extraEgress", "extraFrom", "extraObjects", "from", "global", "parentRefs", "persistentVolumeClaim",
-        "projected", "secret", "to", "tolerations",
+        "/definitions/container", "configMap", "csi", "downwardAPI", "egress", "emptyDir", "ephemeral", "extraEgress",
+        "extraObjects", "global", "nodeAffinity", "persistentVolumeClaim", "podAffinity", "podAntiAffinity",
+        "projected", "secret", "tags",
     }  # fmt: skip
     values = yaml.safe_load((CHART / "values.yaml").read_text())
-    assert set(values) == set(schema["properties"]) - {"global"}
+    assert set(values) == set(schema["properties"]) - {"tags"}
     assert set(values["defaults"]) == set(
         schema["definitions"]["component"]["properties"]
     )
@@ -296,8 +320,8 @@ def test_the_settings_are_those_of_the_service() -> None:
         ]
     )
     set_by_the_chart = {
-        "component", "model", "host", "port", "drain_delay", "shutdown_timeout", "api_keys", "api_keys_file", "agents",
-        "agents_file", "agent_keys", "agent_key_files", "secrets_dir", "webhook",
+        "component", "model", "port", "drain_delay", "shutdown_timeout", "api_keys", "api_keys_file", "agents",
+        "agents_file", "agent_keys", "agent_key_files", "agent_proxies", "secrets_dir", "webhook",
     }  # fmt: skip
     secret = {"model_api_key", "runs_database", "webhook_secret"}
     of_the_library = {

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import Checkov
-from tests.helpers import NEWSROOM, ROOT, until
+from tests.helpers import NEWSROOM, ROOT, needs_ipv6, until
 from tests.image.conftest import Start
 from tests.image.containers import Layer, layers, tool_entry
 from tests.image_support import BASE, Docker
@@ -51,6 +51,66 @@ def test_hardened(image: str, start: Start) -> None:
     assert "Traceback" not in container.logs()
 
 
+FILL = """
+import itertools
+for number in itertools.count():
+    with open(f"/dev/shm/other-{number}", "wb", buffering=0) as file:
+        try:
+            while file.write(bytes(4096)) == 4096:
+                pass
+        except OSError:
+            break
+"""
+KILL_WORKERS = """
+import os, pathlib, signal
+parents = {}
+for file in pathlib.Path("/proc").glob("[0-9]*/stat"):
+    pid, _, _, parent, *_ = file.read_text().split()
+    parents[int(pid)] = int(parent)
+for pid, parent in parents.items():
+    if parents.get(parent) == 1:
+        os.kill(pid, signal.SIGKILL)
+"""
+REQUEST_EVERYTHING = """
+import http.client
+for method in ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"):
+    for path in ("/run", "/run/stream", "/info", "/openapi.json", "/x", "/health", "/ready", "/metrics", "/docs"):
+        for _ in range(3):
+            connection = http.client.HTTPConnection("127.0.0.1", 8000)
+            connection.request(method, path)
+            print(connection.getresponse().status)
+            connection.close()
+"""
+
+
+def test_a_full_folder_of_metrics(slim: str, start: Start) -> None:
+    """When others fill the memory that metrics are in, running workers go on, new ones begin, and the log says it.
+
+    A process that writes to mapped memory for which there is no room is ended by SIGBUS.
+    """
+    container = start(
+        slim,
+        *HARDENED,
+        "--tmpfs=/tmp",
+        "--shm-size=8m",
+        mounted(NEWSROOM / "researcher"),
+        **OFFLINE,
+        PODWRIGHT_WORKERS="2",
+    ).healthy()
+    container.run("python", "-c", FILL)
+    statuses = container.run("python", "-c", REQUEST_EVERYTHING).split()
+    assert len(statuses) == 6 * 9 * 3
+    # once for each worker
+    assert 1 <= container.logs().count("new series are lost") <= 2
+    container.run("python", "-c", KILL_WORKERS)
+    lost = re.compile(r"the metrics of process \d+ are lost")
+    until(lambda: len(lost.findall(container.logs())) == 2)
+    for _ in range(20):
+        assert "the moon" in container.post_run({"input": "the moon"})["output"]
+    assert "SIGBUS" not in container.logs()
+    assert container.stop() == 0
+
+
 def test_a_page_cannot_rebind_its_name(slim: str, start: Start) -> None:
     """Without keys, a request for a public name is refused, although the container listens on all addresses."""
     container = start(
@@ -65,6 +125,48 @@ def test_a_page_cannot_rebind_its_name(slim: str, start: Start) -> None:
         for host in ("evil.example", "writer:8000")
     }
     assert statuses == {"evil.example": "400", "writer:8000": "200"}
+
+
+ADD_ADDRESS = """
+import fcntl, socket, struct
+SIOCSIFADDR = 0x8916
+address = socket.inet_pton(socket.AF_INET6, "2001:db8::7")
+request = struct.pack("16sIi", address, 128, socket.if_nametoindex("lo"))
+with socket.socket(socket.AF_INET6) as any_socket:
+    fcntl.ioctl(any_socket, SIOCSIFADDR, request)
+"""
+"""Gives a network namespace, which has nothing but the loopback interface, an IPv6 address."""
+FROM_IPV6 = """
+import http.client, json, sys
+connection = http.client.HTTPConnection("2001:db8::7", 8000, source_address=("2001:db8::7", 0))
+connection.request("POST", "/run", json.dumps({"input": "the moon"}), {"content-type": "application/json"})
+response = connection.getresponse()
+print(response.status, response.read().decode())
+"""
+
+
+@needs_ipv6
+def test_ipv6_only(slim: str, docker: Docker, start: Start) -> None:
+    """With no IPv4 address but that of loopback, it is healthy, and reached by clients and by callers of a remote."""
+    container = start(
+        slim,
+        *HARDENED,
+        "--sysctl=net.ipv6.conf.all.disable_ipv6=0",
+        mounted(NEWSROOM / "researcher"),
+        **OFFLINE,
+    ).healthy()
+    root = ("exec", "--privileged", "--user", "0")
+    docker(*root, container.id, "python", "-c", ADD_ADDRESS)
+    status, _, body = container.run("python", "-c", FROM_IPV6).partition(" ")
+    assert status == "200", body
+    assert "the moon" in body
+    check = container.run("podwright", "check", "http://[2001:db8::7]:8000")
+    assert "200" in check
+    remote = (
+        "from podwright import Remote; "
+        "print(Remote('far', 'http://[2001:db8::7]:8000').run('the moon'))"
+    )
+    assert "the moon" in container.run("python", "-c", remote)
 
 
 CLAUDE_AND_GEMINI = """

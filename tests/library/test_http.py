@@ -333,8 +333,118 @@ async def test_a_proxy_that_refuses(
     """A proxy that refuses to connect is a failed connection, not a response of the server."""
     provider.answers([reply(b"", 407)])
     monkeypatch.setenv("PODWRIGHT_TRUST_ENV", "true")
-    set_proxy(monkeypatch, provider.url)
-    assert await fault_of("https://server.invalid/") == "connect"
+    proxy = f"http://127.0.0.1:{provider.port}"
+    set_proxy(monkeypatch, proxy)
+    with pytest.raises(TransportError) as caught:
+        await send("https://server.invalid/")
+    assert caught.value.fault == "connect"
+    assert f"through the proxy {proxy}" in str(caught.value)
+    assert "407" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("scripts", "fault"),
+    [([["close"]], "disconnected"), ([[b"hello"]], "not_http")],
+)
+async def test_errors_name_the_proxy(
+    provider: Upstream,
+    monkeypatch: pytest.MonkeyPatch,
+    scripts: list[Script],
+    fault: str,
+) -> None:
+    """The error of a request that went through a proxy has the address of the proxy, and not its password."""
+    provider.answers(*scripts)
+    monkeypatch.setenv("PODWRIGHT_TRUST_ENV", "true")
+    address = f"127.0.0.1:{provider.port}"
+    for name in ("HTTP_PROXY", "http_proxy"):
+        monkeypatch.setenv(name, f"http://ann:secret@{address}")
+    with pytest.raises(TransportError) as caught:
+        await send("http://server.invalid/")
+    assert caught.value.fault == fault
+    assert f"through the proxy http://{address}" in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+async def test_a_proxy_that_cannot_be_reached(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What cannot be reached is the proxy, and the error says so."""
+    monkeypatch.setenv("PODWRIGHT_TRUST_ENV", "true")
+    for proxy, fault in (
+        ("http://127.0.0.1:9", "connect"),
+        ("http://proxy.invalid:3128", "dns"),
+    ):
+        set_proxy(monkeypatch, proxy)
+        with pytest.raises(TransportError) as caught:
+            await send("https://server.example/")
+        assert caught.value.fault == fault
+        assert f"through the proxy {proxy}: it" in str(caught.value)
+
+
+async def test_a_refusal_through_a_proxy(
+    provider: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The status of a response that came through a proxy may be that of the proxy, so the error names it."""
+    provider.answers([reply(b"Forbidden", 403)])
+    monkeypatch.setenv("PODWRIGHT_TRUST_ENV", "true")
+    proxy = f"http://127.0.0.1:{provider.port}"
+    for name in ("HTTP_PROXY", "http_proxy"):
+        monkeypatch.setenv(name, proxy)
+    with pytest.raises(errors.ModelError) as caught:
+        await Agent(
+            "a", "Help.", "openai/x", base_url="http://models.invalid"
+        ).arun("Hello?")
+    expected = f"answered 403 through the proxy {proxy}"
+    assert expected in caught.value.message
+
+
+async def test_remotes_use_no_proxy_of_the_environment(
+    provider: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A proxy of the environment gets no call of a remote component, and so not its key, although it is trusted."""
+    provider.answers([reply(b"", 500)])
+    monkeypatch.setenv("PODWRIGHT_TRUST_ENV", "true")
+    async with upstream(serving=Proxy()) as between:
+        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+            monkeypatch.setenv(name, between.url)
+        remote = Remote("far", provider.url, api_key="a-key")
+        with pytest.raises(errors.RemoteUnavailableError) as caught:
+            await remote.arun("Hello?")
+        assert not between.headers
+        assert "proxy" not in caught.value.message
+    assert provider.headers[0]["authorization"] == "Bearer a-key"
+
+
+async def test_a_remote_with_a_proxy_of_its_own(
+    provider: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A proxy that is named gets the calls of its remote, with its password, whatever the environment says."""
+    provider.answers([reply(b"", 500)])
+    monkeypatch.setenv("no_proxy", "*")
+    address = f"127.0.0.1:{provider.port}"
+    remote = Remote(
+        "far", "http://far.invalid:8000", proxy=f"http://ann:secret@{address}"
+    )
+    with pytest.raises(errors.RemoteUnavailableError) as caught:
+        await remote.arun("Hello?")
+    expected = f"answered 500 through the proxy http://{address}"
+    assert expected in caught.value.message
+    assert "secret" not in caught.value.message
+    (sent, *_) = provider.headers
+    assert sent[":line"] == "POST http://far.invalid:8000/run/stream HTTP/1.1"
+    assert sent["proxy-authorization"] == "Basic YW5uOnNlY3JldA=="
+
+
+@pytest.mark.parametrize(
+    "proxy",
+    ["proxy:3128", "socks5://proxy", "http://", "http://p:x", "http://p/a"],
+)
+def test_an_invalid_proxy(proxy: str) -> None:
+    """An invalid proxy of a remote is refused, and not repeated, because it may have a password."""
+    with pytest.raises(errors.ConfigurationError) as caught:
+        Remote("far", "http://far.invalid", proxy=proxy)
+    assert "proxy of the remote component 'far'" in caught.value.message
+    assert proxy not in caught.value.message
 
 
 # --- event loops and processes

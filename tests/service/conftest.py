@@ -20,6 +20,7 @@ import structlog
 import uvicorn
 from tests.forked import PIPE_SIZE, ForkedCommand, complete
 from tests.helpers import NEWSROOM, NO_AUTHORITIES, environment, until
+from tests.pgbouncer import PgBouncer, serve_pgbouncer
 from tests.postgresql import PostgreSQL, serve_postgresql
 from tests.service.support import (
     LISTENING,
@@ -224,6 +225,21 @@ def postgresql() -> Iterator[PostgreSQL]:
 def postgresql_database(postgresql: PostgreSQL) -> str:
     """The URL of a database with the tables."""
     url = postgresql.database()
+    migrate(database_url(url))
+    return url
+
+
+@pytest.fixture(scope="session")
+def pgbouncer(postgresql: PostgreSQL) -> Iterator[PgBouncer]:
+    """PgBouncer in front of the PostgreSQL server."""
+    with serve_pgbouncer(postgresql) as pooler:
+        yield pooler
+
+
+@pytest.fixture
+def pooled_database(postgresql: PostgreSQL, pgbouncer: PgBouncer) -> str:
+    """The URL of a database with the tables, behind PgBouncer."""
+    url = pgbouncer.pooled(postgresql.database())
     migrate(database_url(url))
     return url
 

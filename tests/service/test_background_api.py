@@ -9,7 +9,13 @@ from typing import Any
 
 import pytest
 from tests.helpers import plain_http, until
-from tests.service.background_support import ECHO, FLOW, begin, wait
+from tests.service.background_support import (
+    ECHO,
+    FLOW,
+    begin,
+    change_run,
+    wait,
+)
 from tests.service.support import (
     Address,
     Command,
@@ -24,12 +30,16 @@ from tests.service.support import (
 from podwright import (
     Agent,
     AgentStep,
+    ApprovalStep,
     EchoModel,
     FunctionModel,
     LoopStep,
     Workflow,
 )
+from podwright.errors import ModelError
 from podwright.testing import ModelRequest, ToolCall
+from podwright_service.observability import configure_logging
+from podwright_service.settings import Settings
 from podwright_service.testing import ComponentProcess, ProblemError
 
 # --- Requests -----------------------------------------------------------------------------------------------------
@@ -191,6 +201,7 @@ def test_an_approval(serve: Serve, sqlite_database: str) -> None:
         "comment": "Good.",
         "values": {},
         "attempt": 1,
+        "caller": None,
         "at": "",
     }
 
@@ -215,10 +226,12 @@ def test_a_rejection(serve: Serve, sqlite_database: str) -> None:
 def test_a_decision_whose_answer_was_lost(
     serve: Serve, sqlite_database: str, action: str, other: str
 ) -> None:
-    """The same decision of the same key is the same answer; another one, or that of another key, is a conflict."""
-    client = serve(
-        FLOW, runs_database=sqlite_database, api_keys=("a" * 20, "b" * 20)
-    )
+    """The same decision of the same key is the same answer; another one, or that of another key, is a conflict.
+
+    Another key with the same name, too: who has a name may change.
+    """
+    keys = (f"@ann:{'a' * 20}", f"@ann:{'b' * 20}")
+    client = serve(FLOW, runs_database=sqlite_database, api_keys=keys)
     client.headers["authorization"] = f"Bearer {'a' * 20}"
     url = begin(client)
     attempt = wait(client, url, "waiting_for_approval")["attempt"]
@@ -302,6 +315,7 @@ def test_approval_has_a_scope_of_its_own(
             "status",
             "attempt",
             "created_at",
+            "caller",
             "approval",
         )
     }
@@ -330,6 +344,88 @@ def test_approval_has_a_scope_of_its_own(
     assert decided.json() == shown | {"status": "queued", "approval": None}
     del client.headers["authorization"]
     check_problem(client.get(url), 401, "key_required")
+
+
+def test_who_did_it(
+    serve: Serve, sqlite_database: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A run says who started it, decided about it, cancelled and resumed it, and so does the log."""
+    configure_logging(Settings(log_format="json"))
+    keys = {name: name * 7 for name in ("ann", "bob", "cyd")}
+    calls: list[ModelRequest] = []
+
+    def fail_once(request: ModelRequest) -> str:
+        calls.append(request)
+        if len(calls) == 1:
+            raise ModelError("down")
+        return "fine"
+
+    model = FunctionModel(fail_once)
+    flow = Workflow(
+        "flow", steps=[Agent("helper", "Help.", model), ApprovalStep("Sure?")]
+    )
+    client = serve(
+        flow,
+        runs_database=sqlite_database,
+        api_keys=(
+            f"run@ann:{keys['ann']}",
+            f"approve@bob:{keys['bob']}",
+            keys["cyd"],
+        ),
+    )
+    ann, bob, nameless = (
+        {"authorization": f"Bearer {key}"} for key in keys.values()
+    )
+    client.headers.update(ann)
+    approved = begin(client)
+    wait(client, approved, "failed")
+    assert client.post(f"{approved}/resume").status_code == 202
+    wait(client, approved, "waiting_for_approval")
+    decided = client.post(f"{approved}/approve", json={}, headers=bob)
+    assert decided.json()["caller"] == "ann"
+    cancelled = begin(client, **nameless)
+    wait(client, cancelled, "waiting_for_approval")
+    assert client.post(f"{cancelled}/cancel").status_code == 202
+    of_nobody = begin(client)
+    wait(client, of_nobody, "waiting_for_approval")
+    ended = client.post(f"{of_nobody}/cancel", headers=nameless)
+    assert ended.status_code == 202
+
+    shown = {url: wait(client, url) for url in (approved, cancelled, of_nobody)}
+    assert [run["caller"] for run in shown.values()] == ["ann", None, "ann"]
+    (decision,) = shown[approved]["decisions"]
+    assert (decision["approved"], decision["caller"]) == (True, "bob")
+    actions = [run["actions"] for run in shown.values()]
+    assert [
+        [(each["action"], each["caller"]) for each in of_run]
+        for of_run in actions
+    ] == [[("resume", "ann")], [("cancel", "ann")], [("cancel", None)]]
+    assert actions[0][0]["at"] >= shown[approved]["created_at"]
+    assert not any(key in json.dumps(shown) for key in keys.values())
+    lines = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert [
+        (line["event"], line["run_id"], line["component"], line.get("caller"))
+        for line in lines
+        if line["event"].startswith("run ")
+    ] == [
+        ("run resumed", shown[approved]["id"], "flow", "ann"),
+        ("run approved", shown[approved]["id"], "flow", "bob"),
+        ("run cancelled", shown[cancelled]["id"], "flow", "ann"),
+        ("run cancelled", shown[of_nobody]["id"], "flow", None),
+    ]
+
+
+def test_a_run_that_is_cancelled_twice(
+    serve: Serve, sqlite_database: str
+) -> None:
+    """Until its process has seen it, it may be cancelled again, which the record does not repeat."""
+    gate = Gate()
+    client = serve(gate.agent(), runs_database=sqlite_database)
+    url = begin(client)
+    until(gate.called.is_set)
+    change_run(sqlite_database, url, cancel_requested=True, actions=[])
+    assert client.post(f"{url}/cancel").status_code == 202
+    assert wait(client, url)["actions"] == []
 
 
 # --- Events -------------------------------------------------------------------------------------------------------
@@ -417,7 +513,8 @@ def test_the_command_line(
     serve: Serve, shell: Shell, sqlite_database: str
 ) -> None:
     """`podwright runs` starts, lists, shows, follows, approves, rejects, cancels and resumes."""
-    client = serve(FLOW, runs_database=sqlite_database, api_keys=("k" * 20,))
+    keys = (f"@ann:{'k' * 20}",)
+    client = serve(FLOW, runs_database=sqlite_database, api_keys=keys)
     client.headers["authorization"] = f"Bearer {'k' * 20}"
     access = ("--url", str(client.base_url), "--api-key", "k" * 20)
 
@@ -437,6 +534,9 @@ def test_the_command_line(
     )
     listed = runs("list", "--status", "waiting_for_approval").splitlines()
     assert [line.split()[0] for line in listed] == [third, second, first]
+    assert [line.split()[-1] for line in listed] == ["ann"] * 3
+    assert runs("list", "--caller", "ann").splitlines() == listed
+    assert runs("list", "--caller", "bob") == ""
     later = shell("runs", "approve", first, "--attempt", "2", *access)
     assert (later.returncode, "in attempt 1" in later.stderr) == (1, True)
     assert (

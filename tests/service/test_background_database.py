@@ -11,6 +11,7 @@ import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,6 +31,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import create_async_engine
 from tests.helpers import NEWSROOM, NO_AUTHORITIES, until
+from tests.pgbouncer import PgBouncer
 from tests.postgresql import PostgreSQL
 from tests.service.background_support import (
     ECHO,
@@ -63,6 +65,8 @@ from podwright_service.background.database import (
 from podwright_service.background.store import AttemptUpdate, RunStore
 from podwright_service.background.tables import metadata, runs, workers
 from podwright_service.testing import Metrics
+
+PREPARED = "SELECT count(*) FROM pg_prepared_statements"
 
 # --- Tables -------------------------------------------------------------------------------------------------------
 
@@ -205,7 +209,7 @@ def test_an_idempotency_key_lasts_as_long_as_the_run(
 
 
 def test_pages_of_runs(serve: Serve, database: str) -> None:
-    """Newest first, by status and component, with a cursor from page to page."""
+    """Newest first, by status, component and caller, with a cursor from page to page."""
     client = serve(ECHO, runs_database=database)
     urls = [begin(client, str(number)) for number in range(5)]
     for url in urls:
@@ -230,6 +234,12 @@ def test_pages_of_runs(serve: Serve, database: str) -> None:
         == 5
     )
     assert count("status=failed") == count("component=x") == 0
+    nobodys = f"@ann:{'a' * 20}"
+    of_ann = serve(ECHO, runs_database=database, api_keys=nobodys)
+    of_ann.headers["authorization"] = f"Bearer {'a' * 20}"
+    assert wait(of_ann, begin(of_ann))["caller"] == "ann"
+    assert count("caller=ann") == count("component=helper&caller=ann") == 1
+    assert count("caller=ann&status=failed") == count("caller=bob") == 0
     infinite = f"cursor=inf-{'0' * 32}"
     for wrong in (
         "cursor=x",
@@ -640,3 +650,36 @@ def test_processes_that_start_at_once(sqlite_database: str) -> None:
         for process in processes:
             process.join(60)
         assert [process.exitcode for process in processes] == [0] * 4
+
+
+async def test_transactions_behind_a_pooler(pooled_database: str) -> None:
+    """Services whose transactions take turns on one connection of the server do not disturb each other.
+
+    Source: https://github.com/psycopg/psycopg/issues/1151
+    """
+    databases = [Database(database_url(pooled_database)) for _ in range(2)]
+    counts = list[int]()
+    # a statement is prepared after some uses
+    for database in databases * 20:
+        async with database.transaction() as transaction:
+            counts.append(await transaction.scalar(text(PREPARED)))
+    for database in databases:
+        await database.close()
+    assert counts == [0] * 40
+
+
+def test_migrations_at_once_behind_a_pooler(
+    shell: Shell, postgresql: PostgreSQL, pgbouncer: PgBouncer
+) -> None:
+    """The lock of a migration lasts as long as its transaction: the other ones wait, and leave no lock behind."""
+    url = pgbouncer.pooled(postgresql.database())
+    variables = {"PODWRIGHT_RUNS_DATABASE": url}
+    with ThreadPoolExecutor() as pool:
+        ends = list(
+            pool.map(
+                lambda _: shell("runs", "migrate", **variables).returncode,
+                range(4),
+            )
+        )
+    assert ends == [0] * 4
+    assert shell("runs", "migrate", **variables).returncode == 0

@@ -471,6 +471,10 @@ class Kills:
             id="sqlite",
         ),
         pytest.param(
+            Kills("pooled", services=2, runs=40, between=60, lease=3),
+            id="pooled",
+        ),
+        pytest.param(
             Kills("postgresql", services=2, runs=5000, between=400, lease=15),
             id="postgresql-long",
             marks=pytest.mark.proof,
@@ -578,3 +582,19 @@ def test_a_rolling_restart_moves_runs(
         until(lambda before=before: len(found.provider.books) > before + 16)
         found.restart(number)
     assert found.check(ids) > 0
+
+
+def test_services_behind_a_pooler(
+    fleet: MakeFleet, pooled_database: str
+) -> None:
+    """Services share the connections of a pooler: each request is answered at once, and no run is taken over."""
+    found = fleet(pooled_database, services=2, workers=1)
+    ids: list[str] = []
+    for number in range(40):
+        port = found.ports[number % 2]
+        response = plain_http.post(
+            f"http://127.0.0.1:{port}/runs", json={"input": f"run-{number}."}
+        )
+        assert response.status_code == 202, response.text
+        ids.append(response.json()["id"])
+    assert found.check(ids) == 0

@@ -64,6 +64,8 @@ CONTENT = {
     "cancelled": "problem",
 }
 """What the content of a notification is called, by the status of the run."""
+FACTS = ("id", "component", "status", "attempt", "caller")
+"""What each notification says of its run."""
 RUN = {"id": "r", "component": "c", "digest": "d", "request": {}}
 
 
@@ -196,7 +198,10 @@ def test_a_pause_and_an_end(
     serve: Serve, database: str, receiver: Receiver
 ) -> None:
     """Both are notified at once, signed by the secret, and nothing of what the run is about is in them."""
-    client = serve(FLOW, **receiver.settings(database))
+    key = "a-key-of-the-tests"
+    settings = receiver.settings(database, api_keys=f"@ann:{key}")
+    client = serve(FLOW, **settings)
+    client.headers["authorization"] = f"Bearer {key}"
     traceparent = f"00-{'ab' * 16}-{'cd' * 8}-01"
     url = begin(client, "the moon", traceparent=traceparent)
     until(lambda: receiver.received)
@@ -204,7 +209,7 @@ def test_a_pause_and_an_end(
     assert client.post(f"{url}/approve", json={}).status_code == 202
     until(lambda: len(receiver.received) == 2)
     until(lambda: counted(client, "delivered") == 2)
-    facts = {"id": run["id"], "component": "flow"}
+    facts = {"id": run["id"], "component": "flow", "caller": "ann"}
     paused, ended = receiver.received
     assert paused.payload["type"] == "run.waiting_for_approval"
     assert paused.payload["data"] == {
@@ -315,7 +320,7 @@ def test_content_is_sent_if_the_operator_asks_for_it(
     for notification in receiver.received:
         assert notification.is_signed_by(KEYS[0])
         data = notification.payload["data"]
-        (name,) = set(data) - {"id", "component", "status", "attempt"}
+        (name,) = set(data) - set(FACTS)
         assert name == CONTENT[data["status"]]
         received.append(data[name])
     assert len(received) == len(expected)

@@ -42,6 +42,9 @@ def test_a_service_that_is_ready(shell: Shell, serve: Serve) -> None:
             {"PODWRIGHT_PORT": "9000", "PODWRIGHT_HOST": "::"},
             "http://127.0.0.1:9000/ready",
         ),
+        ({"PODWRIGHT_HOST": "*"}, "http://127.0.0.1:8000/ready"),
+        ({"PODWRIGHT_HOST": "[::]"}, "http://127.0.0.1:8000/ready"),
+        ({"PODWRIGHT_HOST": "[::1]"}, "http://[::1]:8000/ready"),
         (
             {"PODWRIGHT_PORT": "tcp://10.0.0.7:80", "PODWRIGHT_HOST": "::1"},
             "http://[::1]:8000/ready",

@@ -122,7 +122,7 @@ def test_what_is_wrong_with_a_request(serve: Serve) -> None:
 
 def test_keys(serve: Serve) -> None:
     """A key that is missing or has too little scope is a problem; a valid one is sent with every request."""
-    served = serve(ECHO, api_keys="shop@run:secret-of-the-shop-000000000000")
+    served = serve(ECHO, api_keys="run@shop:secret-of-the-shop-000000000000")
     with pytest.raises(ProblemError) as refused:
         connected(served).run("hello")
     assert refused.value.status == 401
@@ -284,19 +284,24 @@ def test_a_conversation(serve: Serve) -> None:
 
 def test_background_runs(serve: Serve, sqlite_database: str) -> None:
     """A run is started, listed, approved, waited for and followed."""
-    runs = connected(serve(FLOW, runs_database=sqlite_database)).runs
+    key = "k" * 32
+    served = serve(FLOW, runs_database=sqlite_database, api_keys=f"@bo:{key}")
+    runs = connected(served, api_key=key).runs
     run = runs.start("the moon", user="ada")
     waiting = runs.wait(run.id, within=60)
     assert waiting.status == "waiting_for_approval"
     assert waiting.approval is not None
     assert waiting.approval.message == "Go on?"
-    assert waiting.user == "ada"
+    assert (waiting.caller, waiting.user) == ("bo", "ada")
     assert [each.id for each in runs.list("waiting_for_approval")] == [run.id]
     assert runs.list("failed", component="flow") == []
+    assert [each.id for each in runs.list(caller="bo")] == [run.id]
+    assert runs.list(caller="cy") == []
     runs.approve(run.id, "Good.", waiting.attempt)
     done = runs.wait(run.id, within=60)
     assert done.status == "succeeded"
-    assert done.decisions[0].comment == "Good."
+    (decision,) = done.decisions
+    assert (decision.comment, decision.caller) == ("Good.", "bo")
     events = list(runs.events(run.id))
     assert events[-1].type == "run_finished"
     known = events[1].seq
@@ -331,6 +336,11 @@ def test_runs_that_end_otherwise(serve: Serve, sqlite_database: str) -> None:
     runs.cancel(second.id)
     for run in (first, second):
         assert runs.wait(run.id, "cancelled", within=60).problem is not None
+    actions = [runs.get(run.id).actions for run in (first, second)]
+    assert [[each.action for each in of_run] for of_run in actions] == [
+        [],
+        ["cancel"],
+    ]
     with pytest.raises(ProblemError) as ended:
         runs.wait(first.id, "succeeded")
     assert ended.value.code == "approval_rejected"

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from podwright.errors import ConfigurationError
 from podwright_service.fleet.releases import split
 
 
@@ -124,3 +125,15 @@ def test_more_components_than_a_release_may_have(size: int) -> None:
             ]
     again = split(releases["big-1"], "small", size)
     assert again == {"small-1": releases["big-1"]}
+
+
+def test_a_component_that_is_left_out() -> None:
+    """A component that is null is in no release, as in the chart."""
+    assert names(split(fleet(a=[], b=None), "big", 1)) == {"big-1": ["a"]}
+
+
+@pytest.mark.parametrize("key", ["fullnameOverride", "nameOverride"])
+def test_a_fleet_with_a_name_of_its_own(key: str) -> None:
+    """Several releases cannot have one name."""
+    with pytest.raises(ConfigurationError, match=key):
+        split({**fleet(a=[]), key: "agents"}, "big", 1)

@@ -320,12 +320,12 @@ def test_an_invalid_key_is_rejected(serve: Serve, keys: list[Any]) -> None:
 
 
 def test_callers_do_not_share_keys(serve: Serve) -> None:
-    """The same key of callers with different API keys names different requests."""
+    """The same key of callers with different API keys names different requests, also if these have one name."""
     component, _ = counting()
-    client = serve(component)
+    keys = ("a" * 16, "b" * 16)
+    client = serve(component, api_keys=[f"@ann:{key}" for key in keys])
     first, second = (
-        post(client, Authorization=f"Bearer {name}").text
-        for name in ("one", "two")
+        post(client, Authorization=f"Bearer {key}").text for key in keys
     )
     assert (first, second) == ('{"output":"run 1"}', '{"output":"run 2"}')
 

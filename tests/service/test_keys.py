@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.datastructures import Headers
 from tests.helpers import NO_AUTHORITIES, until
 from tests.service.support import (
     INLINE,
@@ -237,6 +238,42 @@ def write(path: Path, data: bytes) -> str:
     return str(path)
 
 
+ALL_SCOPES = {"run", "approve", "blueprint", "read"}
+ENTRIES: dict[str, tuple[str, set[str]]] = {
+    "": ("", ALL_SCOPES),
+    "run:": ("", {"run"}),
+    "run + read:": ("", {"run", "read"}),
+    "@alice:": ("alice", ALL_SCOPES),
+    "run@alice:": ("alice", {"run"}),
+    "run+read@a.b_c-1:": ("a.b_c-1", {"run", "read"}),
+    f"run@{'n' * 64}:": ("n" * 64, {"run"}),
+    "alice@": ("alice", ALL_SCOPES),
+    "alice@run+read:": ("alice", {"run", "read"}),
+    # a scope is no name where only one reading is possible
+    "run@run:": ("run", {"run"}),
+    "@read:": ("read", ALL_SCOPES),
+    "read@": ("read", ALL_SCOPES),
+}
+"""Name and scopes of a key, by what is before it."""
+
+
+@pytest.mark.parametrize(
+    ("prefix", "caller"), ENTRIES.items(), ids=[repr(key) for key in ENTRIES]
+)
+@pytest.mark.parametrize("in_file", [False, True], ids=["setting", "file"])
+def test_an_entry_has_scopes_and_a_name(
+    tmp_path: Path, prefix: str, caller: tuple[str, set[str]], in_file: bool
+) -> None:
+    """Both may be left out; the name may come first, as in the first entries with names."""
+    settings = {"api_keys": f"run:{RUN},{prefix}{READ}"}
+    if in_file:
+        path = write(tmp_path / "keys", f"{prefix}{READ}\n".encode())
+        settings = {"api_keys_file": path}
+    keys = ApiKeys(read_settings(**settings))
+    known = keys.authenticate(Headers({"authorization": f"Bearer {READ}"}))
+    assert (known.name, set(known.scopes)) == caller
+
+
 SECRET = "s3cret-part-of-a-key"
 INVALID: dict[str, tuple[Callable[[Path], dict[str, str]], str]] = {
     "a misspelt scope": (
@@ -250,6 +287,35 @@ INVALID: dict[str, tuple[Callable[[Path], dict[str, str]], str]] = {
     "a key with a colon": (
         lambda at: {"api_keys": f"{SECRET}:{SECRET}"},
         "Entry 1 of PODWRIGHT_API_KEYS",
+    ),
+    **{
+        f"{prefix!r} before a key": (
+            lambda _, prefix=prefix: {"api_keys": f"{ALL},{prefix}{SECRET}"},
+            text,
+        )
+        for prefix, text in {
+            "run@s3cret b:": "Entry 2 of PODWRIGHT_API_KEYS has an invalid name",
+            "s3cret b@run:": "invalid name",
+            "s3cret b@": "invalid name",
+            "run@:": "invalid name",
+            f"run@{'n' * 65}:": "invalid name",
+            "run@alice@example.com:": "unknown scope",
+            "@:": "invalid name",
+            "@": "invalid name",
+            "alice@:": "unknown scope",
+            "alice@rum:": "unknown scope",
+            "rum@alice:": "unknown scope",
+            "run+rum@alice:": "unknown scope",
+            "run@read:": "a scope on both sides of its '@'",
+            "run+read@read:": "a scope on both sides",
+            "run@run+read:": "a scope on both sides",
+        }.items()
+    },
+    "a name in a line": (
+        lambda at: {
+            "api_keys_file": write(at / "keys", f"run@a b:{SECRET}".encode())
+        },
+        "Line 1 of",
     ),
     "a short key": (lambda at: {"api_keys": "s3cret-part"}, "shorter than 16"),
     "a space": (

@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.helpers import NO_AUTHORITIES, plain_http
+from tests.service.background_support import FLOW, begin, wait
 from tests.service.support import Address, Command, Serve, check_end
 
 from podwright import Agent
@@ -136,6 +137,28 @@ def test_an_image_is_not_logged(
     assert client.post("/run", json={"input": [image]}).status_code == 200
     assert "data:image/png;base64,AAA" in caplog.text
     assert "A" * 100 not in caplog.text
+
+
+@pytest.mark.usefixtures("plain_logging")
+def test_what_a_caller_does_is_a_record(
+    serve: Serve, sqlite_database: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In a program without structlog, the line has its fields as those of runs have them."""
+    caplog.set_level(logging.INFO, "podwright.run")
+    key = "0123456789abcdef"
+    client = serve(FLOW, runs_database=sqlite_database, api_keys=f"@ann:{key}")
+    client.headers["authorization"] = f"Bearer {key}"
+    url = begin(client)
+    run = wait(client, url, "waiting_for_approval")
+    assert client.post(f"{url}/cancel").status_code == 202
+    (record,) = (
+        record
+        for record in caplog.records
+        if record.getMessage().startswith("run cancelled")
+    )
+    fields = {"run_id": run["id"], "component": "flow", "caller": "ann"}
+    assert vars(record)["podwright"] == fields
+    assert "caller='ann'" in record.getMessage()
 
 
 def test_the_collectors_key_is_not_logged(

@@ -17,9 +17,8 @@ from tests.helpers import until
 from tests.service.support import Serve
 
 from podwright import Agent, FunctionModel, Remote, Usage, Workflow
-from podwright.errors import ConfigurationError, ModelError
+from podwright.errors import ModelError
 from podwright.testing import ModelRequest, ModelResponse
-from podwright_service.http.auth import ApiKeys
 from podwright_service.observability import configure_logging, exporters
 from podwright_service.settings import Settings
 from podwright_service.testing import Metrics
@@ -155,7 +154,7 @@ def test_roots_are_bounded(serve: Serve) -> None:
 
 def test_callers_of_a_list_are_labels(serve: Serve) -> None:
     """Those that the operator lists have series from the start, others share an empty value."""
-    keys = f"shop@{KEY}, other@run:fedcba9876543210"
+    keys = f"@shop:{KEY}, run@other:fedcba9876543210"
     client = serve(writer(), api_keys=keys, metric_callers="shop")
     assert (
         'podwright_cost_usd_total{caller="shop",'
@@ -179,7 +178,7 @@ def test_a_misspelt_caller_is_told(
     serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A name of the list that no key has."""
-    serve(writer(), api_keys=f"shop@{KEY}", metric_callers="shop,shpo")
+    serve(writer(), api_keys=f"@shop:{KEY}", metric_callers="shop,shpo")
     assert [
         record.message
         for record in caplog.records
@@ -205,7 +204,7 @@ def test_for_whom_a_run_is(
     serve: Serve, spans: InMemorySpanExporter, path: str, body: Any
 ) -> None:
     """Caller, user, session and, as JSON, the metadata are on the spans of the request and of its run."""
-    client = serve(writer(), api_keys=f"shop@{KEY}")
+    client = serve(writer(), api_keys=f"@shop:{KEY}")
     assert client.post(path, json=body, headers=HEADERS).status_code == 200
     for name in ("invoke_agent writer", f"POST {path}"):
         attributes = named(spans, name)
@@ -299,7 +298,7 @@ def test_background_runs_keep_it(
 ) -> None:
     """The record of a run has caller, user and session, and so has its span."""
     client = serve(
-        writer(), runs_database=sqlite_database, api_keys=f"shop@{KEY}"
+        writer(), runs_database=sqlite_database, api_keys=f"@shop:{KEY}"
     )
     body = {"input": "x", "user": "u1", "session": "s1"}
     run = client.post("/runs", json=body, headers=HEADERS).json()
@@ -341,7 +340,7 @@ def test_a_line_of_the_log(
 
     configure_logging(Settings(log_format="json"))
     client = serve(
-        Agent("writer", "Write.", Unpriced(unpriced)), api_keys=f"shop@{KEY}"
+        Agent("writer", "Write.", Unpriced(unpriced)), api_keys=f"@shop:{KEY}"
     )
     assert (
         client.post(
@@ -360,14 +359,25 @@ def test_a_line_of_the_log(
     assert "session" not in line
 
 
-@pytest.mark.parametrize(
-    "entry", [f"a b@{KEY}", f"@{KEY}", f"shop@run+walk:{KEY}"]
-)
-def test_an_invalid_name_of_a_key(serve: Serve, entry: str) -> None:
-    """It is an error that does not repeat the entry."""
-    with pytest.raises(ConfigurationError) as caught:
-        ApiKeys(Settings(api_keys=entry))  # pyright: ignore[reportArgumentType] - as from the environment
-    assert KEY not in str(caught.value)
+def test_the_line_of_a_request(
+    serve: Serve, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It has the name of the key, also if the key lacks the scope; without a known key it has none."""
+    configure_logging(Settings(log_format="json", log_level="debug"))
+    client = serve(writer(), api_keys=f"run@shop:{KEY}", log_level="debug")
+    unknown = {"authorization": f"Bearer {'x' * 16}"}
+    for headers, status in ((HEADERS, 403), (unknown, 401)):
+        assert client.get("/info", headers=headers).status_code == status
+    lines = [
+        json.loads(line)
+        for line in capfd.readouterr().out.splitlines()
+        if '"event":"request"' in line
+    ]
+    assert [
+        (line["status"], line.get("caller"))
+        for line in lines
+        if line["path"] == "/info"
+    ] == [(403, "shop"), (401, None)]
 
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"

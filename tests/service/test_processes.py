@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import socket
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -266,6 +267,108 @@ def test_the_folder_of_metrics_is_emptied(
         ),
         1,
     )
+
+
+def in_use(process: Process) -> set[Path]:
+    """The folders that a process has for metrics."""
+    links = Path(f"/proc/{process.pid}/fd").iterdir()
+    files = [link.readlink() for link in links]
+    return {file.parent for file in files if file.name == "in-use"}
+
+
+def replace_workers(process: Process) -> None:
+    """Kill all workers, and wait until others serve."""
+    for pid in children(process):
+        os.kill(pid, signal.SIGKILL)
+        wait_for_line(process, "Application startup complete")
+
+
+def test_replaced_workers_leave_no_files_behind(
+    start: Command, address: Address, tmp_path: Path
+) -> None:
+    """A worker goes on with the files of one that has ended: neither they nor the counters change when it does.
+
+    Source: https://github.com/prometheus/client_python/issues/568
+    """
+    folder = tmp_path / "metrics"
+    process = start(PODWRIGHT_WORKERS="2", PROMETHEUS_MULTIPROC_DIR=str(folder))
+    url = begun(process, address, "2")
+    answered = threading.Event()
+    counts: list[float] = []
+
+    def read() -> None:
+        while not answered.is_set():
+            # a connection to a worker that is killed
+            with contextlib.suppress(httpx.TransportError):
+                counts.append(metric(url, "runs_total", status="ok"))
+
+    def size() -> tuple[int, int]:
+        files = list(folder.glob("*.db"))
+        return len(files), sum(file.stat().st_size for file in files)
+
+    sizes: list[tuple[int, int]] = []
+    with ThreadPoolExecutor() as pool:
+        reading = pool.submit(read)
+        for _ in range(25):
+            pids = set[str]()
+            while len(pids) < 2:
+                pids.add(run(url).json()["output"])
+            sizes.append(size())
+            replace_workers(process)
+        answered.set()
+        reading.result()
+    assert counts == sorted(counts)
+    assert len(set(sizes)) == 1
+    process.send_signal(signal.SIGTERM)
+    check_end(process)
+
+
+def test_a_reload_shares_no_files(
+    start: Command, address: Address, tmp_path: Path
+) -> None:
+    """The workers before and after a reload, which run at the same time, have files of their own."""
+    folder = tmp_path / "metrics"
+    process = start(PODWRIGHT_WORKERS="2", PROMETHEUS_MULTIPROC_DIR=str(folder))
+    url = begun(process, address, "2")
+    numbers: list[int] = []
+    for runs in range(1, 6):
+        assert run(url).status_code == 200
+        until(lambda runs=runs: metric(url, "runs_total", status="ok") == runs)
+        before = set(children(process))
+        process.send_signal(signal.SIGHUP)
+        until(
+            lambda before=before: (
+                not before & set(children(process))
+                and len(children(process)) == 2
+            )
+        )
+        numbers.append(len(list(folder.glob("counter_*.db"))))
+    assert metric(url, "runs_total", status="ok") == 5
+    # the first process, and at most two generations
+    assert max(numbers) <= 1 + 2 + 2
+
+
+def test_folders_of_killed_services_are_removed(
+    start: Command, address: Address
+) -> None:
+    """In memory, they would outlast the container; those of services that run stay."""
+    killed = start(PODWRIGHT_WORKERS="2")
+    running = start(PODWRIGHT_WORKERS="2")
+    for process in (killed, running):
+        address(process)
+    abandoned = in_use(killed)
+    assert len(abandoned) == 2
+    os.killpg(killed.pid, signal.SIGKILL)
+    killed.wait()
+    process = start(PODWRIGHT_WORKERS="2")
+    url = address(process)
+    assert run(url).status_code == 200
+    assert not any(folder.exists() for folder in abandoned)
+    kept = in_use(running) | in_use(process)
+    assert all(folder.exists() for folder in kept)
+    process.send_signal(signal.SIGTERM)
+    check_end(process)
+    assert not any(folder.exists() for folder in kept - in_use(running))
 
 
 def test_the_litellm_client_works_in_workers(

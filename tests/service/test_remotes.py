@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import http.client
 import json
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
 from starlette.datastructures import Headers
-from tests.helpers import until
-from tests.service.support import Serve, Shell
+from tests.helpers import plain_http, until
+from tests.service.support import Address, Command, Serve, Shell
 
 from podwright import (
     Agent,
@@ -78,6 +81,73 @@ def test_declared_agents_are_called_with_their_keys(
     assert client.post("/run-blueprint", json=inline).json() == {
         "output": "Echo: Echo: x"
     }
+
+
+class Proxy(BaseHTTPRequestHandler):
+    """Forwards requests to the hosts of their URLs, and keeps their URLs."""
+
+    seen: ClassVar[list[str]] = []
+
+    def do_POST(self) -> None:
+        self.seen.append(self.path)
+        target = urlsplit(self.path)
+        connection = http.client.HTTPConnection(
+            target.hostname or "", target.port
+        )
+        with contextlib.closing(connection):
+            body = self.rfile.read(int(self.headers["content-length"]))
+            headers = dict(self.headers.items())
+            connection.request("POST", target.path, body, headers)
+            response = connection.getresponse()
+            answer = response.read()
+            self.send_response(response.status)
+            self.send_header("content-type", response.headers["content-type"])
+            self.send_header("content-length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+
+@pytest.fixture
+def proxy() -> Iterator[str]:
+    """The URL of a proxy."""
+    Proxy.seen.clear()
+    with ThreadingHTTPServer(("127.0.0.1", 0), Proxy) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def test_the_proxies_of_agents(
+    serve: Serve,
+    command: Command,
+    address: Address,
+    tmp_path: Path,
+    *,
+    proxy: str,
+) -> None:
+    """A trusted proxy of the environment gets the calls of no agent, and one that is named those of its agent only."""
+    writer = url(serve(Agent("writer", "Write.", "offline/echo"), api_keys=KEY))
+    editor = url(serve(Agent("editor", "Edit.", "offline/echo"), api_keys=KEY))
+    (tmp_path / "line.json").write_text(json.dumps(LINE))
+    process = command(
+        "serve",
+        str(tmp_path / "line.json"),
+        "--port",
+        "0",
+        HTTP_PROXY=proxy,
+        http_proxy=proxy,
+        NO_PROXY="",
+        no_proxy="",
+        PODWRIGHT_TRUST_ENV="true",
+        PODWRIGHT_AGENTS=json.dumps({"writer": writer, "editor": editor}),
+        PODWRIGHT_AGENT_KEYS=json.dumps({"writer": KEY, "editor": KEY}),
+        PODWRIGHT_AGENT_PROXIES=json.dumps({"editor": proxy}),
+    )
+    response = plain_http.post(f"{address(process)}/run", json={"input": "x"})
+    assert response.json() == {"output": "Echo: Echo: x"}
+    assert Proxy.seen == [f"{editor}/run/stream"]
 
 
 class Blocked(FunctionModel):
@@ -288,6 +358,20 @@ WRONG: dict[str, tuple[dict[str, str], str]] = {
             "PODWRIGHT_AGENT_KEY_FILES": '{"writer": "/nowhere/key"}',
         },
         "'writer'",
+    ),
+    "a proxy for nobody": (
+        {
+            "PODWRIGHT_AGENTS": '{"writer": "http://w"}',
+            "PODWRIGHT_AGENT_PROXIES": '{"writr": "http://proxy:3128"}',
+        },
+        "'writr'",
+    ),
+    "a proxy": (
+        {
+            "PODWRIGHT_AGENTS": '{"writer": "http://w"}',
+            "PODWRIGHT_AGENT_PROXIES": '{"writer": "proxy:3128"}',
+        },
+        "Invalid proxy of the remote component 'writer'",
     ),
     "no file": (
         {"PODWRIGHT_AGENTS_FILE": "/nowhere/agents.json"},

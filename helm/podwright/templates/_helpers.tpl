@@ -1,3 +1,75 @@
+{{/* Prepares `.Values` for the templates, each of which includes this first: what is missing or null gets its default,
+     which Helm does not do for null. The values that Helm stores with the release stay as they are. */}}
+{{- define "podwright.init" -}}
+{{- if not (hasKey . "initialized") }}
+{{- $_ := set . "initialized" true }}
+{{- $chart := .Files.Get "files/defaults.json" | fromJson }}
+{{- $values := dict }}
+{{- include "podwright.fill" (list $values .Values $chart.values $chart.removable) }}
+{{- $components := dict }}
+{{- range $name, $own := $values.components }}
+{{- $component := dict }}
+{{- include "podwright.dropNull" (list $component $own $chart.values.defaults $chart.removable.defaults) }}
+{{- $_ := set $components $name $component }}
+{{- end }}
+{{- $_ := set $values "components" $components }}
+{{- if not $values.enabled }}
+{{- $values = $chart.values }}
+{{- $_ := set $values "enabled" false }}
+{{- $_ := set $values.apiKeys "enabled" false }}
+{{- end }}
+{{- $_ := set . "Values" $values }}
+{{- if $values.enabled }}{{ include "podwright.claimNames" . }}{{ end }}
+{{- end }}
+{{- end }}
+
+{{/* Copies values, without null, and adds the defaults of missing keys, except of those that null removes. */}}
+{{- define "podwright.fill" -}}
+{{- $into := index . 0 }}{{ $defaults := index . 2 }}{{ $removable := index . 3 }}
+{{- range $key, $value := index . 1 }}
+{{- if not (kindIs "invalid" $value) }}{{ $_ := set $into $key $value }}{{ end }}
+{{- end }}
+{{- range $key, $default := $defaults }}
+{{- if and (kindIs "map" $default) (kindIs "map" (get $into $key)) }}
+{{- $filled := dict }}
+{{- include "podwright.fill" (list $filled (get $into $key) $default (get $removable $key | default dict)) }}
+{{- $_ := set $into $key $filled }}
+{{- else if not (or (hasKey $into $key) (kindIs "bool" (get $removable $key)) (kindIs "invalid" $default)) }}
+{{- $_ := set $into $key $default }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Copies a component's values without the null that means the default; `podwright.merge` removes what the other null
+     stands for. */}}
+{{- define "podwright.dropNull" -}}
+{{- $into := index . 0 }}{{ $defaults := index . 2 }}{{ $removable := index . 3 }}
+{{- range $key, $value := index . 1 }}
+{{- $default := get $defaults $key }}
+{{- if and (kindIs "map" $value) (kindIs "map" $default) }}
+{{- $below := dict }}
+{{- include "podwright.dropNull" (list $below $value $default (get $removable $key | default dict)) }}
+{{- $_ := set $into $key $below }}
+{{- else if or (not (kindIs "invalid" $value)) (not (hasKey $defaults $key)) (kindIs "invalid" $default) (kindIs "bool" (get $removable $key)) }}
+{{- $_ := set $into $key $value }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Fails if another chart of the same release, such as an alias, has the fleet's name or its label: they would share
+     objects. Helm gives `.Release` to all charts of a release. */}}
+{{- define "podwright.claimNames" -}}
+{{- $names := dict "fullnameOverride" (include "podwright.fleet" .) "nameOverride" (include "podwright.name" .) }}
+{{- $path := .Template.BasePath }}{{ $release := .Release }}
+{{- range $value, $name := $names }}
+{{- $claim := printf "podwright %s %s" $value $name }}
+{{- if hasKey $release $claim }}
+{{- fail (printf "%s: the charts in %s and %s both have the name %s; set %s in one of them" $value (get $release $claim) $path $name $value) }}
+{{- end }}
+{{- $_ := set $release $claim $path }}
+{{- end }}
+{{- end }}
+
 {{/* Merges a component's values into a copy of the defaults: maps key by key, and null removes a key. Sprig's merge
      functions keep null, and some of them ignore 0 and false. */}}
 {{- define "podwright.merge" -}}
@@ -56,6 +128,11 @@
 podwright.dev/fleet: {{ include "podwright.fleet" . | quote }}
 {{- end }}
 
+{{/* The host name of a component's Service. No domain of the cluster: it may have any, and search paths add it. */}}
+{{- define "podwright.host" -}}
+{{- printf "%s.%s.svc" (include "podwright.fullname" .) (index . 0).Release.Namespace }}
+{{- end }}
+
 {{- define "podwright.selector" -}}
 {{- $root := index . 0 }}{{ $name := index . 1 -}}
 app.kubernetes.io/name: {{ include "podwright.name" $root | quote }}
@@ -63,11 +140,14 @@ app.kubernetes.io/instance: {{ quote $root.Release.Name }}
 app.kubernetes.io/component: {{ quote $name }}
 {{- end }}
 
-{{/* Labels of objects of the fleet or, with a component's name, of that component. */}}
+{{/* Labels of objects of the fleet or, with a component's name, of that component; optionally with labels of its own,
+     which take precedence over the common ones. */}}
 {{- define "podwright.labels" -}}
-{{- $root := index . 0 }}
-{{- if gt (len .) 1 }}
-{{- include "podwright.selector" . }}
+{{- $root := index . 0 }}{{ $name := "" }}{{ $own := dict }}
+{{- if gt (len .) 1 }}{{ $name = index . 1 }}{{ end }}
+{{- if gt (len .) 2 }}{{ $own = index . 2 }}{{ end }}
+{{- if $name }}
+{{- include "podwright.selector" (list $root $name) }}
 {{- else -}}
 app.kubernetes.io/name: {{ include "podwright.name" $root | quote }}
 app.kubernetes.io/instance: {{ quote $root.Release.Name }}
@@ -76,6 +156,28 @@ app.kubernetes.io/instance: {{ quote $root.Release.Name }}
 app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ $root.Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name ($root.Chart.Version | replace "+" "_") }}
+{{- with include "podwright.ownLabels" (list $root $own) }}
+{{ . }}
+{{- end }}
+{{- end }}
+
+{{/* The common labels, with an object's or a pod's own over them. */}}
+{{- define "podwright.ownLabels" -}}
+{{- $root := index . 0 }}{{ $labels := deepCopy $root.Values.commonLabels }}
+{{- range $label, $_ := $labels }}
+{{- if or (hasPrefix "podwright.dev/" $label) (has $label (list "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/component" "app.kubernetes.io/version" "app.kubernetes.io/managed-by" "helm.sh/chart")) }}
+{{- fail (printf "commonLabels: the chart sets the label %s; remove it" $label) }}
+{{- end }}
+{{- end }}
+{{- include "podwright.merge" (list $labels (index . 1)) }}
+{{- with $labels }}{{ toYaml . }}{{ end }}
+{{- end }}
+
+{{/* The field `annotations` of an object, with the common annotations and its own over them. */}}
+{{- define "podwright.annotations" -}}
+{{- $root := index . 0 }}{{ $annotations := deepCopy $root.Values.commonAnnotations }}
+{{- if gt (len .) 1 }}{{ include "podwright.merge" (list $annotations (index . 1)) }}{{ end }}
+{{- with $annotations }}annotations: {{- toYaml . | nindent 2 }}{{ end }}
 {{- end }}
 
 {{/* A scalar as text. Numbers from YAML are floats, and 1048576 would be written as 1.048576e+06. */}}
@@ -83,12 +185,32 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name ($root.Chart.Version | replace
 {{- if kindIs "string" . }}{{ . }}{{ else }}{{ toJson . }}{{ end }}
 {{- end }}
 
+{{/* The reference of an image. As for Docker, the first part of its name is a registry if it has a dot or a port; other
+     names get the registry of all charts. */}}
 {{- define "podwright.image" -}}
-{{- $root := index . 0 }}{{ $image := index . 1 -}}
-{{- $image.repository }}:{{ $image.tag | default $root.Chart.AppVersion }}{{ with $image.digest }}@{{ . }}{{ end }}
+{{- $root := index . 0 }}{{ $image := index . 1 }}{{ $repository := $image.repository }}
+{{- $first := regexFind "^[^/]+/" $repository }}
+{{- $registry := get $root.Values.global "imageRegistry" | default "" | trimSuffix "/" }}
+{{- if and $registry (not (regexMatch "[.:]" $first)) (ne $first "localhost/") }}
+{{- $repository = printf "%s/%s" $registry $repository }}
+{{- end }}
+{{- $repository }}:{{ $image.tag | default $root.Chart.AppVersion }}{{ with $image.digest }}@{{ . }}{{ end }}
 {{- end }}
 
-{{/* A component's agents as a JSON object by name: URL, and component with its fleet, or key and peers. */}}
+{{/* The field `imagePullSecrets` of a pod: the Secrets of all charts and the component's. */}}
+{{- define "podwright.pullSecrets" -}}
+{{- $root := index . 0 }}{{ $names := list }}
+{{- range concat (get $root.Values.global "imagePullSecrets" | default list) (index . 1).imagePullSecrets }}
+{{- if kindIs "map" . }}{{ $names = append $names .name }}{{ else }}{{ $names = append $names . }}{{ end }}
+{{- end }}
+{{- with uniq $names }}imagePullSecrets:
+{{- range . }}
+  - name: {{ quote . }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* A component's agents as a JSON object by name: URL, and component with its fleet, or key, proxy and peers. */}}
 {{- define "podwright.agents" -}}
 {{- $root := index . 0 }}{{ $name := index . 1 }}{{ $agents := dict }}
 {{- range $agent := index . 2 }}
@@ -102,14 +224,14 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name ($root.Chart.Version | replace
 {{- if and $root.Values.apiKeys.enabled (not $root.Values.apiKeys.seeds) }}
 {{- fail (printf "components.%s.agents: %s is in the release %s, whose keys need the same seeds; set apiKeys.seeds" $name $agentName $agent.release) }}
 {{- end }}
-{{- $url := printf "http://%s-%s:%v" $agent.release $component ($agent.port | default $root.Values.defaults.service.port) }}
+{{- $url := printf "http://%s-%s.%s.svc:%v" $agent.release $component $root.Release.Namespace ($agent.port | default $root.Values.defaults.service.port) }}
 {{- $agent = dict "component" $component "release" $agent.release "url" $url }}
 {{- else if not (hasKey $agent "url") }}
 {{- if not (hasKey $root.Values.components $component) }}
 {{- fail (printf "components.%s.agents: unknown component %s; the fleet has %s" $name $component (keys $root.Values.components | sortAlpha | join ", ")) }}
 {{- end }}
 {{- $c := deepCopy $root.Values.defaults }}{{ include "podwright.merge" (list $c (get $root.Values.components $component)) }}
-{{- $url := printf "http://%s:%v" (include "podwright.fullname" (list $root $component)) $c.service.port }}
+{{- $url := printf "http://%s:%v" (include "podwright.host" (list $root $component)) $c.service.port }}
 {{- $agent = dict "component" $component "release" (include "podwright.fleet" $root) "url" $url }}
 {{- end }}
 {{- $_ := set $agents $agentName $agent }}
@@ -122,7 +244,15 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name ($root.Chart.Version | replace
 {{- define "podwright.seeds" -}}
 {{- if and (not .Values.apiKeys.seeds) (not (hasKey . "newSeed")) }}
 {{- $_ := set . "newSeed" (randAlphaNum 48) }}
-{{- with lookup "v1" "Secret" .Release.Namespace (printf "%s-seed" (include "podwright.fleet" .)) }}{{ $_ := set $ "newSeed" (b64dec .data.seed) }}{{ end }}
+{{- $secret := printf "%s-seed" (include "podwright.fleet" .) }}
+{{- with lookup "v1" "Secret" .Release.Namespace $secret }}
+{{- $labels := .metadata.labels | default dict }}
+{{- $name := include "podwright.name" $ }}
+{{- if or (ne $name (get $labels "app.kubernetes.io/name")) (ne $.Release.Name (get $labels "app.kubernetes.io/instance")) }}
+{{- fail (printf "apiKeys.seeds: the Secret %s belongs to another fleet or to nobody, because it has not the labels app.kubernetes.io/name: %s and app.kubernetes.io/instance: %s; set fullnameOverride or apiKeys.seeds, or delete the Secret if nothing uses it" $secret $name $.Release.Name) }}
+{{- end }}
+{{- $_ := set $ "newSeed" (b64dec .data.seed) }}
+{{- end }}
 {{- end }}
 {{- if .Values.apiKeys.seeds }}{{ toJson .Values.apiKeys.seeds }}{{ else }}{{ list .newSeed | toJson }}{{ end }}
 {{- end }}
@@ -319,8 +449,13 @@ hostAliases: {{- toYaml . | nindent 2 }}
 {{- with $c.model }}{{ $_ := set $env "PODWRIGHT_MODEL" . }}{{ end }}
 {{- if $agents }}
 {{- $urls := dict }}
-{{- range $agent, $at := $agents }}{{ $_ := set $urls $agent $at.url }}{{ end }}
+{{- $proxies := dict }}
+{{- range $agent, $at := $agents }}
+{{- $_ := set $urls $agent $at.url }}
+{{- with $at.proxy }}{{ $_ := set $proxies $agent . }}{{ end }}
+{{- end }}
 {{- $_ := set $env "PODWRIGHT_AGENTS" (toJson $urls) }}
+{{- with $proxies }}{{ $_ := set $env "PODWRIGHT_AGENT_PROXIES" (toJson .) }}{{ end }}
 {{- end }}
 {{- $keyFiles := include "podwright.agentKeyFiles" $agents }}
 {{- if ne "{}" $keyFiles }}{{ $_ := set $env "PODWRIGHT_AGENT_KEY_FILES" $keyFiles }}{{ end }}
@@ -356,7 +491,25 @@ hostAliases: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- $_ := set $env $variable $value }}
 {{- end }}
+{{- include "podwright.addNoProxy" (list $root $env) }}
 {{- toJson $env }}
+{{- end }}
+
+{{/* Adds the Services of the namespace to NO_PROXY in environment variables with a proxy. Programs read either spelling,
+     so both get what the user wrote in one of them; `*` means all, but only alone. A source is left as it is. */}}
+{{- define "podwright.addNoProxy" -}}
+{{- $root := index . 0 }}{{ $env := index . 1 }}
+{{- $hasProxy := false }}
+{{- range list "HTTP_PROXY" "HTTPS_PROXY" "ALL_PROXY" }}
+{{- if or (hasKey $env .) (hasKey $env (lower .)) }}{{ $hasProxy = true }}{{ end }}
+{{- end }}
+{{- $given := dict "NO_PROXY" (get $env "NO_PROXY" | default (get $env "no_proxy")) "no_proxy" (get $env "no_proxy" | default (get $env "NO_PROXY")) }}
+{{- if $hasProxy }}
+{{- range $name, $hosts := $given }}
+{{- if and (kindIs "string" $hosts) (ne $hosts "*") }}{{ $hosts = list $hosts (printf ".%s.svc" $root.Release.Namespace) | compact | join "," }}{{ end }}
+{{- $_ := set $env $name $hosts }}
+{{- end }}
+{{- end }}
 {{- end }}
 
 {{- define "podwright.podSecurityContext" -}}

@@ -94,6 +94,11 @@ current_origin: ContextVar[Origin] = ContextVar(
 """Where the current run comes from."""
 
 
+def caller_of(request: Request) -> str:
+    """The name of the API key of a request; empty if it has none."""
+    return getattr(request.state, "caller", "")
+
+
 def origin_of(
     request: Request, settings: Settings, sender: Sender, component: Component
 ) -> Origin:
@@ -116,7 +121,7 @@ def origin_of(
     attributes.check()
     return Origin(
         root=_root(request),
-        caller=getattr(request.state, "caller", ""),
+        caller=caller_of(request),
         members={
             name: truncate(value, _MAX_LENGTH)
             for name, value in members.items()

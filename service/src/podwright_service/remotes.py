@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import SecretStr, TypeAdapter, ValidationError
 
 from podwright.blueprints.files import read_data
 from podwright.components import Component
@@ -21,36 +21,42 @@ def remotes_of(settings: Settings) -> dict[str, Component]:
     """The configured remote components by name; none of them is called here.
 
     Raises:
-        ConfigurationError: A file cannot be read, a name or a URL is invalid, or a key has no component.
+        ConfigurationError: A file cannot be read, a name, a URL or a proxy is invalid, or a key or a proxy has no
+            component.
     """
     urls = _urls(settings)
-    _check_names("PODWRIGHT_AGENT_KEYS", settings.agent_keys, urls)
-    _check_names("PODWRIGHT_AGENT_KEY_FILES", settings.agent_key_files, urls)
+    keys = _revealed(settings.agent_keys)
+    _check_names(keys, urls, "PODWRIGHT_AGENT_KEYS has a key")
+    files = settings.agent_key_files
+    _check_names(files, urls, "PODWRIGHT_AGENT_KEY_FILES has a key")
+    proxies = _revealed(settings.agent_proxies)
+    _check_names(proxies, urls, "PODWRIGHT_AGENT_PROXIES has a proxy")
     remotes: dict[str, Component] = {}
     for name, url in urls.items():
-        file = settings.agent_key_files.get(name)
-        key = _key_in_settings(name, settings)
-        remotes[name] = Remote(name, url, api_key_file=file, api_key=key)
+        remotes[name] = Remote(
+            name,
+            url,
+            proxy=proxies.get(name),
+            api_key_file=files.get(name),
+            api_key=keys.get(name),
+        )
     return remotes
 
 
+def _revealed(secrets: Mapping[str, SecretStr]) -> dict[str, str]:
+    return {name: secret.get_secret_value() for name, secret in secrets.items()}
+
+
 def _check_names(
-    variable: str, names: Iterable[str], urls: Mapping[str, str]
+    names: Iterable[str], urls: Mapping[str, str], mistake: str
 ) -> None:
     for name in names:
         if name not in urls:
             hint = did_you_mean(name, urls)
             raise ConfigurationError(
-                f"{variable} has a key for '{name}', which PODWRIGHT_AGENTS does not name.",
-                suggestion=hint or "Add its URL, or remove the key.",
+                f"{mistake} for '{name}', which PODWRIGHT_AGENTS does not name.",
+                suggestion=hint or "Add its URL, or remove the entry.",
             )
-
-
-def _key_in_settings(name: str, settings: Settings) -> str | None:
-    key = settings.agent_keys.get(name)
-    if key is None:
-        return None
-    return key.get_secret_value()
 
 
 def name_and_key(url: str, settings: Settings) -> tuple[str, str | None]:
@@ -76,7 +82,10 @@ def name_and_key(url: str, settings: Settings) -> tuple[str, str | None]:
     file = settings.agent_key_files.get(name)
     if file:
         return name, read_api_key(name, file)
-    return name, _key_in_settings(name, settings)
+    key = settings.agent_keys.get(name)
+    if not key:
+        return name, None
+    return name, key.get_secret_value()
 
 
 def _urls(settings: Settings) -> dict[str, str]:

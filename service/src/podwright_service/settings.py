@@ -150,13 +150,22 @@ def _check_models(text: str) -> str:
     return text
 
 
-_is_host = re.compile(r"(?![^:]*:[^:]*$)[\w.%:-]+").fullmatch
+def _without_brackets(host: object) -> object:
+    """An IPv6 address as URLs have it, without its brackets."""
+    if isinstance(host, str) and host.startswith("[") and host.endswith("]"):
+        return host[1:-1]
+    return host
+
+
+_is_host = re.compile(r"\*|(?![^:]*:[^:]*$)[\w.%:-]+").fullmatch
 _is_host_pattern = re.compile(r"\*|(\*\.)?[\w.-]+|\[[\da-fA-F:.]+\]").fullmatch
 _is_origin = re.compile(r"\*|[a-z-]+://[^/\sA-Z*]+").fullmatch
 Host = Annotated[
     str,
+    BeforeValidator(_without_brackets),
     _expect(
-        _is_host, "a host name or an address without a port, such as 127.0.0.1"
+        _is_host,
+        "*, a host name or an address without a port, such as 127.0.0.1",
     ),
 ]
 HostPattern = Annotated[
@@ -209,8 +218,8 @@ class Settings(BaseSettings):
     """The component to serve: a blueprint file, a component folder, or `module:attribute`."""
     model: Annotated[str, AfterValidator(_check_models)] | None = None
     """A model that replaces every model of the blueprints, or `writer=openai/gpt-5` for one agent; comma-separated."""
-    host: Host = "0.0.0.0"  # noqa: S104 - a container is reached from outside (spec §4.1)
-    """Address to listen on."""
+    host: Host = "*"
+    """Address to listen on; `*` and `::` are all addresses, of IPv4 and of IPv6 where the kernel has it."""
     port: Annotated[int, BeforeValidator(_ignore_service_link)] = Field(
         default=8000, ge=0, le=65535
     )
@@ -230,7 +239,7 @@ class Settings(BaseSettings):
     """Seconds that active runs may take to finish once the service accepts no more requests."""
 
     api_keys: ApiKeys = ()
-    """API keys, separated by commas. `run+read:KEY` limits one to scopes; `shop@KEY` names its caller."""
+    """API keys, separated by commas. `run+read:KEY` has these scopes, `run+read@alice:KEY` a name too."""
     api_keys_file: str | None = None
     """A file with API keys, one per line; it is read again when it changes."""
     allowed_hosts: Annotated[
@@ -268,6 +277,8 @@ class Settings(BaseSettings):
     """API keys of the remote components: a JSON object of keys by name."""
     agent_key_files: TextByName = Field(default_factory=dict[str, str])
     """Files with such a key each: a JSON object of paths by name. They are read again for each run."""
+    agent_proxies: KeysByName = Field(default_factory=dict[str, SecretStr])
+    """Proxies of the remote components, which use no other: a JSON object of URLs by name."""
     max_hops: NonNegativeInt = 3
     """Further containers that a run may pass through."""
 

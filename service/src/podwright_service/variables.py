@@ -36,7 +36,7 @@ LIBRARY = {
     "PODWRIGHT_PRICES": "A file with prices that take precedence over all others, or its content as JSON.",
     "PODWRIGHT_TOOL_THREADS": "Tools and conditions that are not asynchronous and run at once, in threads.",
     "PODWRIGHT_TOOL_TIMEOUT": "Seconds that a call of a tool may take.",
-    "PODWRIGHT_TRUST_ENV": "Whether calls to models, remotes and the webhook honour `HTTPS_PROXY` and `NO_PROXY`.",
+    "PODWRIGHT_TRUST_ENV": "Whether calls to models and the webhook honour `HTTPS_PROXY` and `NO_PROXY`.",
 }
 """Variables that the library reads itself."""
 

@@ -42,6 +42,7 @@ from podwright.errors import (
 from podwright.events import Kind
 from podwright.json_data import as_object, to_json_bytes, to_json_data, to_text
 from podwright.models.http import TransportError, send
+from podwright.models.proxies import is_proxy
 from podwright.models.retries import Retries, Timeouts, with_retries
 from podwright.models.urls import is_header_value, join_url
 from podwright.run import Run, Task
@@ -66,11 +67,13 @@ class Remote(PromptComponent):
         url: Base URL of its service, such as "http://writer:8000"; never part of a blueprint.
         kind: The kind of the component, for the events of its runs.
         timeout: Seconds that a run may take; by default what is left of the run around it.
+        proxy: URL of the proxy for its requests, such as "http://proxy:3128"; that of the environment is not used.
         api_key_file: A file with its API key, which is read again for each run.
         **options: A `description`, its `api_key`, `limits`, `verbose`; see `DescribedOptions`.
 
     Raises:
-        ConfigurationError: Invalid name, URL, key, time-out or option; a key and a file; a file that cannot be read.
+        ConfigurationError: Invalid name, URL, key, time-out, proxy or option; a key and a file; a file that cannot be
+            read.
     """
 
     timeouts: Timeouts = Timeouts(connect=5.0, first_byte=60.0, idle=45.0)
@@ -84,6 +87,7 @@ class Remote(PromptComponent):
         url: str,
         kind: Kind = "agent",
         timeout: float | None = None,
+        proxy: str | None = None,
         api_key_file: str | Path | None = None,
         **options: Unpack[DescribedOptions],
     ) -> None:
@@ -100,6 +104,7 @@ class Remote(PromptComponent):
             )
         self._timeout = timeout
         self._url = _stream_url(name, url)
+        self._proxy = _check_proxy(name, proxy)
         self._headers = {
             "Accept": "text/event-stream",
             "Content-Type": "application/json",
@@ -236,6 +241,7 @@ class Remote(PromptComponent):
                 self.timeouts,
                 first_byte=self.timeouts.first_byte,
                 max_bytes=MAX_STREAM,
+                proxy=self._proxy,
             ) as response:
                 return await stream.read(response)
         except TransportError as error:
@@ -355,6 +361,16 @@ def _check_name(name: str) -> str:
         raise ConfigurationError(
             f"Invalid name of a remote component {name!r}: {reason}."
         ) from error
+
+
+def _check_proxy(name: str, proxy: str | None) -> str | None:
+    if proxy is None or is_proxy(proxy):
+        return proxy
+    # it is not repeated, because it may hold a password
+    raise ConfigurationError(
+        f"Invalid proxy of the remote component '{name}'.",
+        suggestion="Write it as http://host:port or http://user:password@host:port.",
+    )
 
 
 def _stream_url(name: str, url: object) -> str:

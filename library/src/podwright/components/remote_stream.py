@@ -223,7 +223,9 @@ class RemoteStream:
         if response.media_type == "application/problem+json":
             problem = as_object(_json(await response.read()))
         wait = retry_after(response.headers)
-        error = self._error_of_status(response.status, problem)
+        error = self._error_of_status(
+            response.status, problem, via=response.via
+        )
         if wait is not None and _is_repeatable(error, response.status):
             error.transient = True
             error.retry_after = wait
@@ -231,8 +233,9 @@ class RemoteStream:
         return error
 
     def _error_of_status(
-        self, status: int, problem: JsonMapping
+        self, status: int, problem: JsonMapping, via: str
     ) -> errors.RemoteError:
+        answered = f"answered {status}{via}"
         detail = _text(problem, "detail") or "no problem document."
         match status // 100:
             case 5:
@@ -244,14 +247,14 @@ class RemoteStream:
             case 3:
                 return self._error(
                     errors.RemoteResponseError,
-                    f"answered {status}: redirects are not followed.",
+                    f"{answered}: redirects are not followed.",
                 )
             case _:
                 return self._error(
                     errors.RemoteResponseError,
-                    f"answered {status} without a stream of events.",
+                    f"{answered} without a stream of events.",
                 )
-        return self._error(error_class, f"answered {status}: {detail}", problem)
+        return self._error(error_class, f"{answered}: {detail}", problem)
 
     def _error(
         self,

@@ -18,6 +18,13 @@ from typing import Generic, Literal, TypeVar
 
 import aiohttp
 
+from podwright.models.proxies import (
+    BY_ENVIRONMENT,
+    environment_proxy,
+    trusts_environment,
+    via,
+    without_credentials,
+)
 from podwright.models.retries import Timeouts
 from podwright.text import causes, os_error_reason
 
@@ -44,8 +51,6 @@ _KEEP_ALIVE = 30.0
 """Seconds that an unused connection is kept."""
 _DRAIN = 0.1
 """Seconds to wait for the end of a response whose last event has arrived."""
-_TRUE = ("1", "true", "t", "yes", "y", "on")
-"""Values of `PODWRIGHT_TRUST_ENV` that honour the proxy variables."""
 _MAX_HEADER = 64 * 1024
 """Bytes of one response header."""
 
@@ -80,9 +85,14 @@ class Response:
         response: aiohttp.ClientResponse,
         deadline: asyncio.Timeout,
         idle: float,
+        *,
         max_bytes: int,
+        proxy: str | None,
     ) -> None:
         self._content = response.content
+        self._proxy = proxy
+        self.via = via(proxy)
+        """The way that it came, for messages: ` through the proxy http://proxy:3128`, or nothing."""
         self._deadline = deadline
         self._idle = idle
         self._max_bytes = max_bytes
@@ -104,15 +114,17 @@ class Response:
         try:
             chunk = await self._content.readany()
         except aiohttp.ClientError:  # its message may quote the response
-            raise TransportError(
+            raise _fault(
                 "truncated",
                 "the response is truncated or cannot be decompressed",
+                self._proxy,
             ) from None
         self.size += len(chunk)
         if self.size > self._max_bytes:
-            raise TransportError(
+            raise _fault(
                 "too_large",
                 f"the response is longer than {self._max_bytes} bytes",
+                self._proxy,
             )
         if not self._content.at_eof():
             self._restart_idle_time()
@@ -174,6 +186,7 @@ async def send(
     first_byte: float,
     max_bytes: int,
     on_sent: Callable[[], object] | None = None,
+    proxy: str | None = BY_ENVIRONMENT,
 ) -> AsyncGenerator[Response]:
     """Send a request. Redirects are not followed.
 
@@ -186,10 +199,19 @@ async def send(
         first_byte: Seconds from now to the first byte of the response body.
         max_bytes: The longest response body, decompressed.
         on_sent: Called when the body is about to be sent.
+        proxy: URL of the proxy to use, None for none; by default what the environment says if it is trusted.
 
     Raises:
         TransportError: No response arrived in time; raised at the end of the context if the body is late.
     """
+    sessions = _direct_sessions
+    named_proxy = proxy
+    if proxy == BY_ENVIRONMENT:
+        sessions = _sessions
+        named_proxy = None
+        proxy = environment_proxy(url)
+    elif proxy is not None:
+        proxy = without_credentials(proxy)
     if first_byte < math.inf:
         deadline = asyncio.timeout(first_byte)
     else:
@@ -198,7 +220,7 @@ async def send(
     response: Response | None = None
     try:
         async with deadline:
-            session = await _sessions.get()
+            session = await sessions.get()
             async with session.request(
                 method,
                 url,
@@ -206,13 +228,18 @@ async def send(
                 headers=headers,
                 allow_redirects=False,
                 timeout=connect,
+                proxy=named_proxy,
             ) as raw:
                 response = Response(
-                    raw, deadline, idle=timeouts.idle, max_bytes=max_bytes
+                    raw,
+                    deadline,
+                    timeouts.idle,
+                    max_bytes=max_bytes,
+                    proxy=proxy,
                 )
                 yield response
     except aiohttp.ClientError as error:
-        lost = certificate_error(error) or _client_error(error)
+        lost = certificate_error(error, proxy) or _client_error(error, proxy)
         # its message may quote the response
         if isinstance(error, aiohttp.ClientResponseError):
             raise lost from None
@@ -223,7 +250,19 @@ async def send(
         message = f"no response within {first_byte:g} s"
         if response is not None and response.size > 0:
             message = f"no data for {timeouts.idle:g} s"
-        raise TransportError("timeout", message) from error
+        raise _fault("timeout", message, proxy) from error
+
+
+def _fault(
+    fault: Fault,
+    message: str,
+    proxy: str | None,
+    suggestion: str | None = None,
+) -> TransportError:
+    """A fault of a request that went through a proxy, or directly if it is None."""
+    if proxy is not None:
+        message = f"{message},{via(proxy)}"
+    return TransportError(fault, message, suggestion)
 
 
 _FAULTS: dict[type[aiohttp.ClientError], tuple[Fault, str]] = {
@@ -236,16 +275,24 @@ _FAULTS: dict[type[aiohttp.ClientError], tuple[Fault, str]] = {
         "the host name cannot be resolved",
     ),
     aiohttp.ClientSSLError: ("tls", "no secure connection: TLS error"),
-    aiohttp.ClientHttpProxyError: (
-        "connect",
-        "the proxy refused the connection",
-    ),
     aiohttp.ClientConnectorError: ("connect", "the connection failed"),
     aiohttp.InvalidURL: ("connect", "the connection failed"),
     aiohttp.ClientResponseError: ("not_http", "the response is not valid HTTP"),
 }
 """What aiohttp's errors mean; the first class that fits counts, and the others are about lost connections."""
 _LOST = "the connection was lost before a response"
+_PROXY_FAULTS: dict[type[aiohttp.ClientError], tuple[Fault, str]] = {
+    aiohttp.ClientConnectorDNSError: (
+        "dns",
+        "its host name cannot be resolved",
+    ),
+    aiohttp.ClientProxyConnectionError: (
+        "connect",
+        "it cannot be reached",
+    ),
+    aiohttp.ClientHttpProxyError: ("connect", "it refused the connection"),
+}
+"""What aiohttp's errors say of the proxy itself."""
 
 _TRUST = "Set SSL_CERT_FILE to a PEM file with the certificate of its authority, or with itself if self-signed."
 _EXPIRED = (
@@ -261,16 +308,22 @@ _CERTIFICATE_SUGGESTIONS = {
 """By OpenSSL's code of the verification error, `X509_V_ERR_…`; the others are about trust."""
 
 
-def certificate_error(error: BaseException) -> TransportError | None:
-    """The fault if an exception, or one of its causes, is about an invalid certificate; else None."""
+def certificate_error(
+    error: BaseException, proxy: str | None = None
+) -> TransportError | None:
+    """The fault if an exception, or one of its causes, is about an invalid certificate; else None.
+
+    Args:
+        error: The exception.
+        proxy: The proxy of the request, without credentials.
+    """
     cause = _with_verify_code(error)
     if not isinstance(cause, ssl.SSLCertVerificationError):
         return None
     reason = cause.verify_message.rstrip(".")
     suggestion = _CERTIFICATE_SUGGESTIONS.get(cause.verify_code, _TRUST)
-    return TransportError(
-        "tls", f"invalid certificate of the server: {reason}", suggestion
-    )
+    message = f"invalid certificate of the server: {reason}"
+    return _fault("tls", message, proxy, suggestion=suggestion)
 
 
 def _with_verify_code(error: BaseException) -> BaseException | None:
@@ -281,23 +334,39 @@ def _with_verify_code(error: BaseException) -> BaseException | None:
     return None
 
 
-def connection_error(error: BaseException) -> TransportError | None:
-    """The fault if an exception of another client, or one of its causes, is about a connection; else None."""
+def connection_error(
+    error: BaseException, proxy: str | None = None
+) -> TransportError | None:
+    """The fault if an exception of another client, or one of its causes, is about a connection; else None.
+
+    Args:
+        error: The exception.
+        proxy: The proxy of the request, without credentials.
+    """
     for cause in causes(error):
         if isinstance(cause, aiohttp.ClientConnectionError):
-            return _client_error(cause)
+            return _client_error(cause, proxy)
         if isinstance(cause, ConnectionResetError | BrokenPipeError):
-            return TransportError("disconnected", _LOST)
+            return _fault("disconnected", _LOST, proxy)
         if isinstance(cause, ConnectionError):
-            return TransportError("connect", "the connection failed")
+            return _fault("connect", "the connection failed", proxy)
     return None
 
 
-def _client_error(error: aiohttp.ClientError) -> TransportError:
+def _client_error(
+    error: aiohttp.ClientError, proxy: str | None
+) -> TransportError:
+    if proxy is not None:
+        for kind, (fault, reason) in _PROXY_FAULTS.items():
+            if isinstance(error, kind):
+                message = f"no connection{via(proxy)}: {reason}"
+                if isinstance(error, aiohttp.ClientHttpProxyError):
+                    message = f"{message} with status {error.status}"
+                return TransportError(fault, message)
     for kind, (fault, message) in _FAULTS.items():
         if isinstance(error, kind):
-            return TransportError(fault, message)
-    return TransportError("disconnected", _LOST)
+            return _fault(fault, message, proxy)
+    return _fault("disconnected", _LOST, proxy)
 
 
 class OnePerLoop(Generic[ClientT]):
@@ -340,24 +409,29 @@ class OnePerLoop(Generic[ClientT]):
             await self._close(client)
 
 
-def _new_session() -> aiohttp.ClientSession:
+def _new_session(*, trust_env: bool) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(
             limit=0, keepalive_timeout=_KEEP_ALIVE, ssl=trusted_certificates()
         ),
         cookie_jar=aiohttp.DummyCookieJar(),
-        trust_env=trusts_environment(),
+        trust_env=trust_env,
         max_line_size=_MAX_HEADER,
         max_field_size=_MAX_HEADER,
     )
 
 
-_sessions = OnePerLoop(_new_session, aiohttp.ClientSession.close)
+def _new_environment_session() -> aiohttp.ClientSession:
+    return _new_session(trust_env=trusts_environment())
 
 
-def trusts_environment() -> bool:
-    """Whether requests go through the proxies of the environment."""
-    return os.environ.get("PODWRIGHT_TRUST_ENV", "").lower() in _TRUE
+def _new_direct_session() -> aiohttp.ClientSession:
+    return _new_session(trust_env=False)
+
+
+_sessions = OnePerLoop(_new_environment_session, aiohttp.ClientSession.close)
+_direct_sessions = OnePerLoop(_new_direct_session, aiohttp.ClientSession.close)
+"""Their requests go through a proxy only if it is named."""
 
 
 def trusted_certificates() -> ssl.SSLContext:

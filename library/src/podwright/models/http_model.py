@@ -159,6 +159,7 @@ class HTTPModel(ProviderModel):
                 error.status,
                 headers=error.headers,
                 key=destination.key,
+                via=reading.via,
             )
             failure.provider_error = provider_error(
                 error.error, request, destination.key.value
@@ -322,6 +323,8 @@ class _Reading:
         self._on_reasoning = on_reasoning
         self._reader = BodyReader()
         self._type = ""
+        self.via = ""
+        """See `Response.via`."""
 
     async def read(self, response: Response) -> None:
         """Read the response to its end.
@@ -331,6 +334,7 @@ class _Reading:
             RefusedError: It is an error.
             InvalidResponseError, json.JSONDecodeError: It cannot be read, or the answer was cut off.
         """
+        self.via = response.via
         if response.status != 200:
             error = read_error(await _body_of(response))
             raise RefusedError(error, response.status, response.headers)

@@ -38,6 +38,7 @@ from podwright.models.litellm_http import Wire, clients, watched
 from podwright.models.provider_error import provider_error
 from podwright.models.provider_model import Bill, ProviderModel
 from podwright.models.providers import ANY, ENDPOINTS, first_value, is_vendors
+from podwright.models.proxies import via
 from podwright.models.refusals import RefusedError, refusal, transport_error
 from podwright.text import causes
 from podwright.usage import Usage
@@ -223,12 +224,16 @@ class LiteLLMModel(ProviderModel):
                 wire.status,
                 headers=wire.headers,
                 key=self._key(),
+                via=via(wire.proxy),
             )
             return model_error, error_body
         # of a stream that broke off
         cause = getattr(error, "original_exception", None) or error
         error_body = _error_body(cause)
-        return self._translated_error(cause, error_body, request), error_body
+        model_error = self._translated_error(
+            cause, error_body, request, proxy=wire.proxy
+        )
+        return model_error, error_body
 
     def check(self) -> None:
         """See `Model.check`; a key is required only where LiteLLM knows its variable, and no base URL is given."""
@@ -476,9 +481,11 @@ class LiteLLMModel(ProviderModel):
         error: Any,
         error_body: ErrorBody,
         request: ModelRequest,
+        *,
+        proxy: str | None,
     ) -> errors.ModelError:
         """Our error for one of LiteLLM's exceptions, by its public class and `status_code`."""
-        fault = certificate_error(error)
+        fault = certificate_error(error, proxy)
         if fault is not None:
             return transport_error(self.name, fault)
         missing = _missing_credentials(error)
@@ -508,7 +515,7 @@ class LiteLLMModel(ProviderModel):
             kind, reason = meaning
             return kind(f"'{self.name}': {reason}")
         if not is_answer:
-            fault = connection_error(error)
+            fault = connection_error(error, proxy)
             if fault is not None:
                 return transport_error(self.name, fault)
         if not hasattr(error, "status_code"):
@@ -522,6 +529,7 @@ class LiteLLMModel(ProviderModel):
             status,
             headers=_headers(error),
             key=self._key(),
+            via=via(proxy),
         )
 
     def _unsupported_setting_error(

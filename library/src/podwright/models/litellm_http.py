@@ -22,8 +22,8 @@ from podwright.models.http import (
     TransportError,
     propagated,
     trusted_certificates,
-    trusts_environment,
 )
+from podwright.models.proxies import environment_proxy, trusts_environment
 
 _STOP_REASON = re.compile(
     rb'"(?:stop_?reason|finish_?reason|done_reason)"\s*:\s*"([^"\\]+)"',
@@ -49,6 +49,8 @@ class Wire:
         self.status: int | None = None
         """The HTTP status; None before there is a response, and for providers that LiteLLM calls in another way."""
         self.headers: Mapping[str, str] = {}
+        self.proxy: str | None = None
+        """The proxy of the request, without credentials; None if it is not known to have one."""
         self.is_readable = True
         """Whether the response says in plain words what is looked for."""
         self.stop_reason = ""
@@ -152,6 +154,9 @@ async def _watch(response: httpx.Response) -> None:
 
 async def _complete(request: httpx.Request) -> None:
     """Ask for plain bytes, which the wire can read, and continue the trace."""
+    wire = _wire.get()
+    if wire is not None:
+        wire.proxy = environment_proxy(str(request.url))
     request.headers["Accept-Encoding"] = "identity"
     request.headers.update(propagated())
 

@@ -71,6 +71,7 @@ def refusal(
     headers: Mapping[str, str] | None = None,
     *,
     key: ApiKey,
+    via: str = "",
 ) -> errors.ModelError:
     """The error for a refused request.
 
@@ -83,8 +84,9 @@ def refusal(
         status: The HTTP status.
         headers: The response headers, for `Retry-After`.
         key: The key of the request.
+        via: The way of the response; see `Response.via`.
     """
-    prefix = f"'{model}' answered {status}"
+    prefix = f"'{model}' answered {status}{via}"
     model_error = _error_by_text(prefix, status, error.search_text, key=key)
     if model_error.transient:
         model_error.retry_after = _seconds_to_wait(error, headers)

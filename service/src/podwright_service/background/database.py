@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import AsyncGenerator, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -42,6 +42,11 @@ TRANSACTION_TIMEOUT = 10.0
 
 _MIGRATION_SECONDS = 60.0
 """Seconds to wait for another process that migrates a SQLite file."""
+
+_UNPREPARED: Mapping[str, Any] = {"prepare_threshold": None}
+"""Has psycopg prepare no statements. With a pooler that pools transactions, each of them may use another connection of
+the server, where the statement of this name is that of another client:
+https://www.psycopg.org/psycopg3/docs/advanced/prepare.html#using-prepared-statements-with-pgbouncer"""
 
 T = TypeVar("T")
 
@@ -275,7 +280,7 @@ def migrate(url: URL) -> None:
         "script_location", str(Path(__file__).with_name("migrations"))
     )
     driver = url.drivername.replace("+aiosqlite", "")
-    options: dict[str, Any] = {}
+    options = dict(_UNPREPARED)
     if driver == "sqlite":
         # as SQLAlchemy documents it: the driver itself begins transactions only before it writes rows
         options = {"timeout": _MIGRATION_SECONDS, "isolation_level": None}
@@ -327,13 +332,12 @@ def _engine(url: URL) -> AsyncEngine:
         )
         event.listen(engine.sync_engine, "connect", _set_up_sqlite)
         return engine
-    connect_args = {"connect_timeout": 5}
     return create_async_engine(
         url,
         pool_size=8,
         max_overflow=0,
         pool_timeout=TRANSACTION_TIMEOUT,
-        connect_args=connect_args,
+        connect_args={"connect_timeout": 5, **_UNPREPARED},
         **options,
     )
 

@@ -60,6 +60,7 @@ class Outbox:
             "attempt": runs.c.attempt,
             "traceparent": runs.c.traceparent,
             "content": content,
+            "caller": runs.c.origin["caller"].as_string(),
             "created_at": now,
             "due_at": now,
             "requests": literal(0),

@@ -41,7 +41,12 @@ from podwright_service.background.tables import (
     workers,
 )
 from podwright_service.http.problems import stored_problem
-from podwright_service.http.schemas import ENDED, RESUMABLE, RunStatus
+from podwright_service.http.schemas import (
+    ENDED,
+    RESUMABLE,
+    RunActionName,
+    RunStatus,
+)
 
 LEASE_SECONDS = 15.0
 """Seconds after which a run whose process is silent is taken over."""
@@ -134,6 +139,8 @@ class RunStore:
         component: str | None,
         before: tuple[float, str] | None,
         size: int,
+        *,
+        caller: str | None = None,
     ) -> Sequence[StoredRun]:
         """Runs, newest first.
 
@@ -142,6 +149,7 @@ class RunStore:
             component: Only runs of this component.
             before: Time of creation and id of the last run of the page before.
             size: How many.
+            caller: Only runs that a key with this name started.
         """
         # which may be megabytes
         shown = [column for column in runs.c if column is not runs.c.request]
@@ -155,6 +163,8 @@ class RunStore:
             query = query.where(*_conditions_of_indexes(statuses))
         if component is not None:
             query = query.where(runs.c.component == component)
+        if caller is not None:
+            query = query.where(runs.c.origin["caller"].as_string() == caller)
         if before is not None:
             place = tuple_(runs.c.created_at, runs.c.id)
             query = query.where(place < tuple_(*before))
@@ -187,8 +197,13 @@ class RunStore:
             )
             return [(row.seq, row.event) for row in rows]
 
-    async def cancel(self, run_id: str) -> StoredRun | None:
-        """Cancel a run: at once if no process performs it, else have that process do so."""
+    async def cancel(self, run_id: str, caller: str = "") -> StoredRun | None:
+        """Cancel a run: at once if no process performs it, else have that process do so.
+
+        Args:
+            run_id: The run.
+            caller: The name of the key that cancels it.
+        """
         waiting = runs.c.status.in_(
             ("queued", "waiting_for_approval", "interrupted")
         )
@@ -199,6 +214,7 @@ class RunStore:
         }
         return await self._change(
             run_id,
+            _action("cancel", caller),
             (waiting, cancel_now),
             (runs.c.status == "running", {"cancel_requested": True}),
         )
@@ -210,17 +226,19 @@ class RunStore:
         decision: Mapping[str, Any],
         *,
         goes_on: bool,
+        caller: str = "",
     ) -> StoredRun | None:
         """Decide about what a run waits for.
 
         Args:
             run_id: The run.
             attempt: The attempt that ended in the wait.
-            decision: `approved`, `decision`, `comment`, `values`, and the `caller` who decides.
+            decision: `approved`, `decision`, `comment`, `values`, and as `caller` the digest of the key that decides.
             goes_on: Whether the run goes on; if not, it ends as cancelled.
+            caller: The name of that key.
 
         Returns:
-            The run as it is now; None if it does not wait in that attempt, and the caller has not decided so before.
+            The run as it is now; None if it does not wait in that attempt, and the key has not decided so before.
         """
         decision = {**decision, "attempt": attempt}
         async with self._database.transaction() as connection:
@@ -237,7 +255,9 @@ class RunStore:
                 if _has_decision(run, decision):
                     return run
                 return None
-            values = self._decided(run, decision, goes_on=goes_on)
+            # the name is not a part of what a repeated decision has to repeat
+            named = {**decision, "caller_name": caller or None}
+            values = self._decided(run, named, goes_on=goes_on)
             statement = update(runs).where(is_run).values(values)
             changed = await connection.first(statement.returning(runs))
             await self.outbox.add(connection, run_id)
@@ -260,8 +280,13 @@ class RunStore:
         values["decisions"] = [*run["decisions"], decided]
         return values
 
-    async def resume(self, run_id: str) -> StoredRun | None:
-        """Have a run that failed or was interrupted go on."""
+    async def resume(self, run_id: str, caller: str = "") -> StoredRun | None:
+        """Have a run that failed or was interrupted go on.
+
+        Args:
+            run_id: The run.
+            caller: The name of the key that resumes it.
+        """
         values = {
             "ended_at": None,
             "problem": None,
@@ -271,7 +296,9 @@ class RunStore:
         # the caller that resumes a run that failed does not know of tool calls whose end is unknown
         values["repeat_calls"] = runs.c.status == "interrupted"
         return await self._change(
-            run_id, (runs.c.status.in_(RESUMABLE), values)
+            run_id,
+            _action("resume", caller),
+            (runs.c.status.in_(RESUMABLE), values),
         )
 
     def _queued(self) -> dict[str, Any]:
@@ -280,17 +307,27 @@ class RunStore:
     async def _change(
         self,
         run_id: str,
+        action: Mapping[str, Any],
         *changes: tuple[ColumnElement[bool], Mapping[str, Any]],
     ) -> StoredRun | None:
-        """Apply the first change whose condition holds; None if none does."""
+        """Apply the first change whose condition holds, and note who did it; None if none does."""
         is_run = runs.c.id == run_id
+        known = select(runs.c.actions, runs.c.cancel_requested).where(is_run)
         async with self._database.transaction() as connection:
             # locked, because between two statements the run could go from one condition to another
-            await connection.execute(
-                select(runs.c.id).where(is_run).with_for_update()
-            )
+            run = await connection.first(known.with_for_update())
+            if run is None:
+                return None
+            actions: list[Any] = [*(run["actions"] or [])]
+            # a run may be cancelled again until its process has seen it
+            if action["action"] != "cancel" or not run["cancel_requested"]:
+                actions.append(action)
             for condition, values in changes:
-                statement = update(runs).where(is_run, condition).values(values)
+                statement = (
+                    update(runs)
+                    .where(is_run, condition)
+                    .values({**values, "actions": actions})
+                )
                 changed = await connection.first(statement.returning(runs))
                 if changed is not None:
                     await self.outbox.add(connection, run_id)
@@ -557,6 +594,11 @@ def _conditions_of_indexes(
         yield is_open
     if set(statuses) <= set(UNSUCCESSFUL):
         yield is_unsuccessful
+
+
+def _action(name: RunActionName, caller: str) -> Mapping[str, Any]:
+    """What is stored of an action of a caller."""
+    return {"action": name, "caller": caller or None, "at": time.time()}
 
 
 def _has_decision(run: StoredRun, decision: Mapping[str, Any]) -> bool:

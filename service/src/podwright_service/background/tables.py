@@ -133,6 +133,11 @@ runs = Table(
         comment="what the webhook is told: `status`, or `content` too; null: it is not called",
     ),
     Column("metadata", JSON, comment="what else its caller says of it"),
+    Column(
+        "actions",
+        JSON,
+        comment="who cancelled or resumed it, and when; decisions are beside them",
+    ),
     UniqueConstraint(
         "component", "idempotency_key", name="podwright_runs_by_key"
     ),
@@ -186,6 +191,9 @@ deliveries = Table(
         "content",
         JSON,
         comment="the approval, result or problem of the run, if the webhook is told",
+    ),
+    Column(
+        "caller", String, comment="the name of the key that started the run"
     ),
     Column("created_at", Float, nullable=False),
     Column(

@@ -18,7 +18,7 @@ from standardwebhooks import Webhook as Signer
 
 from podwright import __version__
 from podwright.json_data import to_json_bytes
-from podwright.models.http import TransportError, send
+from podwright.models.http import Response, TransportError, send
 from podwright.models.retries import Timeouts, retry_after
 from podwright_service.background.database import DatabaseUnavailableError
 from podwright_service.background.outbox import Delivery, Outbox
@@ -180,7 +180,7 @@ class Webhook:
                 max_bytes=_MAX_RESPONSE,
             ) as response:
                 await response.drain()
-                return _failure_of(response.status, response.headers)
+                return _failure_of(response)
         except TransportError as error:
             return _Failure(str(error), error.suggestion)
 
@@ -190,6 +190,7 @@ class Webhook:
             "component": delivery["component"],
             "status": delivery["status"],
             "attempt": delivery["attempt"],
+            "caller": delivery["caller"],
         }
         content = delivery["content"]
         if self._with_content and content is not None:
@@ -222,17 +223,18 @@ class Webhook:
         return headers
 
 
-def _failure_of(status: int, headers: Mapping[str, str]) -> _Failure | None:
+def _failure_of(response: Response) -> _Failure | None:
     """What a response says; None if it accepts the notification."""
+    status = response.status
     if 200 <= status < 300:
         return None
     suggestion = None
     if 300 <= status < 400:
         suggestion = "Redirects are not followed: set PODWRIGHT_WEBHOOK to the URL that it leads to."
     return _Failure(
-        f"HTTP {status}",
+        f"HTTP {status}{response.via}",
         suggestion,
-        retry_after=retry_after(headers) or 0.0,
+        retry_after=retry_after(response.headers) or 0.0,
         is_final=status == _GONE,
     )
 

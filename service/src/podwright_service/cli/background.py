@@ -45,10 +45,17 @@ def start_run(
 
 
 def list_runs(
-    client: Client, statuses: list[str], limit: int, *, as_json: bool
+    client: Client,
+    statuses: list[str],
+    limit: int,
+    *,
+    caller: str | None,
+    as_json: bool,
 ) -> None:
     """Print the newest runs, one a line."""
-    runs = client.runs.list(*cast("list[RunStatus]", statuses), limit=limit)
+    runs = client.runs.list(
+        *cast("list[RunStatus]", statuses), caller=caller, limit=limit
+    )
     if as_json:
         print_json(
             [run.model_dump(mode="json", exclude_unset=True) for run in runs]
@@ -62,7 +69,8 @@ def list_runs(
             f"{run.created_at:%Y-%m-%dT%H:%M:%S}Z",
             f"{run.status:<20}",
             f"{run.component:<24}",
-            spent,
+            f"{spent:<14}",
+            run.caller or "",
         )
         print_text("  ".join(facts).rstrip())
 

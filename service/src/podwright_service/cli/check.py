@@ -61,7 +61,9 @@ def default_url() -> str:
     # Kubernetes sets tcp://… next to a Service named "podwright"
     if not port.isdecimal():
         port = "8000"
-    if host in ("", "0.0.0.0", "::"):  # noqa: S104 - a service on all interfaces is also on this one
+    host = host.strip("[]")
+    # a service on all addresses is also on this one
+    if host in ("", "*", "0.0.0.0", "::"):  # noqa: S104
         host = "127.0.0.1"
     if ":" in host:
         host = f"[{host}]"

@@ -737,18 +737,25 @@ def list_runs(
         list[str] | None,
         typer.Option(help="Only runs with this status; may be repeated."),
     ] = None,
+    caller: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Only runs that a key with this name started."
+        ),
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, max=200, help="How many.")] = 20,
     as_json: AsJson = False,
     url: ServiceUrl = LOCAL,
     api_key: ServiceKey = None,
 ) -> None:
-    """List background runs, newest first: id, time of creation, status, component and cost."""
+    """List background runs, newest first: id, time of creation, status, component, cost and who started it."""
     from podwright_service.cli import background
 
     background.list_runs(
         background.service_client(url, api_key),
         status or [],
         limit,
+        caller=caller,
         as_json=as_json,
     )
 

@@ -12,13 +12,11 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from podwright.errors import ConfigurationError
-from podwright.text import os_error_reason
 from podwright_service.cli.console import print_note
 from podwright_service.cli.run import served_source
 from podwright_service.cli.served_version import (
@@ -27,10 +25,9 @@ from podwright_service.cli.served_version import (
     missing_variables,
 )
 from podwright_service.cli.watched_files import WatchedFiles
+from podwright_service.serving.listening import BACKLOG, bind, urls
 from podwright_service.settings import Settings, read_settings
 from podwright_service.source import check_source
-
-_BACKLOG = 128
 
 
 def develop(env_file: str | None, **options: Any) -> None:
@@ -56,9 +53,12 @@ def develop(env_file: str | None, **options: Any) -> None:
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
-    with _bind(settings.host, settings.port) as listening:
-        start = partial(Version, options, env_file, listening)
-        developer = _Developer(files, start, listening)
+    with contextlib.ExitStack() as opened:
+        sockets = bind(settings.host, settings.port)
+        for listening in sockets:
+            opened.enter_context(listening)
+        start = partial(Version, options, env_file, sockets)
+        developer = _Developer(files, start, sockets)
         try:
             developer.serve()
         except KeyboardInterrupt:
@@ -86,47 +86,24 @@ def _variables_of(env_file: str | None) -> Generator[None]:
             del os.environ[name]
 
 
-@contextlib.contextmanager
-def _bind(host: str, port: int) -> Generator[socket.socket]:
-    """A socket on an address; it refuses connections until it listens.
-
-    Raises:
-        ConfigurationError: The address cannot be used.
-    """
-    try:
-        family, *_, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM
-        )[0]
-        listening = socket.socket(family)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(address)
-    except OSError as error:
-        raise ConfigurationError(
-            f"Could not listen on {host}:{port}: {os_error_reason(error)}.",
-            suggestion="Use another host or port; --port 0 is any free one.",
-        ) from error
-    with listening:
-        yield listening
-
-
 class _Developer:
     """Starts a version for each change, and stops the one before.
 
     Args:
         files: The files of the component.
         start: Starts a version of what the files are now.
-        listening: The socket on which all versions serve.
+        sockets: The sockets on which all versions serve.
     """
 
     def __init__(
         self,
         files: WatchedFiles,
         start: Callable[[], Version],
-        listening: socket.socket,
+        sockets: Sequence[socket.socket],
     ) -> None:
         self._files = files
         self._start = start
-        self._listening = listening
+        self._sockets = sockets
         self._serving: Version | None = None
         self._versions: list[Version] = []
 
@@ -154,10 +131,11 @@ class _Developer:
         seconds = time.perf_counter() - started
         if self._serving is None:
             # from now on clients wait instead of being refused
-            self._listening.listen(_BACKLOG)
-            host, port, *_ = self._listening.getsockname()
+            for listening in self._sockets:
+                listening.listen(BACKLOG)
+            addresses = " and ".join(urls(self._sockets))
             print_note(
-                f"Serving on http://{_in_url(host)}:{port}, with the API page at /docs. Ctrl-C ends.",
+                f"Serving on {addresses}, with the API page at /docs. Ctrl-C ends.",
                 "bold",
             )
         else:
@@ -206,9 +184,3 @@ def _short_path(path: Path) -> str:
     with contextlib.suppress(ValueError):
         return str(path.relative_to(Path.cwd()))
     return str(path)
-
-
-def _in_url(host: str) -> str:
-    if ":" in host:
-        return f"[{host}]"
-    return host

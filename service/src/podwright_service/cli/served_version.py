@@ -12,7 +12,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext, SpawnContext
@@ -78,14 +78,14 @@ class Version:
     Args:
         options: Settings by name.
         env_file: A file with variables.
-        listening: The socket to serve on.
+        sockets: The sockets to serve on.
     """
 
     def __init__(
         self,
         options: dict[str, Any],
         env_file: str | None,
-        listening: socket.socket,
+        sockets: Sequence[socket.socket],
     ) -> None:
         processes = _processes()
         receiver, sender = processes.Pipe(duplex=False)
@@ -93,7 +93,7 @@ class Version:
         self._has_reported_error = False
         with sender:
             self._process = processes.Process(
-                target=_serve, args=(options, env_file, listening, sender)
+                target=_serve, args=(options, env_file, sockets, sender)
             )
             self._process.start()
 
@@ -166,7 +166,7 @@ def _processes() -> ForkServerContext | SpawnContext:
 def _serve(
     options: dict[str, Any],
     env_file: str | None,
-    listening: socket.socket,
+    sockets: Sequence[socket.socket],
     reports: Connection,
 ) -> None:
     """Serve one version: the target of a process, whose exit code is 1 if it cannot be served.
@@ -174,7 +174,7 @@ def _serve(
     Args:
         options: Settings by name.
         env_file: A file with variables.
-        listening: The socket to serve on.
+        sockets: The sockets to serve on.
         reports: Is sent each `_Report`.
     """
     # Ctrl-C is for the process that stops this one; uvicorn would drop what it does at a second signal
@@ -184,7 +184,7 @@ def _serve(
     writes = _Writes(reports)
     sys.addaudithook(writes.handle)
     command = partial(
-        _serve_version, options, env_file, listening=listening, writes=writes
+        _serve_version, options, env_file, sockets=sockets, writes=writes
     )
     code = run_and_report(command)
     if code == 1:
@@ -255,7 +255,7 @@ def _serve_version(
     options: dict[str, Any],
     env_file: str | None,
     *,
-    listening: socket.socket,
+    sockets: Sequence[socket.socket],
     writes: _Writes,
 ) -> None:
     os.environ.update(missing_variables(env_file))
@@ -272,7 +272,7 @@ def _serve_version(
     serve(
         component,
         settings,
-        listening=listening,
+        sockets=sockets,
         when_ready=partial(writes.report, _Report("ready", [])),
     )
 

@@ -262,6 +262,7 @@ class AsyncRuns:
         self,
         *statuses: RunStatus,
         component: str | None = None,
+        caller: str | None = None,
         limit: int = 50,
     ) -> Sequence[BackgroundRun]:
         """The newest runs.
@@ -269,11 +270,14 @@ class AsyncRuns:
         Args:
             *statuses: Only runs with one of these; by default with any.
             component: Only runs of this component.
+            caller: Only runs that a key with this name started.
             limit: How many at most.
         """
         query: dict[str, Any] = {"status": statuses}
         if component is not None:
             query["component"] = component
+        if caller is not None:
+            query["caller"] = caller
         runs: list[BackgroundRun] = []
         while len(runs) < limit:
             query["limit"] = min(limit - len(runs), _PAGE)

@@ -28,12 +28,16 @@ class ProblemError(RemoteError):
     Args:
         problem: The problem document.
         status: The HTTP status, if the document has none.
+        via: The way of the response, such as " through the proxy http://proxy:3128"; empty if it is not known.
     """
 
     default_suggestion = "Look in the logs of the service."
 
     def __init__(
-        self, problem: Mapping[str, Any], status: int | None = None
+        self,
+        problem: Mapping[str, Any],
+        status: int | None = None,
+        via: str = "",
     ) -> None:
         self.problem = dict(problem)
         """The whole document."""
@@ -46,12 +50,13 @@ class ProblemError(RemoteError):
             detail = "no problem document."
             suggestion = "Perhaps a proxy answered: check the address, then the logs of both."
         super().__init__(
-            f"The service answered {status}: {detail}",
+            f"The service answered {status}{via}: {detail}",
             suggestion=suggestion,
             help_url=_text(problem, "type"),
             code=_text(problem, "code"),
         )
         self.status = status
+        self._via = via
         self.remote_code = _text(problem, "code")
         self.run_id = _text(problem, "run_id")
         self.component = _text(problem, "component")
@@ -64,7 +69,7 @@ class ProblemError(RemoteError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """How to pickle it, for example for a pool of processes."""
-        return type(self), (self.problem, self.status), self.__dict__
+        return type(self), (self.problem, self.status, self._via), self.__dict__
 
     def details(self) -> Sequence[str]:
         """Each thing that is wrong in the request, with its JSON pointer."""

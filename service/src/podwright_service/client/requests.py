@@ -244,7 +244,7 @@ class ServiceRequests:
         problem: dict[str, Any] = {}
         with contextlib.suppress(orjson.JSONDecodeError):
             problem = as_object(orjson.loads(data))
-        error = ProblemError(problem, response.status)
+        error = ProblemError(problem, response.status, response.via)
         error.retry_after = retry_after(response.headers)
         # at capacity, or an earlier request with the same key is in progress
         is_early = (

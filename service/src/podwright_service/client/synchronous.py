@@ -121,11 +121,14 @@ class Runs:
         self,
         *statuses: RunStatus,
         component: str | None = None,
+        caller: str | None = None,
         limit: int = 50,
     ) -> Sequence[BackgroundRun]:
         """The newest runs; see `AsyncRuns.list`."""
         return run_sync(
-            self.asynchronous.list(*statuses, component=component, limit=limit)
+            self.asynchronous.list(
+                *statuses, component=component, caller=caller, limit=limit
+            )
         )
 
     def wait(

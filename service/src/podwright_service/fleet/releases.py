@@ -9,11 +9,12 @@ from typing import Any
 
 import orjson
 
+from podwright.errors import ConfigurationError
 from podwright.json_data import as_array, as_object
 
 MAX_RELEASE_BYTES = 1_048_576
 """Helm stores a release in a Secret, for which Kubernetes has this limit."""
-_CHART_BYTES = 62_000
+_CHART_BYTES = 75_000
 """The chart's templates and documentation in such a Secret."""
 _COMPONENT_BYTES = 720
 """The manifests of a component, without its blueprint and files."""
@@ -41,10 +42,20 @@ def split(
         values: The values of the fleet.
         name: How the names of the releases begin.
         size: The largest number of components in a release.
+
+    Raises:
+        ConfigurationError: The values name the fleet. Each release is a fleet of its own, named after the release.
     """
+    for key in ("fullnameOverride", "nameOverride"):
+        if values.get(key):
+            raise ConfigurationError(
+                f"{key}: a fleet of several releases cannot have it, because each release has a name of its own.",
+                suggestion=f"Remove {key}.",
+            )
     components = {
         component: dict(as_object(own))
         for component, own in as_object(values.get("components")).items()
+        if own is not None
     }
     agents = {
         component: [_agent(entry) for entry in as_array(own.get("agents"))]

@@ -29,14 +29,19 @@ _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 _CHECK_INTERVAL = 1.0
 _CHALLENGE = 'Bearer realm="podwright"'
 _NEW_KEY = "Make a key with `openssl rand -hex 32`."
+_FORM = (
+    "Write SCOPES@NAME:KEY, such as run+read@alice:KEY. "
+    f"Known scopes: {', '.join(SCOPES)}. A key contains no colon and no '@'."
+)
 
 _log = logging.getLogger("podwright.service")
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_ALL_SCOPES = frozenset(SCOPES)
 
 
 class Caller(NamedTuple):
-    """Who has a key."""
+    """Who has a key; several keys may have one name, as while they are rotated."""
 
     name: str
     """Empty if the key has none."""
@@ -77,11 +82,11 @@ class ApiKeys:
         """The names of the callers."""
         return frozenset(caller.name for caller in self._keys.values())
 
-    def authorize(self, headers: Headers, method: str, path: str) -> Caller:
-        """Check the API key of a request, and return its caller.
+    def authenticate(self, headers: Headers) -> Caller:
+        """The caller whose API key a request has.
 
         Raises:
-            RequestError: 401: no known key. 403: the key lacks the scope of the path.
+            RequestError: 401: no known key.
         """
         key = _key_in(headers)
         caller = self._caller(key.encode("latin-1"))
@@ -89,9 +94,6 @@ class ApiKeys:
             raise _key_required_error(
                 "Unknown API key.", ', error="invalid_token"'
             )
-        required = scopes_of(method, path)
-        if required and caller.scopes.isdisjoint(required):
-            raise scope_missing(required[0])
         return caller
 
     def _caller(self, key: bytes) -> Caller | None:
@@ -185,22 +187,19 @@ def _key_in(headers: Headers) -> str:
 
 
 def _parse_entry(place: str, entry: str) -> tuple[bytes, Caller]:
-    name, at, entry = entry.rpartition("@")
-    if at and not _NAME.fullmatch(name):  # not shown either
-        raise ConfigurationError(
-            f"{place} has an invalid name before its '@'.",
-            suggestion="Use 1 to 64 letters, digits, '.', '_' and '-'. A key contains no '@'.",
-        )
+    """The digest of a key, and its caller.
+
+    An entry is `KEY`, `SCOPES:KEY`, `SCOPES@NAME:KEY` or `@NAME:KEY`; or with the name first, as the first entries with
+    names were: `NAME@KEY`, `NAME@SCOPES:KEY`.
+    """
     prefix, colon, key = entry.rpartition(":")
-    scopes = frozenset(SCOPES)
     if colon:
-        scopes = frozenset(scope.strip() for scope in prefix.split("+"))
-    # the text before the colon is not shown: it may be a part of a key
-    if not scopes <= set(SCOPES):
-        raise ConfigurationError(
-            f"{place} has an unknown scope before its colon.",
-            suggestion=f"Known scopes: {', '.join(SCOPES)}. A key contains no colon.",
-        )
+        caller = _parse_prefix(place, prefix)
+    else:
+        name, at, key = entry.rpartition("@")
+        caller = Caller("", _ALL_SCOPES)
+        if at:
+            caller = Caller(_checked_name(place, name), _ALL_SCOPES)
     if not _TOKEN.fullmatch(key):
         raise ConfigurationError(
             f"{place} has characters that the header 'Authorization' cannot carry.",
@@ -211,7 +210,52 @@ def _parse_entry(place: str, entry: str) -> tuple[bytes, Caller]:
             f"{place} is shorter than {MIN_KEY_LENGTH} characters.",
             suggestion=_NEW_KEY,
         )
-    return hashlib.sha256(key.encode()).digest(), Caller(name, scopes)
+    return hashlib.sha256(key.encode()).digest(), caller
+
+
+def _parse_prefix(place: str, prefix: str) -> Caller:
+    """The caller of a key, from what is before its colon; errors do not show it: it may be a part of a key."""
+    before, at, after = prefix.rpartition("@")
+    if not at:
+        return Caller("", _checked_scopes(place, prefix))
+    if not before:
+        return Caller(_checked_name(place, after), _ALL_SCOPES)
+    if not _are_scopes(before):
+        scopes = _checked_scopes(place, after)
+        return Caller(_checked_name(place, before), scopes)
+    if not _are_scopes(after) or before == after:
+        name = _checked_name(place, after)
+        return Caller(name, _checked_scopes(place, before))
+    raise ConfigurationError(
+        f"{place} has a scope on both sides of its '@'.",
+        suggestion="Give the key a name that is not the name of a scope.",
+    )
+
+
+def _are_scopes(text: str) -> bool:
+    return _scopes_in(text) <= _ALL_SCOPES
+
+
+def _scopes_in(text: str) -> frozenset[str]:
+    return frozenset(scope.strip() for scope in text.split("+"))
+
+
+def _checked_scopes(place: str, text: str) -> frozenset[str]:
+    scopes = _scopes_in(text)
+    if not scopes <= _ALL_SCOPES:
+        raise ConfigurationError(
+            f"{place} has an unknown scope before its colon.", suggestion=_FORM
+        )
+    return scopes
+
+
+def _checked_name(place: str, name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise ConfigurationError(
+            f"{place} has an invalid name beside its '@'.",
+            suggestion="Use 1 to 64 letters, digits, '.', '_' and '-'. A key contains no '@'.",
+        )
+    return name
 
 
 def scope_missing(scope: str) -> RequestError:
@@ -258,12 +302,13 @@ class AuthenticationMiddleware:
         path = path_in(scope)
         if path in OPEN_PATHS or path.startswith("/docs/"):
             return
-        caller = self._keys.authorize(
-            Headers(scope=scope), scope["method"], path
-        )
+        caller = self._keys.authenticate(Headers(scope=scope))
         state = scope.setdefault("state", {})
         state["key_scopes"] = caller.scopes
         state["caller"] = caller.name
+        required = scopes_of(scope["method"], path)
+        if required and caller.scopes.isdisjoint(required):
+            raise scope_missing(required[0])
 
 
 def warn_if_open(settings: Settings) -> None:

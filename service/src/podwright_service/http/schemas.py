@@ -254,6 +254,22 @@ class Decision(Approval):
     """What the person has changed, by name."""
     attempt: int | None = None
     """The attempt that ended in the question."""
+    caller: str | None = None
+    """The name of the API key that it was decided with."""
+    at: datetime
+
+
+RunActionName = Literal["cancel", "resume"]
+
+
+class RunAction(BaseModel):
+    """What a caller has done with a run, besides decisions."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    action: RunActionName
+    caller: str | None = None
+    """The name of the API key that it was done with."""
     at: datetime
 
 
@@ -287,6 +303,8 @@ class BackgroundRun(BaseModel):
     approval: Approval | None = None
     """Of a run that waits for approval: the question."""
     decisions: list[Decision]
+    actions: list[RunAction] = []
+    """Who cancelled or resumed it, and when."""
     notice: str | None = None
     """Set if it is queued and this service has another blueprint, and so cannot perform it; and if it was cancelled too
     late."""
@@ -302,6 +320,8 @@ class RunToApprove(BaseModel):
     status: RunStatus
     attempt: int
     created_at: datetime
+    caller: str | None = None
+    """The name of the API key that it was started with."""
     approval: Approval | None = None
     """The question; null once it is answered."""
 

@@ -127,6 +127,7 @@ class Observability:
         """Begin to export metrics, and the spans of tools; called in each process."""
         if self._own_provider is not None:
             exporters.publish(self._own_provider)
+        self.metrics.start()
         if self._export is not None:
             self._export.start()
 

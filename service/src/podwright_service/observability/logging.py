@@ -47,7 +47,7 @@ _QUIET = (
 """Loggers that repeat request headers, or the collector's headers with their keys."""
 _RUN_LOGGER = "podwright.run"
 _request_fields = structlog.stdlib.ExtraAdder(
-    ("method", "path", "status", "duration_ms")
+    ("method", "path", "status", "duration_ms", "caller")
 )
 _all_fields = structlog.stdlib.ExtraAdder()
 
@@ -133,11 +133,7 @@ def log_runs(settings: Settings) -> Subscriber:
     In a program that does not use structlog, they are records of the standard library's logger.
     """
     structured = structlog.get_logger()
-    standard = structlog.wrap_logger(
-        logging.getLogger(_RUN_LOGGER),
-        processors=[_to_record],
-        wrapper_class=structlog.stdlib.BoundLogger,
-    )
+    standard = _standard_logger()
 
     def handle(event: Event) -> None:
         log = standard
@@ -171,6 +167,33 @@ def log_runs(settings: Settings) -> Subscriber:
             log.log(level, "run", **_fields(event, settings.log_content))
 
     return handle
+
+
+def log_action(event: str, run_id: str, component: str, caller: str) -> None:
+    """Write a line for what a caller does with a background run; its line `run` has only who started it.
+
+    Args:
+        event: What happened, such as `run approved`.
+        run_id: The run.
+        component: Its component.
+        caller: The name of the API key; empty if it has none.
+    """
+    log = _standard_logger()
+    if structlog.is_configured():
+        log = structlog.get_logger()
+    fields = {"logger": _RUN_LOGGER, "run_id": run_id, "component": component}
+    if caller:
+        fields["caller"] = caller
+    log.info(event, **fields)
+
+
+def _standard_logger() -> structlog.stdlib.BoundLogger:
+    """The logger of lines about runs in a program that does not use structlog."""
+    return structlog.wrap_logger(
+        logging.getLogger(_RUN_LOGGER),
+        processors=[_to_record],
+        wrapper_class=structlog.stdlib.BoundLogger,
+    )
 
 
 def _without_images(data: Any) -> Any:

@@ -10,11 +10,13 @@ that several processes share. Set the variable before this module is imported.
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from opentelemetry.trace import get_current_span
@@ -37,6 +39,7 @@ from podwright.messages import ModelResponse
 from podwright.models import price_file, pricing
 from podwright.usage import RunLimits, Usage
 from podwright_service.http.paths import route_of
+from podwright_service.observability import metric_files
 from podwright_service.observability.otlp_metrics import (
     InstrumentKind,
     OTLPMetrics,
@@ -47,6 +50,8 @@ from podwright_service.origin import INLINE, current_origin
 
 if TYPE_CHECKING:
     from podwright_service.http.admission import Admission
+
+_log = logging.getLogger("podwright.service")
 
 UNKNOWN = "(unknown)"
 """The label value of models, tools, routes and limits that the service does not know."""
@@ -145,9 +150,10 @@ class Metrics:
         self._models = frozenset(models)
         self._tools = frozenset(tools)
         self._routes = frozenset(routes)
-        self._multiprocess = bool(os.environ.get("PROMETHEUS_MULTIPROC_DIR"))
+        self._folder = os.environ.get(metric_files.VARIABLE)
+        self._is_full = False
         self.registry = CollectorRegistry()
-        if not self._multiprocess:
+        if not self._folder:
             ProcessCollector(registry=self.registry)
         self._define_metrics()
         self._begin_series()
@@ -184,6 +190,13 @@ class Metrics:
             for tool in part.tools:
                 self._tool_call_duration(*labels, tool)
         self._begin_costs(self._served[0])
+
+    def start(self) -> None:
+        """Begin in a process; if several share their metrics, with the first value of all of them at once.
+
+        Later there might be no room for them.
+        """
+        self._note_price_file()
 
     def count_spans(self, outcome: SpanOutcome, number: int) -> None:
         """Count spans that have ended, were exported, or could not be."""
@@ -307,17 +320,16 @@ class Metrics:
         with suppress(ConfigurationError):
             pricing.refresh_operators_file()
         self._note_price_file()
-        registry = self.registry
-        if self._multiprocess:
-            registry = CollectorRegistry()
-            MultiProcessCollector(registry)
         try:
             encode, media_type = choose_encoder(accept)
         except (TypeError, ValueError):  # an invalid version in the header
             encode, media_type = choose_encoder("")
+        collector: Collector = self.registry
+        if self._folder:
+            collector = _AllProcesses(self._folder)
         if not media_type.startswith("application/openmetrics-text"):
-            return encode(_WithoutCreated(registry)), media_type
-        return encode(registry), media_type
+            collector = _WithoutCreated(collector)
+        return encode(collector), media_type
 
     def _define_metrics(self) -> None:
         self._define_run_metrics()
@@ -622,18 +634,34 @@ class Metrics:
         buckets: Sequence[float] = (),
     ) -> Callable[..., Any]:
         """A function from label values to their series, which is exported as well if that is asked for."""
+        series_of = partial(self._series, metric)
         export = self._export
         if export is None:
-            return metric.labels
+            return series_of
         instrument = f"podwright.{name.replace('_', '.')}"
         export.define(instrument, kind, documentation, buckets)
 
-        def series(*values: str) -> ExportedSeries:
+        def exported(*values: str) -> ExportedSeries:
             attributes = dict(zip(names, values, strict=True))
             record = export.series(instrument, attributes)
-            return ExportedSeries(metric.labels(*values), record)
+            return ExportedSeries(series_of(*values), record)
 
-        return series
+        return exported
+
+    def _series(
+        self, metric: Counter | Gauge | Histogram, *values: str
+    ) -> Counter | Gauge | Histogram | _LostSeries:
+        """The series with these label values; in a full folder, one that is lost as long as this process runs."""
+        folder = os.environ.get(metric_files.VARIABLE)
+        if not self._folder or not folder or metric_files.has_room(folder):
+            return metric.labels(*values)
+        if not self._is_full:
+            self._is_full = True
+            _log.error(
+                "The folder of metrics, %s, is full: new series are lost.",
+                folder,
+            )
+        return _LostSeries()
 
     def _labels(self, event: events.Event, inline: bool) -> Labels:
         if inline:
@@ -818,14 +846,46 @@ class ExportedSeries:
         self._record(value)
 
 
+class _LostSeries:
+    """A series that keeps nothing, because there is no room for its values."""
+
+    def inc(self, amount: float = 1) -> None:
+        """Do nothing, as all methods."""
+
+    def dec(self, amount: float = 1) -> None:
+        """Do nothing."""
+
+    def set(self, value: float) -> None:
+        """Do nothing."""
+
+    def observe(
+        self, value: float, exemplar: dict[str, str] | None = None
+    ) -> None:
+        """Do nothing."""
+
+
+class _AllProcesses(Collector):
+    """The metrics of all processes that have shared a folder."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def collect(self) -> Iterator[Metric]:
+        registry = CollectorRegistry()
+        MultiProcessCollector(registry, path=self._folder)
+        with metric_files.reading(Path(self._folder)):
+            metrics = list(registry.collect())
+        yield from metrics
+
+
 class _WithoutCreated(Collector):
     """Metrics without the times at which their series began, which the text format has as further series."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._registry = registry
+    def __init__(self, collector: Collector) -> None:
+        self._collector = collector
 
     def collect(self) -> Iterator[Metric]:
-        for metric in self._registry.collect():
+        for metric in self._collector.collect():
             if metric.name.endswith("_created"):
                 continue
             metric.samples = [

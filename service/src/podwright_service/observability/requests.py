@@ -104,6 +104,8 @@ class RequestTelemetryMiddleware:
                     "status": status,
                     "duration_ms": round(seconds * 1000, 3),
                 }
+                if state.get("caller"):
+                    fields["caller"] = state["caller"]
                 _log.debug("request", extra=fields)
             resumed_run.reset(token)
 

@@ -48,8 +48,9 @@ from podwright_service.http.schemas import (
     RunToApprove,
 )
 from podwright_service.http.streams import HEARTBEAT, STREAM_HEADERS
+from podwright_service.observability.logging import log_action
 from podwright_service.observability.tracing import current_traceparent
-from podwright_service.origin import origin_of
+from podwright_service.origin import caller_of, origin_of
 from podwright_service.routes.responses import (
     AS_DATA,
     BACKGROUND_PARAMETERS,
@@ -83,6 +84,7 @@ def get_worker(request: Request) -> BackgroundWorker:
 
 
 Worker = Annotated[BackgroundWorker, Depends(get_worker)]
+CallerName = Annotated[str, Depends(caller_of)]
 
 
 async def get_stored_run(worker: Worker, run_id: str) -> StoredRun:
@@ -203,6 +205,10 @@ async def list_runs(
     component: Annotated[
         str | None, Query(description="Only runs of this component.")
     ] = None,
+    caller: Annotated[
+        str | None,
+        Query(description="Only runs that a key with this name started."),
+    ] = None,
     limit: Annotated[int, Query(ge=1, le=200, description="How many.")] = 50,
     cursor: Annotated[
         str | None, Query(description="`next` of the page before.")
@@ -216,7 +222,9 @@ async def list_runs(
         status = ["waiting_for_approval"]
     before = _parse_cursor(cursor)
     # one more, which shows whether there is another page
-    found = await worker.store.page(status or [], component, before, limit + 1)
+    found = await worker.store.page(
+        status or [], component, before, limit + 1, caller=caller
+    )
     next_cursor = None
     if len(found) > limit:
         last = found[limit - 1]
@@ -311,12 +319,15 @@ def _end_event(run: StoredRun, as_data: bool) -> bytes:
     responses=CHANGE_PROBLEMS,
     dependencies=[Depends(check_origin)],
 )
-async def cancel_run(worker: Worker, run_id: str) -> Response:
+async def cancel_run(
+    worker: Worker, run_id: str, caller: CallerName
+) -> Response:
     """Cancel a run wherever it is performed, its model call included."""
-    run = await worker.store.cancel(run_id)
+    run = await worker.store.cancel(run_id, caller)
     if run is None:
         rule = "A run can be cancelled until it has succeeded, failed or been cancelled"
         raise await _conflict_error(worker, run_id, rule)
+    log_action("run cancelled", run_id, run["component"], caller)
     worker.cancel(run_id)
     return _response(_response_data(run, worker), 202)
 
@@ -328,12 +339,15 @@ async def cancel_run(worker: Worker, run_id: str) -> Response:
     responses=CHANGE_PROBLEMS,
     dependencies=[Depends(check_origin)],
 )
-async def resume_run(worker: Worker, run_id: str) -> Response:
+async def resume_run(
+    worker: Worker, run_id: str, caller: CallerName
+) -> Response:
     """Have a run that failed or was interrupted go on where it stood. Calls whose end is unknown are repeated."""
-    run = await worker.store.resume(run_id)
+    run = await worker.store.resume(run_id, caller)
     if run is None:
         rule = "A run can be resumed when it failed or was interrupted"
         raise await _conflict_error(worker, run_id, rule)
+    log_action("run resumed", run_id, run["component"], caller)
     worker.wake()
     return _response(_response_data(run, worker), 202)
 
@@ -375,6 +389,7 @@ async def _decide(
     name: str,
 ) -> Response:
     key = request.headers.get("authorization", "")
+    caller = caller_of(request)
     decision = Decision(name, body.comment, body.values)
     stored = {
         **decision.to_dict(),
@@ -387,14 +402,15 @@ async def _decide(
     if run["status"] == "waiting_for_approval" and attempt == run["attempt"]:
         goes_on = _check_decision(run["approval"], decision)
     decided = await worker.store.decide(
-        run["id"], attempt, stored, goes_on=goes_on
+        run["id"], attempt, stored, goes_on=goes_on, caller=caller
     )
+    word = "approved"
+    if decision.is_rejection:
+        word = "rejected"
     if decided is None:
-        word = "approved"
-        if decision.is_rejection:
-            word = "rejected"
         rule = f"A run can be {word} while it waits for approval, in the attempt given"
         raise await _conflict_error(worker, run["id"], rule)
+    log_action(f"run {word}", run["id"], run["component"], caller)
     worker.wake()
     return _response(_shown(decided, worker, may_only_approve(request)), 202)
 
@@ -494,8 +510,10 @@ def _response_data(
     decisions: list[dict[str, Any]] = []
     for decision in run["decisions"]:
         shown_decision = {**decision, "at": _date(decision["at"])}
-        shown_decision.pop("caller", None)
+        # what is stored as `caller` is the digest of the key
+        shown_decision["caller"] = shown_decision.pop("caller_name", None)
         decisions.append(shown_decision)
+    actions: list[dict[str, Any]] = run["actions"] or []
     shown: dict[str, Any] = {
         "id": run["id"],
         "component": run["component"],
@@ -509,6 +527,9 @@ def _response_data(
         "ended_at": _date(run["ended_at"]),
         "approval": approval,
         "decisions": decisions,
+        "actions": [
+            {**action, "at": _date(action["at"])} for action in actions
+        ],
     }
     origin: dict[str, Any] = run["origin"] or {}
     shown |= {name: origin.get(name) for name in ("caller", "user", "session")}

@@ -7,7 +7,8 @@ import gc
 import signal
 import socket
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
+from functools import partial
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -15,6 +16,12 @@ from starlette.types import ASGIApp
 from podwright.components import Component
 from podwright.errors import ConfigurationError
 from podwright_service.serving.announced_app import AnnouncedApp
+from podwright_service.serving.listening import (
+    BACKLOG,
+    bind,
+    log_addresses,
+    urls,
+)
 from podwright_service.serving.shared_metrics import share_metrics
 from podwright_service.settings import Settings, read_settings
 
@@ -39,7 +46,7 @@ class Service:
         """Serve until the process receives a stop signal; the call blocks.
 
         Args:
-            host: Address to listen on.
+            host: Address to listen on; "*" is all addresses, of IPv4 and of IPv6 where the kernel has it.
             port: Port to listen on; 0 selects a free one.
 
         Raises:
@@ -54,7 +61,7 @@ class Service:
 def serve(
     component: Component,
     settings: Settings,
-    listening: socket.socket | None = None,
+    sockets: Sequence[socket.socket] = (),
     when_ready: Callable[[], object] | None = None,
 ) -> None:
     """Serve a component until the process receives a stop signal.
@@ -62,7 +69,7 @@ def serve(
     Args:
         component: The component to serve.
         settings: How it is served.
-        listening: A bound socket to serve on, with one process; by default one for host and port of the settings.
+        sockets: Bound sockets to serve on, with one process; by default those for host and port of the settings.
         when_ready: Called once the application has started, with one process.
 
     Raises:
@@ -83,28 +90,31 @@ def serve(
         # gunicorn does not run on Windows
         from podwright_service.serving.workers import serve_with_workers
 
-        serve_with_workers(app, settings)
+        sockets = bind(settings.host, settings.port)
+        serve_with_workers(app, settings, sockets)
     else:
+        if not sockets:
+            sockets = bind(settings.host, settings.port)
+            when_ready = partial(_listen, sockets)
         served: ASGIApp = app
         if when_ready is not None:
             served = AnnouncedApp(app, when_ready)
-        sockets = None
-        if listening is not None:
-            sockets = [listening]
-        config = uvicorn.Config(
-            served,
-            host=settings.host,
-            port=settings.port,
-            **uvicorn_options(settings),
-        )
+        config = uvicorn.Config(served, **uvicorn_options(settings))
         with _return_on_signal():
             try:
-                uvicorn.Server(config).run(sockets)
+                uvicorn.Server(config).run(list(sockets))
             except SystemExit as error:
-                message = f"Could not listen on {settings.host}:{settings.port}; the log says why."
                 raise ConfigurationError(
-                    message, suggestion="Use another host or port."
+                    "The service could not start.",
+                    suggestion="The log says why.",
                 ) from error
+
+
+def _listen(sockets: Sequence[socket.socket]) -> None:
+    """Listen before uvicorn does so: from now on clients wait instead of being refused."""
+    for listening in sockets:
+        listening.listen(BACKLOG)
+    log_addresses(urls(sockets))
 
 
 def relax_garbage_collection() -> None:

@@ -6,7 +6,10 @@ workers share its memory.
 
 from __future__ import annotations
 
-import logging
+import os
+import socket
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
@@ -15,10 +18,12 @@ from prometheus_client import multiprocess
 from uvicorn_worker import UvicornWorker  # pyright: ignore[reportMissingTypeStubs] - the package has no types
 
 from podwright_service.http.shutdown import RESPONSE_SECONDS
-from podwright_service.observability import logging_config
+from podwright_service.observability import logging_config, metric_files
+from podwright_service.serving.listening import log_addresses
 from podwright_service.serving.shared_metrics import (
     MEMORY_DIR,
-    remove_shared_metrics,
+    make_spare_folder,
+    remove_folders,
 )
 from podwright_service.serving.uvicorn_options import uvicorn_options
 from podwright_service.settings import Settings
@@ -29,17 +34,31 @@ FLUSH_SECONDS = 5
 """Seconds that a worker has to flush its telemetry."""
 
 
-def serve_with_workers(app: FastAPI, settings: Settings) -> None:
-    """Serve an application with `settings.workers` processes; ends the process with gunicorn's exit code."""
-    _Application(app, settings).run()
+def serve_with_workers(
+    app: FastAPI, settings: Settings, sockets: Iterable[socket.socket]
+) -> None:
+    """Serve an application with `settings.workers` processes; ends the process with gunicorn's exit code.
+
+    Args:
+        app: The application.
+        settings: How it is served.
+        sockets: Bound sockets to serve on, which are closed.
+    """
+    _Application(app, settings, sockets).run()
 
 
 class _Application(BaseApplication):
     """A custom gunicorn application; it reads neither a command line nor a configuration file."""
 
-    def __init__(self, app: FastAPI, settings: Settings) -> None:
+    def __init__(
+        self, app: FastAPI, settings: Settings, sockets: Iterable[socket.socket]
+    ) -> None:
         self._app = app
         self._settings = settings
+        self._metrics = Path(os.environ[metric_files.VARIABLE])
+        self._spare = make_spare_folder(self._metrics)
+        # gunicorn closes the descriptors
+        self._bind = [f"fd://{each.detach()}" for each in sockets]
         super().__init__()
 
     def load_config(self) -> None:
@@ -49,11 +68,8 @@ class _Application(BaseApplication):
             CONFIG_KWARGS = uvicorn_options(settings)
 
         finish = settings.shutdown_timeout + RESPONSE_SECONDS + FLUSH_SECONDS
-        host = settings.host
-        if ":" in host:
-            host = f"[{host}]"
         options = {
-            "bind": f"{host}:{settings.port}",
+            "bind": self._bind,
             "workers": settings.workers,
             "worker_class": Worker,
             "worker_tmp_dir": MEMORY_DIR,
@@ -65,8 +81,9 @@ class _Application(BaseApplication):
             "max_requests_jitter": settings.worker_max_requests // 10,
             "control_socket_disable": True,
             "when_ready": _log_address,
+            "post_fork": self._begin_metrics,
             "child_exit": _forget_worker,
-            "on_exit": _remove_metrics,
+            "on_exit": self._remove_metrics,
         }
         for name, value in options.items():
             self.cfg.set(name, value)
@@ -74,17 +91,17 @@ class _Application(BaseApplication):
     def load(self) -> FastAPI:
         return self._app
 
+    def _begin_metrics(self, server: Any, worker: Any) -> None:
+        metric_files.begin_process(self._metrics, self._spare)
+
+    def _remove_metrics(self, server: Any) -> None:
+        remove_folders(self._metrics, self._spare)
+
 
 def _log_address(server: Any) -> None:
-    logging.getLogger("uvicorn.error").info(
-        "Uvicorn running on %s", ", ".join(map(str, server.LISTENERS))
-    )
+    log_addresses(map(str, server.LISTENERS))
 
 
 def _forget_worker(server: Any, worker: Any) -> None:
     """Drop the gauges of a worker that has exited; its counters remain."""
     multiprocess.mark_process_dead(worker.pid)  # pyright: ignore[reportUnknownMemberType] - it has no types
-
-
-def _remove_metrics(server: Any) -> None:
-    remove_shared_metrics()

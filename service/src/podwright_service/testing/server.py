@@ -12,6 +12,7 @@ from aiohttp import web
 from anyio.from_thread import start_blocking_portal
 
 from podwright.errors import ConfigurationError
+from podwright_service.serving.listening import bind, urls
 
 
 class BackgroundServer(ABC):
@@ -79,11 +80,12 @@ class BackgroundServer(ABC):
         self.stop()
 
     def _listen(self, address: str, port: int = 0) -> None:
-        listener = socket.create_server((address, port), backlog=512)
-        self._portal.call(
-            web.SockSite(self._runner, listener, backlog=512).start
-        )
-        self._urls[address] = f"http://{address}:{listener.getsockname()[1]}"
+        listeners = bind(address, port)
+        for listener in listeners:
+            self._portal.call(
+                web.SockSite(self._runner, listener, backlog=512).start
+            )
+        self._urls[address] = urls(listeners)[0]
 
 
 def shares_network() -> bool:
