@@ -41,7 +41,22 @@ FULL: Manifest = {
         {"name": "near", "component": "x"},
         {"name": "far", "component": "b", "release": "other", "port": 80},
         {"name": "b", "url": "https://b.example", "key": "k" * 16, "to": [BLOCK]},
+        {"name": "c", "url": "https://c.example", "keySecret": {"name": "c", "key": "key"}},
     ],
+    "env": {
+        "A": {"valueFrom": {"secretKeyRef": {"name": "a", "key": "b", "optional": True}}},
+        "B": {"valueFrom": {"resourceFieldRef": {"resource": "limits.cpu", "divisor": 1, "containerName": "b"}}},
+    },
+    "envFrom": [{"prefix": "A_", "configMapRef": {"name": "a", "optional": True}}],
+    "initContainers": [{"name": "a", "image": "b"}],
+    "extraVolumeMounts": [
+        {
+            "name": "ca", "mountPath": "/more", "subPath": "a", "readOnly": True, "recursiveReadOnly": "Disabled",
+            "mountPropagation": "None",
+        }
+    ],
+    "dnsConfig": {"nameservers": ["192.0.2.1"], "searches": ["a"], "options": [{"name": "ndots", "value": "2"}]},
+    "hostAliases": [{"ip": "192.0.2.1", "hostnames": ["a.example"]}],
     "secrets": {
         "external": {
             "enabled": True,
@@ -66,7 +81,7 @@ FULL: Manifest = {
     "tolerations": [
         {"key": "a", "operator": "Equal", "value": "b", "effect": "NoExecute", "tolerationSeconds": 1}
     ],
-    "volumes": {"ca": {"mountPath": "/ca", "readOnly": False, "emptyDir": {}}},
+    "volumes": {"ca": {"mountPath": "/ca", "subPath": "a", "readOnly": False, "emptyDir": {}}},
     "ingress": {"enabled": True, "hosts": ["a.example"], "tlsSecret": "tls"},
     "httpRoute": {
         "enabled": True,
@@ -76,6 +91,8 @@ FULL: Manifest = {
     "networkPolicy": {
         "from": [PEER, BLOCK],
         "models": [{"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"], "ports": [443]}],
+        "extraFrom": [PEER, BLOCK],
+        "extraModels": [{"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"], "ports": [443]}],
     },
     "monitor": {"type": "service"},
 }  # fmt: skip
