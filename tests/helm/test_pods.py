@@ -184,6 +184,14 @@ def test_variables_with_sources(helm: Helm) -> None:
     assert "envFrom" not in own["Job"]["containers"][0]
 
 
+def test_exceptions_of_a_proxy_with_a_source(helm: Helm) -> None:
+    """The chart adds nothing to hosts that it does not know, and both spellings have them."""
+    env = {"HTTPS_PROXY": {"valueFrom": SECRET}, "no_proxy": {"valueFrom": SECRET}}  # fmt: skip
+    entries = component_in(pods(helm, env=env)["Deployment"])["env"]
+    sources = {each["name"] for each in entries if "valueFrom" in each}
+    assert sources == {"HTTPS_PROXY", "NO_PROXY", "no_proxy"}
+
+
 @pytest.mark.parametrize("has_keys", [True, False])
 def test_the_key_of_an_agent_elsewhere(
     helm: Helm, has_keys: bool, tmp_path: Path

@@ -506,7 +506,9 @@ hostAliases: {{- toYaml . | nindent 2 }}
 {{- $given := dict "NO_PROXY" (get $env "NO_PROXY" | default (get $env "no_proxy")) "no_proxy" (get $env "no_proxy" | default (get $env "NO_PROXY")) }}
 {{- if $hasProxy }}
 {{- range $name, $hosts := $given }}
-{{- if and (kindIs "string" $hosts) (ne $hosts "*") }}{{ $hosts = list $hosts (printf ".%s.svc" $root.Release.Namespace) | compact | join "," }}{{ end }}
+{{- if kindIs "string" $hosts }}
+{{- if ne $hosts "*" }}{{ $hosts = list $hosts (printf ".%s.svc" $root.Release.Namespace) | compact | join "," }}{{ end }}
+{{- end }}
 {{- $_ := set $env $name $hosts }}
 {{- end }}
 {{- end }}
