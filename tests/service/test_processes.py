@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import threading
@@ -369,6 +370,23 @@ def test_folders_of_killed_services_are_removed(
     process.send_signal(signal.SIGTERM)
     check_end(process)
     assert not any(folder.exists() for folder in kept - in_use(running))
+
+
+def test_a_folder_of_metrics_that_is_gone(
+    start: Command, address: Address, tmp_path: Path
+) -> None:
+    """Workers that begin without it serve all the same; the log says that their metrics are lost."""
+    folder = tmp_path / "metrics"
+    process = start(PODWRIGHT_WORKERS="2", PROMETHEUS_MULTIPROC_DIR=str(folder))
+    url = begun(process, address, "2")
+    shutil.rmtree(folder)
+    for pid in children(process):
+        os.kill(pid, signal.SIGKILL)
+        wait_for_line(process, "are lost")
+        wait_for_line(process, "Application startup complete")
+    assert {run(url).status_code for _ in range(10)} == {200}
+    process.send_signal(signal.SIGTERM)
+    check_end(process)
 
 
 def test_the_litellm_client_works_in_workers(

@@ -31,16 +31,24 @@ def begin_process(folder: Path, spare: Path) -> None:
         folder: The folder of all processes.
         spare: A folder that nobody reads, for processes that begin while the other one is full.
     """
-    _take_over_files(folder)
-    if has_room(folder):
+    if _prepare(folder):
         return
     _log.error(
-        "The folder of metrics, %s, is full: the metrics of process %d are lost.",
+        "The folder of metrics, %s, is full or cannot be used: the metrics of process %d are lost.",
         folder,
         os.getpid(),
     )
-    _take_over_files(spare)
     os.environ[VARIABLE] = str(spare)
+    _prepare(spare)
+
+
+def _prepare(folder: Path) -> bool:
+    """Take files over; returns whether new values have room as well."""
+    try:
+        _take_over_files(folder)
+        return has_room(folder)
+    except OSError:
+        return False
 
 
 def has_room(folder: str | Path) -> bool:

@@ -70,7 +70,7 @@ def serve(
         component: The component to serve.
         settings: How it is served.
         sockets: Bound sockets to serve on, with one process; by default those for host and port of the settings.
-        when_ready: Called once the application has started, with one process.
+        when_ready: Called once the application has started, if there are such sockets.
 
     Raises:
         PodwrightError: The settings do not fit the component, or the server cannot start.
