@@ -337,26 +337,30 @@ class RunStore:
     # --- Processes that perform runs ----------------------------------------------------------------------------------
 
     async def claim(
-        self, worker: str, component: str, digest: str, most: int
+        self,
+        worker: str,
+        component: str,
+        digests: Collection[str],
+        most: int,
     ) -> Sequence[StoredRun]:
         """Claim queued runs, oldest first.
 
         Args:
             worker: The process that claims them.
             component: What it serves.
-            digest: Digest of its blueprint.
+            digests: Digests of the blueprints that it can perform.
             most: How many at most.
         """
         is_queued = runs.c.status == "queued"
         return await self._claim(
-            worker, component, digest, most=most, which=is_queued, takeovers=0
+            worker, component, digests, most=most, which=is_queued, takeovers=0
         )
 
     async def claim_orphans(
         self,
         worker: str,
         component: str,
-        digest: str,
+        digests: Collection[str],
         most: int,
         unconfirmed: Collection[str],
     ) -> Sequence[StoredRun]:
@@ -365,7 +369,7 @@ class RunStore:
         Args:
             worker: The process that claims them.
             component: What it serves.
-            digest: Digest of its blueprint.
+            digests: Digests of the blueprints that it can perform.
             most: How many at most.
             unconfirmed: Runs that it holds without performing them, which it claims again.
         """
@@ -382,7 +386,7 @@ class RunStore:
         return await self._claim(
             worker,
             component,
-            digest,
+            digests,
             most=most,
             which=is_orphan,
             takeovers=takeovers,
@@ -392,7 +396,7 @@ class RunStore:
         self,
         worker: str,
         component: str,
-        digest: str,
+        digests: Collection[str],
         *,
         most: int,
         which: ColumnElement[bool],
@@ -403,7 +407,7 @@ class RunStore:
             .where(
                 is_open,
                 runs.c.component == component,
-                runs.c.digest == digest,
+                _is_one_of(digests),
                 which,
             )
             .order_by(runs.c.created_at)
@@ -584,6 +588,15 @@ _UPDATE_HELD = (
     .returning(runs.c.webhook)
 )
 """Changes the run `held_id` unless another attempt than `held_attempt` has begun."""
+
+
+def _is_one_of(digests: Collection[str]) -> ColumnElement[bool]:
+    """The condition that a run is of one of these blueprints."""
+    if len(digests) > 1:
+        return runs.c.digest.in_(sorted(digests))
+    # with this, the index has the runs in order
+    (digest,) = digests
+    return runs.c.digest == digest
 
 
 def _conditions_of_indexes(

@@ -27,6 +27,7 @@ from podwright.components import Component
 from podwright_service.background.attempt import Attempt
 from podwright_service.background.database import DatabaseUnavailableError
 from podwright_service.background.outbox import WebhookMode
+from podwright_service.background.previous import Previous
 from podwright_service.background.store import RunStore, StoredRun
 from podwright_service.background.webhook import Webhook
 from podwright_service.background.writer import Writer
@@ -65,6 +66,7 @@ class BackgroundWorker:
         component: What runs perform.
         settings: Limits, content, retention.
         observability: Counts and traces runs as those of requests.
+        previous: Earlier blueprints: runs that began with one are performed with it.
     """
 
     def __init__(
@@ -73,10 +75,17 @@ class BackgroundWorker:
         component: Component,
         settings: Settings,
         observability: Observability,
+        previous: Previous,
     ) -> None:
         self._url = url
         self.digest: str = blueprints.digest(component.to_blueprint())
-        """Digest of the served blueprint: only runs that began with it are performed here."""
+        """Digest of the served blueprint, with which new runs begin."""
+        self.previous = previous
+        self._components: Mapping[str, Component] = {
+            **previous.components,
+            self.digest: component,
+        }
+        """What runs perform, by the digest of the blueprint that they began with."""
         self.store: RunStore
         """Made in each process, because connections do not survive a fork."""
         self._component = component
@@ -101,6 +110,11 @@ class BackgroundWorker:
         self._closing = asyncio.Event()
         """Set when no more work is to begin."""
         self._logged_at = -math.inf
+
+    @property
+    def digests(self) -> Set[str]:
+        """Digests of the blueprints with which runs are performed here."""
+        return self._components.keys()
 
     @contextlib.asynccontextmanager
     async def working(self) -> AsyncGenerator[None]:
@@ -246,7 +260,7 @@ class BackgroundWorker:
             return room
         component = self._component.name
         runs = await self.store.claim(
-            self._id, component, self.digest, room - orphans
+            self._id, component, self.digests, room - orphans
         )
         for run in runs:
             self._start(run)
@@ -259,7 +273,7 @@ class BackgroundWorker:
             self._unconfirmed_claims - self._active.keys() - self._starting
         )
         runs = await self.store.claim_orphans(
-            self._id, component, self.digest, room, unconfirmed
+            self._id, component, self.digests, room, unconfirmed
         )
         self._orphans_claimed_at = time.monotonic()
         for run in runs:
@@ -270,7 +284,7 @@ class BackgroundWorker:
         attempt = Attempt(
             run,
             self._writer,
-            self._component,
+            self._components[run["digest"]],
             settings=self._settings,
             observability=self._observability,
             read_events=self._read_events,

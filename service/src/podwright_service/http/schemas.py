@@ -282,6 +282,8 @@ class BackgroundRun(BaseModel):
     component: str
     status: RunStatus
     """`interrupted` waits for a person: how one of its tool calls ended is unknown."""
+    digest: str = ""
+    """Digest of the blueprint that it is performed with; empty from a service of an earlier release."""
     attempt: int
     """Number of the current or last attempt, from 1; 0 before the first."""
     created_at: datetime
@@ -306,8 +308,8 @@ class BackgroundRun(BaseModel):
     actions: list[RunAction] = []
     """Who cancelled or resumed it, and when."""
     notice: str | None = None
-    """Set if it is queued and this service has another blueprint, and so cannot perform it; and if it was cancelled too
-    late."""
+    """Set if it has not ended and this service has another blueprint, and so cannot perform it, with what helps; and if
+    it was cancelled too late."""
 
 
 class RunToApprove(BaseModel):
@@ -372,6 +374,8 @@ class Info(BaseModel):
     """The JSON Schema of its answers; null if they are texts. A workflow has none."""
     digest: str
     """Digest of the blueprint's canonical JSON."""
+    previous: list[str] = []
+    """Digests of the earlier blueprints with which background runs are performed that began with them."""
     models: dict[str, list[str]]
     """The models that the blueprints have `named`, those that are `effective`, and those that functions call by
     themselves, which are `reported`."""

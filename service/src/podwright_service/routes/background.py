@@ -518,6 +518,7 @@ def _response_data(
         "id": run["id"],
         "component": run["component"],
         "status": run["status"],
+        "digest": run["digest"],
         "attempt": run["attempt"],
         "usage": run["usage"],
         "result": _result(run, as_data),
@@ -539,7 +540,7 @@ def _response_data(
 
 
 def _notice(run: StoredRun, worker: BackgroundWorker) -> str | None:
-    if run["status"] == "queued" and run["digest"] != worker.digest:
+    if run["status"] == "queued" and run["digest"] not in worker.digests:
         return f"It waits for a service with the blueprint {run['digest']}; this one has another."
     if run["cancel_requested"] and run["status"] in ("succeeded", "failed"):
         return "A caller cancelled it too late: it had ended."
