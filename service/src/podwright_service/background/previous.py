@@ -15,6 +15,7 @@ from podwright.components import Component, Workflow
 from podwright.components.loader import load_in_folder
 from podwright.components.walks import models_of, tools_of, walk
 from podwright.errors import (
+    BlueprintValidationError,
     ConfigurationError,
     ModelAuthenticationError,
     PodwrightError,
@@ -26,7 +27,19 @@ from podwright_service.remotes import remotes_of
 from podwright_service.settings import Settings
 from podwright_service.source import is_folder
 
+_MAX_PROBLEMS = 3
+"""Most problems that are told of a blueprint; `podwright validate` tells all of them."""
+
 _log = logging.getLogger("podwright.background")
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """An earlier blueprint that the code of the service does not fit."""
+
+    blueprint: Blueprint
+    reason: str
+    """Why, as a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +52,8 @@ class Previous:
     """Those that its code fits, as components."""
     models: list[Model] = field(default_factory=list[Model])
     """The models that these call."""
-    misfits: dict[str, str] = field(default_factory=dict[str, str])
-    """Why the code does not fit the others."""
+    misfits: dict[str, Misfit] = field(default_factory=dict[str, Misfit])
+    """The others."""
 
 
 def load_previous(settings: Settings, component: Component) -> Previous:
@@ -77,13 +90,14 @@ def load_previous(settings: Settings, component: Component) -> Previous:
             previous.models.extend(_checked_models(earlier, settings))
             previous.components[digest] = earlier
         except PodwrightError as error:
-            previous.misfits[digest] = error.message
+            reason = _reason(error)
+            previous.misfits[digest] = Misfit(blueprint, reason)
             _log.warning(
                 "PODWRIGHT_PREVIOUS: The code does not fit the earlier blueprint %s in '%s', so no run is performed "
                 "with it: %s",
                 digest,
                 file,
-                error.message,
+                reason,
             )
     return previous
 
@@ -144,6 +158,14 @@ def _load(
         conditions=conditions,
         functions=tools,
     )
+
+
+def _reason(error: PodwrightError) -> str:
+    """Why the code does not fit, in sentences."""
+    if not isinstance(error, BlueprintValidationError):
+        return error.message
+    details = [f"{each.pointer}: {each.detail}" for each in error.problems]
+    return " ".join([error.message, *details[:_MAX_PROBLEMS]])
 
 
 def _parts(component: Component) -> Iterator[tuple[str, Component]]:

@@ -80,15 +80,19 @@ class BackgroundWorker:
         self._url = url
         self.digest: str = blueprints.digest(component.to_blueprint())
         """Digest of the served blueprint, with which new runs begin."""
+        self.component = component
+        """The served component."""
         self.previous = previous
+        """The earlier blueprints that the service was given."""
         self._components: Mapping[str, Component] = {
             **previous.components,
             self.digest: component,
         }
-        """What runs perform, by the digest of the blueprint that they began with."""
+        """What runs perform, by the digest of their blueprint."""
+        self.served_digests: Set[str] = self._components.keys()
+        """Digests of the blueprints with which some process performs runs, as of the last count for the metrics."""
         self.store: RunStore
         """Made in each process, because connections do not survive a fork."""
-        self._component = component
         self._settings = settings
         self._observability = observability
         self._writer: Writer
@@ -116,6 +120,14 @@ class BackgroundWorker:
         """Digests of the blueprints with which runs are performed here."""
         return self._components.keys()
 
+    async def blueprint(self, digest: str) -> Mapping[str, Any] | None:
+        """The blueprint of a digest, as far as it is known."""
+        if digest in self._components:
+            return self._components[digest].to_blueprint()
+        if digest in self.previous.misfits:
+            return self.previous.misfits[digest].blueprint
+        return await self.store.blueprints.get(digest)
+
     @contextlib.asynccontextmanager
     async def working(self) -> AsyncGenerator[None]:
         """Perform runs within this context; at its end they are finished, or given back."""
@@ -125,7 +137,7 @@ class BackgroundWorker:
         # `_claim_runs` meets the same error, which `_repeat` logs
         with contextlib.suppress(DatabaseUnavailableError):
             started = time.monotonic()
-            await self.store.join(self._id, self._component.name)
+            await self.store.join(self._id, self.component.name)
             self._renewed_at = started
         loops = [
             self._repeat(0.0, self._writer.write),
@@ -138,7 +150,7 @@ class BackgroundWorker:
             self._webhook = Webhook(
                 self._settings.webhook,
                 self._settings,
-                self._component.name,
+                self.component.name,
                 outbox=self.store.outbox,
                 observability=self._observability,
             )
@@ -258,7 +270,7 @@ class BackgroundWorker:
             orphans = await self._claim_orphans(room)
         if orphans == room:
             return room
-        component = self._component.name
+        component = self.component.name
         runs = await self.store.claim(
             self._id, component, self.digests, room - orphans
         )
@@ -268,7 +280,7 @@ class BackgroundWorker:
 
     async def _claim_orphans(self, room: int) -> int:
         """Begin runs of silent processes; returns how many."""
-        component = self._component.name
+        component = self.component.name
         unconfirmed = (
             self._unconfirmed_claims - self._active.keys() - self._starting
         )
@@ -330,7 +342,7 @@ class BackgroundWorker:
     async def _renew(self) -> None:
         performed = dict(self._active)
         started = time.monotonic()
-        held = await self.store.renew(self._id, self._component.name)
+        held = await self.store.renew(self._id, self.component.name)
         self._renewed_at = started
         self._unconfirmed_claims = (
             held.keys() - self._active.keys() - self._starting
@@ -343,15 +355,20 @@ class BackgroundWorker:
 
     async def _count(self) -> None:
         metrics = self._observability.metrics
+        name = self.component.name
+        blueprints_by_digest = {
+            digest: component.to_blueprint()
+            for digest, component in self._components.items()
+        }
         try:
-            metrics.set_background_runs(
-                await self.store.counts(self._component.name)
-            )
+            await self.store.blueprints.keep(name, blueprints_by_digest)
+            self.served_digests = await self.store.blueprints.served(name)
+            metrics.set_background_runs(await self.store.counts(name))
         except DatabaseUnavailableError:
             metrics.set_background_runs(None)
 
     async def _clean_up(self) -> None:
-        component = self._component.name
+        component = self.component.name
         while True:
             deleted = await self.store.delete_ended(
                 component, self._settings.runs_retention

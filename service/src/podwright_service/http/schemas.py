@@ -204,6 +204,8 @@ ENDED: tuple[RunStatus, ...] = (
 """The statuses of a run with a result or a problem: its stream ends, and it is deleted after the retention time."""
 RESUMABLE: tuple[RunStatus, ...] = ("failed", "interrupted")
 """The statuses in `ENDED` from which a person may have the run go on."""
+MOVABLE: tuple[RunStatus, ...] = ("queued", "waiting_for_approval", *RESUMABLE)
+"""The statuses in which no process performs the run, and which may not be its last."""
 
 
 class Edit(BaseModel):
@@ -259,7 +261,7 @@ class Decision(Approval):
     at: datetime
 
 
-RunActionName = Literal["cancel", "resume"]
+RunActionName = Literal["cancel", "resume", "move"]
 
 
 class RunAction(BaseModel):
@@ -271,6 +273,10 @@ class RunAction(BaseModel):
     caller: str | None = None
     """The name of the API key that it was done with."""
     at: datetime
+    old: str | None = None
+    """Of a move: digest of the blueprint that the run had."""
+    new: str | None = None
+    """Of a move: digest of the one that it has since."""
 
 
 class BackgroundRun(BaseModel):
@@ -306,10 +312,33 @@ class BackgroundRun(BaseModel):
     """Of a run that waits for approval: the question."""
     decisions: list[Decision]
     actions: list[RunAction] = []
-    """Who cancelled or resumed it, and when."""
+    """Who cancelled, resumed or moved it, and when."""
     notice: str | None = None
     """Set if it has not ended and this service has another blueprint, and so cannot perform it, with what helps; and if
     it was cancelled too late."""
+
+
+class BlueprintChange(BaseModel):
+    """One difference between two blueprints."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    pointer: str
+    """JSON pointer; an entry of a list of named entries is addressed by its name."""
+    op: Literal["added", "removed", "changed"]
+    old: JsonValue
+    """The value before; null if it was added."""
+    new: JsonValue
+    """The value after; null if it was removed."""
+    breaking: bool
+    """Whether those who call or deploy the old component may fail with the new one."""
+
+
+class MovedRun(BackgroundRun):
+    """A background run that was moved to the served blueprint, or with `check` may be."""
+
+    changes: list[BlueprintChange]
+    """What is different in the served blueprint, from the one that the run had."""
 
 
 class RunToApprove(BaseModel):
@@ -326,6 +355,8 @@ class RunToApprove(BaseModel):
     """The name of the API key that it was started with."""
     approval: Approval | None = None
     """The question; null once it is answered."""
+    notice: str | None = None
+    """Set if no process would go on with the run, with what helps."""
 
 
 class BackgroundRunPage(BaseModel):
