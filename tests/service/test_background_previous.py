@@ -29,6 +29,7 @@ from podwright import Agent, FunctionModel, blueprints, tool
 from podwright.blueprints import digest
 from podwright.errors import ConfigurationError, PodwrightError
 from podwright.testing import ModelRequest, ToolCall
+from podwright.usage import RunLimits
 from podwright_service.app import create_app
 from podwright_service.background.previous import load_previous
 from podwright_service.background.tables import run_events
@@ -90,6 +91,11 @@ def changed(answer: str, question: str = "Answer?") -> dict[str, Any]:
     return blueprint
 
 
+def notice_of(client: httpx.Client, url: str) -> str:
+    """The notice of a run; empty if it has none."""
+    return client.get(url).json()["notice"] or ""
+
+
 class Releases:
     """The releases of one component folder on one database, of which one runs at a time."""
 
@@ -138,6 +144,13 @@ class Releases:
     def stop(self) -> None:
         """Stop the service."""
         self._running.close()
+
+
+@pytest.fixture(autouse=True)
+def short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is served is told often, and soon forgotten."""
+    monkeypatch.setattr(METRICS_INTERVAL, 0.1)
+    monkeypatch.setattr(SERVED_SECONDS, 2.0)
 
 
 @pytest.fixture
@@ -214,23 +227,16 @@ def test_a_rollback(releases: Releases) -> None:
 # --- Notices ------------------------------------------------------------------------------------------------------
 
 
-def test_a_run_that_nobody_can_perform_is_shown(
-    releases: Releases, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_nobody_can_perform_is_shown(releases: Releases) -> None:
     """Before anybody approves, its notice and a metric tell; the notice names what helps."""
-    monkeypatch.setattr(METRICS_INTERVAL, 0.1)
-    monkeypatch.setattr(SERVED_SECONDS, 0.5)
     first = releases.upgrade(BLUEPRINT)
     url = begin(first, "7")
     assert wait(first, url, "waiting_for_approval")["notice"] is None
     client = releases.upgrade(changed("second"))
-
-    def notice() -> str:
-        return client.get(url).json()["notice"] or ""
-
-    until(lambda: "PODWRIGHT_PREVIOUS" in notice())
-    assert digest(BLUEPRINT) in notice()
-    assert f"podwright runs move {url.removeprefix('/runs/')}" in notice()
+    until(lambda: "PODWRIGHT_PREVIOUS" in notice_of(client, url))
+    notice = notice_of(client, url)
+    assert digest(BLUEPRINT) in notice
+    assert f"podwright runs move {url.removeprefix('/runs/')}" in notice
     name = "podwright_background_runs_unserved"
     labels = {"component": "desk", "status": "waiting_for_approval"}
     until(lambda: Metrics(client.get("/metrics").text).get(name, **labels) == 1)
@@ -239,11 +245,8 @@ def test_a_run_that_nobody_can_perform_is_shown(
     assert "PODWRIGHT_PREVIOUS" in decided["notice"]
 
 
-def test_a_blueprint_that_another_service_has(
-    releases: Releases, served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_blueprint_that_another_service_has(releases: Releases) -> None:
     """While a service with its blueprint runs, a run that waits has no notice, and no metric counts it."""
-    monkeypatch.setattr(METRICS_INTERVAL, 0.1)
     first = releases.upgrade(BLUEPRINT)
     url = begin(first, "7")
     wait(first, url, "waiting_for_approval")
@@ -275,9 +278,8 @@ def test_code_that_no_longer_fits(
     # the present blueprint is served
     assert client.post("/run", json={"input": "x"}).status_code == 200
     change_run(releases.database, url, status="queued")
-    notice = client.get(url).json()["notice"]
-    assert "'query'" in notice
-    assert "podwright runs move" in notice
+    until(lambda: "'query'" in notice_of(client, url))
+    assert "podwright runs move" in notice_of(client, url)
 
 
 def test_code_that_still_fits(releases: Releases) -> None:
@@ -474,7 +476,7 @@ def test_a_run_of_an_agent(served: Served, sqlite_database: str) -> None:
     def ask_and_answer(request: ModelRequest) -> str | ToolCall:
         if request.messages[-1].role == "tool":
             return request.messages[-1].text
-        return ToolCall("search", {"query": "x"})
+        return ToolCall("1", "search", '{"query": "x"}')
 
     def helper(instructions: str, **options: Any) -> Agent:
         model = FunctionModel(ask_and_answer)
@@ -493,7 +495,9 @@ def test_a_run_of_an_agent(served: Served, sqlite_database: str) -> None:
             client.post(f"{url}/move"), 409, "run_not_movable"
         )
         assert pointers(problem) == ["/instructions"]
-    described = helper("Help.", description="It helps.", limits={"seconds": 9})
+    described = helper(
+        "Help.", description="It helps.", limits=RunLimits(wall_time=9)
+    )
     with serving(described) as client:
         client.post(f"{url}/move").raise_for_status()
         client.post(f"{url}/approve", json={}).raise_for_status()
@@ -573,12 +577,8 @@ async def test_blueprints_are_kept_as_long_as_they_are_needed(
         assert await store.blueprints.get("old") is None
 
 
-def test_moving_by_command(
-    releases: Releases, shell: Shell, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_moving_by_command(releases: Releases, shell: Shell) -> None:
     """`podwright runs move` prints what differs and the status; a refusal says why, and exits with 1."""
-    monkeypatch.setattr(METRICS_INTERVAL, 0.1)
-    monkeypatch.setattr(SERVED_SECONDS, 0.5)
     first = releases.upgrade(BLUEPRINT)
     url = begin(first, "7")
     wait(first, url, "waiting_for_approval")
@@ -597,9 +597,7 @@ def test_moving_by_command(
     refused = shell("runs", "move", run_id, *access)
     assert refused.returncode == 1
     assert "/steps/find" in refused.stderr
-    until(
-        lambda: "PODWRIGHT_PREVIOUS" in (client.get(url).json()["notice"] or "")
-    )
+    until(lambda: "PODWRIGHT_PREVIOUS" in notice_of(client, url))
     shown = shell("runs", "approve", run_id, *access)
     assert shown.stdout == "queued\n"
     assert "PODWRIGHT_PREVIOUS" in shown.stderr

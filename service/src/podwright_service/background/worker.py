@@ -89,8 +89,8 @@ class BackgroundWorker:
             self.digest: component,
         }
         """What runs perform, by the digest of their blueprint."""
-        self.served_digests: Set[str] = self._components.keys()
-        """Digests of the blueprints with which some process performs runs, as of the last count for the metrics."""
+        self._served_digests: Set[str] | None = None
+        """Digests of the blueprints with which some process performs runs; None until the database has told."""
         self.store: RunStore
         """Made in each process, because connections do not survive a fork."""
         self._settings = settings
@@ -119,6 +119,12 @@ class BackgroundWorker:
     def digests(self) -> Set[str]:
         """Digests of the blueprints with which runs are performed here."""
         return self._components.keys()
+
+    def is_unserved(self, digest: str) -> bool:
+        """Whether no process performs runs of a blueprint, as of the last count for the metrics."""
+        if digest in self.digests or self._served_digests is None:
+            return False
+        return digest not in self._served_digests
 
     async def blueprint(self, digest: str) -> Mapping[str, Any] | None:
         """The blueprint of a digest, as far as it is known."""
@@ -362,7 +368,7 @@ class BackgroundWorker:
         }
         try:
             await self.store.blueprints.keep(name, blueprints_by_digest)
-            self.served_digests = await self.store.blueprints.served(name)
+            self._served_digests = await self.store.blueprints.served(name)
             metrics.set_background_runs(await self.store.counts(name))
         except DatabaseUnavailableError:
             metrics.set_background_runs(None)

@@ -589,7 +589,7 @@ def _blueprint_notice(run: StoredRun, worker: BackgroundWorker) -> str | None:
     digest: str = run["digest"]
     if digest in worker.digests:
         return None
-    if digest in worker.served_digests:
+    if not worker.is_unserved(digest):
         if run["status"] != "queued":
             return None
         return f"It waits for a service with the blueprint {digest}; this one has another."
