@@ -187,7 +187,7 @@ def test_a_wait_lasts_through_two_upgrades(releases: Releases) -> None:
 
 
 def test_runs_of_two_blueprints_at_once(releases: Releases) -> None:
-    """A process performs runs of several blueprints, the oldest first, each with its own."""
+    """A process performs runs of several blueprints, each with its own."""
     url = begin(releases.upgrade(BLUEPRINT), "7")
     second = changed("second")
     client = releases.upgrade(second, BLUEPRINT)
@@ -549,7 +549,7 @@ async def test_a_run_that_changes_while_it_is_compared(database: str) -> None:
         run = await store.add(
             {"id": "r", "component": "c", "digest": "old", "request": {}}
         )
-        await store.claim("worker", "c", ["old"], 1)
+        await store.claim("worker", "c", "old", 1)
         assert await store.move(run, "new") is None
         stored = await store.get("r")
         assert stored is not None

@@ -433,10 +433,10 @@ def test_a_run_waits_for_its_blueprint(
     claims: list[str] = []
 
     async def count(
-        store: RunStore, worker: str, component: str, digests: Any, most: int
+        store: RunStore, worker: str, component: str, digest: str, most: int
     ) -> Any:
-        claims.extend(digests)
-        return await claim(store, worker, component, digests, most)
+        claims.append(digest)
+        return await claim(store, worker, component, digest, most)
 
     monkeypatch.setattr(RunStore, "claim", count)
     other = serve(ECHO, runs_database=sqlite_database)

@@ -670,7 +670,7 @@ async def test_a_run_of_the_release_before(database: str) -> None:
     async with opened_stores(database, 1) as (without,):
         await without.add(RUN)
     async with opened_stores(database, 1, "status") as (store,):
-        await store.claim("worker", "c", ["d"], 1)
+        await store.claim("worker", "c", "d", 1)
         await store.write([AttemptUpdate("r", 1, (), {"status": "failed"})])
     assert [each["status"] for each in pending(database)] == ["failed"]
 

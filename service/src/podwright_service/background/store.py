@@ -395,23 +395,19 @@ class RunStore:
     # --- Processes that perform runs ----------------------------------------------------------------------------------
 
     async def claim(
-        self,
-        worker: str,
-        component: str,
-        digests: Collection[str],
-        most: int,
+        self, worker: str, component: str, digest: str, most: int
     ) -> Sequence[StoredRun]:
-        """Claim queued runs, oldest first.
+        """Claim queued runs of a blueprint, oldest first.
 
         Args:
             worker: The process that claims them.
             component: What it serves.
-            digests: Digests of the blueprints that it can perform.
+            digest: Digest of the blueprint: of one, because then the index has the runs in order.
             most: How many at most.
         """
-        is_queued = runs.c.status == "queued"
+        is_queued = (runs.c.status == "queued") & (runs.c.digest == digest)
         return await self._claim(
-            worker, component, digests, most=most, which=is_queued, takeovers=0
+            worker, component, most, which=is_queued, takeovers=0
         )
 
     async def claim_orphans(
@@ -440,23 +436,18 @@ class RunStore:
             # not before, because after an outage of the database the others have to renew their leases first
             is_orphan |= ~is_held & (runs.c.worker != worker)
         is_orphan &= runs.c.status == "running"
+        is_orphan &= runs.c.digest.in_(digests)
         takeovers = runs.c.takeovers + 1
         return await self._claim(
-            worker,
-            component,
-            digests,
-            most=most,
-            which=is_orphan,
-            takeovers=takeovers,
+            worker, component, most, which=is_orphan, takeovers=takeovers
         )
 
     async def _claim(
         self,
         worker: str,
         component: str,
-        digests: Collection[str],
-        *,
         most: int,
+        *,
         which: ColumnElement[bool],
         takeovers: Any,
     ) -> Sequence[StoredRun]:
@@ -465,7 +456,6 @@ class RunStore:
             .where(
                 is_open,
                 runs.c.component == component,
-                _is_one_of(digests),
                 which,
             )
             .order_by(runs.c.created_at)
@@ -665,15 +655,6 @@ _UPDATE_HELD = (
     .returning(runs.c.webhook)
 )
 """Changes the run `held_id` unless another attempt than `held_attempt` has begun."""
-
-
-def _is_one_of(digests: Collection[str]) -> ColumnElement[bool]:
-    """The condition that a run is of one of these blueprints."""
-    if len(digests) > 1:
-        return runs.c.digest.in_(sorted(digests))
-    # with this, the index has the runs in order
-    (digest,) = digests
-    return runs.c.digest == digest
 
 
 def _conditions_of_indexes(

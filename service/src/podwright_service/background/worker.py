@@ -276,13 +276,18 @@ class BackgroundWorker:
             orphans = await self._claim_orphans(room)
         if orphans == room:
             return room
-        component = self.component.name
-        runs = await self.store.claim(
-            self._id, component, self.digests, room - orphans
-        )
-        for run in runs:
-            self._start(run)
-        return orphans + len(runs)
+        claimed = orphans
+        # new runs never fill the queue of an earlier blueprint, so these come first
+        for digest in self.digests:
+            runs = await self.store.claim(
+                self._id, self.component.name, digest, room - claimed
+            )
+            for run in runs:
+                self._start(run)
+            claimed += len(runs)
+            if claimed == room:
+                break
+        return claimed
 
     async def _claim_orphans(self, room: int) -> int:
         """Begin runs of silent processes; returns how many."""
