@@ -321,7 +321,7 @@ def test_the_settings_are_those_of_the_service() -> None:
     )
     set_by_the_chart = {
         "component", "model", "port", "drain_delay", "shutdown_timeout", "api_keys", "api_keys_file", "agents",
-        "agents_file", "agent_keys", "agent_key_files", "agent_proxies", "secrets_dir", "webhook",
+        "agents_file", "agent_keys", "agent_key_files", "agent_proxies", "previous", "secrets_dir", "webhook",
     }  # fmt: skip
     secret = {"model_api_key", "runs_database", "webhook_secret"}
     of_the_library = {

@@ -35,6 +35,7 @@ METRICS_INTERVAL = "podwright_service.background.worker.METRICS_INTERVAL"
 POLL_INTERVAL = "podwright_service.background.worker.POLL_INTERVAL"
 RENEWAL_INTERVAL = "podwright_service.background.worker.RENEWAL_INTERVAL"
 RETRY_INTERVAL = "podwright_service.background.worker.RETRY_INTERVAL"
+SERVED_SECONDS = "podwright_service.background.kept_blueprints.SERVED_SECONDS"
 TRANSACTION_TIMEOUT = (
     "podwright_service.background.database.TRANSACTION_TIMEOUT"
 )

@@ -49,7 +49,7 @@ def usual_signals() -> None:
 
 
 @contextlib.contextmanager
-def _served(component: Component, **settings: Any) -> Iterator[httpx.Client]:
+def _served(component: Component, /, **settings: Any) -> Iterator[httpx.Client]:
     options = Settings(**settings)
     config = uvicorn.Config(
         create_app(options, component),
@@ -91,7 +91,7 @@ def served() -> Served:
 def serve() -> Iterator[Serve]:
     """Serves a component for one test: `serve(component, model=…)` returns a client."""
     with contextlib.ExitStack() as stack:
-        yield lambda component, **settings: stack.enter_context(
+        yield lambda component, /, **settings: stack.enter_context(
             _served(component, **settings)
         )
 

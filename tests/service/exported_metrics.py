@@ -39,7 +39,7 @@ def counted() -> Metrics:
     metrics.observe_request("POST", "/run", 200, 0.1)
     metrics.count_attempt("succeeded")
     metrics.count_delivery("delivered")
-    metrics.set_background_runs({"queued": (1, 1.0)})
+    metrics.set_background_runs({"queued": (1, 1.0, 1)})
     priced = Usage(10, 5, 4, 2, cost=0.01)
     answer = ModelResponse("x", usage=priced, model="b-2026-01-01")
     unpriced = Usage(10, 5, cost=None)

@@ -101,6 +101,7 @@ def test_a_wrong_request_is_refused_at_once(
         ("GET", "/events"),
         ("POST", "/cancel"),
         ("POST", "/resume"),
+        ("POST", "/move"),
     ):
         check_problem(
             client.request(method, f"/runs/{'0' * 32}{path}"),
@@ -317,6 +318,7 @@ def test_approval_has_a_scope_of_its_own(
             "created_at",
             "caller",
             "approval",
+            "notice",
         )
     }
     assert client.get("/runs", headers=approver).json() == {
@@ -333,7 +335,12 @@ def test_approval_has_a_scope_of_its_own(
         "/runs?status=waiting_for_approval&status=failed",
     ):
         check_problem(client.get(path, headers=approver), 403, "scope_missing")
-    for path in ("/runs", f"{url}/cancel", f"{url}/resume"):
+    for path in (
+        "/runs",
+        f"{url}/cancel",
+        f"{url}/resume",
+        f"{url}/move",
+    ):
         check_problem(
             client.post(path, json={"input": "x"}, headers=approver),
             403,

@@ -284,10 +284,10 @@ async def test_a_new_process_does_not_take_runs_over_at_once(
     run = {"id": "r", "component": "c", "digest": "d", "request": {}}
     async with opened_stores(database, 3) as (first, second, third):
         await first.add(run, "first")
-        assert await second.claim_orphans("second", "c", "d", 9, ()) == []
+        assert await second.claim_orphans("second", "c", ["d"], 9, ()) == []
         # the database has been reached for longer than a lease lasts
         monkeypatch.setattr(LEASE_SECONDS, -1.0)
-        (claimed,) = await second.claim_orphans("second", "c", "d", 9, ())
+        (claimed,) = await second.claim_orphans("second", "c", ["d"], 9, ())
         assert (claimed["attempt"], claimed["worker"]) == (2, "second")
         late = AttemptUpdate(
             "r", 1, [(0, {"type": "late"})], {"status": "succeeded"}
@@ -297,10 +297,10 @@ async def test_a_new_process_does_not_take_runs_over_at_once(
 
         await second.renew("second", "c")  # a lease that ended before it began
         monkeypatch.setattr(LEASE_SECONDS, 5.0)
-        assert await third.claim_orphans("third", "c", "d", 9, ()) == []
+        assert await third.claim_orphans("third", "c", ["d"], 9, ()) == []
         # another process has reached the database a moment ago, and is dead
         await third.join("third", "c")
-        assert len(await third.claim_orphans("third", "c", "d", 9, ())) == 1
+        assert len(await third.claim_orphans("third", "c", ["d"], 9, ())) == 1
 
 
 async def test_cancelling_a_run_that_moves(postgresql_database: str) -> None:

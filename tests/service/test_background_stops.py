@@ -53,6 +53,7 @@ from podwright_service.background.database import (
     database_url,
     migrate,
 )
+from podwright_service.background.previous import Previous
 from podwright_service.background.store import RunStore, StoredRun
 from podwright_service.background.worker import BackgroundWorker
 from podwright_service.inline.policy import inline_policy
@@ -393,7 +394,7 @@ class Process:
         )
         url = database_url(self.database)
         self.worker = BackgroundWorker(
-            url, self.component, settings, self.observability
+            url, self.component, settings, self.observability, Previous()
         )
 
     @contextlib.asynccontextmanager

@@ -20,6 +20,7 @@ from podwright.components import Component
 from podwright.components.walks import remotes_in, reported_models_of
 from podwright.errors import ModelAuthenticationError
 from podwright_service import background
+from podwright_service.background.previous import Previous, load_previous
 from podwright_service.http.active_runs import ActiveRuns
 from podwright_service.http.admission import Admission, AdmissionMiddleware
 from podwright_service.http.auth import ApiKeys, AuthenticationMiddleware
@@ -211,15 +212,20 @@ def _check_and_build_runtime(
             )
     admission = Admission(settings)
     active_runs = ActiveRuns()
+    previous = load_previous(settings, component)
+    earlier = previous.components.values()
     observability = Observability(
         component,
         settings,
         policy,
-        models,
-        remotes_in(component, *policy.agents.values()),
+        [*models, *previous.models],
+        remotes_in(component, *policy.agents.values(), *earlier),
+        earlier,
     )
     observability.metrics.track(admission)
-    background_worker = _background_worker(settings, component, observability)
+    background_worker = _background_worker(
+        settings, component, observability, previous
+    )
     return Runtime(
         component=component,
         settings=settings,
@@ -242,7 +248,10 @@ def _check_and_build_runtime(
 
 
 def _background_worker(
-    settings: Settings, component: Component, observability: Observability
+    settings: Settings,
+    component: Component,
+    observability: Observability,
+    previous: Previous,
 ) -> BackgroundWorker | None:
     background.check_webhook(settings)
     if settings.runs_database is None:
@@ -255,7 +264,9 @@ def _background_worker(
     url = database_url(settings.runs_database.get_secret_value())
     if url.get_backend_name() == "sqlite":  # a database of this service alone
         migrate(url)
-    return BackgroundWorker(url, component, settings, observability)
+    return BackgroundWorker(
+        url, component, settings, observability, previous=previous
+    )
 
 
 def _not_traced(scope: Scope) -> bool:

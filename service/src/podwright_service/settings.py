@@ -295,6 +295,8 @@ class Settings(BaseSettings):
     """Background runs that each process performs at once, besides those of requests."""
     runs_retention: Finite = 7 * 86400.0
     """Seconds for which a background run is kept after its end."""
+    previous: str | None = None
+    """A folder of earlier blueprints of the component: background runs that began with one are performed with it."""
     unfinished_tool_calls: Literal["interrupt", "repeat"] = "interrupt"
     """What becomes of a background run whose process ended during a call of a tool that is not idempotent."""
     webhook: WebhookUrl | None = None

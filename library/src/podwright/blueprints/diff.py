@@ -10,6 +10,7 @@ from typing import Any, Literal, cast
 from podwright.approvals import DEFAULT_OPTIONS
 from podwright.blueprints.validation import kind_of, migrate
 from podwright.json_data import as_array, as_object, json_pointer
+from podwright.text import short_repr
 
 Operation = Literal["added", "removed", "changed"]
 
@@ -33,6 +34,19 @@ class Change:
         if self.breaking:
             mark = "breaking"
         return f"{mark}: {self.pointer} {self.op}"
+
+
+def describe_change(change: Change) -> str:
+    """A change with its values, on one line."""
+    old = short_repr(change.old)
+    new = short_repr(change.new)
+    match change.op:
+        case "added":
+            return f"{change}: {new}"
+        case "removed":
+            return f"{change}: {old}"
+        case "changed":
+            return f"{change}: {old} -> {new}"
 
 
 _ANY_CHANGE: Sequence[Operation] = ("added", "changed", "removed")

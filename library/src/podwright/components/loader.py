@@ -106,6 +106,35 @@ def load(
     return component
 
 
+def load_in_folder(
+    folder: str | Path,
+    blueprint: JsonMapping,
+    agents: Mapping[str, Component] | None = None,
+) -> AnyComponent:
+    """Load a component of another blueprint than a folder's own, such as an earlier one, with the code of the folder.
+
+    Args:
+        folder: The component folder, which is trusted; see `load`. Its agents are those that it has now.
+        blueprint: The blueprint.
+        agents: As in `load`.
+
+    Raises:
+        BlueprintValidationError: The blueprint is invalid, or the code does not fit it; with all problems.
+        ConfigurationError: A file of the folder cannot be read or imported.
+    """
+    supplied = _Supplied(
+        tools=(),
+        agents=named_map(agents, "agents"),
+        conditions={},
+        functions={},
+        models=_Replacements(None),
+        validate=True,
+    )
+    return _load_with_folder(
+        Folder(Path(folder)), blueprint, supplied, options={}, within=()
+    )
+
+
 def unknown_agent_error(
     name: str, place: str, agents: Collection[str]
 ) -> ConfigurationError:
@@ -276,6 +305,20 @@ def _load_folder(
     within: tuple[Path, ...],
 ) -> AnyComponent:
     blueprint = folder.blueprint()
+    return _load_with_folder(
+        folder, blueprint, supplied, options=options, within=within
+    )
+
+
+def _load_with_folder(
+    folder: Folder,
+    blueprint: JsonMapping,
+    supplied: _Supplied,
+    *,
+    options: JsonMapping,
+    within: tuple[Path, ...],
+) -> AnyComponent:
+    """The component of a blueprint, with the code and the agents of a folder."""
     folder.use_code()
     folder.register_providers()
     agents = dict(supplied.agents)

@@ -32,6 +32,7 @@ from podwright_service.observability import Observability
 from podwright_service.observability.tracing import (
     current_traceparent,
     link_to,
+    note_blueprint,
     resumed_run,
     trace_of,
 )
@@ -278,12 +279,13 @@ class Attempt:
         return "moved", columns
 
     def _note_span(self, event: Event) -> None:
-        """Store the span of the attempt, which the next one links to; this is a subscriber."""
+        """Name the blueprint on the span of the attempt, and store the span, which the next one links to."""
         is_start = (
             event.run_id == self._run["id"] and event.type == "run_started"
         )
         if not is_start:
             return
+        note_blueprint(self._run["digest"])
         span = current_traceparent()
         if span:
             self._journal.set_columns(traceparent=span)

@@ -8,9 +8,15 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
     Executable,
@@ -30,6 +36,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.sql.elements import ColumnElement
 
 from podwright_service.background.database import Database
+from podwright_service.background.kept_blueprints import KeptBlueprints
 from podwright_service.background.outbox import Outbox, WebhookMode
 from podwright_service.background.tables import (
     OPEN,
@@ -43,6 +50,7 @@ from podwright_service.background.tables import (
 from podwright_service.http.problems import stored_problem
 from podwright_service.http.schemas import (
     ENDED,
+    MOVABLE,
     RESUMABLE,
     RunActionName,
     RunStatus,
@@ -54,6 +62,16 @@ RECENT_SECONDS = 10.0
 """Seconds since the last renewal of a lease within which the database was not away for long."""
 StoredRun = RowMapping
 """A row of the runs, by column."""
+
+
+class RunCount(NamedTuple):
+    """The open runs of a component that have a status."""
+
+    number: int = 0
+    age: float = 0.0
+    """Seconds since the longest waiting one was queued."""
+    unserved: int = 0
+    """Those of them with a blueprint that no process has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +103,8 @@ class RunStore:
         self._database = Database(url)
         self.outbox = Outbox(self._database)
         """The notifications of the runs."""
+        self.blueprints = KeptBlueprints(self._database)
+        """The blueprints of the runs."""
         self._webhook = webhook
         self._insert: Any = postgresql.insert
         if self._database.is_sqlite:
@@ -301,6 +321,44 @@ class RunStore:
             (runs.c.status.in_(RESUMABLE), values),
         )
 
+    async def move(
+        self, run: StoredRun, digest: str, caller: str = ""
+    ) -> StoredRun | None:
+        """Have a run go on with another blueprint.
+
+        Args:
+            run: The run, as it was compared.
+            digest: Digest of the blueprint.
+            caller: The name of the key that moves it.
+
+        Returns:
+            The run as it is now; None if it has changed meanwhile.
+        """
+        action = {
+            **_action("move", caller),
+            "old": run["digest"],
+            "new": digest,
+        }
+        is_as_compared = (
+            (runs.c.id == run["id"])
+            & (runs.c.digest == run["digest"])
+            # what it has done since is in a later attempt
+            & (runs.c.attempt == run["attempt"])
+            & runs.c.status.in_(MOVABLE)
+        )
+        known = select(runs.c.actions).where(is_as_compared)
+        async with self._database.transaction() as connection:
+            stored = await connection.first(known.with_for_update())
+            if stored is None:
+                return None
+            actions = [*(stored["actions"] or ()), action]
+            statement = (
+                update(runs)
+                .where(is_as_compared)
+                .values(digest=digest, actions=actions)
+            )
+            return await connection.first(statement.returning(runs))
+
     def _queued(self) -> dict[str, Any]:
         return {"status": "queued", "queued_at": self._database.now()}
 
@@ -339,24 +397,24 @@ class RunStore:
     async def claim(
         self, worker: str, component: str, digest: str, most: int
     ) -> Sequence[StoredRun]:
-        """Claim queued runs, oldest first.
+        """Claim queued runs of a blueprint, oldest first.
 
         Args:
             worker: The process that claims them.
             component: What it serves.
-            digest: Digest of its blueprint.
+            digest: Digest of the blueprint: of one, because then the index has the runs in order.
             most: How many at most.
         """
-        is_queued = runs.c.status == "queued"
+        is_queued = (runs.c.status == "queued") & (runs.c.digest == digest)
         return await self._claim(
-            worker, component, digest, most=most, which=is_queued, takeovers=0
+            worker, component, most, which=is_queued, takeovers=0
         )
 
     async def claim_orphans(
         self,
         worker: str,
         component: str,
-        digest: str,
+        digests: Collection[str],
         most: int,
         unconfirmed: Collection[str],
     ) -> Sequence[StoredRun]:
@@ -365,7 +423,7 @@ class RunStore:
         Args:
             worker: The process that claims them.
             component: What it serves.
-            digest: Digest of its blueprint.
+            digests: Digests of the blueprints that it can perform.
             most: How many at most.
             unconfirmed: Runs that it holds without performing them, which it claims again.
         """
@@ -378,23 +436,18 @@ class RunStore:
             # not before, because after an outage of the database the others have to renew their leases first
             is_orphan |= ~is_held & (runs.c.worker != worker)
         is_orphan &= runs.c.status == "running"
+        is_orphan &= runs.c.digest.in_(digests)
         takeovers = runs.c.takeovers + 1
         return await self._claim(
-            worker,
-            component,
-            digest,
-            most=most,
-            which=is_orphan,
-            takeovers=takeovers,
+            worker, component, most, which=is_orphan, takeovers=takeovers
         )
 
     async def _claim(
         self,
         worker: str,
         component: str,
-        digest: str,
-        *,
         most: int,
+        *,
         which: ColumnElement[bool],
         takeovers: Any,
     ) -> Sequence[StoredRun]:
@@ -403,7 +456,6 @@ class RunStore:
             .where(
                 is_open,
                 runs.c.component == component,
-                runs.c.digest == digest,
                 which,
             )
             .order_by(runs.c.created_at)
@@ -522,20 +574,38 @@ class RunStore:
             statement = _UPDATE_HELD
         return statement, parameters
 
-    async def counts(self, component: str) -> dict[str, tuple[int, float]]:
-        """Open runs of a component by status: how many, and the seconds since the longest waiting one was queued."""
-        age = self._database.now() - func.min(runs.c.queued_at)
-        query = (
-            select(runs.c.status, func.count(), age)
+    async def counts(self, component: str) -> dict[str, RunCount]:
+        """The open runs of a component by status."""
+        now = self._database.now()
+        age = now - func.min(runs.c.queued_at)
+        # the index has the digests, and there are few, so each is looked up once
+        by_digest = (
+            select(
+                runs.c.status,
+                runs.c.digest,
+                func.count().label("count"),
+                age.label("age"),
+            )
             .where(is_open, runs.c.component == component)
-            .group_by(runs.c.status)
+            .group_by(runs.c.status, runs.c.digest)
         )
-        counts: dict[str, tuple[int, float]] = {}
+        counts: dict[str, RunCount] = {}
         for status in OPEN:
-            counts[status] = 0, 0.0
+            counts[status] = RunCount()
         async with self._database.transaction() as connection:
-            for status, count, seconds in await connection.execute(query):
-                counts[status] = count, float(seconds)
+            served = await self.blueprints.served_in(connection, component)
+            for status, digest, number, seconds in await connection.execute(
+                by_digest
+            ):
+                known = counts[status]
+                unserved = known.unserved
+                if digest not in served:
+                    unserved += number
+                counts[status] = RunCount(
+                    known.number + number,
+                    max(known.age, float(seconds)),
+                    unserved,
+                )
         return counts
 
     async def delete_ended(self, component: str, seconds: float) -> int:
@@ -560,6 +630,7 @@ class RunStore:
         async with self._database.transaction() as connection:
             await connection.execute(delete(workers).where(old_leases))
             await self.outbox.remove_old(connection, component)
+            await self.blueprints.remove_old(connection, component, before)
             result = await connection.execute(old)
             ids = result.scalars().all()
             if ids:

@@ -44,7 +44,7 @@ runs = Table(
         "digest",
         String,
         nullable=False,
-        comment="digest of the blueprint that the run began with",
+        comment="digest of the blueprint that the run began with, or was moved to",
     ),
     Column("status", String(20), nullable=False, default="queued"),
     Column(
@@ -136,7 +136,7 @@ runs = Table(
     Column(
         "actions",
         JSON,
-        comment="who cancelled or resumed it, and when; decisions are beside them",
+        comment="who cancelled, resumed or moved it, and when; decisions are beside them",
     ),
     UniqueConstraint(
         "component", "idempotency_key", name="podwright_runs_by_key"
@@ -163,6 +163,21 @@ runs = Table(
         sqlite_where=is_unsuccessful,
     ),
 )
+
+kept_blueprints = Table(
+    "podwright_blueprints",
+    metadata,
+    Column("digest", String, primary_key=True),
+    Column("component", String, nullable=False),
+    Column("blueprint", JSON, nullable=False),
+    Column(
+        "served_until",
+        Float,
+        nullable=False,
+        comment="when no process performs runs with it, unless one says again that it does",
+    ),
+)
+"""The blueprints of runs: what a service compares that has another one. There are few."""
 
 workers = Table(
     "podwright_workers",

@@ -27,6 +27,7 @@ from podwright.components import Component
 from podwright_service.background.attempt import Attempt
 from podwright_service.background.database import DatabaseUnavailableError
 from podwright_service.background.outbox import WebhookMode
+from podwright_service.background.previous import Previous
 from podwright_service.background.store import RunStore, StoredRun
 from podwright_service.background.webhook import Webhook
 from podwright_service.background.writer import Writer
@@ -65,6 +66,7 @@ class BackgroundWorker:
         component: What runs perform.
         settings: Limits, content, retention.
         observability: Counts and traces runs as those of requests.
+        previous: Earlier blueprints: runs that began with one are performed with it.
     """
 
     def __init__(
@@ -73,13 +75,24 @@ class BackgroundWorker:
         component: Component,
         settings: Settings,
         observability: Observability,
+        previous: Previous,
     ) -> None:
         self._url = url
         self.digest: str = blueprints.digest(component.to_blueprint())
-        """Digest of the served blueprint: only runs that began with it are performed here."""
+        """Digest of the served blueprint, with which new runs begin."""
+        self.component = component
+        """The served component."""
+        self.previous = previous
+        """The earlier blueprints that the service was given."""
+        self._components: Mapping[str, Component] = {
+            **previous.components,
+            self.digest: component,
+        }
+        """What runs perform, by the digest of their blueprint."""
+        self._served_digests: Set[str] | None = None
+        """Digests of the blueprints with which some process performs runs; None until the database has told."""
         self.store: RunStore
         """Made in each process, because connections do not survive a fork."""
-        self._component = component
         self._settings = settings
         self._observability = observability
         self._writer: Writer
@@ -102,6 +115,25 @@ class BackgroundWorker:
         """Set when no more work is to begin."""
         self._logged_at = -math.inf
 
+    @property
+    def digests(self) -> Set[str]:
+        """Digests of the blueprints with which runs are performed here."""
+        return self._components.keys()
+
+    def is_unserved(self, digest: str) -> bool:
+        """Whether no process performs runs of a blueprint, as of the last count for the metrics."""
+        if digest in self.digests or self._served_digests is None:
+            return False
+        return digest not in self._served_digests
+
+    async def blueprint(self, digest: str) -> Mapping[str, Any] | None:
+        """The blueprint of a digest, as far as it is known."""
+        if digest in self._components:
+            return self._components[digest].to_blueprint()
+        if digest in self.previous.misfits:
+            return self.previous.misfits[digest].blueprint
+        return await self.store.blueprints.get(digest)
+
     @contextlib.asynccontextmanager
     async def working(self) -> AsyncGenerator[None]:
         """Perform runs within this context; at its end they are finished, or given back."""
@@ -111,7 +143,7 @@ class BackgroundWorker:
         # `_claim_runs` meets the same error, which `_repeat` logs
         with contextlib.suppress(DatabaseUnavailableError):
             started = time.monotonic()
-            await self.store.join(self._id, self._component.name)
+            await self.store.join(self._id, self.component.name)
             self._renewed_at = started
         loops = [
             self._repeat(0.0, self._writer.write),
@@ -124,7 +156,7 @@ class BackgroundWorker:
             self._webhook = Webhook(
                 self._settings.webhook,
                 self._settings,
-                self._component.name,
+                self.component.name,
                 outbox=self.store.outbox,
                 observability=self._observability,
             )
@@ -244,22 +276,27 @@ class BackgroundWorker:
             orphans = await self._claim_orphans(room)
         if orphans == room:
             return room
-        component = self._component.name
-        runs = await self.store.claim(
-            self._id, component, self.digest, room - orphans
-        )
-        for run in runs:
-            self._start(run)
-        return orphans + len(runs)
+        claimed = orphans
+        # new runs never fill the queue of an earlier blueprint, so these come first
+        for digest in self.digests:
+            runs = await self.store.claim(
+                self._id, self.component.name, digest, room - claimed
+            )
+            for run in runs:
+                self._start(run)
+            claimed += len(runs)
+            if claimed == room:
+                break
+        return claimed
 
     async def _claim_orphans(self, room: int) -> int:
         """Begin runs of silent processes; returns how many."""
-        component = self._component.name
+        component = self.component.name
         unconfirmed = (
             self._unconfirmed_claims - self._active.keys() - self._starting
         )
         runs = await self.store.claim_orphans(
-            self._id, component, self.digest, room, unconfirmed
+            self._id, component, self.digests, room, unconfirmed
         )
         self._orphans_claimed_at = time.monotonic()
         for run in runs:
@@ -270,7 +307,7 @@ class BackgroundWorker:
         attempt = Attempt(
             run,
             self._writer,
-            self._component,
+            self._components[run["digest"]],
             settings=self._settings,
             observability=self._observability,
             read_events=self._read_events,
@@ -316,7 +353,7 @@ class BackgroundWorker:
     async def _renew(self) -> None:
         performed = dict(self._active)
         started = time.monotonic()
-        held = await self.store.renew(self._id, self._component.name)
+        held = await self.store.renew(self._id, self.component.name)
         self._renewed_at = started
         self._unconfirmed_claims = (
             held.keys() - self._active.keys() - self._starting
@@ -329,15 +366,20 @@ class BackgroundWorker:
 
     async def _count(self) -> None:
         metrics = self._observability.metrics
+        name = self.component.name
+        blueprints_by_digest = {
+            digest: component.to_blueprint()
+            for digest, component in self._components.items()
+        }
         try:
-            metrics.set_background_runs(
-                await self.store.counts(self._component.name)
-            )
+            await self.store.blueprints.keep(name, blueprints_by_digest)
+            self._served_digests = await self.store.blueprints.served(name)
+            metrics.set_background_runs(await self.store.counts(name))
         except DatabaseUnavailableError:
             metrics.set_background_runs(None)
 
     async def _clean_up(self) -> None:
-        component = self._component.name
+        component = self.component.name
         while True:
             deleted = await self.store.delete_ended(
                 component, self._settings.runs_retention

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 from urllib.parse import quote
 
+from podwright.blueprints.diff import Change, describe_change
 from podwright.errors import ConfigurationError
 from podwright.json_data import as_object
 from podwright.printer import Printer
@@ -14,7 +15,11 @@ from podwright.run_context import RunAttributes
 from podwright_service.background import check_installed
 from podwright_service.cli.console import print_json, print_text, read_key
 from podwright_service.cli.questions import parse_values, question_of
-from podwright_service.client import BackgroundRun, Client, RunStatus
+from podwright_service.client import (
+    BackgroundRun,
+    Client,
+    RunStatus,
+)
 from podwright_service.remotes import name_and_key
 from podwright_service.settings import adopt_secrets, read_settings
 
@@ -78,6 +83,28 @@ def list_runs(
 def show_run(client: Client, run_id: str) -> None:
     """Print a run as JSON, as the service sends it."""
     print_json(client.request("GET", f"/runs/{quote(run_id, safe='')}"))
+
+
+def move_run(client: Client, run_id: str, *, only_check: bool) -> None:
+    """Move a run to the blueprint of the service, and print what differs, and its status.
+
+    Args:
+        client: The client of the service.
+        run_id: The run.
+        only_check: Whether to print only what differs.
+    """
+    run = client.runs.move(run_id, check=only_check)
+    for change in run.changes:
+        print_text(describe_change(Change(**change.model_dump())))
+    if not only_check:
+        print_status(run)
+
+
+def print_status(run: BackgroundRun) -> None:
+    """Print the status of a run that was changed, and to standard error what hinders it."""
+    print_text(run.status)
+    if run.notice:
+        print_text(run.notice, sys.stderr)
 
 
 def decide(

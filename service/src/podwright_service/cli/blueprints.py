@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from podwright import blueprints
-from podwright.blueprints.diff import Change, blueprint_changes
+from podwright.blueprints.diff import blueprint_changes, describe_change
 from podwright.blueprints.flowchart import mermaid
 from podwright.blueprints.validation import Blueprint
 from podwright.components import Component
@@ -30,7 +30,7 @@ from podwright.errors import (
 )
 from podwright.json_data import as_array, as_object, walk_json
 from podwright.models import EVERY
-from podwright.text import did_you_mean, short_repr, truncate
+from podwright.text import did_you_mean, truncate
 from podwright.tools import outdated_texts
 from podwright_service.cli.console import print_json, print_text
 from podwright_service.http.auth import ApiKeys
@@ -265,19 +265,6 @@ def print_diff(old: str, new: str, as_json: bool) -> bool:
         for change in changes:
             print_text(describe_change(change))
     return any(change.breaking for change in changes)
-
-
-def describe_change(change: Change) -> str:
-    """A change with its values, on one line."""
-    old = short_repr(change.old)
-    new = short_repr(change.new)
-    match change.op:
-        case "added":
-            return f"{change}: {new}"
-        case "removed":
-            return f"{change}: {old}"
-        case "changed":
-            return f"{change}: {old} -> {new}"
 
 
 def print_schema(kind: str | None) -> None:

@@ -791,10 +791,9 @@ def cancel_run(
 ) -> None:
     """Cancel a background run."""
     from podwright_service.cli import background
-    from podwright_service.cli.console import print_text
 
     client = background.service_client(url, api_key)
-    print_text(client.runs.cancel(run_id).status)
+    background.print_status(client.runs.cancel(run_id))
 
 
 @runs_commands.command("resume")
@@ -803,10 +802,29 @@ def resume_run(
 ) -> None:
     """Have a background run that failed or was interrupted go on where it stood."""
     from podwright_service.cli import background
-    from podwright_service.cli.console import print_text
 
     client = background.service_client(url, api_key)
-    print_text(client.runs.resume(run_id).status)
+    background.print_status(client.runs.resume(run_id))
+
+
+@runs_commands.command("move")
+def move_run(
+    run_id: RunId,
+    check: Annotated[
+        bool, typer.Option("--check", help="Only print what differs.")
+    ] = False,
+    url: ServiceUrl = LOCAL,
+    api_key: ServiceKey = None,
+) -> None:
+    """Have a background run go on with the blueprint of the service, and print what differs.
+
+    It is refused if what the run has done already is different in that.
+    """
+    from podwright_service.cli import background
+
+    background.move_run(
+        background.service_client(url, api_key), run_id, only_check=check
+    )
 
 
 @runs_commands.command("approve")
@@ -829,7 +847,6 @@ def approve_run(
 ) -> None:
     """Approve what a background run waits for, or decide otherwise."""
     from podwright_service.cli import background
-    from podwright_service.cli.console import print_text
 
     client = background.service_client(url, api_key)
     run = background.decide(
@@ -840,7 +857,7 @@ def approve_run(
         comment=comment,
         attempt=attempt,
     )
-    print_text(run.status)
+    background.print_status(run)
 
 
 @runs_commands.command("reject")
@@ -853,10 +870,9 @@ def reject_run(
 ) -> None:
     """Reject what a background run waits for, which ends it unless it has steps for that."""
     from podwright_service.cli import background
-    from podwright_service.cli.console import print_text
 
     client = background.service_client(url, api_key)
-    print_text(client.runs.reject(run_id, comment, attempt).status)
+    background.print_status(client.runs.reject(run_id, comment, attempt))
 
 
 @runs_commands.command("migrate")

@@ -8,9 +8,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from podwright.blueprints.diff import describe_change
 from podwright.errors import ConfigurationError
 from podwright_service.authoring.export import component_folder
-from podwright_service.cli.blueprints import describe_change
 from podwright_service.cli.console import (
     print_json,
     print_text,

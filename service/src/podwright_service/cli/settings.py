@@ -13,6 +13,7 @@ from pydantic import SecretStr
 from podwright.models import EVERY, Model
 from podwright.text import printable
 from podwright_service.background import check_webhook
+from podwright_service.background.previous import load_previous
 from podwright_service.cli.console import (
     print_error,
     print_json,
@@ -75,6 +76,7 @@ def _check(settings: Settings) -> int:
     if settings.component:
         component = load_component(settings.component, remotes_of(settings))
         inline_policy(component, settings)
+        load_previous(settings, component)
         called = called_models(component, settings)
         check_cost_limits(component, settings, called)
         models += called

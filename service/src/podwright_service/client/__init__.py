@@ -26,7 +26,12 @@ from podwright_service.client.asynchronous import (
 from podwright_service.client.errors import ProblemError
 from podwright_service.client.requests import Input, RunOptions
 from podwright_service.client.synchronous import Client, Conversation, Runs
-from podwright_service.http.schemas import BackgroundRun, Info, RunStatus
+from podwright_service.http.schemas import (
+    BackgroundRun,
+    Info,
+    MovedRun,
+    RunStatus,
+)
 
 __all__ = [
     "AsyncClient",
@@ -37,6 +42,7 @@ __all__ = [
     "Conversation",
     "Info",
     "Input",
+    "MovedRun",
     "ProblemError",
     "RunOptions",
     "RunStatus",

@@ -38,6 +38,7 @@ from podwright_service.http.schemas import (
     RESTING,
     BackgroundRun,
     Info,
+    MovedRun,
     RunStatus,
 )
 
@@ -415,6 +416,25 @@ class AsyncRuns:
     async def resume(self, run_id: str) -> BackgroundRun:
         """Have a run that failed or was interrupted go on."""
         return await self._request_run("POST", _path(run_id, "resume"))
+
+    async def move(self, run_id: str, *, check: bool = False) -> MovedRun:
+        """Have a run go on with the blueprint of the service, instead of the one that it began with.
+
+        Args:
+            run_id: The run, which waits, failed or was interrupted.
+            check: Whether to find out only what differs.
+
+        Returns:
+            The run, with the `changes` of the blueprint.
+
+        Raises:
+            ProblemError: `run_not_movable`: the changes are in what the run has done already.
+        """
+        path = _path(run_id, "move")
+        if check:
+            path = f"{path}?check=true"
+        data, _ = await self._requests.json("POST", path)
+        return _parse(self._requests, MovedRun, data)
 
     async def approve(
         self,

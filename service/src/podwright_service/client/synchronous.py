@@ -20,7 +20,12 @@ from podwright_service.client.asynchronous import (
     AsyncRuns,
 )
 from podwright_service.client.requests import Input, RunOptions
-from podwright_service.http.schemas import BackgroundRun, Info, RunStatus
+from podwright_service.http.schemas import (
+    BackgroundRun,
+    Info,
+    MovedRun,
+    RunStatus,
+)
 
 
 class Client:
@@ -154,6 +159,10 @@ class Runs:
     def resume(self, run_id: str) -> BackgroundRun:
         """Have a run that failed or was interrupted go on."""
         return run_sync(self.asynchronous.resume(run_id))
+
+    def move(self, run_id: str, *, check: bool = False) -> MovedRun:
+        """Have a run go on with the blueprint of the service; see `AsyncRuns.move`."""
+        return run_sync(self.asynchronous.move(run_id, check=check))
 
     def approve(
         self,

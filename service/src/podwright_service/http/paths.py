@@ -23,6 +23,7 @@ SCOPES: Mapping[str, tuple[str, ...]] = {
         "/runs/{run_id}/events",
         "/runs/{run_id}/cancel",
         "/runs/{run_id}/resume",
+        "/runs/{run_id}/move",
     ),
     "approve": ("/runs/{run_id}/approve", "/runs/{run_id}/reject"),
     "blueprint": ("/run-blueprint", "/validate-blueprint"),

@@ -204,6 +204,8 @@ ENDED: tuple[RunStatus, ...] = (
 """The statuses of a run with a result or a problem: its stream ends, and it is deleted after the retention time."""
 RESUMABLE: tuple[RunStatus, ...] = ("failed", "interrupted")
 """The statuses in `ENDED` from which a person may have the run go on."""
+MOVABLE: tuple[RunStatus, ...] = ("queued", "waiting_for_approval", *RESUMABLE)
+"""The statuses in which no process performs the run, and which may not be its last."""
 
 
 class Edit(BaseModel):
@@ -259,7 +261,7 @@ class Decision(Approval):
     at: datetime
 
 
-RunActionName = Literal["cancel", "resume"]
+RunActionName = Literal["cancel", "resume", "move"]
 
 
 class RunAction(BaseModel):
@@ -271,6 +273,10 @@ class RunAction(BaseModel):
     caller: str | None = None
     """The name of the API key that it was done with."""
     at: datetime
+    old: str | None = None
+    """Of a move: digest of the blueprint that the run had."""
+    new: str | None = None
+    """Of a move: digest of the one that it has since."""
 
 
 class BackgroundRun(BaseModel):
@@ -282,6 +288,8 @@ class BackgroundRun(BaseModel):
     component: str
     status: RunStatus
     """`interrupted` waits for a person: how one of its tool calls ended is unknown."""
+    digest: str = ""
+    """Digest of the blueprint that it is performed with; empty from a service of an earlier release."""
     attempt: int
     """Number of the current or last attempt, from 1; 0 before the first."""
     created_at: datetime
@@ -304,10 +312,33 @@ class BackgroundRun(BaseModel):
     """Of a run that waits for approval: the question."""
     decisions: list[Decision]
     actions: list[RunAction] = []
-    """Who cancelled or resumed it, and when."""
+    """Who cancelled, resumed or moved it, and when."""
     notice: str | None = None
-    """Set if it is queued and this service has another blueprint, and so cannot perform it; and if it was cancelled too
-    late."""
+    """Set if it has not ended and this service has another blueprint, and so cannot perform it, with what helps; and if
+    it was cancelled too late."""
+
+
+class BlueprintChange(BaseModel):
+    """One difference between two blueprints."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    pointer: str
+    """JSON pointer; an entry of a list of named entries is addressed by its name."""
+    op: Literal["added", "removed", "changed"]
+    old: JsonValue
+    """The value before; null if it was added."""
+    new: JsonValue
+    """The value after; null if it was removed."""
+    breaking: bool
+    """Whether those who call or deploy the old component may fail with the new one."""
+
+
+class MovedRun(BackgroundRun):
+    """A background run that was moved to the served blueprint, or with `check` may be."""
+
+    changes: list[BlueprintChange]
+    """What is different in the served blueprint, from the one that the run had."""
 
 
 class RunToApprove(BaseModel):
@@ -324,6 +355,8 @@ class RunToApprove(BaseModel):
     """The name of the API key that it was started with."""
     approval: Approval | None = None
     """The question; null once it is answered."""
+    notice: str | None = None
+    """Set if no process would go on with the run, with what helps."""
 
 
 class BackgroundRunPage(BaseModel):
@@ -372,6 +405,8 @@ class Info(BaseModel):
     """The JSON Schema of its answers; null if they are texts. A workflow has none."""
     digest: str
     """Digest of the blueprint's canonical JSON."""
+    previous: list[str] = []
+    """Digests of the earlier blueprints with which background runs are performed that began with them."""
     models: dict[str, list[str]]
     """The models that the blueprints have `named`, those that are `effective`, and those that functions call by
     themselves, which are `reported`."""

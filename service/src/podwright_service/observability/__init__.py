@@ -45,6 +45,7 @@ class Observability:
         policy: What inline blueprints may use.
         models: The models that runs call.
         remotes: Names of the components that run in other containers.
+        earlier: Components of earlier blueprints of the served one, which background runs perform.
 
     Raises:
         ConfigurationError: An `OTEL_*` variable has a value that is not supported.
@@ -57,12 +58,14 @@ class Observability:
         policy: InlinePolicy,
         models: Collection[Model],
         remotes: Collection[str] = (),
+        earlier: Collection[Component] = (),
     ) -> None:
         # Imported late: prometheus_client reads PROMETHEUS_MULTIPROC_DIR at its import.
         from podwright_service.observability.metrics import Metrics, Part
 
         digest = blueprints.digest(component.to_blueprint())
-        components = list(walk(component))
+        performed = (component, *earlier)
+        components = [part for each in performed for part in walk(each)]
         resource = {
             "service.name": component.name,
             "service.version": __version__,
@@ -89,8 +92,12 @@ class Observability:
             models={
                 *(model.name for model in models),
                 *policy.models,
-                *component.models(),
-                *reported_models_of(component),
+                *(name for each in performed for name in each.models()),
+                *(
+                    name
+                    for each in performed
+                    for name in reported_models_of(each)
+                ),
             },
             tools={
                 *policy.tools,

@@ -500,6 +500,12 @@ class Metrics:
             "status",
             mode="livemax",
         )
+        self._background_runs_unserved = gauge(
+            "background_runs_unserved",
+            "Those of them with a blueprint that no running service of the component has, by status.",
+            "status",
+            mode="livemax",
+        )
         self._background_queue_age = gauge(
             "background_queue_age_seconds",
             "Age of the oldest queued background run.",
@@ -551,16 +557,18 @@ class Metrics:
         self._deliveries(*self._served, outcome).inc()
 
     def set_background_runs(
-        self, counts: Mapping[str, tuple[int, float]] | None
+        self, counts: Mapping[str, tuple[int, float, int]] | None
     ) -> None:
-        """Show how many background runs the database has, and the age of the oldest in seconds, by status.
+        """Show how many background runs the database has, by status.
 
         Args:
-            counts: None if the database cannot be reached.
+            counts: Their number, the age of the oldest in seconds, and how many of them have a blueprint that no
+                service has; None if the database cannot be reached.
         """
         self._background_database(*self._served).set(counts is not None)
-        for status, (count, age) in (counts or {}).items():
+        for status, (count, age, unserved) in (counts or {}).items():
             self._background_runs(*self._served, status).set(count)
+            self._background_runs_unserved(*self._served, status).set(unserved)
             if status == "queued":
                 self._background_queue_age(*self._served).set(age)
 

@@ -96,6 +96,12 @@ def current_traceparent() -> str | None:
     return f"00-{span.trace_id:032x}-{span.span_id:016x}-{span.trace_flags:02x}"
 
 
+def note_blueprint(digest: str) -> None:
+    """Put the digest of the blueprint that is performed on the current span; the resource has that of the service."""
+    span = trace.get_current_span()
+    span.set_attribute(semconv.BLUEPRINT_DIGEST, digest)
+
+
 def link_to(traceparent: str | None) -> Link | None:
     """A link to the span that a `traceparent` value names; None if the value is missing or invalid."""
     if not traceparent:

@@ -17,9 +17,11 @@ from fastapi.sse import KEEPALIVE_COMMENT, EventSourceResponse, format_sse_event
 
 from podwright.approvals import REJECT, Decision, Question
 from podwright.headers import BUDGET, HOPS
-from podwright.json_data import to_json_bytes
+from podwright.json_data import to_json_bytes, to_json_data
 from podwright_service.background.database import DatabaseUnavailableError
+from podwright_service.background.moving import move_run
 from podwright_service.background.store import StoredRun
+from podwright_service.background.tables import OPEN
 from podwright_service.background.worker import BackgroundWorker
 from podwright_service.execution import (
     context_as_texts,
@@ -40,9 +42,11 @@ from podwright_service.http.limits import granted_limits
 from podwright_service.http.problems import RequestError
 from podwright_service.http.schemas import (
     ENDED,
+    MOVABLE,
     BackgroundRun,
     BackgroundRunPage,
     DecisionRequest,
+    MovedRun,
     RunRequest,
     RunStatus,
     RunToApprove,
@@ -352,6 +356,37 @@ async def resume_run(
     return _response(_response_data(run, worker), 202)
 
 
+@router.post(
+    "/{run_id}/move",
+    response_model=MovedRun,
+    responses=CHANGE_PROBLEMS,
+    dependencies=[Depends(check_origin)],
+)
+async def move_to_blueprint(
+    worker: Worker,
+    run: Run,
+    caller: CallerName,
+    check: Annotated[
+        bool, Query(description="Whether to find out only what differs.")
+    ] = False,
+) -> Response:
+    """Have a run that no process performs go on with the blueprint of this service.
+
+    It is refused if what the run has done already is different in that.
+    """
+    move = None
+    if run["status"] in MOVABLE:
+        move = await move_run(worker, run, caller, only_check=check)
+    if move is None:
+        rule = "A run can be moved while it waits, or when it failed or was interrupted"
+        raise await _conflict_error(worker, run["id"], rule)
+    if not check:
+        log_action("run moved", run["id"], run["component"], caller)
+    data = _response_data(move.run, worker)
+    data["changes"] = to_json_data(move.changes)
+    return _response(data)
+
+
 @with_body.post(
     "/{run_id}/approve",
     status_code=202,
@@ -518,6 +553,7 @@ def _response_data(
         "id": run["id"],
         "component": run["component"],
         "status": run["status"],
+        "digest": run["digest"],
         "attempt": run["attempt"],
         "usage": run["usage"],
         "result": _result(run, as_data),
@@ -539,11 +575,35 @@ def _response_data(
 
 
 def _notice(run: StoredRun, worker: BackgroundWorker) -> str | None:
-    if run["status"] == "queued" and run["digest"] != worker.digest:
-        return f"It waits for a service with the blueprint {run['digest']}; this one has another."
+    if run["status"] in OPEN and run["component"] == worker.component.name:
+        notice = _blueprint_notice(run, worker)
+        if notice:
+            return notice
     if run["cancel_requested"] and run["status"] in ("succeeded", "failed"):
         return "A caller cancelled it too late: it had ended."
     return None
+
+
+def _blueprint_notice(run: StoredRun, worker: BackgroundWorker) -> str | None:
+    """What hinders a run that has another blueprint than those of this service, and what helps."""
+    digest: str = run["digest"]
+    if digest in worker.digests:
+        return None
+    if not worker.is_unserved(digest):
+        if run["status"] != "queued":
+            return None
+        return f"It waits for a service with the blueprint {digest}; this one has another."
+    notice = f"It has the blueprint {digest}, which no running service has, so no process goes on with it."
+    misfit = worker.previous.misfits.get(digest)
+    if misfit is not None:
+        return (
+            f"{notice} This service was given that blueprint, and its code does not fit it: {misfit.reason} "
+            f"Correct the code, or move the run: `podwright runs move {run['id']}`."
+        )
+    return (
+        f"{notice} Give the service that blueprint, in the folder PODWRIGHT_PREVIOUS; or move the run to the new one: "
+        f"`podwright runs move {run['id']}`."
+    )
 
 
 def _date(seconds: float | None) -> str | None:

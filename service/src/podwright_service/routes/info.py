@@ -17,13 +17,19 @@ from podwright.components.walks import (
 from podwright.models.price_lists import list_versions
 from podwright_service.http.schemas import Info
 from podwright_service.model_checks import clients_of
-from podwright_service.runtime import get_runtime
+from podwright_service.runtime import Runtime, get_runtime
 from podwright_service.settings import Settings
 
 router = APIRouter(tags=["info"])
 _LIMITS = {
     name for name in Settings.model_fields if name.startswith(("max_", "run_"))
 }
+
+
+def _previous_digests(runtime: Runtime) -> list[str]:
+    if runtime.background is None:
+        return []
+    return list(runtime.background.previous.components)
 
 
 @router.get("/info")
@@ -49,6 +55,7 @@ async def info(request: Request) -> Info:
         inputs=blueprint.get("inputs", {}),
         response_schema=response_schema_of(component),
         digest=blueprints.digest(blueprint),
+        previous=_previous_digests(runtime),
         models={
             "named": component.models(),
             "effective": list(runtime.models),

@@ -1,0 +1,190 @@
+"""Earlier blueprints of the served component, with which runs that began with them are performed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import podwright
+from podwright import blueprints
+from podwright.blueprints.validation import Blueprint
+from podwright.components import Component, Workflow
+from podwright.components.loader import load_in_folder
+from podwright.components.walks import models_of, tools_of, walk
+from podwright.errors import (
+    BlueprintValidationError,
+    ConfigurationError,
+    ModelAuthenticationError,
+    PodwrightError,
+)
+from podwright.models import Model, use_model
+from podwright.text import os_error_reason
+from podwright_service.model_checks import check_cost_limits, model_errors
+from podwright_service.remotes import remotes_of
+from podwright_service.settings import Settings
+from podwright_service.source import is_folder
+
+_MAX_PROBLEMS = 3
+"""Most problems that are told of a blueprint; `podwright validate` tells all of them."""
+
+_log = logging.getLogger("podwright.background")
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """An earlier blueprint that the code of the service does not fit."""
+
+    blueprint: Blueprint
+    reason: str
+    """Why, as a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Previous:
+    """The earlier blueprints that a service was given, by digest."""
+
+    components: dict[str, Component] = field(
+        default_factory=dict[str, Component]
+    )
+    """Those that its code fits, as components."""
+    models: list[Model] = field(default_factory=list[Model])
+    """The models that these call."""
+    misfits: dict[str, Misfit] = field(default_factory=dict[str, Misfit])
+    """The others."""
+
+
+def load_previous(settings: Settings, component: Component) -> Previous:
+    """Load the earlier blueprints in the folder of the setting `previous`; a warning is logged for each misfit.
+
+    They have the code and the agents that the served component has now.
+
+    Args:
+        settings: The folder, and the source of the served component.
+        component: The served component.
+
+    Raises:
+        ConfigurationError: The folder or a file cannot be read, or a file is of another component.
+        BlueprintValidationError: A file is not a valid blueprint.
+    """
+    previous = Previous()
+    if settings.previous is None:
+        return previous
+    if settings.runs_database is None:
+        _log.warning(
+            "PODWRIGHT_PREVIOUS has no effect without PODWRIGHT_RUNS_DATABASE: only background runs need earlier "
+            "blueprints."
+        )
+        return previous
+    served = blueprints.digest(component.to_blueprint())
+    for file in _files(settings):
+        blueprint = _read(file, component)
+        digest = blueprints.digest(blueprint)
+        # after a rollback, the folder has the present one too
+        if digest == served:
+            continue
+        try:
+            earlier = _load(blueprint, settings, component)
+            previous.models.extend(_checked_models(earlier, settings))
+            previous.components[digest] = earlier
+        except PodwrightError as error:
+            reason = _reason(error)
+            previous.misfits[digest] = Misfit(blueprint, reason)
+            _log.warning(
+                "PODWRIGHT_PREVIOUS: The code does not fit the earlier blueprint %s in '%s', so no run is performed "
+                "with it: %s",
+                digest,
+                file,
+                reason,
+            )
+    return previous
+
+
+def _files(settings: Settings) -> list[Path]:
+    folder = Path(cast("str", settings.previous))
+    place = settings.place_of("previous")
+    try:
+        entries = sorted(folder.iterdir())
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(
+            f"{place}: Cannot read the folder '{folder}': {os_error_reason(error)}.",
+            suggestion="Name a folder of blueprint files, or unset it.",
+        ) from error
+    return [
+        file
+        for file in entries
+        # Kubernetes mounts files as links to those of a hidden folder
+        if file.suffix in blueprints.SUFFIXES and not file.name.startswith(".")
+    ]
+
+
+def _read(file: Path, component: Component) -> Blueprint:
+    blueprint = blueprints.read_file(file)
+    problems = blueprints.problems(blueprint)
+    if problems:
+        raise blueprints.invalid(problems, f"The earlier blueprint '{file}'")
+    if blueprint["name"] != component.name:
+        raise ConfigurationError(
+            f"The earlier blueprint '{file}' is of '{blueprint['name']}', and this service is of '{component.name}'.",
+            suggestion="Remove it from the folder of PODWRIGHT_PREVIOUS.",
+        )
+    return blueprint
+
+
+def _load(
+    blueprint: Blueprint, settings: Settings, component: Component
+) -> Component:
+    """The component of an earlier blueprint.
+
+    Raises:
+        PodwrightError: The code does not fit it.
+    """
+    remotes = remotes_of(settings)
+    source = settings.component
+    if source is not None and is_folder(source):
+        return load_in_folder(source, blueprint, remotes)
+    parts = dict(_parts(component))
+    conditions: dict[str, Callable[..., Any]] = {}
+    for part in (component, *parts.values()):
+        if isinstance(part, Workflow):
+            conditions |= part.conditions
+    tools = cast("Mapping[str, Callable[..., Any]]", tools_of(component))
+    return podwright.load(
+        blueprint,
+        tools=tuple(tools.values()),
+        agents={**remotes, **parts},
+        conditions=conditions,
+        functions=tools,
+    )
+
+
+def _reason(error: PodwrightError) -> str:
+    """Why the code does not fit, in sentences."""
+    if not isinstance(error, BlueprintValidationError):
+        return error.message
+    details = [f"{each.pointer}: {each.detail}" for each in error.problems]
+    return " ".join([error.message, *details[:_MAX_PROBLEMS]])
+
+
+def _parts(component: Component) -> Iterator[tuple[str, Component]]:
+    """The components inside a component, by name."""
+    for part in walk(component):
+        if part is not component:
+            yield part.name, part
+
+
+def _checked_models(component: Component, settings: Settings) -> list[Model]:
+    """The models that a component calls.
+
+    Raises:
+        PodwrightError: One of them cannot be called.
+    """
+    with use_model(settings.models):
+        models = models_of(component)
+    for error in model_errors(models):
+        if not isinstance(error, ModelAuthenticationError):
+            raise error
+    check_cost_limits(component, settings, models)
+    return models
