@@ -438,7 +438,7 @@ sha256:{{ toRawJson $blueprint | replace "\\\\" "\x00" | replace "\\u2028" "\u20
 {{- end }}
 
 {{/* Adds the Services of the namespace to NO_PROXY in environment variables with a proxy. Programs read either spelling,
-     so both get what the user wrote in one of them; `*` means all, but only alone. */}}
+     so both get what the user wrote in one of them; `*` means all, but only alone. What has a source is not known here. */}}
 {{- define "podwright.addNoProxy" -}}
 {{- $root := index . 0 }}{{ $env := index . 1 }}
 {{- $hasProxy := false }}
@@ -446,7 +446,7 @@ sha256:{{ toRawJson $blueprint | replace "\\\\" "\x00" | replace "\\u2028" "\u20
 {{- if or (hasKey $env .) (hasKey $env (lower .)) }}{{ $hasProxy = true }}{{ end }}
 {{- end }}
 {{- $given := dict "NO_PROXY" (get $env "NO_PROXY" | default (get $env "no_proxy")) "no_proxy" (get $env "no_proxy" | default (get $env "NO_PROXY")) }}
-{{- if $hasProxy }}
+{{- if and $hasProxy (not (kindIs "map" $given.NO_PROXY)) (not (kindIs "map" $given.no_proxy)) }}
 {{- range $name, $hosts := $given }}
 {{- if ne $hosts "*" }}{{ $hosts = list $hosts (printf ".%s.svc" $root.Release.Namespace) | compact | join "," }}{{ end }}
 {{- $_ := set $env $name $hosts }}
