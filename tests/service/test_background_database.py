@@ -29,6 +29,7 @@ from sqlalchemy import (
     text,
     update,
 )
+from sqlalchemy.engine import make_url
 from sqlalchemy.ext.asyncio import create_async_engine
 from tests.helpers import NEWSROOM, NO_AUTHORITIES, until
 from tests.pgbouncer import PgBouncer
@@ -140,6 +141,45 @@ def test_migrating_without_a_database(shell: Shell) -> None:
     )
     assert away.returncode == 1
     assert "secret" not in away.stderr
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason", "advice"),
+    [
+        ({"host": "nowhere.invalid"}, "nowhere.invalid", "host"),
+        ({"port": 1}, "refused", "server is up"),
+        ({"username": "nobody"}, '"nobody"', "password"),
+        ({"database": "none"}, '"none"', "name"),
+        ({"username": "visitor"}, "schema", "GRANT"),
+        ({"host": "a..b"}, "PODWRIGHT_RUNS_DATABASE", "postgresql://"),
+    ],
+)
+def test_a_migration_that_fails(
+    shell: Shell,
+    postgresql: PostgreSQL,
+    changes: dict[str, Any],
+    reason: str,
+    advice: str,
+) -> None:
+    """The command says in a line what failed and in another one what to do, for each cause, and has no traceback."""
+    url = postgresql.database()
+    engine = create_engine(synchronous_url(url))
+    with engine.begin() as connection:
+        connection.execute(text("REVOKE ALL ON SCHEMA public FROM public"))
+        connection.execute(text("DROP ROLE IF EXISTS visitor"))
+        connection.execute(text("CREATE ROLE visitor LOGIN"))
+    engine.dispose()
+    changed = make_url(url).set(**changes)
+    done = shell(
+        "runs",
+        "migrate",
+        PODWRIGHT_RUNS_DATABASE=changed.render_as_string(False),
+    )
+    assert done.returncode == 1
+    failed, suggestion, help_page = done.stderr.splitlines()
+    assert reason in failed
+    assert advice in suggestion
+    assert "configuration_invalid" in help_page
 
 
 # --- Rows ---------------------------------------------------------------------------------------------------------
