@@ -344,7 +344,7 @@ def test_helm_test_reports_failures(namespace: Namespace) -> None:
             namespace.cluster.run(*helm, f"--filter=name={name}").returncode
             != 0
         )
-        assert fault in namespace.kubectl("logs", name)
+        assert fault in namespace.kubectl("logs", f"job/{name}")
 
     side_by_side(
         check,

@@ -231,7 +231,7 @@ def test_the_schema_is_closed() -> None:
         for path in open_objects(schema)
     }
     assert names == {
-        "configMap", "egress", "emptyDir", "extraObjects", "global", "nodeAffinity", "persistentVolumeClaim",
+        "configMap", "egress", "emptyDir", "extraObjects", "global", "inputs", "nodeAffinity", "persistentVolumeClaim",
         "podAffinity", "podAntiAffinity", "projected", "secret", "tags",
     }  # fmt: skip
     values = yaml.safe_load((CHART / "values.yaml").read_text())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import itertools
+import logging
 import multiprocessing
 import re
 import sqlite3
@@ -180,6 +181,29 @@ def test_a_migration_that_fails(
     assert reason in failed
     assert advice in suggestion
     assert "configuration_invalid" in help_page
+
+
+def test_a_service_logs_why_its_database_is_away(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The cause and what to do are one log line, without a traceback, and without the password."""
+    serve(ECHO, runs_database="postgresql://user:secret@127.0.0.1:1/x")
+    records: list[logging.LogRecord] = []
+
+    def is_logged() -> bool:
+        records[:] = [
+            record
+            for record in caplog.records
+            if record.name == "podwright.background"
+        ]
+        return bool(records)
+
+    until(is_logged)
+    line = records[0].getMessage()
+    assert "refused" in line
+    assert "PODWRIGHT_RUNS_DATABASE" in line
+    assert "secret" not in line
+    assert records[0].exc_info is None
 
 
 # --- Rows ---------------------------------------------------------------------------------------------------------

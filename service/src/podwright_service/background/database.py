@@ -325,7 +325,9 @@ def explain_database_error(error: BaseException) -> ConfigurationError:
     elif isinstance(cause, InsufficientPrivilege | InvalidSchemaName):
         suggestion = "Let the user in PODWRIGHT_RUNS_DATABASE create tables: GRANT USAGE, CREATE ON SCHEMA."
     elif isinstance(cause, CommandError):
-        suggestion = "Use the release that has changed the tables, or a newer one."
+        suggestion = (
+            "Use the release that has changed the tables, or a newer one."
+        )
     return ConfigurationError(
         f"The database of background runs cannot be used: {reason.rstrip('.')}.",
         suggestion=suggestion,
