@@ -323,7 +323,7 @@ def test_the_pull_secrets_of_all_charts(umbrella: Umbrella) -> None:
     expected = [{"name": "a"}, {"name": "b"}, {"name": "c"}]
     pod = pod_of(manifests["Deployment", "shop-x"])
     assert pod["imagePullSecrets"] == expected
-    test = manifests["Pod", "shop-x-test"]["spec"]
+    test = pod_of(manifests["Job", "shop-x-test"])
     assert test["imagePullSecrets"] == expected
 
 

@@ -22,14 +22,14 @@ BLUEPRINT: Manifest = {
 }  # fmt: skip
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 COMPONENT = SCHEMA["definitions"]["component"]
-TOLERATION = {"key": "k", "tolerationSeconds": LARGE}
 SECRET = {"secretName": "s", "defaultMode": LARGE}
 OBJECT = {
     "apiVersion": "v1",
     "kind": "ConfigMap",
     "metadata": {"name": "m", "generation": LARGE},
 }
-BEHAVIOR = {"scaleUp": {"stabilizationWindowSeconds": LARGE}}
+NAME = "cpu"
+"""A name that fits the pattern of each object with any names, such as quantities and labels."""
 
 
 def largest(schema: Manifest) -> Any:
@@ -51,7 +51,7 @@ def largest(schema: Manifest) -> Any:
     if isinstance(schema.get("additionalProperties"), dict):
         others.append(schema["additionalProperties"])
     found = {name: largest(below) for name, below in named.items()}
-    found["any"] = next(filter(None, map(largest, others)), None)
+    found[NAME] = next(filter(None, map(largest, others)), None)
     values = {name: each for name, each in found.items() if each is not None}
     if not values or not set(schema.get("required", [])) <= values.keys():
         return None
@@ -89,7 +89,6 @@ def values() -> Manifest:
         "extraObjects": [OBJECT],
         "rollout": {"maxSurge": LARGE, "maxUnavailable": LARGE},
         "secrets": {"existing": ["s"]},
-        "tolerations": [TOLERATION],
         "volumes": {"v": {"mountPath": "/v", "secret": SECRET}},
         "webhook": {"url": "https://h:65535", "secret": "s"},
     }
@@ -98,14 +97,13 @@ def values() -> Manifest:
     component["ingress"] |= {"enabled": True, "hosts": ["h"]}
     component["httpRoute"] = {
         "enabled": True,
-        "parentRefs": [{"name": "g", "port": LARGE}],
+        "parentRefs": [{"name": "g", "port": 65535}],
     }
     component["networkPolicy"] |= {
         "models": [{"cidr": "0.0.0.0/0", "ports": [65535]}],
         "egress": [{"ports": [{"port": LARGE}]}],
     }
     autoscaling = component["autoscaling"]
-    autoscaling["behavior"] = BEHAVIOR
     autoscaling["keda"] |= {"prometheus": "http://p", "query": "q"}
     monitor = component["monitor"]
     changes = {
