@@ -1,7 +1,7 @@
 """Writes the generated files of helm/podwright; with --check, lists those that are not up to date.
 
 Generated are the chart's version, the table of values in its README, null in its schema, its defaults for the
-templates, its copies of the observability files, two examples, and the rendered manifests of three.
+templates, its copies of the observability files, two examples, and the rendered manifests of four.
 """
 
 import json
@@ -24,7 +24,7 @@ EXAMPLES = CHART / "examples"
 NEWSROOM = ("desk", "newsroom", "researcher", "reviewer", "writer")
 # For the keys in the rendered examples; each installation has a secret seed of its own.
 SEED = "the public seed of the rendered examples"
-RENDERED = ("minimal", "newsroom", "production")
+RENDERED = ("minimal", "newsroom", "openshift", "production")
 RELEASE, NAMESPACE = "fleet", "prod"
 BEGIN = "<!-- values: written by deploy/chart.py from the comments in values.yaml -->\n"
 # The comment in the schema of a value that null removes; elsewhere null means the default.

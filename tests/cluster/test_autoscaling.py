@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from tests.cluster.cluster import (
     Namespace,
     go_modules,
 )
+from tests.cluster.fleets import fake_node
 from tests.cluster.watchers import Watchers
 from tests.helm.conftest import Manifest
 from tests.helpers import tool
@@ -127,6 +129,90 @@ def test_an_autoscaler_on_cpu(
     assert set(load.outcomes) == {"ok"}
     space.until(lambda: ready() == 1)
     assert space.get("deployment", "fleet-echo")["spec"]["replicas"] == 1
+
+
+@pytest.fixture
+def node(cluster: Cluster) -> Iterator[Manifest]:
+    """Values for pods that are ready without running, because the number of pods is all that counts."""
+    with fake_node(cluster) as placement:
+        yield placement
+
+
+class Numbers:
+    """The numbers of pods that a Deployment should have, one after the other, while the block lasts."""
+
+    def __init__(self, space: Namespace, name: str) -> None:
+        output = "--output=jsonpath={.spec.replicas}{'\\n'}"
+        self._process = space.popen("get", "deployment", name, "--watch", output)  # fmt: skip
+        self.seen: list[int] = []
+
+    def __enter__(self) -> Numbers:
+        self._thread = threading.Thread(target=self._read)
+        self._thread.start()
+        return self
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        self.seen += map(int, filter(str.strip, self._process.stdout))
+
+    def __exit__(self, *_: object) -> None:
+        with self._process:
+            self._process.terminate()
+            self._thread.join()
+
+
+@pytest.mark.parametrize("version", [3, 4])
+@pytest.mark.parametrize("scaler", ["hpa", "keda"])
+def test_an_upgrade_keeps_the_number_of_pods(
+    make_namespace: Callable[[], Namespace],
+    node: Manifest,
+    scaler: str,
+    version: int,
+) -> None:
+    """The number never falls when autoscaling starts, nor in later upgrades; afterwards, `replicas` counts again."""
+    space = make_namespace()
+    keda = {"prometheus": "http://prometheus.monitoring:9090"}
+    autoscaling = {"type": scaler, "max": 9, "keda": keda}
+
+    def install(options: Iterable[str] = (), **changes: object) -> int:
+        space.install(
+            {"defaults": node, **values(**changes)},
+            version=version,
+            options=options,
+        )
+        return space.get("deployment", "fleet-echo")["spec"]["replicas"]
+
+    def scale(number: int) -> None:
+        """What an autoscaler does."""
+        space.kubectl("scale", "deployment/fleet-echo", f"--replicas={number}")
+
+    assert install(replicas=4) == 4
+    with Numbers(space, "fleet-echo") as numbers:
+        assert install(autoscaling=autoscaling) == 4
+        assert install(autoscaling=autoscaling, podLabels={"a": "b"}) == 4
+        scale(6)
+        assert install(autoscaling=autoscaling) == 6
+        scale(7)
+        assert install(autoscaling=autoscaling, podLabels={"c": "d"}) == 7
+    assert min(numbers.seen) >= 4
+    assert numbers.seen == sorted(numbers.seen)
+    # with server-side apply, the autoscaler has the field too
+    force = ["--force-conflicts"] if version == 4 else []
+    assert install(force, replicas=2) == 2
+
+
+def test_a_fleet_that_begins_with_an_autoscaler(
+    make_namespace: Callable[[], Namespace], node: Manifest
+) -> None:
+    """Its manifests never have a number of pods, which belongs to the autoscaler alone."""
+    space = make_namespace()
+    for version, release in ((3, "third"), (4, "fourth")):
+        fleet = {"defaults": node, **values(autoscaling={"type": "hpa"})}
+        for _ in range(2):
+            space.install(fleet, release, version=version)
+            space.kubectl("scale", f"deployment/{release}-echo", "--replicas=3")
+        manifest = space.helm("get", "manifest", release, version=version)
+        assert "\n  replicas:" not in manifest
 
 
 def test_the_query_of_keda(

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 from tests.cluster.cluster import Client, Namespace, side_by_side
-from tests.helm.conftest import Manifest
+from tests.helm.conftest import CHART, Manifest
 
 PODS = Path(__file__).parent / "pods"
 RUNS = 12
@@ -161,3 +162,61 @@ def test_an_upgrade_keeps_the_runs(
         "UPDATE podwright_runs SET status = 'queued', digest = 'of another blueprint'"
     )
     assert namespace.query(trigger["metadata"]["query"]) == [str(RUNS)]
+
+
+@pytest.mark.parametrize("version", [3, 4])
+def test_a_database_that_is_away(
+    namespace: Namespace, values: Manifest, version: int
+) -> None:
+    """A failed migration says why in a line; `--no-hooks` upgrades without it; nothing of it outlives the release."""
+    release = f"away{version}"
+    url = "postgresql://user:password@nowhere.invalid/runs"
+    metadata = {"name": release}
+    namespace.apply(
+        [
+            {
+                "apiVersion": "v1",
+                "kind": "Secret",
+                "metadata": metadata,
+                "stringData": {"url": url},
+            }
+        ]
+    )
+    away = copy.deepcopy(values)
+    away["defaults"] |= {"replicas": 0, "migration": {"backoffLimit": 0, "ttlSecondsAfterFinished": 30}}  # fmt: skip
+    away["components"]["flow"] |= {"replicas": 0}
+    away["components"]["flow"]["runs"]["postgres"]["secret"] = release
+    install = (namespace.cluster.find_helm(version), "upgrade", "--install", release, CHART)  # fmt: skip
+    options = (f"--namespace={namespace.name}", "--values=-")
+    text = yaml.safe_dump(namespace.values(away))
+    failed = namespace.cluster.run(*install, *options, text=text)
+    assert failed.returncode != 0
+    selector = f"app.kubernetes.io/instance={release}"
+    (job,) = namespace.objects("jobs", selector)
+    name = job["metadata"]["name"]
+    log = namespace.kubectl("logs", f"job/{name}")
+    assert "nowhere.invalid" in log.splitlines()[0]
+    assert len(log) < 1000
+    if version == 4:
+        assert "nowhere.invalid" in failed.stdout + failed.stderr
+    namespace.helm(
+        "upgrade",
+        "--install",
+        release,
+        CHART,
+        "--no-hooks",
+        "--values=-",
+        version=version,
+        text=text,
+    )
+    namespace.helm("uninstall", release, version=version)
+    namespace.until(
+        lambda: (
+            [
+                each["metadata"]["name"]
+                for kind in ("jobs", "pods")
+                for each in namespace.objects(kind, selector)
+            ]
+            == []
+        )
+    )

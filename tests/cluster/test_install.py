@@ -331,6 +331,8 @@ def test_helm_test_reports_failures(namespace: Namespace) -> None:
     namespace.apply([secret("locked", **locked)])
     namespace.install({"components": fleet}, "faulty")
 
+    url = f"http://faulty-absent.{namespace.name}.svc:8000/run"
+
     def check(case: tuple[str, int, str]) -> None:
         component, version, fault = case
         name = f"faulty-{component}-test"
@@ -344,12 +346,12 @@ def test_helm_test_reports_failures(namespace: Namespace) -> None:
             namespace.cluster.run(*helm, f"--filter=name={name}").returncode
             != 0
         )
-        assert fault in namespace.kubectl("logs", name)
+        assert fault in namespace.kubectl("logs", f"job/{name}")
 
     side_by_side(
         check,
         [
-            ("absent", 3, "http://faulty-absent:8000/run cannot"),
+            ("absent", 3, f"{url} cannot be reached"),
             ("locked", 4, "answered 401"),
         ],
     )

@@ -228,6 +228,7 @@ def scaled(walk: Walk, _: str) -> None:
 def has_autoscaler(walk: Walk, _: str) -> None:
     spec = walk.namespace.get("horizontalpodautoscaler", "fleet-writer")["spec"]
     assert (spec["minReplicas"], spec["maxReplicas"]) == (1, 10)
+    assert walk.deployment("writer")["spec"]["replicas"] == 3
 
 
 def has_scaled_object(walk: Walk, _: str) -> None:
@@ -239,6 +240,7 @@ def has_scaled_object(walk: Walk, _: str) -> None:
         "8",
     )
     assert walk.namespace.objects("horizontalpodautoscalers") == []
+    assert walk.deployment("writer")["spec"]["replicas"] == 3
 
 
 def accepts_both(walk: Walk, _: str) -> None:

@@ -144,6 +144,20 @@ def by_name(manifests: list[Manifest]) -> dict[tuple[str, str], Manifest]:
     return named
 
 
+def jobs_of(manifests: Iterable[Manifest], purpose: str) -> list[Manifest]:
+    """The Jobs whose pods are for a purpose, `migration` or `test`."""
+    name = f"podwright-{purpose}"
+    return [
+        manifest
+        for manifest in manifests
+        if manifest["kind"] == "Job"
+        and manifest["spec"]["template"]["metadata"]["labels"][
+            "app.kubernetes.io/name"
+        ]
+        == name
+    ]
+
+
 def decoded(secret: Manifest) -> dict[str, str]:
     """The entries of a Secret."""
     return {

@@ -26,6 +26,7 @@ from tests.helm.conftest import (
     by_name,
     example_values,
     helm4,
+    jobs_of,
     rendered,
 )
 from tests.helpers import ROOT
@@ -199,6 +200,7 @@ def test_the_notes_name_addresses_and_commands() -> None:
     ):  # fmt: skip
         assert line in text, line
     assert "Warning" not in text
+    assert "--no-hooks" not in text
     monitored = notes(
         {
             "components": {"x": {"monitor": {"type": "service"}}},
@@ -209,6 +211,16 @@ def test_the_notes_name_addresses_and_commands() -> None:
     assert "Warning" in monitored
     assert "get secret" not in monitored
     assert "http://" not in notes({})
+
+
+def test_the_notes_say_what_to_do_without_a_database() -> None:
+    """They name the Job of each database, its log, and how to upgrade other components while the database is down."""
+    values = example_values("production")
+    (job,) = jobs_of(helm4(values), "migration")
+    text = notes(values)
+    assert text.count(job["metadata"]["name"]) == 2
+    assert "runs-database" in text
+    assert "--no-hooks" in text
 
 
 def test_versions() -> None:

@@ -10,27 +10,24 @@ from tests.helm.conftest import CHART
 
 EXCEPTIONS = {
     (
-        "CKV_K8S_8",
-        "Pod",
-    ): "a pod of `helm test` runs once, so it needs no liveness probe",
-    (
-        "CKV_K8S_9",
-        "Pod",
-    ): "a pod of `helm test` takes no requests, so it needs no readiness probe",
-    (
         "CKV_K8S_15",
         "Deployment",
     ): "images have a version or a digest, so they need not be pulled again",
-    ("CKV_K8S_15", "Pod"): "as for the Deployment",
+    ("CKV_K8S_15", "Job"): "as for the Deployment",
     (
         "CKV_K8S_35",
         "Deployment",
     ): "keys of model providers are read from the variables that their libraries name",
     (
+        "CKV_K8S_40",
+        "Deployment",
+    ): "on OpenShift, the cluster chooses the user of each namespace",
+    ("CKV_K8S_40", "Job"): "as for the Deployment",
+    (
         "CKV_K8S_43",
         "Deployment",
     ): "the chart cannot know the digest in the user's registry: `image.digest`",
-    ("CKV_K8S_43", "Pod"): "as for the Deployment",
+    ("CKV_K8S_43", "Job"): "as for the Deployment",
 }
 """The accepted findings, by check and kind, with the reason."""
 

@@ -82,13 +82,11 @@ def all_features() -> Manifest:
 
 def workload_labels(manifests: list[Manifest]) -> list[dict[str, str]]:
     """The labels of all pods of some manifests, those of Jobs and tests included."""
-    templates = [
-        manifest["spec"]["template"]
+    return [
+        manifest["spec"]["template"]["metadata"]["labels"]
         for manifest in manifests
         if manifest["kind"] in WORKLOADS
     ]
-    pods = [manifest for manifest in manifests if manifest["kind"] == "Pod"]
-    return [each["metadata"]["labels"] for each in templates + pods]
 
 
 def selectors(manifests: list[Manifest]) -> list[Manifest]:
@@ -301,9 +299,9 @@ def test_the_registry_of_all_charts(
         "podwright": {"components": {"x": component}},
     }
     pods = [
-        pod_of(each) if each["kind"] in WORKLOADS else each["spec"]
+        pod_of(each)
         for each in umbrella(values, [{}])
-        if each["kind"] in (*WORKLOADS, "Pod")
+        if each["kind"] in WORKLOADS
     ]
     assert len(pods) == 3
     for pod in pods:
@@ -323,7 +321,7 @@ def test_the_pull_secrets_of_all_charts(umbrella: Umbrella) -> None:
     expected = [{"name": "a"}, {"name": "b"}, {"name": "c"}]
     pod = pod_of(manifests["Deployment", "shop-x"])
     assert pod["imagePullSecrets"] == expected
-    test = manifests["Pod", "shop-x-test"]["spec"]
+    test = pod_of(manifests["Job", "shop-x-test"])
     assert test["imagePullSecrets"] == expected
 
 

@@ -14,6 +14,7 @@ from tests.helm.conftest import (
     by_name,
     decoded,
     example_values,
+    jobs_of,
 )
 from tests.helm.test_chart import validate
 
@@ -94,7 +95,9 @@ def test_the_service_accepts_its_environment(
             }  # fmt: skip
 
 
-@pytest.mark.parametrize("example", ["minimal", "newsroom", "production"])
+@pytest.mark.parametrize(
+    "example", ["minimal", "newsroom", "openshift", "production"]
+)
 def test_pods_are_restricted(helm: Helm, example: str) -> None:
     """Every pod meets the Pod Security Standard `restricted`, and has no access to the API server."""
     manifests = helm(example_values(example))
@@ -104,7 +107,6 @@ def test_pods_are_restricted(helm: Helm, example: str) -> None:
         for each in manifests
         if each["kind"] in ("Deployment", "Job")
     ]
-    pods += [each["spec"] for each in manifests if each["kind"] == "Pod"]
     assert len(pods) > len(deployments) > 0
     for pod in pods:
         assert pod["securityContext"]["runAsNonRoot"] is True
@@ -473,11 +475,9 @@ def test_two_releases_share_nothing(helm: Helm) -> None:
         != green["Secret", "green-seed"]["data"]
     )
     labels = {
-        name: (manifest["spec"].get("template") or manifest)["metadata"][
-            "labels"
-        ]
+        name: manifest["spec"]["template"]["metadata"]["labels"]
         for (kind, name), manifest in (blue | green).items()
-        if kind in ("Deployment", "Pod")
+        if kind in ("Deployment", "Job")
     }
     for (kind, service), manifest in blue.items():
         if kind == "Service":
@@ -566,7 +566,7 @@ def test_background_runs_in_postgresql(helm: Helm) -> None:
         environment(manifests["Deployment", "fleet-x"])["PODWRIGHT_SECRETS_DIR"]
         == "/run/podwright"
     )
-    jobs = [each for (kind, _), each in manifests.items() if kind == "Job"]
+    jobs = jobs_of(manifests.values(), "migration")
     assert [volume(job, "keys")["secret"]["secretName"] for job in jobs] == [
         "db",
         "other",

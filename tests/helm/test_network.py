@@ -13,6 +13,7 @@ from tests.helm.conftest import (
     Manifest,
     example_values,
     helm4,
+    jobs_of,
     rendered,
 )
 
@@ -132,15 +133,21 @@ def selects(selector: Manifest, labels: dict[str, str]) -> bool:
 
 def pods_of(manifests: list[Manifest]) -> tuple[dict[str, Pod], dict[str, Pod]]:
     """The pods of the components, and the pods of `helm test`, by component."""
-    pods: dict[str, dict[str, Pod]] = {"Deployment": {}, "Pod": {}}
-    for manifest in manifests:
-        if manifest["kind"] in pods:
-            labels = (manifest["spec"].get("template") or manifest)["metadata"][
-                "labels"
-            ]
-            pod = Pod(manifest["metadata"]["name"], labels=labels)
-            pods[manifest["kind"]][labels["app.kubernetes.io/component"]] = pod
-    return pods["Deployment"], pods["Pod"]
+    deployments = [each for each in manifests if each["kind"] == "Deployment"]
+    components, tests = (
+        {pod.labels["app.kubernetes.io/component"]: pod for pod in pods}
+        for pods in (
+            map(pod_of, deployments),
+            map(pod_of, jobs_of(manifests, "test")),
+        )
+    )
+    return components, tests
+
+
+def pod_of(manifest: Manifest) -> Pod:
+    """A pod that a Deployment or a Job creates."""
+    labels = manifest["spec"]["template"]["metadata"]["labels"]
+    return Pod(manifest["metadata"]["name"], labels=labels)
 
 
 def edges(values: Manifest) -> set[tuple[str, str]]:
@@ -252,10 +259,8 @@ def test_the_pod_that_creates_the_tables(helm: Helm) -> None:
     manifests = helm(example_values("production"))
     (components, _) = pods_of(manifests)
     policies = Policies(manifests)
-    (job,) = [each for each in manifests if each["kind"] == "Job"]
-    pod = Pod(
-        "migration", "prod", job["spec"]["template"]["metadata"]["labels"]
-    )
+    (job,) = jobs_of(manifests, "migration")
+    pod = pod_of(job)
     assert policies.allow(pod, DATABASE, 5432)
     assert policies.allow(pod, DNS, 53)
     for peer in (*components.values(), PROVIDER, Pod("stranger", "elsewhere")):
@@ -378,3 +383,51 @@ def test_two_releases_cannot_call_each_other(helm: Helm) -> None:
     ):
         assert not policies.allow(one, other)
         assert not policies.allow(other, one)
+
+
+OPENSHIFT = Pod(
+    "dns",
+    "openshift-dns",
+    {"dns.operator.openshift.io/daemonset-dns": "default"},
+)
+OWN = Pod("dns", "resolvers", {"app": "resolver"})
+
+
+def in_namespace(name: str) -> list[Manifest]:
+    """A network policy peer: the pods of a namespace."""
+    labels = {"kubernetes.io/metadata.name": name}
+    return [{"namespaceSelector": {"matchLabels": labels}}]
+
+
+@pytest.mark.parametrize(
+    ("dns", "reached"),
+    [
+        (None, {(DNS, 53), (DNS, 5353), (OPENSHIFT, 53), (OPENSHIFT, 5353)}),
+        (in_namespace("openshift-dns"), {(OPENSHIFT, 53), (OPENSHIFT, 5353)}),
+        ({"to": in_namespace("resolvers"), "ports": [1053]}, {(OWN, 1053)}),
+        ({"ports": [53]}, {(DNS, 53), (OPENSHIFT, 53)}),
+    ],
+    ids=["default", "peers", "peers and ports", "ports"],
+)
+def test_where_dns_is(
+    helm: Helm, dns: object, reached: set[tuple[Pod, int]]
+) -> None:
+    """Components, their tests and migrations reach the pods of DNS at their ports, by UDP and TCP, and nothing else."""
+    policy = {} if dns is None else {"networkPolicy": {"dns": dns}}
+    runs = {"store": "postgres", "postgres": {"secret": "db"}}
+    manifests = helm(
+        {"defaults": {**policy, "runs": runs}, "components": {"x": {}}}
+    )
+    policies = Policies(manifests)
+    jobs = jobs_of(manifests, "test") + jobs_of(manifests, "migration")
+    (deployment,) = [each for each in manifests if each["kind"] == "Deployment"]
+    assert len(jobs) == 2
+    places = list(product((DNS, OPENSHIFT, OWN), (53, 1053, 5353)))
+    for pod in map(pod_of, [deployment, *jobs]):
+        for protocol in ("UDP", "TCP"):
+            found = {
+                (peer, port)
+                for peer, port in places
+                if policies.allow(pod, peer, port, protocol)
+            }
+            assert found == reached

@@ -27,16 +27,14 @@ SECRET = {"secretKeyRef": {"name": "vendor", "key": "token"}}
 
 
 def pods(helm: Helm, **component: Any) -> dict[str, Manifest]:
-    """The pods of a component with a database by the kind of what has them, each of which Kubernetes accepts."""
+    """The pods of a component with a database by what they are for, each of which Kubernetes accepts."""
     values = {"components": {"x": {"runs": RUNS, **component}}}
     found: dict[str, Manifest] = {}
     for manifest in helm({**values, "apiKeys": SEEDS}):
-        kind = manifest["kind"]
-        if kind in ("Deployment", "Job", "Pod"):
+        if manifest["kind"] in ("Deployment", "Job"):
             validate(manifest)
-            found[kind] = manifest["spec"]
-        if kind in ("Deployment", "Job"):
-            found[kind] = pod_of(manifest)
+            pod = pod_of(manifest)
+            found[pod["containers"][0]["name"]] = pod
     return found
 
 
@@ -60,7 +58,7 @@ def test_every_pod_has_the_fields_of_its_cluster(helm: Helm) -> None:
         "hostAliases": [{"ip": "192.0.2.7", "hostnames": ["models.example"]}],
     }
     changed = pods(helm, **fields)
-    assert set(changed) == {"Deployment", "Job", "Pod"}
+    assert set(changed) == {"component", "migrate", "test"}
     plain = pods(helm)
     for kind, pod in changed.items():
         assert pod == plain[kind] | fields
@@ -100,7 +98,7 @@ def test_containers_beside_the_component(helm: Helm) -> None:
         extraContainers=[sidecar],
         volumes=volumes,
     )
-    pod = own["Deployment"]
+    pod = own["component"]
     assert pod["initContainers"] == [fetch, proxy]
     assert [each["name"] for each in pod["containers"]] == [
         "component",
@@ -113,9 +111,9 @@ def test_containers_beside_the_component(helm: Helm) -> None:
         "name": "model", "mountPath": "/model", "subPath": "1e3", "readOnly": False,
     }  # fmt: skip
     assert "data" not in {each["name"] for each in mounts}
-    component = component_in(pods(helm, volumes=volumes)["Deployment"])
+    component = component_in(pods(helm, volumes=volumes)["component"])
     assert component_in(pod) == component
-    for kind in ("Job", "Pod"):
+    for kind in ("migrate", "test"):
         assert "initContainers" not in own[kind]
         assert len(own[kind]["containers"]) == 1
 
@@ -136,12 +134,12 @@ def test_further_mounts(helm: Helm) -> None:
         for name in ("tmp", *volumes)
     ]
     own = pods(helm, volumes=volumes, extraVolumeMounts=mounts)
-    in_component = component_in(own["Deployment"])["volumeMounts"]
+    in_component = component_in(own["component"])["volumeMounts"]
     assert in_component[-len(mounts) :] == mounts
-    (migration,) = own["Job"]["containers"]
+    (migration,) = own["migrate"]["containers"]
     further = [each for each in migration["volumeMounts"] if each in mounts]
     assert {each["name"] for each in further} == {"tmp", "ca", "about"}
-    names = {each["name"] for each in own["Job"]["volumes"]}
+    names = {each["name"] for each in own["migrate"]["volumes"]}
     assert names == {"tmp", "keys", "ca", "about"}
 
 
@@ -168,7 +166,7 @@ def test_variables_with_sources(helm: Helm) -> None:
         helm, env=env, envFrom=further, secrets={"existing": ["provider"]}
     )
     sources = {name for name, value in env.items() if isinstance(value, dict)}
-    for container in (*own["Deployment"]["containers"], *own["Job"]["containers"]):  # fmt: skip
+    for container in (*own["component"]["containers"], *own["migrate"]["containers"]):  # fmt: skip
         entries = container["env"]
         assert {each["name"] for each in entries[: len(sources)]} == sources
         by_variable = {each.pop("name"): each for each in entries}
@@ -177,17 +175,17 @@ def test_variables_with_sources(helm: Helm) -> None:
         }
         assert by_variable["A_URL"] == {"value": env["A_URL"]}
         assert by_variable["MANY"] == {"value": "1048576"}
-    assert component_in(own["Deployment"])["envFrom"] == [
+    assert component_in(own["component"])["envFrom"] == [
         {"secretRef": {"name": "provider"}},
         *further,
     ]
-    assert "envFrom" not in own["Job"]["containers"][0]
+    assert "envFrom" not in own["migrate"]["containers"][0]
 
 
 def test_exceptions_of_a_proxy_with_a_source(helm: Helm) -> None:
     """The chart adds nothing to hosts that it does not know, and both spellings have them."""
     env = {"HTTPS_PROXY": {"valueFrom": SECRET}, "no_proxy": {"valueFrom": SECRET}}  # fmt: skip
-    entries = component_in(pods(helm, env=env)["Deployment"])["env"]
+    entries = component_in(pods(helm, env=env)["component"])["env"]
     sources = {each["name"] for each in entries if "valueFrom" in each}
     assert sources == {"HTTPS_PROXY", "NO_PROXY", "no_proxy"}
 
@@ -248,12 +246,10 @@ def test_models_by_host_name(helm: Helm) -> None:
     ]
     selector = policy["spec"]["endpointSelector"]["matchLabels"].items()
     for manifest in manifests:
-        labels = manifest["metadata"].get("labels", {})
-        if manifest["kind"] == "Deployment":
+        if manifest["kind"] in ("Deployment", "Job"):
             labels = manifest["spec"]["template"]["metadata"]["labels"]
-            assert selector <= labels.items()
-        if manifest["kind"] == "Pod":
-            assert not selector <= labels.items()
+            is_component = manifest["kind"] == "Deployment"
+            assert (selector <= labels.items()) == is_component
         if manifest["kind"] == "NetworkPolicy":
             assert "ipBlock" not in str(manifest["spec"]["egress"])
     assert {"toFQDNs", "toEndpoints"} <= {

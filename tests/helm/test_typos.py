@@ -51,7 +51,7 @@ TYPOS: list[tuple[str, Any]] = [
     (f"{X}.agents", "writer"),
     (f"{X}.env", [{"name": "A", "value": "b"}]),
     (f"{X}.files", ["tools.py"]),
-    (f"{X}.podLabels.team", 7),
+    (f"{X}.podLabels.team", [7]),
     (f"{X}.settings.log_content", "true"),
     (f"{X}.service.port", "http"),
     (f"{X}.ingress.hosts", "a.example"),

@@ -301,7 +301,7 @@ def test_the_schema_is_closed() -> None:
     }
     assert names == {
         "/definitions/container", "configMap", "csi", "downwardAPI", "egress", "emptyDir", "ephemeral", "extraEgress",
-        "extraObjects", "global", "nodeAffinity", "persistentVolumeClaim", "podAffinity", "podAntiAffinity",
+        "extraObjects", "global", "inputs", "nodeAffinity", "persistentVolumeClaim", "podAffinity", "podAntiAffinity",
         "projected", "secret", "tags",
     }  # fmt: skip
     values = yaml.safe_load((CHART / "values.yaml").read_text())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import itertools
+import logging
 import multiprocessing
 import re
 import sqlite3
@@ -29,6 +30,7 @@ from sqlalchemy import (
     text,
     update,
 )
+from sqlalchemy.engine import make_url
 from sqlalchemy.ext.asyncio import create_async_engine
 from tests.helpers import NEWSROOM, NO_AUTHORITIES, until
 from tests.pgbouncer import PgBouncer
@@ -140,6 +142,68 @@ def test_migrating_without_a_database(shell: Shell) -> None:
     )
     assert away.returncode == 1
     assert "secret" not in away.stderr
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason", "advice"),
+    [
+        ({"host": "nowhere.invalid"}, "nowhere.invalid", "host"),
+        ({"port": 1}, "refused", "server is up"),
+        ({"username": "nobody"}, '"nobody"', "password"),
+        ({"database": "none"}, '"none"', "name"),
+        ({"username": "visitor"}, "schema", "GRANT"),
+        ({"host": "a..b"}, "PODWRIGHT_RUNS_DATABASE", "postgresql://"),
+    ],
+)
+def test_a_migration_that_fails(
+    shell: Shell,
+    postgresql: PostgreSQL,
+    changes: dict[str, Any],
+    reason: str,
+    advice: str,
+) -> None:
+    """The command says in a line what failed and in another one what to do, for each cause, and has no traceback."""
+    url = postgresql.database()
+    engine = create_engine(synchronous_url(url))
+    with engine.begin() as connection:
+        connection.execute(text("REVOKE ALL ON SCHEMA public FROM public"))
+        connection.execute(text("DROP ROLE IF EXISTS visitor"))
+        connection.execute(text("CREATE ROLE visitor LOGIN"))
+    engine.dispose()
+    changed = make_url(url).set(**changes)
+    done = shell(
+        "runs",
+        "migrate",
+        PODWRIGHT_RUNS_DATABASE=changed.render_as_string(False),
+    )
+    assert done.returncode == 1
+    failed, suggestion, help_page = done.stderr.splitlines()
+    assert reason in failed
+    assert advice in suggestion
+    assert "configuration_invalid" in help_page
+
+
+def test_a_service_logs_why_its_database_is_away(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The cause and what to do are one log line, without a traceback, and without the password."""
+    serve(ECHO, runs_database="postgresql://user:secret@127.0.0.1:1/x")
+    records: list[logging.LogRecord] = []
+
+    def is_logged() -> bool:
+        records[:] = [
+            record
+            for record in caplog.records
+            if record.name == "podwright.background"
+        ]
+        return bool(records)
+
+    until(is_logged)
+    line = records[0].getMessage()
+    assert "refused" in line
+    assert "PODWRIGHT_RUNS_DATABASE" in line
+    assert "secret" not in line
+    assert records[0].exc_info is None
 
 
 # --- Rows ---------------------------------------------------------------------------------------------------------

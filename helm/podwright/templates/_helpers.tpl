@@ -170,19 +170,51 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name ($root.Chart.Version | replace
 {{- end }}
 {{- end }}
 {{- include "podwright.merge" (list $labels (index . 1)) }}
-{{- with $labels }}{{ toYaml . }}{{ end }}
+{{- with $labels }}{{ include "podwright.texts" . }}{{ end }}
 {{- end }}
 
 {{/* The field `annotations` of an object, with the common annotations and its own over them. */}}
 {{- define "podwright.annotations" -}}
 {{- $root := index . 0 }}{{ $annotations := deepCopy $root.Values.commonAnnotations }}
 {{- if gt (len .) 1 }}{{ include "podwright.merge" (list $annotations (index . 1)) }}{{ end }}
-{{- with $annotations }}annotations: {{- toYaml . | nindent 2 }}{{ end }}
+{{- with $annotations }}annotations: {{- include "podwright.texts" . | nindent 2 }}{{ end }}
 {{- end }}
 
 {{/* A scalar as text. Numbers from YAML are floats, and 1048576 would be written as 1.048576e+06. */}}
 {{- define "podwright.text" -}}
 {{- if kindIs "string" . }}{{ . }}{{ else }}{{ toJson . }}{{ end }}
+{{- end }}
+
+{{/* Labels, annotations or a node selector of the values, whose numbers and booleans are texts to Kubernetes. */}}
+{{- define "podwright.texts" -}}
+{{- $texts := dict }}
+{{- range $key, $value := . }}{{ $_ := set $texts $key (include "podwright.text" $value) }}{{ end }}
+{{- toYaml $texts }}
+{{- end }}
+
+{{/* The number of pods in the manifest of a component; empty if that is left to an autoscaler. Without the number that the
+     manifest before had, Kubernetes would reset it to 1. So an upgrade from `replicas` to an autoscaler writes the live
+     number, and so do those after it, for which an annotation of the Deployment is the sign. Server-side apply may
+     leave it out as soon as the autoscaler has set it too. Without a cluster (`helm template`) no number is known. */}}
+{{- define "podwright.replicas" -}}
+{{- $root := index . 0 }}{{ $full := include "podwright.fullname" . }}{{ $c := index . 2 }}
+{{- if eq $c.autoscaling.type "none" }}{{ include "podwright.text" $c.replicas }}
+{{- else }}
+{{- $live := lookup "apps/v1" "Deployment" $root.Release.Namespace $full }}
+{{- if $live }}
+{{- $scaler := dict }}
+{{- if eq $c.autoscaling.type "hpa" }}{{ $scaler = lookup "autoscaling/v2" "HorizontalPodAutoscaler" $root.Release.Namespace $full }}
+{{- else }}{{ $scaler = lookup "keda.sh/v1alpha1" "ScaledObject" $root.Release.Namespace $full }}
+{{- end }}
+{{- $hadNumber := or (not $scaler) (hasKey ($live.metadata.annotations | default dict) "podwright.dev/kept-replicas") }}
+{{- $owners := list }}
+{{- range $live.metadata.managedFields }}
+{{- if hasKey (get .fieldsV1 "f:spec" | default dict) "f:replicas" }}{{ $owners = append $owners .operation }}{{ end }}
+{{- end }}
+{{- $isShared := and (has "Apply" $owners) (gt (len $owners) 1) }}
+{{- if and $hadNumber (not $isShared) }}{{ include "podwright.text" $live.spec.replicas }}{{ end }}
+{{- end }}
+{{- end }}
 {{- end }}
 
 {{/* The reference of an image. As for Docker, the first part of its name is a registry if it has a dot or a port; other
@@ -443,8 +475,8 @@ hostAliases: {{- toYaml . | nindent 2 }}
 {{- define "podwright.environment" -}}
 {{- $root := index . 0 }}{{ $name := index . 1 }}{{ $c := index . 2 }}{{ $agents := index . 3 }}{{ $env := dict }}
 {{- $_ := set $env "PODWRIGHT_PORT" "8000" }}
-{{- $_ := set $env "PODWRIGHT_DRAIN_DELAY" (toString $c.drain.delay) }}
-{{- $_ := set $env "PODWRIGHT_SHUTDOWN_TIMEOUT" (toString $c.drain.timeout) }}
+{{- $_ := set $env "PODWRIGHT_DRAIN_DELAY" (include "podwright.text" $c.drain.delay) }}
+{{- $_ := set $env "PODWRIGHT_SHUTDOWN_TIMEOUT" (include "podwright.text" $c.drain.timeout) }}
 {{- if or $c.blueprint.inline $c.blueprint.configMap $c.files }}{{ $_ := set $env "PODWRIGHT_COMPONENT" "/component" }}{{ end }}
 {{- with $c.model }}{{ $_ := set $env "PODWRIGHT_MODEL" . }}{{ end }}
 {{- if $agents }}
@@ -517,15 +549,92 @@ hostAliases: {{- toYaml . | nindent 2 }}
 {{- define "podwright.podSecurityContext" -}}
 runAsNonRoot: true
 {{- range $field, $id := .user }}
-{{ $field }}: {{ $id }}
+{{ $field }}: {{ include "podwright.text" $id }}
 {{- end }}
 seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
+{{/* The egress rule for DNS of a component. */}}
+{{- define "podwright.dns" -}}
+{{- $dns := .networkPolicy.dns }}
+{{- if kindIs "slice" $dns }}{{ $dns = dict "to" $dns "ports" (list 53 5353) }}{{ end -}}
+- ports:
+    {{- range $dns.ports }}
+    - {protocol: UDP, port: {{ . }}}
+    - {protocol: TCP, port: {{ . }}}
+    {{- end }}
+  to: {{- toYaml $dns.to | nindent 4 }}
 {{- end }}
 
 {{- define "podwright.securityContext" -}}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
+{{- end }}
+
+{{/* The name of the Job of `helm test`; a long one is shortened, because Jobs have shorter names than other objects. */}}
+{{- define "podwright.testName" -}}
+{{- $full := include "podwright.fullname" . }}
+{{- if gt (len $full) 58 }}{{ $full = printf "%s-%s" (trunc 49 $full) (sha256sum $full | trunc 8) }}{{ end }}
+{{- printf "%s-test" $full }}
+{{- end }}
+
+{{/* The name of the Job that creates the tables of a database: its Secret, and what makes the name unique. */}}
+{{- define "podwright.migrationName" -}}
+{{- $fleet := include "podwright.fleet" (index . 0) }}{{ $secret := index . 1 -}}
+{{- $hash := printf "%s/%s" $fleet $secret | sha256sum | trunc 8 }}
+{{- printf "%s-migrate-%s-%s" (trunc 24 $fleet) ($secret | replace "." "-" | trunc 20) $hash }}
+{{- end }}
+
+{{/* The field `annotations` of a Job: those of its hook, and those of the values, which may be others of Helm or of Argo
+     CD. */}}
+{{- define "podwright.jobAnnotations" -}}
+{{- $annotations := index . 1 }}{{ include "podwright.merge" (list $annotations (index . 2).annotations) }}
+{{- include "podwright.annotations" (list (index . 0) $annotations) }}
+{{- end }}
+
+{{/* How long a Job that has failed stays. */}}
+{{- define "podwright.jobEnd" -}}
+{{- if not (kindIs "invalid" .ttlSecondsAfterFinished) -}}
+ttlSecondsAfterFinished: {{ include "podwright.text" .ttlSecondsAfterFinished }}
+{{- end }}
+{{- end }}
+
+{{/* Labels and annotations of the pod of a Job: those of the component's pods, and its own. */}}
+{{- define "podwright.jobPodLabels" -}}
+{{- $labels := deepCopy (index . 1).podLabels }}{{ include "podwright.merge" (list $labels (index . 2).podLabels) }}
+{{- include "podwright.ownLabels" (list (index . 0) $labels) }}
+{{- end }}
+
+{{- define "podwright.jobPodAnnotations" -}}
+{{- $annotations := deepCopy (index . 0).podAnnotations }}{{ include "podwright.merge" (list $annotations (index . 1).podAnnotations) }}
+{{- with $annotations }}{{ include "podwright.texts" . }}{{ end }}
+{{- end }}
+
+{{/* What the pods of Jobs have in common. Where they run is as for the component's pods, unless their own values say
+     so: of its affinity, that to nodes, because the one to pods is about the component's. */}}
+{{- define "podwright.jobPod" -}}
+{{- $c := index . 1 }}{{ $job := index . 2 -}}
+restartPolicy: Never
+automountServiceAccountToken: false
+enableServiceLinks: false
+securityContext: {{- include "podwright.podSecurityContext" $c | nindent 2 }}
+{{- with include "podwright.pullSecrets" (list (index . 0) $c) }}
+{{ . }}
+{{- end }}
+{{- with $c.priorityClassName }}
+priorityClassName: {{ quote . }}
+{{- end }}
+{{- with kindIs "invalid" $job.nodeSelector | ternary $c.nodeSelector $job.nodeSelector }}
+nodeSelector: {{- include "podwright.texts" . | nindent 2 }}
+{{- end }}
+{{- with kindIs "invalid" $job.affinity | ternary (pick $c.affinity "nodeAffinity") $job.affinity }}
+affinity: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with kindIs "invalid" $job.tolerations | ternary $c.tolerations $job.tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with include "podwright.podFields" $c }}{{ . }}{{ end }}
 {{- end }}
 
 {{/* Labels of the pods of `helm test`. They differ from the component's, whose Service must not select these pods. */}}

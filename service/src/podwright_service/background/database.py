@@ -13,7 +13,12 @@ from typing import Any, TypeVar
 from alembic import command
 from alembic.config import Config
 from alembic.util import CommandError
-from psycopg.errors import UndefinedColumn, UndefinedTable
+from psycopg.errors import (
+    InsufficientPrivilege,
+    InvalidSchemaName,
+    UndefinedColumn,
+    UndefinedTable,
+)
 from sqlalchemy import (
     Connection,
     CursorResult,
@@ -261,6 +266,9 @@ def database_url(text: str) -> URL:
         driver = _DRIVERS.get(url.drivername)
         if driver is None or url.database in (None, "", ":memory:"):
             raise ArgumentError
+        for host in (url.host or "").split(","):
+            # as the resolver does, which says of some hosts no more than that they cannot be encoded
+            host.encode("idna")
     except (ArgumentError, ValueError):
         raise ConfigurationError(
             "PODWRIGHT_RUNS_DATABASE: Expected the URL of a database.",
@@ -300,12 +308,30 @@ def migrate(url: URL) -> None:
         finally:
             engine.dispose()
     except (SQLAlchemyError, CommandError, OSError) as error:
-        text = str(getattr(error, "orig", None) or error)
-        reason, _, _ = text.strip().partition("\n")
-        raise ConfigurationError(
-            f"The database of background runs cannot be used: {reason.rstrip('.')}.",
-            suggestion="Check PODWRIGHT_RUNS_DATABASE, and that this user may create tables or files there.",
-        ) from None
+        raise explain_database_error(error) from None
+
+
+def explain_database_error(error: BaseException) -> ConfigurationError:
+    """What the database or its driver says of an error, in a line, and what its operator can do about it."""
+    cause = getattr(error, "orig", None) or error
+    text = str(cause).strip() or type(cause).__name__
+    reason, _, _ = text.partition("\n")
+    suggestion = (
+        "Check that the server is up and can be reached, and the host, port, user, password and name in "
+        "PODWRIGHT_RUNS_DATABASE; of SQLite, that the file can be written."
+    )
+    if isinstance(cause, UndefinedTable | UndefinedColumn):
+        suggestion = "Run `podwright runs migrate`."
+    elif isinstance(cause, InsufficientPrivilege | InvalidSchemaName):
+        suggestion = "Let the user in PODWRIGHT_RUNS_DATABASE create tables: GRANT USAGE, CREATE ON SCHEMA."
+    elif isinstance(cause, CommandError):
+        suggestion = (
+            "Use the release that has changed the tables, or a newer one."
+        )
+    return ConfigurationError(
+        f"The database of background runs cannot be used: {reason.rstrip('.')}.",
+        suggestion=suggestion,
+    )
 
 
 def _begin_alone(connection: Connection) -> None:

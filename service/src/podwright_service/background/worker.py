@@ -25,7 +25,10 @@ from sqlalchemy.engine import URL
 from podwright import blueprints
 from podwright.components import Component
 from podwright_service.background.attempt import Attempt
-from podwright_service.background.database import DatabaseUnavailableError
+from podwright_service.background.database import (
+    DatabaseUnavailableError,
+    explain_database_error,
+)
 from podwright_service.background.outbox import WebhookMode
 from podwright_service.background.previous import Previous
 from podwright_service.background.store import RunStore, StoredRun
@@ -417,9 +420,9 @@ class BackgroundWorker:
         if time.monotonic() - self._logged_at <= LOG_INTERVAL:
             return
         self._logged_at = time.monotonic()
-        _log.error(
-            "%s %s", error.detail, error.suggestion, exc_info=error.__cause__
-        )
+        # without the traceback, which has ten thousand characters of the driver
+        explained = explain_database_error(error.__cause__ or error)
+        _log.error("%s %s", explained.message, explained.suggestion)
 
 
 def _webhook_mode(settings: Settings) -> WebhookMode | None:
