@@ -27,6 +27,7 @@ from tests.helm.conftest import (
     example_values,
     helm4,
     rendered,
+    served,
 )
 from tests.helpers import ROOT
 
@@ -185,7 +186,7 @@ def test_names_that_look_like_other_yaml_types(helm: Helm) -> None:
 
 def notes(values: Manifest) -> str:
     with helm_python.Chart.load(CHART) as chart:
-        return chart.render(values, name="fleet", namespace="prod")[
+        return chart.render(served(values), name="fleet", namespace="prod")[
             "podwright/templates/NOTES.txt"
         ]
 
@@ -215,7 +216,9 @@ def test_versions() -> None:
     """The default image has the version of the library."""
     (deployment,) = [
         each
-        for each in helm4({"components": {"x": {}}})
+        for each in helm4(
+            {"components": {"x": {"blueprint": {"configMap": "x"}}}}
+        )
         if each["kind"] == "Deployment"
     ]
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
