@@ -66,6 +66,41 @@ def read(texts: Iterable[str]) -> list[Manifest]:
     ]
 
 
+def served(values: Manifest) -> Manifest:
+    """Values in which each component has something to serve: those that say nothing of it have an image of their own.
+
+    The values of charts that this one is a dependency of are completed too.
+    """
+    complete: Manifest = {}
+    for key, value in values.items():
+        complete[key] = value
+        if key != "components" and isinstance(value, dict):
+            complete[key] = served(value)
+    components = values.get("components")
+    if isinstance(components, dict):
+        shared = values.get("defaults") or {}
+        complete["components"] = {
+            name: _served(name, component, shared)
+            for name, component in components.items()
+        }
+    return complete
+
+
+def _served(name: str, component: Any, shared: Manifest) -> Any:
+    if not isinstance(component, dict):
+        return component
+    for values in (component, shared):
+        source = values.get("blueprint") or {}
+        image = values.get("image") or {}
+        keys = ("repository", "tag", "digest")
+        if values.get("files") or any(source.values()):
+            return component
+        if any(image.get(key) for key in keys):
+            return component
+    image = {**(component.get("image") or {}), "repository": f"team/{name}"}
+    return {**component, "image": image}
+
+
 def helm4(
     values: Manifest,
     release: str = "fleet",
@@ -74,7 +109,9 @@ def helm4(
 ) -> list[Manifest]:
     with helm_python.Chart.load(chart) as loaded:
         try:
-            rendered = loaded.render(values, name=release, namespace=namespace)
+            rendered = loaded.render(
+                served(values), name=release, namespace=namespace
+            )
         except helm_python.HelmError as error:
             raise RenderError(str(error)) from None
     return read(
@@ -104,7 +141,10 @@ def helm3() -> Helm:
         ]
         command = [program, "template", release, chart, *options]
         done = subprocess.run(
-            command, input=json.dumps(values), capture_output=True, text=True
+            command,
+            input=json.dumps(served(values)),
+            capture_output=True,
+            text=True,
         )
         if done.returncode:
             raise RenderError(done.stderr)

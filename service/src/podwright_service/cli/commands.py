@@ -569,6 +569,27 @@ def build(
             "--locked", help="Fail if requirements.lock is not up to date."
         ),
     ] = False,
+    push: Annotated[
+        bool,
+        typer.Option(
+            "--push",
+            help="Push the image to the registry in its name, and print its digest.",
+        ),
+    ] = False,
+    platform: Annotated[
+        str,
+        typer.Option(
+            metavar="PLATFORMS",
+            help="Such as linux/amd64,linux/arm64; several need --push, and a base image in a registry.",
+        ),
+    ] = "",
+    onto: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Chart values, in which the pushed image becomes that of the component.",
+        ),
+    ] = None,
     docker: DockerClient = None,
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Show the output of the builder.")
@@ -578,9 +599,16 @@ def build(
 
     PODWRIGHT_AGENTS names agents that run elsewhere, and UV_DEFAULT_INDEX a package index.
     """
-    from podwright_service.cli.images import build_image
+    from podwright_service.cli.images import Target, build_image
 
-    build_image(folder, tag, base, locked, docker, verbose)
+    build_image(
+        folder,
+        Target(tag, push, platform, onto),
+        base,
+        locked=locked,
+        docker=docker,
+        verbose=verbose,
+    )
 
 
 @app.command()
@@ -661,6 +689,21 @@ def render_values(
             help="Write several releases, with N components at most: FILE-1, FILE-2, ….",
         ),
     ] = None,
+    image: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=REFERENCE",
+            help="A component in an image of its own, which `podwright build` made; may be repeated.",
+        ),
+    ] = None,
+    keep: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            metavar="N",
+            help="Keep the blueprints in --onto for runs that wait: the last N of each changed component.",
+        ),
+    ] = None,
 ) -> None:
     """Write the values for a fleet of component folders.
 
@@ -668,7 +711,14 @@ def render_values(
     """
     from podwright_service.cli import deploy
 
-    deploy.render_values(folders, onto, output, split)
+    deploy.render_values(
+        folders,
+        onto,
+        output,
+        size=split,
+        images=image or [],
+        keep=keep,
+    )
 
 
 @deploy_commands.command("diff")

@@ -13,8 +13,26 @@ from typing import Any
 from podwright.errors import ConfigurationError
 from podwright.text import truncate
 
-_REFERENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,254}", re.ASCII)
 _INSTALL = "Install Docker with buildx and start it; on Debian, `make engine` in the source folder of Podwright does."
+
+
+_HINTS = {
+    r"Multi-platform build|multiple platforms feature": (
+        "Make a builder for several platforms: `docker buildx create --use`."
+    ),
+    r"exec format error": (
+        "Have this machine run programs of other platforms: "
+        "`docker run --privileged --rm tonistiigi/binfmt --install all`."
+    ),
+    r"no match for platform": (
+        "Name a base image that has the platform with --base, or leave the platform out."
+    ),
+    r"no builder": "List the builders with `docker buildx ls`, and choose one with `docker buildx use NAME`.",
+    r"denied|unauthorized|no basic auth|\b40[13]\b": "Log in with `docker login REGISTRY`, and check the image's name.",
+    r"server gave HTTP response to HTTPS client": "Use a registry with TLS, or tell the builder that it has none.",
+}
+"""What helps, by patterns of the builder's output."""
+_VERBOSE = "Use --verbose for the whole output."
 
 
 class BuildError(ConfigurationError):
@@ -29,20 +47,6 @@ class BuildError(ConfigurationError):
     ) -> None:
         super().__init__(message, suggestion=suggestion)
         self.lines = lines
-
-
-def check_reference(text: str) -> str:
-    """Return an image reference, such as `calculator` or `registry.example/team/calculator:1.0`, if it is valid.
-
-    Raises:
-        ConfigurationError: It is not.
-    """
-    if not _REFERENCE.fullmatch(text):
-        raise ConfigurationError(
-            f"Invalid image name '{truncate(text, 100)}'.",
-            suggestion="Write it as NAME or NAME:TAG.",
-        )
-    return text
 
 
 class Docker:
@@ -132,11 +136,18 @@ class Docker:
             raise BuildError(
                 f"Cannot build {subject}: {reason}",
                 lines,
-                suggestion="Use --verbose for the whole output.",
+                suggestion=_hint(reason),
             )
 
     def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return _complete(self.program, *arguments)
+
+
+def _hint(reason: str) -> str:
+    for pattern, hint in _HINTS.items():
+        if re.search(pattern, reason, re.IGNORECASE):
+            return f"{hint} {_VERBOSE}"
+    return _VERBOSE
 
 
 def _failed_step(output: Sequence[str]) -> list[str]:
