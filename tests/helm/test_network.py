@@ -393,21 +393,29 @@ OPENSHIFT = Pod(
 OWN = Pod("dns", "resolvers", {"app": "resolver"})
 
 
-def in_namespace(name: str) -> list[Manifest]:
+def in_namespace(name: str) -> Manifest:
     """A network policy peer: the pods of a namespace."""
     labels = {"kubernetes.io/metadata.name": name}
-    return [{"namespaceSelector": {"matchLabels": labels}}]
+    return {"namespaceSelector": {"matchLabels": labels}}
 
 
 @pytest.mark.parametrize(
     ("dns", "reached"),
     [
-        (None, {(DNS, 53), (DNS, 5353), (OPENSHIFT, 53), (OPENSHIFT, 5353)}),
-        (in_namespace("openshift-dns"), {(OPENSHIFT, 53), (OPENSHIFT, 5353)}),
-        ({"to": in_namespace("resolvers"), "ports": [1053]}, {(OWN, 1053)}),
-        ({"ports": [53]}, {(DNS, 53), (OPENSHIFT, 53)}),
+        (None, {(DNS, 53), (OPENSHIFT, 5353)}),
+        (
+            [in_namespace("openshift-dns")],
+            {(OPENSHIFT, 53), (OPENSHIFT, 5353)},
+        ),
+        (
+            [
+                {**in_namespace("resolvers"), "ports": [1053]},
+                {**in_namespace("kube-system"), "ports": [53]},
+            ],
+            {(OWN, 1053), (DNS, 53)},
+        ),
     ],
-    ids=["default", "peers", "peers and ports", "ports"],
+    ids=["default", "a peer", "peers with ports"],
 )
 def test_where_dns_is(
     helm: Helm, dns: object, reached: set[tuple[Pod, int]]

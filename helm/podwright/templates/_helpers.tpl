@@ -618,16 +618,16 @@ runAsNonRoot: true
 seccompProfile: {type: RuntimeDefault}
 {{- end }}
 
-{{/* The egress rule for DNS of a component. */}}
+{{/* The egress rules for DNS of a component. */}}
 {{- define "podwright.dns" -}}
-{{- $dns := .networkPolicy.dns }}
-{{- if kindIs "slice" $dns }}{{ $dns = dict "to" $dns "ports" (list 53 5353) }}{{ end -}}
+{{- range .networkPolicy.dns }}
 - ports:
-    {{- range $dns.ports }}
+    {{- range .ports | default (list 53 5353) }}
     - {protocol: UDP, port: {{ . }}}
     - {protocol: TCP, port: {{ . }}}
     {{- end }}
-  to: {{- toYaml $dns.to | nindent 4 }}
+  to: {{- omit . "ports" | list | toYaml | nindent 4 }}
+{{- end }}
 {{- end }}
 
 {{- define "podwright.securityContext" -}}
