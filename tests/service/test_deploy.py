@@ -15,6 +15,7 @@ from tests.service.support import AGENT
 from podwright import blueprints
 from podwright.errors import BlueprintValidationError, ConfigurationError
 from podwright_service.fleet import chart_values
+from podwright_service.fleet.changes import diff
 
 
 def folder(path: Path, blueprint: dict[str, Any] = AGENT, **files: str) -> Path:
@@ -123,6 +124,24 @@ def test_agents_in_code_are_no_other_components(tmp_path: Path) -> None:
     assert "agents" not in components["flow"]
 
 
+def test_files_for_readers_are_left_out(tmp_path: Path) -> None:
+    """README, CHANGELOG, LICENSE and NOTICE are no files of a component, unless a blueprint has a text in one."""
+    blueprint = {**AGENT, "instructions": {"file": "README.md"}}
+    path = folder(tmp_path / "writer", tools_py="")
+    inner = folder(path / "agents" / "inner", blueprint)
+    for name in ("README.md", "CHANGELOG", "LICENSE.txt", "facts.md"):
+        (path / name).write_text("x")
+    for name in ("README.md", "NOTICE"):
+        (inner / name).write_text("Be brief.")
+    component = chart_values.render([path])["components"]["writer"]
+    assert list(component["files"]) == [
+        "agents/inner/README.md",
+        "agents/inner/blueprint.json",
+        "facts.md",
+        "tools.py",
+    ]
+
+
 def test_a_text_with_a_hidden_name(tmp_path: Path) -> None:
     """The text is in the blueprint of the values, which need no file of it."""
     blueprint = {**AGENT, "instructions": {"file": ".prompt.md"}}
@@ -183,9 +202,7 @@ def test_changes_between_values() -> None:
         "schema": {"type": "function", "function": function},
     }
     new["components"]["researcher"]["blueprint"]["inline"]["tools"].append(tool)
-    changes = {
-        change.component: change for change in chart_values.diff(running, new)
-    }
+    changes = {change.component: change for change in diff(running, new)}
     assert {
         name: (change.what, change.breaking) for name, change in changes.items()
     } == {
@@ -198,7 +215,7 @@ def test_changes_between_values() -> None:
         "compatible: /instructions changed"
     ]
     assert changes["writer"].values == ["replicas"]
-    assert chart_values.diff(running, running) == []
+    assert diff(running, running) == []
 
 
 def test_blueprints_as_text_are_compared_as_data() -> None:
@@ -214,16 +231,16 @@ def test_blueprints_as_text_are_compared_as_data() -> None:
         }
     }
     as_data = {"components": {"x": {"blueprint": {"inline": AGENT}}}}
-    assert chart_values.diff(to_text, as_data) == []
-    (change,) = chart_values.diff(
+    assert diff(to_text, as_data) == []
+    (change,) = diff(
         as_data, {"components": {"x": {"blueprint": {"configMap": "mine"}}}}
     )
     assert change.values == ["blueprint"]
-    assert chart_values.diff({}, {}) == []
+    assert diff({}, {}) == []
     with pytest.raises(
         ConfigurationError, match=r"components\.x\.blueprint\.inline"
     ):
-        chart_values.diff(
+        diff(
             {"components": {"x": {"blueprint": {"inline": "- no\n"}}}}, as_data
         )
 

@@ -661,6 +661,21 @@ def render_values(
             help="Write several releases, with N components at most: FILE-1, FILE-2, ….",
         ),
     ] = None,
+    image: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=REFERENCE",
+            help="A component in an image of its own, which `podwright build` made; may be repeated.",
+        ),
+    ] = None,
+    keep: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            metavar="N",
+            help="Keep the blueprints in --onto for runs that wait: the last N of each changed component.",
+        ),
+    ] = None,
 ) -> None:
     """Write the values for a fleet of component folders.
 
@@ -668,7 +683,14 @@ def render_values(
     """
     from podwright_service.cli import deploy
 
-    deploy.render_values(folders, onto, output, split)
+    deploy.render_values(
+        folders,
+        onto,
+        output,
+        size=split,
+        images=image or [],
+        keep=keep,
+    )
 
 
 @deploy_commands.command("diff")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -17,21 +17,38 @@ from podwright_service.cli.console import (
     read_text,
     write_text,
 )
+from podwright_service.cli.inputs import split_pair
 from podwright_service.fleet import chart_values
+from podwright_service.fleet.changes import ComponentChange, diff
+from podwright_service.fleet.files import FilesError
 from podwright_service.fleet.releases import (
     MAX_RELEASE_BYTES,
     release_bytes,
     split,
 )
+from podwright_service.images.reference import (
+    ImageReference,
+    parse_reference,
+)
 from podwright_service.source import names_module
+
+_UNCHECKED = "Not checked: code, models and their keys, which `podwright validate PATH` checks; whether images exist."
+_KEEP = 3
+"""The number in suggestions: a person may take longer than one or two upgrades."""
 
 
 def render_values(
-    sources: list[str], onto: str | None, output: str | None, size: int | None
+    sources: list[str],
+    onto: str | None,
+    output: str | None,
+    *,
+    size: int | None = None,
+    images: Sequence[str] = (),
+    keep: int | None = None,
 ) -> None:
     """Write the chart values of components.
 
-    If one release would be too large for Helm, a warning on standard error says so.
+    Standard error says what was not checked, and if one release would be too large for Helm.
 
     Args:
         sources: The component folders, or `module:attribute` for each.
@@ -39,6 +56,8 @@ def render_values(
         output: The file to write; by default standard output.
         size: The largest number of components in a release. Each release has a file with its name: that of `output`
             with a number.
+        images: Components in images of their own, as `NAME=REFERENCE`.
+        keep: How many earlier blueprints each component has at most.
 
     Raises:
         PodwrightError: A folder cannot be deployed by the chart, or a file cannot be read or written.
@@ -48,13 +67,19 @@ def render_values(
             "Several releases need several files.",
             suggestion="Name them with --output.",
         )
+    if keep is not None and onto is None:
+        raise ConfigurationError(
+            "There are no earlier blueprints without the values of the release.",
+            suggestion="Name them with --onto.",
+        )
     running: dict[str, Any] = {}
     if onto:
         running = _read_values(onto)
-    values = _updated(running, sources)
+    values = _updated(running, sources, _parse_images(images), keep)
     if output is None:
         _warn_of_size("the release", values)
         print_text(chart_values.write_values(values).rstrip("\n"))
+        _print_unchecked(values)
         return
     file = Path(output)
     releases = {file.stem: values}
@@ -65,14 +90,64 @@ def render_values(
         _warn_of_size(path, part)
         write_text(path, chart_values.write_values(part))
         print_text(f"{path}: {', '.join(part['components'])}")
+    _print_unchecked(values)
 
 
-def _updated(running: dict[str, Any], sources: list[str]) -> dict[str, Any]:
+def _parse_images(pairs: Sequence[str]) -> dict[str, ImageReference]:
+    """The images of components by the components' names.
+
+    Raises:
+        PodwrightError: An image is not written as `NAME=REFERENCE`, or its tag and its digest are missing.
+    """
+    images: dict[str, ImageReference] = {}
+    for pair in pairs:
+        name, reference = split_pair(pair, "--image")
+        image = parse_reference(reference)
+        if not image.tag and not image.digest:
+            raise ConfigurationError(
+                f"The image '{reference}' of '{name}' has no tag and no digest.",
+                suggestion=f"Write --image {name}={reference}:TAG.",
+            )
+        images[name] = image
+    return images
+
+
+def _print_unchecked(values: Mapping[str, Any]) -> None:
+    print_text(_UNCHECKED, sys.stderr)
+    in_images = chart_values.components_in_images(values)
+    if in_images:
+        names = ", ".join(sorted(in_images))
+        text = f"Blueprint and code are those in the image, not those in the folder: {names}."
+        print_text(text, sys.stderr)
+
+
+def _updated(
+    running: dict[str, Any],
+    sources: list[str],
+    images: Mapping[str, ImageReference] | None = None,
+    keep: int | None = None,
+) -> dict[str, Any]:
     with ExitStack() as stack:
-        folders = [
-            stack.enter_context(component_folder(source)) for source in sources
-        ]
-        return chart_values.update(running, folders)
+        folders = {
+            stack.enter_context(component_folder(source)): source
+            for source in sources
+        }
+        try:
+            return chart_values.update(running, folders, images, keep=keep)
+        except FilesError as error:
+            paths = {
+                folder.resolve(): source for folder, source in folders.items()
+            }
+            source = paths[error.folder]
+            name = chart_values.component_name(error.folder.name)
+            image = f"REGISTRY/{name}:TAG"
+            raise ConfigurationError(
+                error.message,
+                suggestion=(
+                    f"Build an image of it with `podwright build {source} --tag {image} --push`, and add "
+                    f"`--image {name}={image}` to `podwright deploy render`."
+                ),
+            ) from error
 
 
 def _warn_of_size(name: str, values: dict[str, Any]) -> None:
@@ -90,12 +165,14 @@ def print_diff(running: str, new: list[str], as_json: bool) -> bool:
         PodwrightError: A folder cannot be deployed by the chart, or a file cannot be read.
     """
     before = _read_values(running)
-    is_file = len(new) == 1 and not Path(new[0]).is_dir()
-    if is_file and not names_module(new[0]):
+    is_file = len(new) == 1 and not (
+        Path(new[0]).is_dir() or names_module(new[0])
+    )
+    if is_file:
         after = _read_values(new[0])
     else:
         after = _updated(before, new)
-    changes = chart_values.diff(before, after)
+    changes = diff(before, after)
     if as_json:
         shown = [
             {**vars(change), "breaking": change.breaking} for change in changes
@@ -105,10 +182,12 @@ def print_diff(running: str, new: list[str], as_json: bool) -> bool:
         for change in changes:
             for line in _describe(change):
                 print_text(line)
+            if change.lost_blueprints:
+                print_text(_waiting_runs(change, running, new, is_file=is_file))
     return any(change.breaking for change in changes)
 
 
-def _describe(change: chart_values.ComponentChange) -> Iterator[str]:
+def _describe(change: ComponentChange) -> Iterator[str]:
     if change.what != "changed":
         kind = "compatible"
         if change.breaking:
@@ -120,6 +199,23 @@ def _describe(change: chart_values.ComponentChange) -> Iterator[str]:
         yield f"{name}: {describe_change(part)}"
     for path in change.values:
         yield f"{name}: value: {path} changed"
+
+
+def _waiting_runs(
+    change: ComponentChange, running: str, new: list[str], *, is_file: bool
+) -> str:
+    """A warning of runs that can only go on with a blueprint that new values do not have."""
+    sources = " ".join(new)
+    if is_file:
+        sources = "FOLDER"
+    release = running
+    if release == "-":
+        release = "RUNNING"
+    digests = ", ".join(digest[:19] for digest in change.lost_blueprints)
+    return (
+        f"{change.component}: warning: runs that wait may need the blueprint {digests}, as in "
+        f"`podwright deploy render {sources} --onto {release} --keep {_KEEP}`"
+    )
 
 
 def _read_values(path: str) -> dict[str, Any]:

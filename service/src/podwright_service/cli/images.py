@@ -10,8 +10,9 @@ from podwright.text import truncate
 from podwright_service.authoring.export import component_folder
 from podwright_service.cli.console import print_json, print_text
 from podwright_service.images.building import build
-from podwright_service.images.docker import Docker, check_reference
+from podwright_service.images.docker import Docker
 from podwright_service.images.labels import read_labels
+from podwright_service.images.reference import check_reference
 from podwright_service.source import names_module
 
 

@@ -67,7 +67,7 @@ def read_input(
     if inputs is not None:
         values = _named_inputs(inputs)
     for pair in pairs:
-        name, value = _split_pair(pair, "--input")
+        name, value = split_pair(pair, "--input")
         if name in values:
             raise _given_twice_error(name, "Give it once.")
         values.update(declared.convert_texts({name: value}))
@@ -96,7 +96,7 @@ def read_attributes(
     """
     metadata: dict[str, str] = {}
     for pair in pairs or ():
-        name, value = _split_pair(pair, "--metadata")
+        name, value = split_pair(pair, "--metadata")
         if name in metadata:
             raise InputError(
                 f"--metadata has '{truncate(name, 60)}' twice.",
@@ -120,7 +120,12 @@ def options_of(attributes: RunAttributes) -> list[str]:
     return options
 
 
-def _split_pair(pair: str, option: str) -> tuple[str, str]:
+def split_pair(pair: str, option: str) -> tuple[str, str]:
+    """The parts of `NAME=VALUE`, as an option has it.
+
+    Raises:
+        InputError: It is not written so.
+    """
     name, equals, value = pair.partition("=")
     if not name or not equals:
         raise InputError(

@@ -17,8 +17,9 @@ from podwright.errors import ConfigurationError, Problem
 from podwright.text import os_error_reason
 from podwright_service.images.context import LOCK, requirements, stage
 from podwright_service.images.describe import ERROR_PREFIX
-from podwright_service.images.docker import BuildError, Docker, check_reference
+from podwright_service.images.docker import BuildError, Docker
 from podwright_service.images.labels import BASE_NAME, VERSION, label, to_labels
+from podwright_service.images.reference import check_reference
 from podwright_service.remotes import remotes_of
 from podwright_service.settings import read_settings
 

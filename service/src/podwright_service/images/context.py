@@ -139,7 +139,7 @@ def component_files(folder: Path) -> Iterator[Path]:
         ConfigurationError: There is a link or a special file.
         OSError: A folder cannot be read.
     """
-    files = {*_files(folder), *_texts(folder)}
+    files = {*_files(folder), *existing_texts(folder)}
     for path in sorted(files):
         _check_regular(path)
         yield path.relative_to(folder)
@@ -172,6 +172,16 @@ def texts_of(blueprint_file: Path) -> list[Path]:
     folder = blueprint_file.parent
     names = text_files(blueprints.read_source(blueprint_file))
     return [Path(os.path.normpath(folder / name)) for name in names]
+
+
+def existing_texts(folder: Path) -> Iterator[Path]:
+    """The paths of the files in which the blueprints in a folder have texts."""
+    for file in Folder(folder).blueprint_files():
+        # whoever loads the blueprint reports what is wrong with it
+        with contextlib.suppress(PodwrightError):
+            for path in texts_of(file):
+                if path.is_relative_to(file.parent) and path.is_file():
+                    yield path
 
 
 def requirements(folder: Path) -> str | None:
@@ -236,15 +246,6 @@ def _files(folder: Path) -> Iterator[Path]:
 
 def _raise(error: OSError) -> None:
     raise error
-
-
-def _texts(folder: Path) -> Iterator[Path]:
-    for file in Folder(folder).blueprint_files():
-        # whoever loads the blueprint reports what is wrong with it
-        with contextlib.suppress(PodwrightError):
-            for path in texts_of(file):
-                if path.is_relative_to(file.parent) and path.is_file():
-                    yield path
 
 
 def _is_part(folder: Path) -> bool:

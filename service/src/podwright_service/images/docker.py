@@ -13,7 +13,6 @@ from typing import Any
 from podwright.errors import ConfigurationError
 from podwright.text import truncate
 
-_REFERENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,254}", re.ASCII)
 _INSTALL = "Install Docker with buildx and start it; on Debian, `make engine` in the source folder of Podwright does."
 
 
@@ -29,20 +28,6 @@ class BuildError(ConfigurationError):
     ) -> None:
         super().__init__(message, suggestion=suggestion)
         self.lines = lines
-
-
-def check_reference(text: str) -> str:
-    """Return an image reference, such as `calculator` or `registry.example/team/calculator:1.0`, if it is valid.
-
-    Raises:
-        ConfigurationError: It is not.
-    """
-    if not _REFERENCE.fullmatch(text):
-        raise ConfigurationError(
-            f"Invalid image name '{truncate(text, 100)}'.",
-            suggestion="Write it as NAME or NAME:TAG.",
-        )
-    return text
 
 
 class Docker:

@@ -1,0 +1,146 @@
+"""The changes between the values of a release and new ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from podwright import blueprints
+from podwright.blueprints.diff import Change, blueprint_changes
+from podwright.json_data import as_object
+from podwright_service.fleet.component_values import (
+    earlier_blueprints,
+    inline_blueprint,
+    stores_runs,
+)
+
+
+@dataclass(frozen=True)
+class ComponentChange:
+    """What new values change in one component of a release."""
+
+    component: str
+    """Its name; empty for values of the whole fleet."""
+    what: Literal["added", "removed", "changed"]
+    blueprint: list[Change] = field(default_factory=list[Change])
+    """The changes of its blueprint."""
+    values: list[str] = field(default_factory=list[str])
+    """The paths of its other values that change, such as `resources.limits.cpu`, sorted."""
+    lost_blueprints: list[str] = field(default_factory=list[str])
+    """The digests of blueprints that background runs which wait may have begun with, and that new values do not have."""
+
+    @property
+    def breaking(self) -> bool:
+        """Whether callers may break: the component is removed, or its blueprint has a breaking change."""
+        if self.what == "removed":
+            return True
+        return any(change.breaking for change in self.blueprint)
+
+
+def diff(
+    running: Mapping[str, Any], new: Mapping[str, Any]
+) -> list[ComponentChange]:
+    """What new values change in a release: values of the whole fleet first, then by component.
+
+    Args:
+        running: The values of the release, as in `helm get values RELEASE --output json`.
+        new: The new values.
+
+    Raises:
+        ConfigurationError: A blueprint in the values is invalid.
+    """
+    old_defaults = as_object(running.get("defaults"))
+    old_components = as_object(running.get("components"))
+    new_components = as_object(new.get("components"))
+    paths = _changed_paths(
+        {**running, "components": None}, {**new, "components": None}
+    )
+    changes = [ComponentChange("", "changed", values=sorted(paths))]
+    for name in sorted({*old_components, *new_components}):
+        if name not in old_components:
+            change = ComponentChange(name, "added")
+        elif name not in new_components:
+            change = ComponentChange(name, "removed")
+        else:
+            old_component = as_object(old_components[name])
+            new_component = as_object(new_components[name])
+            stores = stores_runs(old_component, old_defaults)
+            change = _diff_component(
+                name, old_component, new_component, stores_runs=stores
+            )
+        changes.append(change)
+    return [change for change in changes if not _is_empty(change)]
+
+
+def _is_empty(change: ComponentChange) -> bool:
+    if change.what != "changed":
+        return False
+    return not change.blueprint and not change.values
+
+
+def _diff_component(
+    name: str,
+    old: Mapping[str, Any],
+    new: Mapping[str, Any],
+    *,
+    stores_runs: bool,
+) -> ComponentChange:
+    old_blueprint = inline_blueprint(name, old)
+    new_blueprint = inline_blueprint(name, new)
+    paths = set(
+        _changed_paths({**old, "blueprint": None}, {**new, "blueprint": None})
+    )
+    old_source = dict(as_object(old.get("blueprint")))
+    new_source = dict(as_object(new.get("blueprint")))
+    changes: list[Change] = []
+    if old_blueprint and new_blueprint:
+        changes = blueprint_changes(old_blueprint, new_blueprint)
+        # compared as data, whether the values have it as text or as an object
+        for key in ("inline", "file"):
+            old_source.pop(key, None)
+            new_source.pop(key, None)
+    if old_source != new_source:
+        paths.add("blueprint")
+    lost: list[str] = []
+    if stores_runs:
+        kept = _digests(name, new)
+        lost = [digest for digest in _digests(name, old) if digest not in kept]
+    return ComponentChange(
+        name,
+        "changed",
+        blueprint=changes,
+        values=sorted(paths),
+        lost_blueprints=lost,
+    )
+
+
+def _digests(name: str, component: Mapping[str, Any]) -> list[str]:
+    """The digests of all blueprints in the values of a component."""
+    digests: list[str] = []
+    current = inline_blueprint(name, component)
+    if current:
+        digests.append(blueprints.digest(current))
+    return [*digests, *earlier_blueprints(name, component)]
+
+
+def _changed_paths(
+    old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
+) -> Iterator[str]:
+    """The paths of values that differ; a missing object equals an empty one."""
+    for key in {*old, *new}:
+        path = f"{prefix}{key}"
+        before = old.get(key)
+        after = new.get(key)
+        if before == after:
+            continue
+        if _may_be_object(before) and _may_be_object(after):
+            yield from _changed_paths(
+                as_object(before), as_object(after), f"{path}."
+            )
+        else:
+            yield path
+
+
+def _may_be_object(value: object) -> bool:
+    return value is None or isinstance(value, dict)

@@ -1,0 +1,104 @@
+"""What the values of one component say, with those of `defaults`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from podwright import blueprints
+from podwright.errors import ConfigurationError
+from podwright.json_data import as_array, as_object
+
+_REFERENCE = ("repository", "tag", "digest")
+"""The values that make an image another one."""
+_FOLDER = "/component"
+"""Where the chart mounts the folder of a component, and where an image has it."""
+
+
+def inline_blueprint(
+    name: str, component: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """The blueprint in the values of a component; None if it is not there.
+
+    Raises:
+        ConfigurationError: It is not an object.
+    """
+    inline = as_object(component.get("blueprint")).get("inline")
+    if inline is None:
+        return None
+    return _parsed(inline, name, f"components.{name}.blueprint.inline")
+
+
+def earlier_blueprints(
+    name: str, component: Mapping[str, Any]
+) -> dict[str, dict[str, Any]]:
+    """The blueprints in `previous` of a component by their digests, in their order.
+
+    Raises:
+        ConfigurationError: One of them is not an object.
+    """
+    earlier: dict[str, dict[str, Any]] = {}
+    for blueprint in as_array(component.get("previous")):
+        parsed = _parsed(blueprint, name, f"components.{name}.previous")
+        earlier[blueprints.digest(parsed)] = parsed
+    return earlier
+
+
+def _parsed(value: object, name: str, path: str) -> dict[str, Any]:
+    if isinstance(value, str):
+        value = blueprints.from_yaml(value)
+    blueprint = as_object(value)
+    if not blueprint:
+        raise ConfigurationError(
+            f"A blueprint of the component '{name}' is not an object.",
+            suggestion=f"Correct {path}.",
+        )
+    return blueprint
+
+
+def stores_runs(
+    component: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> bool:
+    """Whether a component has background runs."""
+    store = _merged("runs", component, defaults).get("store")
+    return store not in (None, "none")
+
+
+def has_own_image(
+    component: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> bool:
+    """Whether the image of a component is not that of `defaults`."""
+    shared = as_object(defaults.get("image"))
+    own = as_object(component.get("image"))
+    return any(
+        own.get(key) and own.get(key) != shared.get(key) for key in _REFERENCE
+    )
+
+
+def is_served(
+    component: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> bool:
+    """Whether a component has a blueprint: in its values, in its image, or on a volume."""
+    if has_own_image(component, defaults) or has_folder(component, defaults):
+        return True
+    volumes = _merged("volumes", component, defaults).values()
+    return any(
+        as_object(volume).get("mountPath") == _FOLDER for volume in volumes
+    )
+
+
+def has_folder(
+    component: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> bool:
+    """Whether the values have a component's blueprint or files, or name a ConfigMap that has them."""
+    source = _merged("blueprint", component, defaults)
+    if source.get("inline") or source.get("configMap"):
+        return True
+    return bool(_merged("files", component, defaults))
+
+
+def _merged(
+    key: str, component: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> dict[str, Any]:
+    shared = as_object(defaults.get(key))
+    return {**shared, **as_object(component.get(key))}
