@@ -28,7 +28,7 @@ class ComponentChange:
     values: list[str] = field(default_factory=list[str])
     """The paths of its other values that change, such as `resources.limits.cpu`, sorted."""
     lost_blueprints: list[str] = field(default_factory=list[str])
-    """The digests of blueprints that background runs which wait may have begun with, and that new values do not have."""
+    """The digests of blueprints that new values do not have, and with which runs that wait may have begun."""
 
     @property
     def breaking(self) -> bool:
