@@ -37,6 +37,10 @@ Helm = Callable[..., list[Manifest]]
 """Renders values, optionally for a release and a namespace, and as a dependency of another chart."""
 
 
+SOURCES = ("blueprint", "files", "image")
+"""The values that say what a component serves."""
+
+
 class RenderError(Exception):
     """Helm did not render the chart; the text is Helm's error message."""
 
@@ -66,6 +70,21 @@ def read(texts: Iterable[str]) -> list[Manifest]:
     ]
 
 
+def served(values: Manifest) -> Manifest:
+    """Values whose components have something to serve: those that say nothing of it have an image of their own."""
+    components = values.get("components")
+    if not isinstance(components, dict):
+        return values
+    shared = values.get("defaults") or {}
+    complete: Manifest = {}
+    for name, component in components.items():
+        complete[name] = component
+        own = component or {}
+        if not any(own.get(key) or shared.get(key) for key in SOURCES):
+            complete[name] = {**own, "image": {"repository": f"team/{name}"}}
+    return {**values, "components": complete}
+
+
 def helm4(
     values: Manifest,
     release: str = "fleet",
@@ -74,7 +93,9 @@ def helm4(
 ) -> list[Manifest]:
     with helm_python.Chart.load(chart) as loaded:
         try:
-            rendered = loaded.render(values, name=release, namespace=namespace)
+            rendered = loaded.render(
+                served(values), name=release, namespace=namespace
+            )
         except helm_python.HelmError as error:
             raise RenderError(str(error)) from None
     return read(
@@ -104,7 +125,10 @@ def helm3() -> Helm:
         ]
         command = [program, "template", release, chart, *options]
         done = subprocess.run(
-            command, input=json.dumps(values), capture_output=True, text=True
+            command,
+            input=json.dumps(served(values)),
+            capture_output=True,
+            text=True,
         )
         if done.returncode:
             raise RenderError(done.stderr)

@@ -28,6 +28,7 @@ from tests.helm.conftest import (
     helm4,
     jobs_of,
     rendered,
+    served,
 )
 from tests.helpers import ROOT
 
@@ -186,7 +187,7 @@ def test_names_that_look_like_other_yaml_types(helm: Helm) -> None:
 
 def notes(values: Manifest) -> str:
     with helm_python.Chart.load(CHART) as chart:
-        return chart.render(values, name="fleet", namespace="prod")[
+        return chart.render(served(values), name="fleet", namespace="prod")[
             "podwright/templates/NOTES.txt"
         ]
 
@@ -227,7 +228,9 @@ def test_versions() -> None:
     """The default image has the version of the library."""
     (deployment,) = [
         each
-        for each in helm4({"components": {"x": {}}})
+        for each in helm4(
+            {"components": {"x": {"blueprint": {"configMap": "x"}}}}
+        )
         if each["kind"] == "Deployment"
     ]
     (container,) = deployment["spec"]["template"]["spec"]["containers"]

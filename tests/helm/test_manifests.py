@@ -548,7 +548,7 @@ def test_background_runs_in_postgresql(helm: Helm) -> None:
         "x": {"blueprint": {"inline": AGENT | {"name": "o'neil"}}, "runs": runs,
               "settings": {"background_runs": 4, "workers": 2}, "autoscaling": {"type": "keda", "max": 9}},
         "y": {"runs": runs},
-        "z": {"runs": {**runs, "postgres": {"secret": "other"}}},
+        "z": {"blueprint": {"configMap": "z"}, "runs": {**runs, "postgres": {"secret": "other"}}},
     }  # fmt: skip
     manifests = by_name(
         helm(

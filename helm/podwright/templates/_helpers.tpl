@@ -226,7 +226,9 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name ($root.Chart.Version | replace
 {{- if and $registry (not (regexMatch "[.:]" $first)) (ne $first "localhost/") }}
 {{- $repository = printf "%s/%s" $registry $repository }}
 {{- end }}
-{{- $repository }}:{{ $image.tag | default $root.Chart.AppVersion }}{{ with $image.digest }}@{{ . }}{{ end }}
+{{- $repository }}
+{{- if or $image.tag (not $image.digest) }}:{{ $image.tag | default $root.Chart.AppVersion }}{{ end }}
+{{- with $image.digest }}@{{ . }}{{ end }}
 {{- end }}
 
 {{/* The field `imagePullSecrets` of a pod: the Secrets of all charts and the component's. */}}
@@ -362,6 +364,32 @@ items:
 sha256:{{ toRawJson $blueprint | replace "\\\\" "\x00" | replace "\\u2028" "\u2028" | replace "\\u2029" "\u2029" | replace "\x00" "\\\\" | sha256sum }}
 {{- end }}
 
+{{/* The earlier blueprints of a component, as a JSON object of texts by file name, which begins as the digest does. */}}
+{{- define "podwright.previous" -}}
+{{- $name := index . 0 }}{{ $c := index . 1 }}{{ $files := dict }}
+{{- range $blueprint := $c.previous }}
+{{- if kindIs "string" $blueprint }}
+{{- /* JSON may have U+2028 in a text, which is a line break in YAML. */}}
+{{- $text := $blueprint }}{{ $blueprint = fromJson $text }}
+{{- if not (hasKey $blueprint "name") }}{{ $blueprint = fromYaml $text }}{{ end }}
+{{- end }}
+{{- if not (hasKey $blueprint "name") }}
+{{- fail (printf "components.%s.previous: a blueprint is not an object with a name: %v" $name (get $blueprint "Error")) }}
+{{- end }}
+{{- if and $c.blueprint.inline (ne $blueprint.name (include "podwright.blueprintName" (list $name $c))) }}
+{{- fail (printf "components.%s.previous: %s is another component; remove its blueprint" $name $blueprint.name) }}
+{{- end }}
+{{- $digest := include "podwright.digest" (list $name (dict "inline" $blueprint)) }}
+{{- $_ := set $files (include "podwright.previousFile" $digest) (toPrettyJson $blueprint) }}
+{{- end }}
+{{- toJson $files }}
+{{- end }}
+
+{{/* The file of an earlier blueprint, by its digest. */}}
+{{- define "podwright.previousFile" -}}
+{{- printf "%s.json" (trimPrefix "sha256:" . | trunc 12) }}
+{{- end }}
+
 {{/* ConfigMap keys cannot contain a slash, and paths in the values cannot contain two dots in a row. */}}
 {{- define "podwright.fileKey" -}}
 {{- replace "/" ".." . }}
@@ -392,11 +420,27 @@ sha256:{{ toRawJson $blueprint | replace "\\\\" "\x00" | replace "\\u2028" "\u20
 {{- define "podwright.ownVolumes" -}}
 {{- $name := index . 0 }}
 {{- range $volume, $source := (index . 1).volumes }}
-{{- if has $volume (list "tmp" "keys" "component" "runs") }}
+{{- if has $volume (list "tmp" "keys" "component" "runs" "previous") }}
 {{- fail (printf "components.%s.volumes.%s: the name is used by the chart; choose another one" $name $volume) }}
 {{- end }}
 - name: {{ quote $volume }}
   {{- omit $source "mountPath" "subPath" "readOnly" | toYaml | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* Fails if a component has nothing to serve. */}}
+{{- define "podwright.checkServed" -}}
+{{- $root := index . 0 }}{{ $name := index . 1 }}{{ $c := index . 2 }}
+{{- $hasImage := ne (include "podwright.image" (list $root $c.image)) (include "podwright.image" (list $root $root.Values.defaults.image)) }}
+{{- $served := or $hasImage $c.blueprint.inline $c.blueprint.configMap $c.blueprint.overlay (and $c.files $c.filesFrom) }}
+{{- range $path, $text := $c.files }}
+{{- if regexMatch "^blueprint\\.(json|ya?ml)$" $path }}{{ $served = true }}{{ end }}
+{{- end }}
+{{- range $c.volumes }}
+{{- if eq .mountPath "/component" }}{{ $served = true }}{{ end }}
+{{- end }}
+{{- if not $served }}
+{{- fail (printf "components.%s: no blueprint and no image of its own, so there is nothing to serve; set components.%s.blueprint or components.%s.image, or correct the name (components are %s)" $name $name $name (keys $root.Values.components | sortAlpha | join ", ")) }}
 {{- end }}
 {{- end }}
 
@@ -406,8 +450,27 @@ sha256:{{ toRawJson $blueprint | replace "\\\\" "\x00" | replace "\\u2028" "\u20
 {{- if and (eq $c.runs.store "sqlite") (or (ne $c.autoscaling.type "none") (ne 1 (int $c.replicas))) }}
 {{- fail (printf "components.%s.runs.store: sqlite is for a single pod; use postgres, or set replicas to 1 and autoscaling.type to none" $name) }}
 {{- end }}
+{{- if and (ne $c.runs.store "none") (regexMatch "(^|/)podwright$" $c.image.repository) (regexMatch "(^|-)slim$" $c.image.tag) }}
+{{- fail (printf "components.%s.runs.store: needs an image of the flavour full, and %s:%s is slim; set components.%s.image.tag" $name $c.image.repository $c.image.tag $name) }}
+{{- end }}
 {{- if and (eq $c.runs.store "postgres") (not $c.runs.postgres.secret) }}
 {{- fail (printf "components.%s.runs.postgres.secret: set the name of the Secret with the URL of the database" $name) }}
+{{- end }}
+{{- end }}
+
+{{/* Fails if a running pod would stop, and its successor wait for a volume that nobody makes. Only then are the storage
+     classes read, because many who install a release may not list them. */}}
+{{- define "podwright.checkStorage" -}}
+{{- $root := index . 0 }}{{ $name := index . 1 }}{{ $c := index . 2 }}{{ $namespace := $root.Release.Namespace }}
+{{- $full := include "podwright.fullname" (list $root $name) }}
+{{- if and (not $c.runs.sqlite.storageClass) (lookup "apps/v1" "Deployment" $namespace $full) (not (lookup "v1" "PersistentVolumeClaim" $namespace (printf "%s-runs" $full))) }}
+{{- $hasDefault := false }}
+{{- range (lookup "storage.k8s.io/v1" "StorageClass" "" "").items }}
+{{- if eq "true" (dig "metadata" "annotations" "storageclass.kubernetes.io/is-default-class" "" .) }}{{ $hasDefault = true }}{{ end }}
+{{- end }}
+{{- if not $hasDefault }}
+{{- fail (printf "components.%s.runs.sqlite.storageClass: the cluster has no default storage class, so no volume would be made; set a class, or existingClaim" $name) }}
+{{- end }}
 {{- end }}
 {{- end }}
 
@@ -478,6 +541,7 @@ hostAliases: {{- toYaml . | nindent 2 }}
 {{- $_ := set $env "PODWRIGHT_DRAIN_DELAY" (include "podwright.text" $c.drain.delay) }}
 {{- $_ := set $env "PODWRIGHT_SHUTDOWN_TIMEOUT" (include "podwright.text" $c.drain.timeout) }}
 {{- if or $c.blueprint.inline $c.blueprint.configMap $c.files }}{{ $_ := set $env "PODWRIGHT_COMPONENT" "/component" }}{{ end }}
+{{- if $c.previous }}{{ $_ := set $env "PODWRIGHT_PREVIOUS" "/previous" }}{{ end }}
 {{- with $c.model }}{{ $_ := set $env "PODWRIGHT_MODEL" . }}{{ end }}
 {{- if $agents }}
 {{- $urls := dict }}

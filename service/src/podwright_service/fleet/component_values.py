@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ from podwright.json_data import as_array, as_object
 
 _REFERENCE = ("repository", "tag", "digest")
 """The values that make an image another one."""
+_BLUEPRINT = re.compile(r"blueprint\.(json|ya?ml)")
 _FOLDER = "/component"
 """Where the chart mounts the folder of a component, and where an image has it."""
 
@@ -90,11 +92,14 @@ def is_served(
 def has_folder(
     component: Mapping[str, Any], defaults: Mapping[str, Any]
 ) -> bool:
-    """Whether the values have a component's blueprint or files, or name a ConfigMap that has them."""
+    """Whether the values have a component's blueprint, or name ConfigMaps that may have it."""
     source = _merged("blueprint", component, defaults)
-    if source.get("inline") or source.get("configMap"):
+    if any(source.get(key) for key in ("inline", "configMap", "overlay")):
         return True
-    return bool(_merged("files", component, defaults))
+    files = _merged("files", component, defaults)
+    if files and component.get("filesFrom", defaults.get("filesFrom")):
+        return True
+    return any(_BLUEPRINT.fullmatch(name) for name in files)
 
 
 def _merged(
