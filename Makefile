@@ -40,7 +40,7 @@ tools:  ## install what tests of the tiers need besides Python, as root on Debia
 
 # What the tests of each tier need.
 SERVERS := checkov helm helm3 node-client prometheus promtool registry
-IMAGES := collector jaeger prometheus
+IMAGES := collector jaeger prometheus registry
 CLUSTER := collector extras helm3 jaeger kubernetes operator resources
 programs: install  ## build what tests of the tiers need besides, once for all checkouts; with Go, in many minutes
 	@deploy/tools.sh build actionlint $(sort $(SERVERS) $(CLUSTER))

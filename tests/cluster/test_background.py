@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,9 @@ import pytest
 import yaml
 from tests.cluster.cluster import Client, Namespace, side_by_side
 from tests.helm.conftest import CHART, Manifest
+
+from podwright import blueprints
+from podwright_service.fleet import chart_values
 
 PODS = Path(__file__).parent / "pods"
 RUNS = 12
@@ -220,3 +224,106 @@ def test_a_database_that_is_away(
             == []
         )
     )
+
+
+def asking(folder: Path, step: str) -> Path:
+    """The component folder of a workflow that asks a person, and then has an offline agent answer in a step."""
+    agent = {
+        "type": "Agent", "name": "echo", "instructions": "Answer.", "tools": [],
+        "config": {"model": "offline/echo"},
+    }  # fmt: skip
+    steps = [
+        {"type": "approval_step", "name": "ok", "message": f"Then {step}?"},
+        {"type": "agent_step", "name": step, "agent": "echo"},
+    ]
+    workflow = {"type": "Workflow", "name": "asking", "steps": steps}
+    for path, blueprint in (("", workflow), ("agents/echo", agent)):
+        (folder / path).mkdir(parents=True)
+        (folder / path / "blueprint.json").write_text(json.dumps(blueprint))
+    return folder
+
+
+def test_an_approval_waits_through_upgrades(
+    namespace: Namespace, values: Manifest, tmp_path: Path
+) -> None:
+    """A run that is approved after two upgrades finishes with the blueprint it began with, which the values keep.
+
+    Without it, the notes of an upgrade say so.
+    """
+    release = copy.deepcopy(values)
+    runs = release["components"]["flow"]["runs"]
+    release["components"] = {"asking": {"runs": runs}}
+    for key in component():
+        del release["defaults"][key]
+    folders = {
+        step: asking(tmp_path / step / "asking", step)
+        for step in ("first", "second", "third")
+    }
+
+    def upgrade(step: str) -> None:
+        release.update(chart_values.update(release, [folders[step]], keep=2))
+        namespace.install(release, "people")
+
+    upgrade("first")
+    client = Client.start(namespace, "person", {"app": "client"})
+    key = namespace.key("asking", release="people")
+    url = "http://people-asking:8000/runs"
+
+    def request(method: str, path: str, body: object = None) -> Manifest | None:
+        """The response, or None if there is no connection."""
+        status, response = client.request(method, f"{url}{path}", key, body)
+        assert status in (0, 200, 202), response
+        return response if status else None
+
+    run = namespace.until(lambda: request("POST", "", {"input": "the moon"}))
+    place = f"/{run['id']}"
+
+    def has(*statuses: str) -> Manifest | None:
+        """The run if it has one of these."""
+        current = request("GET", place)
+        return current if current and current["status"] in statuses else None
+
+    namespace.until(lambda: has("waiting_for_approval"))
+    changed = chart_values.update(release, [folders["second"]])
+    notes = namespace.helm(
+        "upgrade", "people", CHART, "--values=-", "--dry-run=server",
+        text=yaml.safe_dump(namespace.values(changed)),
+    )  # fmt: skip
+    began_with = blueprints.digest(
+        blueprints.read_file(folders["first"] / "blueprint.json")
+    )
+    assert began_with[:19] in notes.partition("Warning")[2]
+    upgrade("second")
+    upgrade("third")
+    namespace.until(lambda: has("waiting_for_approval"))
+    namespace.until(
+        lambda: request("POST", f"{place}/approve", {"decision": "approve"})
+    )
+    ended = namespace.until(lambda: has("succeeded", "failed"))
+    assert ended["status"] == "succeeded", ended
+    assert "first_output" in ended["result"]
+
+
+def test_a_volume_that_nobody_makes(
+    namespace: Namespace, values: Manifest
+) -> None:
+    """A component that runs is not stopped for a volume of a storage class that the cluster does not have."""
+    classes = namespace.cluster.get("/apis/storage.k8s.io/v1/storageclasses")
+    stored = copy.deepcopy(values)
+    stored["components"]["other"] = {"runs": {"store": "sqlite"}}
+    command = [
+        namespace.cluster.find_helm(4), "upgrade", "fleet", CHART, "--values=-", "--dry-run=server",
+        f"--namespace={namespace.name}",
+    ]  # fmt: skip
+
+    def upgrade() -> subprocess.CompletedProcess[str]:
+        text = yaml.safe_dump(namespace.values(stored))
+        return namespace.cluster.run(*command, text=text)
+
+    if not classes["items"]:
+        refused = upgrade()
+        assert refused.returncode != 0
+        assert "components.other.runs.sqlite.storageClass" in refused.stderr
+    stored["components"]["other"]["runs"]["sqlite"] = {"storageClass": "own"}
+    accepted = upgrade()
+    assert accepted.returncode == 0, accepted.stderr

@@ -361,7 +361,7 @@ items:
 {{- fail (printf "components.%s.blueprint.inline: not a %s object, as the name in blueprint.file requires: %v" $name ($json | ternary "JSON" "YAML") (get $blueprint "Error")) }}
 {{- end }}
 {{- end -}}
-sha256:{{ toRawJson $blueprint | replace "\\\\" "\x00" | replace "\\u2028" "\u2028" | replace "\\u2029" "\u2029" | replace "\x00" "\\\\" | sha256sum }}
+sha256:{{ omit $blueprint "$schema" | toRawJson | replace "\\\\" "\x00" | replace "\\u2028" "\u2028" | replace "\\u2029" "\u2029" | replace "\x00" "\\\\" | sha256sum }}
 {{- end }}
 
 {{/* The earlier blueprints of a component, as a JSON object of texts by file name, which begins as the digest does. */}}

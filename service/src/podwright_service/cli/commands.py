@@ -569,6 +569,27 @@ def build(
             "--locked", help="Fail if requirements.lock is not up to date."
         ),
     ] = False,
+    push: Annotated[
+        bool,
+        typer.Option(
+            "--push",
+            help="Push the image to the registry in its name, and print its digest.",
+        ),
+    ] = False,
+    platform: Annotated[
+        str,
+        typer.Option(
+            metavar="PLATFORMS",
+            help="Such as linux/amd64,linux/arm64; several need --push, and a base image in a registry.",
+        ),
+    ] = "",
+    onto: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Chart values, in which the pushed image becomes that of the component.",
+        ),
+    ] = None,
     docker: DockerClient = None,
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Show the output of the builder.")
@@ -578,9 +599,16 @@ def build(
 
     PODWRIGHT_AGENTS names agents that run elsewhere, and UV_DEFAULT_INDEX a package index.
     """
-    from podwright_service.cli.images import build_image
+    from podwright_service.cli.images import Target, build_image
 
-    build_image(folder, tag, base, locked, docker, verbose)
+    build_image(
+        folder,
+        Target(tag, push, platform, onto),
+        base,
+        locked=locked,
+        docker=docker,
+        verbose=verbose,
+    )
 
 
 @app.command()

@@ -3,23 +3,54 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass, replace
 
 from podwright.errors import ConfigurationError
 from podwright.json_data import as_array, as_object
 from podwright.text import truncate
 from podwright_service.authoring.export import component_folder
-from podwright_service.cli.console import print_json, print_text
+from podwright_service.cli.console import (
+    print_json,
+    print_text,
+    read_text,
+    write_text,
+)
+from podwright_service.fleet.chart_values import (
+    component_name,
+    read_values,
+    with_image,
+    write_values,
+)
 from podwright_service.images.building import build
 from podwright_service.images.docker import Docker
 from podwright_service.images.labels import read_labels
-from podwright_service.images.reference import check_reference
+from podwright_service.images.reference import (
+    ImageReference,
+    check_reference,
+    parse_reference,
+)
 from podwright_service.source import names_module
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where an image goes."""
+
+    image: str
+    """Its reference."""
+    push: bool = False
+    """Whether to push it instead of loading it into the engine."""
+    platforms: str = ""
+    """For which platforms, separated by commas; by default the engine's."""
+    onto: str | None = None
+    """A file of chart values, in which it becomes the image of its component."""
 
 
 def build_image(
     source: str,
-    image: str,
+    target: Target,
     base: str,
+    *,
     locked: bool,
     docker: str | None,
     verbose: bool,
@@ -27,10 +58,16 @@ def build_image(
     """Build the image of a component, and print what it contains.
 
     Raises:
-        PodwrightError: It cannot be built.
+        PodwrightError: It cannot be built or pushed, or the values do not have the component.
     """
+    image = target.image
     check_reference(image)  # before the search for a Docker client
+    platforms: list[str] = []
+    if target.platforms:
+        platforms = target.platforms.split(",")
     with component_folder(source) as folder:
+        name = folder.name
+        _check_values(target, name)
         built = build(
             folder,
             image,
@@ -39,6 +76,8 @@ def build_image(
             docker=Docker(docker),
             verbose=verbose,
             report=_print_progress,
+            push=target.push,
+            platforms=platforms,
         )
     if names_module(source) and built.lock_changed:
         _print_progress(
@@ -55,8 +94,36 @@ def build_image(
         )
     files = truncate(", ".join(built.files), 300)
     facts = built.facts
+    done = f"Built {image}"
+    if built.image_digest:
+        done = f"Pushed {image}@{built.image_digest}"
     print_text(
-        f"Built {image}: {facts['kind']} '{facts['name']}', {facts['digest']}; {files}."
+        f"{done}: {facts['kind']} '{facts['name']}', {facts['digest']}; {files}."
+    )
+    if target.onto:
+        reference = parse_reference(image)
+        pushed = replace(reference, digest=built.image_digest)
+        _write_values(target.onto, name, pushed)
+
+
+def _check_values(target: Target, name: str) -> None:
+    """Check before the build what would fail after it."""
+    if target.onto is None:
+        return
+    if not target.push:
+        raise ConfigurationError(
+            "Without --push, an image has no digest for the values.",
+            suggestion="Add --push, or leave out --onto.",
+        )
+    with_image(read_values(read_text(target.onto)), name, ImageReference(name))
+
+
+def _write_values(path: str, name: str, image: ImageReference) -> None:
+    """Write a component's image into a file of values."""
+    values = with_image(read_values(read_text(path)), name, image)
+    write_text(path, write_values(values))
+    _print_progress(
+        f"Wrote the image of components.{component_name(name)} to {path}, without the comments that were there."
     )
 
 

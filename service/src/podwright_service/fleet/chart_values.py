@@ -101,13 +101,39 @@ def update(
     return {**running, "components": dict(sorted(components.items()))}
 
 
+def with_image(
+    values: Mapping[str, Any], folder: str, image: ImageReference
+) -> dict[str, Any]:
+    """The values with another image of a component, which has its folder.
+
+    Args:
+        values: The values of the release.
+        folder: The name of the component's folder.
+        image: The image.
+
+    Raises:
+        ConfigurationError: The values do not have the component.
+    """
+    name = component_name(folder)
+    components = as_object(values.get("components"))
+    if name not in components:
+        names = ", ".join(sorted(components)) or "none"
+        raise ConfigurationError(
+            f"The values have no component '{name}', only: {names}.",
+            suggestion="Add it first: `podwright deploy render PATH... --image NAME=REFERENCE --onto FILE`.",
+        )
+    component = _in_image(as_object(components[name]), image)
+    return {**values, "components": {**components, name: component}}
+
+
 def _in_image(
     component: Mapping[str, Any], image: ImageReference
 ) -> dict[str, Any]:
     """The values of a component whose folder is in an image."""
     values = dict(component)
-    for key in ("blueprint", "files"):
-        values.pop(key, None)
+    values.pop("files", None)
+    if not as_object(component.get("blueprint")).get("overlay"):
+        values.pop("blueprint", None)
     own = as_object(component.get("image"))
     parts = {key: value for key, value in vars(image).items() if value}
     policy = own.get("pullPolicy")
@@ -160,7 +186,13 @@ def _updated(
         files = files_of(folder)
         if files:
             component["files"] = files
-    entries = _agents(folder, blueprint, names_by_agent, agents)
+    entries = _agents(
+        folder,
+        blueprint,
+        names_by_agent,
+        agents,
+        may_have_agents=in_image,
+    )
     if entries:
         component["agents"] = entries
     return component
@@ -237,8 +269,10 @@ def _agents(
     blueprint: dict[str, Any],
     names_by_agent: Mapping[str, str],
     known_agents: Mapping[str, Any],
+    *,
+    may_have_agents: bool,
 ) -> list[Any]:
-    """The entries of `agents` for a component."""
+    """The entries of `agents` for a component, whose image may have the agents that are nowhere else."""
     agents: list[Any] = []
     for source in folder.agents(blueprint):
         if source.place not in ("beside", "missing"):
@@ -246,6 +280,8 @@ def _agents(
         agent = source.name
         if agent in known_agents:
             agents.append(known_agents[agent])
+        elif agent not in names_by_agent and may_have_agents:
+            continue
         elif agent not in names_by_agent:
             raise ConfigurationError(
                 f"The component '{folder.path.name}' needs the agent '{agent}', which is not among the folders.",

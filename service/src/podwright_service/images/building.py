@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
@@ -14,7 +15,7 @@ from typing import Any
 from podwright import __version__, blueprints
 from podwright.components.folder import Folder
 from podwright.errors import ConfigurationError, Problem
-from podwright.text import os_error_reason
+from podwright.text import os_error_reason, truncate
 from podwright_service.images.context import LOCK, requirements, stage
 from podwright_service.images.describe import ERROR_PREFIX
 from podwright_service.images.docker import BuildError, Docker
@@ -27,6 +28,9 @@ BASE = "podwright:slim"
 """The default base image."""
 
 _FOLDER = Path(__file__).parent
+_LOCAL = "podwright:"
+"""The names of the base images that `make image` makes, which are in no registry."""
+_PLATFORM = re.compile(r"[a-z0-9]+/[a-z0-9_]+(/[a-z0-9.]+)?")
 _INDEX = "UV_DEFAULT_INDEX"
 
 Report = Callable[[str], None]
@@ -46,6 +50,8 @@ class BuiltImage:
     """The paths of the component's files."""
     lock_changed: bool
     """Whether requirements.lock was written."""
+    image_digest: str = ""
+    """The digest that the registry has of it, `sha256:…`; empty if it was not pushed."""
 
 
 def build(
@@ -57,6 +63,8 @@ def build(
     docker: Docker | None = None,
     verbose: bool = False,
     report: Report = _ignore,
+    push: bool = False,
+    platforms: Sequence[str] = (),
 ) -> BuiltImage:
     """Build the image of a component folder.
 
@@ -71,6 +79,8 @@ def build(
         docker: The client; by default the first on PATH with buildx.
         verbose: Whether to print the builder's output.
         report: Called with each line of progress.
+        push: Whether to push the image instead of loading it into the engine.
+        platforms: For which platforms, such as `linux/arm64`; by default the engine's. Several need `push`.
 
     Raises:
         BlueprintValidationError: The blueprint is invalid, or the tools do not match it.
@@ -78,6 +88,7 @@ def build(
     """
     check_reference(image)
     check_reference(base)
+    _check_platforms(platforms, base, push=push)
     component = Folder(Path(folder))
     blueprint = component.blueprint()
     problems = blueprints.problems(blueprint)
@@ -105,7 +116,9 @@ def build(
         if verbose:
             log = report
         check = ["--target=facts", f"--output={output}", str(context)]
-        _run_build(client, component, [*arguments, *check], log)
+        # with several platforms, the output would be a folder for each
+        first = [f"--platform={platform}" for platform in platforms[:1]]
+        _run_build(client, component, [*arguments, *first, *check], log)
         facts = json.loads((output / "facts.json").read_text(encoding="utf-8"))
         lock = (output / LOCK).read_bytes()
         lock_changed = _update_lock(component, lock, locked)
@@ -114,14 +127,63 @@ def build(
         labels: list[str] = []
         for name, value in to_labels(facts).items():
             labels.append(f"--label={name}={value}")
-        load = [f"--tag={image}", "--load", str(context)]
-        _run_build(client, component, [*arguments, *labels, *load], log)
-    return BuiltImage(facts, files, lock_changed)
+        metadata = Path(work, "metadata.json")
+        final = _destination(image, platforms, metadata, push=push)
+        _run_build(
+            client,
+            component,
+            [*arguments, *labels, *final, str(context)],
+            log,
+        )
+        image_digest = ""
+        if push:
+            written = json.loads(metadata.read_text(encoding="utf-8"))
+            image_digest = written["containerimage.digest"]
+    return BuiltImage(facts, files, lock_changed, image_digest)
+
+
+def _destination(
+    image: str, platforms: Sequence[str], metadata: Path, *, push: bool
+) -> list[str]:
+    """The arguments that say where the image goes, and what is written about it."""
+    place = "--load"
+    if push:
+        place = "--push"
+    arguments = [f"--tag={image}", place, f"--metadata-file={metadata}"]
+    if platforms:
+        arguments.append(f"--platform={','.join(platforms)}")
+    return arguments
+
+
+def _check_platforms(
+    platforms: Sequence[str], base: str, *, push: bool
+) -> None:
+    for platform in platforms:
+        if not _PLATFORM.fullmatch(platform):
+            raise ConfigurationError(
+                f"Invalid platform '{truncate(platform, 60)}'.",
+                suggestion="Write it as linux/amd64 or linux/arm64.",
+            )
+    if len(platforms) <= 1:
+        return
+    if not push:
+        raise ConfigurationError(
+            "An image for several platforms is kept in a registry, not in the engine of this machine.",
+            suggestion="Add --push, with a --tag that names the registry.",
+        )
+    if base.startswith(_LOCAL):
+        raise ConfigurationError(
+            f"The base image '{base}' is on this machine only, and for several platforms it comes from a registry.",
+            suggestion=(
+                "Push it, `make image IMAGE=REGISTRY/podwright:slim ARGS='--platform "
+                f"{','.join(platforms)} --push'`, and name it with --base."
+            ),
+        )
 
 
 def _find_base(client: Docker, base: str, report: Report) -> dict[str, Any]:
     data = client.image(base)
-    if data is None and not base.startswith("podwright:"):
+    if data is None and not base.startswith(_LOCAL):
         report(f"Pulling {base}.")
         if client.pull(base):
             data = client.image(base)

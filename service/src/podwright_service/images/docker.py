@@ -16,6 +16,25 @@ from podwright.text import truncate
 _INSTALL = "Install Docker with buildx and start it; on Debian, `make engine` in the source folder of Podwright does."
 
 
+_HINTS = {
+    r"Multi-platform build|multiple platforms feature": (
+        "Make a builder for several platforms: `docker buildx create --use`."
+    ),
+    r"exec format error": (
+        "Have this machine run programs of other platforms: "
+        "`docker run --privileged --rm tonistiigi/binfmt --install all`."
+    ),
+    r"no match for platform": (
+        "Name a base image that has the platform with --base, or leave the platform out."
+    ),
+    r"no builder": "List the builders with `docker buildx ls`, and choose one with `docker buildx use NAME`.",
+    r"denied|unauthorized|no basic auth|\b40[13]\b": "Log in with `docker login REGISTRY`, and check the image's name.",
+    r"server gave HTTP response to HTTPS client": "Use a registry with TLS, or tell the builder that it has none.",
+}
+"""What helps, by patterns of the builder's output."""
+_VERBOSE = "Use --verbose for the whole output."
+
+
 class BuildError(ConfigurationError):
     """An image cannot be built.
 
@@ -117,11 +136,18 @@ class Docker:
             raise BuildError(
                 f"Cannot build {subject}: {reason}",
                 lines,
-                suggestion="Use --verbose for the whole output.",
+                suggestion=_hint(reason),
             )
 
     def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return _complete(self.program, *arguments)
+
+
+def _hint(reason: str) -> str:
+    for pattern, hint in _HINTS.items():
+        if re.search(pattern, reason, re.IGNORECASE):
+            return f"{hint} {_VERBOSE}"
+    return _VERBOSE
 
 
 def _failed_step(output: Sequence[str]) -> list[str]:
