@@ -172,6 +172,7 @@ def test_a_blueprint_rolls_the_pods(helm: Helm) -> None:
         for component in (
             {"blueprint": {"inline": blueprint}},
             {"blueprint": {"inline": blueprints.to_json(blueprint)}},
+            {"blueprint": {"inline": {**blueprint, "$schema": "x"}}},
             {
                 "blueprint": {
                     "inline": blueprints.to_yaml(blueprint),
@@ -186,10 +187,10 @@ def test_a_blueprint_rolls_the_pods(helm: Helm) -> None:
         )
     ]
     digests = [each["podwright.dev/blueprint-digest"] for each in annotations]
-    assert digests == [blueprints.digest(blueprint)] * 4 + [
+    assert digests == [blueprints.digest(blueprint)] * 5 + [
         blueprints.digest(changed)
     ]
-    assert len({each["checksum/files"] for each in annotations}) == 5
+    assert len({each["checksum/files"] for each in annotations}) == 6
 
 
 def test_the_volume_has_the_component_folder(

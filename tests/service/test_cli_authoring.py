@@ -461,7 +461,9 @@ def test_every_command_takes_a_module(shell: Shell, project: Path) -> None:
     assert shell("export", "app:flow").returncode == 0
     for command in (("validate",), ("graph",), ("deploy", "render")):  # fmt: skip
         done = shell(*command, "app:flow")
-        assert (done.returncode, done.stderr) == (0, "imported\n"), command
+        assert done.returncode == 0, command
+        # once, in this process
+        assert done.stderr.splitlines().count("imported") == 1, command
     done = shell("inputs", "app:flow")
     assert (done.returncode, "declares no inputs" in done.stderr) == (0, True)
     values = yaml.safe_load(shell("deploy", "render", "app:flow").stdout)
