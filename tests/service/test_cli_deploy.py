@@ -415,6 +415,32 @@ def test_earlier_blueprints_are_kept(
     assert (alone.returncode, alone.stdout) == (1, "")
 
 
+def test_earlier_blueprints_of_another_name(
+    shell: Shell, versions: list[str], tmp_path: Path
+) -> None:
+    """They are not kept, because the service performs no runs of another component."""
+    file = Path(versions[0]) / "blueprint.json"
+    shell("deploy", "render", versions[0], "--output", "release.yaml")
+    file.write_text(file.read_text().replace('"flow"', '"renamed"'))
+    done = shell(
+        "deploy", "render", versions[0], "--onto", "release.yaml", "--keep=3"
+    )
+    assert done.returncode == 0, done.stderr
+    component = yaml.safe_load(done.stdout)["components"]["flow"]
+    assert component["previous"] == []
+
+
+def test_agents_in_the_image_of_a_component(
+    shell: Shell, calculators: Path
+) -> None:
+    """An image may have the agents of its component, so the values need not know them."""
+    done = shell("deploy", "render", "sums", "--image=sums=team/sums:1")
+    assert done.returncode == 0, done.stderr
+    image = {"repository": "team/sums", "tag": "1"}
+    components = yaml.safe_load(done.stdout)["components"]
+    assert components == {"sums": {"image": image}}
+
+
 def test_earlier_blueprints_that_are_too_large(
     shell: Shell, versions: list[str], tmp_path: Path
 ) -> None:

@@ -207,10 +207,17 @@ def _kept(
     if running:
         kept[blueprints.digest(running)] = running
     kept |= earlier_blueprints(name, before)
+    earlier = list(kept.values())
     current = inline_blueprint(name, after)
     if current:
         kept.pop(blueprints.digest(current), None)
-    newest = list(kept.values())[:number]
+        # a component with another name cannot perform the runs
+        earlier = [
+            blueprint
+            for blueprint in kept.values()
+            if blueprint.get("name") == current["name"]
+        ]
+    newest = earlier[:number]
     size = sum(len(blueprints.to_json(blueprint)) for blueprint in newest)
     if size > MAX_CONFIG_MAP_BYTES:
         raise ConfigurationError(
