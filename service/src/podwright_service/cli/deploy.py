@@ -213,7 +213,7 @@ def _waiting_runs(
         release = "RUNNING"
     digests = ", ".join(digest[:19] for digest in change.lost_blueprints)
     return (
-        f"{change.component}: warning: runs that wait may need the blueprint {digests}, as in "
+        f"{change.component}: warning: runs that wait may need the blueprint {digests}; to keep it: "
         f"`podwright deploy render {sources} --onto {release} --keep {_KEEP}`"
     )
 
