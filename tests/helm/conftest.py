@@ -37,10 +37,6 @@ Helm = Callable[..., list[Manifest]]
 """Renders values, optionally for a release and a namespace, and as a dependency of another chart."""
 
 
-SOURCES = ("blueprint", "files", "image")
-"""The values that say what a component serves."""
-
-
 class RenderError(Exception):
     """Helm did not render the chart; the text is Helm's error message."""
 
@@ -71,18 +67,38 @@ def read(texts: Iterable[str]) -> list[Manifest]:
 
 
 def served(values: Manifest) -> Manifest:
-    """Values whose components have something to serve: those that say nothing of it have an image of their own."""
-    components = values.get("components")
-    if not isinstance(components, dict):
-        return values
-    shared = values.get("defaults") or {}
+    """Values in which each component has something to serve: those that say nothing of it have an image of their own.
+
+    The values of charts that this one is a dependency of are completed too.
+    """
     complete: Manifest = {}
-    for name, component in components.items():
-        complete[name] = component
-        own = component or {}
-        if not any(own.get(key) or shared.get(key) for key in SOURCES):
-            complete[name] = {**own, "image": {"repository": f"team/{name}"}}
-    return {**values, "components": complete}
+    for key, value in values.items():
+        complete[key] = value
+        if key != "components" and isinstance(value, dict):
+            complete[key] = served(value)
+    components = values.get("components")
+    if isinstance(components, dict):
+        shared = values.get("defaults") or {}
+        complete["components"] = {
+            name: _served(name, component, shared)
+            for name, component in components.items()
+        }
+    return complete
+
+
+def _served(name: str, component: Any, shared: Manifest) -> Any:
+    if not isinstance(component, dict):
+        return component
+    for values in (component, shared):
+        source = values.get("blueprint") or {}
+        image = values.get("image") or {}
+        keys = ("repository", "tag", "digest")
+        if values.get("files") or any(source.values()):
+            return component
+        if any(image.get(key) for key in keys):
+            return component
+    image = {**(component.get("image") or {}), "repository": f"team/{name}"}
+    return {**component, "image": image}
 
 
 def helm4(

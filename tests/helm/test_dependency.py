@@ -384,9 +384,16 @@ def test_null_in_the_values_of_a_parent_chart(
         "telemetry": None,
         "apiKeys": {"seeds": SEEDS["seeds"], "enabled": None},
         "defaults": {"resources": None, "networkPolicy": {"dns": None}},
-        "components": {"x": {"agents": None, "service": {"port": None}}},
+        "components": {
+            "x": {
+                "blueprint": {"configMap": "x"},
+                "agents": None,
+                "service": {"port": None},
+            }
+        },
     }
-    plain = {"apiKeys": SEEDS, "components": {"x": {}}}
+    x = {"blueprint": {"configMap": "x"}}
+    plain = {"apiKeys": SEEDS, "components": {"x": x}}
     aliases = ("agents", "tools", "plain")
     chart = write_parent(
         tmp_path,

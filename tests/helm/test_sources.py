@@ -79,10 +79,9 @@ def test_what_may_be_served(helm: Helm, component: Manifest) -> None:
 @pytest.mark.parametrize(
     "component",
     [
-        {"replicas": 3, "image": {"pullPolicy": "Always"}},
+        {"replicas": 3, "image": {"repository": "podwright"}},
         {"files": {"prices.yaml": ""}},
         {"files": {"agents/writer/blueprint.json": "{}"}},
-        {"image": {"repository": "podwright"}},
     ],
 )
 def test_a_component_that_serves_nothing(
@@ -98,7 +97,7 @@ def test_components_share_a_blueprint(helm: Helm) -> None:
     """The blueprint of the defaults is that of each component."""
     defaults = {"blueprint": {"inline": AGENT}, "image": {"repository": "x"}}
     manifests = by_name(
-        helm({"defaults": defaults, "components": {"x": {}, "y": None}})
+        helm({"defaults": defaults, "components": {"x": {"image": {}}}})
     )
     assert ("Deployment", "fleet-x") in manifests
 
