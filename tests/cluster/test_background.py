@@ -234,7 +234,12 @@ def asking(folder: Path, step: str) -> Path:
     }  # fmt: skip
     steps = [
         {"type": "approval_step", "name": "ok", "message": f"Then {step}?"},
-        {"type": "agent_step", "name": step, "agent": "echo"},
+        {
+            "type": "agent_step",
+            "name": step,
+            "agent": "echo",
+            "output": f"{step}_output",
+        },
     ]
     workflow = {"type": "Workflow", "name": "asking", "steps": steps}
     for path, blueprint in (("", workflow), ("agents/echo", agent)):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -14,7 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import helm_python
-import httpx
 import pytest
 import yaml
 from tests.docs.test_docs import anchors
@@ -27,8 +25,7 @@ from tests.helm.conftest import (
     example_values,
     read,
 )
-from tests.helpers import ROOT, environment, plain_http, tool, until
-from tests.ports import free_port
+from tests.helpers import ROOT, environment, plain_http, tool
 
 from podwright import __version__
 from podwright.errors import DOCS_URL
@@ -111,23 +108,8 @@ def test_helm_3_packages_it_too(helm3: Helm, tmp_path: Path) -> None:
 @pytest.fixture
 def registry() -> Iterator[str]:
     """The address of a container registry on this machine."""
-    program = tool("registry")
-    port = free_port()
-    address = f"127.0.0.1:{port}"
-
-    def is_ready() -> bool:
-        with contextlib.suppress(httpx.TransportError):
-            return plain_http.get(f"http://{address}/v2/").is_success
-        return False
-
-    with subprocess.Popen(
-        [program, f"-port={port}"], stderr=subprocess.DEVNULL
-    ) as process:
-        try:
-            until(is_ready)
-            yield address
-        finally:
-            process.terminate()
+    with running_registry() as address:
+        yield address
 
 
 def test_a_release_pushes_the_package(
