@@ -26,6 +26,7 @@ from tests.helm.conftest import (
     read,
 )
 from tests.helpers import ROOT, environment, plain_http, tool
+from tests.registry import running_registry
 
 from podwright import __version__
 from podwright.errors import DOCS_URL
