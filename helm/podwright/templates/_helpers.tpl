@@ -436,8 +436,8 @@ sha256:{{ omit $blueprint "$schema" | toRawJson | replace "\\\\" "\x00" | replac
 {{- range $path, $text := $c.files }}
 {{- if regexMatch "^blueprint\\.(json|ya?ml)$" $path }}{{ $served = true }}{{ end }}
 {{- end }}
-{{- range $c.volumes }}
-{{- if eq .mountPath "/component" }}{{ $served = true }}{{ end }}
+{{- range concat (values $c.volumes) $c.extraVolumeMounts }}
+{{- if eq (get . "mountPath") "/component" }}{{ $served = true }}{{ end }}
 {{- end }}
 {{- if not $served }}
 {{- fail (printf "components.%s: no blueprint and no image of its own, so there is nothing to serve; set components.%s.blueprint or components.%s.image, or correct the name (components are %s)" $name $name $name (keys $root.Values.components | sortAlpha | join ", ")) }}
