@@ -34,7 +34,10 @@ CUSTOM = {
 
 Manifest = dict[str, Any]
 Helm = Callable[..., list[Manifest]]
-"""Renders values, optionally for a release and a namespace, and as a dependency of another chart."""
+"""Renders values, optionally for a release and a namespace, and as a dependency of another chart.
+
+The values are those of `served`, unless `complete` is false.
+"""
 
 
 class RenderError(Exception):
@@ -106,12 +109,14 @@ def helm4(
     release: str = "fleet",
     namespace: str = "prod",
     chart: Path = CHART,
+    *,
+    complete: bool = True,
 ) -> list[Manifest]:
+    if complete:
+        values = served(values)
     with helm_python.Chart.load(chart) as loaded:
         try:
-            rendered = loaded.render(
-                served(values), name=release, namespace=namespace
-            )
+            rendered = loaded.render(values, name=release, namespace=namespace)
         except helm_python.HelmError as error:
             raise RenderError(str(error)) from None
     return read(
@@ -130,7 +135,11 @@ def helm3() -> Helm:
         release: str = "fleet",
         namespace: str = "prod",
         chart: Path = CHART,
+        *,
+        complete: bool = True,
     ) -> list[Manifest]:
+        if complete:
+            values = served(values)
         options = [
             "--namespace",
             namespace,
@@ -142,7 +151,7 @@ def helm3() -> Helm:
         command = [program, "template", release, chart, *options]
         done = subprocess.run(
             command,
-            input=json.dumps(served(values)),
+            input=json.dumps(values),
             capture_output=True,
             text=True,
         )

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.component_values import SERVED, UNSERVED
 from tests.helm.conftest import Helm, Manifest, RenderError, by_name
 from tests.helm.test_chart import validate
 from tests.helm.test_manifests import (
@@ -51,55 +52,32 @@ def test_the_reference_of_an_image(
     assert container_of(rendered)["image"] == reference
 
 
-@pytest.mark.parametrize(
-    "component",
-    [
-        {"blueprint": {"inline": AGENT}},
-        {"blueprint": {"configMap": "mine"}},
-        {"files": {"blueprint.yaml": "type: Agent"}},
-        {"files": {"tools.py": ""}, "filesFrom": ["mine"]},
-        {"image": {"tag": "writer"}},
-        {"image": {"digest": DIGEST}},
-        {
-            "image": {},
-            "volumes": {
-                "folder": {
-                    "mountPath": "/component",
-                    "persistentVolumeClaim": {"claimName": "folder"},
-                }
-            },
-        },
-    ],
-)
-def test_what_may_be_served(helm: Helm, component: Manifest) -> None:
+@pytest.mark.parametrize(("component", "defaults"), SERVED.values(), ids=SERVED)
+def test_what_may_be_served(
+    helm: Helm, component: Manifest, defaults: Manifest
+) -> None:
     """A blueprint comes from the values, a ConfigMap, an image or a volume."""
-    validate(deployment(helm, **component))
+    values = {"defaults": defaults, "components": {"x": component}}
+    manifests = by_name(helm(values, complete=False))
+    validate(manifests["Deployment", "fleet-x"])
 
 
 @pytest.mark.parametrize(
-    "component",
-    [
-        {"replicas": 3, "image": {"repository": "podwright"}},
-        {"files": {"prices.yaml": ""}},
-        {"files": {"agents/writer/blueprint.json": "{}"}},
-    ],
+    ("component", "defaults"), UNSERVED.values(), ids=UNSERVED
 )
 def test_a_component_that_serves_nothing(
-    helm: Helm, component: Manifest
+    helm: Helm, component: Manifest, defaults: Manifest
 ) -> None:
     """A name that is misspelled is told before anything is installed, with the names that the fleet has."""
-    components = {"writer": {"blueprint": {"inline": AGENT}}}
-    with pytest.raises(RenderError, match=r"components\.writter.*writer"):
-        helm({"components": {**components, "writter": component}})
-
-
-def test_components_share_a_blueprint(helm: Helm) -> None:
-    """The blueprint of the defaults is that of each component."""
-    defaults = {"blueprint": {"inline": AGENT}, "image": {"repository": "x"}}
-    manifests = by_name(
-        helm({"defaults": defaults, "components": {"x": {"image": {}}}})
-    )
-    assert ("Deployment", "fleet-x") in manifests
+    components = {
+        "writer": {"blueprint": {"inline": AGENT}},
+        "writter": component,
+    }
+    values = {"defaults": defaults, "components": components}
+    with pytest.raises(
+        RenderError, match=r"components\.writter: no blueprint.*writer"
+    ):
+        helm(values, complete=False)
 
 
 def test_files_that_are_null(helm: Helm) -> None:

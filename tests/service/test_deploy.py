@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.component_values import SERVED, UNSERVED
 from tests.helpers import NEWSROOM
 from tests.service.support import AGENT
 
@@ -253,3 +254,24 @@ def test_values_that_are_not_yaml() -> None:
     assert "line 1" in message
     assert message.endswith(".")
     assert not message.endswith("..")
+
+
+@pytest.mark.parametrize(("component", "defaults"), SERVED.values(), ids=SERVED)
+def test_what_may_be_served(
+    component: dict[str, Any], defaults: dict[str, Any]
+) -> None:
+    """Values that the chart accepts are accepted."""
+    values = {"defaults": defaults, "components": {"x": component}}
+    assert chart_values.update(values, []) == values
+
+
+@pytest.mark.parametrize(
+    ("component", "defaults"), UNSERVED.values(), ids=UNSERVED
+)
+def test_a_component_that_serves_nothing(
+    component: dict[str, Any], defaults: dict[str, Any]
+) -> None:
+    """What the chart would refuse is an error before."""
+    values = {"defaults": defaults, "components": {"x": component}}
+    with pytest.raises(ConfigurationError, match="no blueprint"):
+        chart_values.update(values, [])

@@ -10,8 +10,8 @@ from podwright import blueprints
 from podwright.errors import ConfigurationError
 from podwright.json_data import as_array, as_object
 
-_REFERENCE = ("repository", "tag", "digest")
-"""The values that make an image another one."""
+_IMAGE = {"repository": "podwright", "tag": "", "digest": ""}
+"""The values that make an image another one, as the chart has them."""
 _BLUEPRINT = re.compile(r"blueprint\.(json|ya?ml)")
 _FOLDER = "/component"
 """Where the chart mounts the folder of a component, and where an image has it."""
@@ -70,11 +70,9 @@ def has_own_image(
     component: Mapping[str, Any], defaults: Mapping[str, Any]
 ) -> bool:
     """Whether the image of a component is not that of `defaults`."""
-    shared = as_object(defaults.get("image"))
-    own = as_object(component.get("image"))
-    return any(
-        own.get(key) and own.get(key) != shared.get(key) for key in _REFERENCE
-    )
+    shared = {**_IMAGE, **_not_null(defaults.get("image"))}
+    own = {**shared, **_not_null(component.get("image"))}
+    return any(own[key] != shared[key] for key in _IMAGE)
 
 
 def is_served(
@@ -83,10 +81,11 @@ def is_served(
     """Whether a component has a blueprint: in its values, in its image, or on a volume."""
     if has_own_image(component, defaults) or has_folder(component, defaults):
         return True
-    volumes = _merged("volumes", component, defaults).values()
-    return any(
-        as_object(volume).get("mountPath") == _FOLDER for volume in volumes
-    )
+    mounts = [
+        *_merged("volumes", component, defaults).values(),
+        *_list("extraVolumeMounts", component, defaults),
+    ]
+    return any(as_object(mount).get("mountPath") == _FOLDER for mount in mounts)
 
 
 def has_folder(
@@ -97,7 +96,7 @@ def has_folder(
     if any(source.get(key) for key in ("inline", "configMap", "overlay")):
         return True
     files = _merged("files", component, defaults)
-    if files and component.get("filesFrom", defaults.get("filesFrom")):
+    if files and _list("filesFrom", component, defaults):
         return True
     return any(_BLUEPRINT.fullmatch(name) for name in files)
 
@@ -107,3 +106,18 @@ def _merged(
 ) -> dict[str, Any]:
     shared = as_object(defaults.get(key))
     return {**shared, **as_object(component.get(key))}
+
+
+def _not_null(value: object) -> dict[str, Any]:
+    return {
+        key: item for key, item in as_object(value).items() if item is not None
+    }
+
+
+def _list(
+    key: str, component: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> list[Any]:
+    value = component.get(key)
+    if value is None:
+        value = defaults.get(key)
+    return as_array(value)
