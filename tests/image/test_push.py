@@ -24,6 +24,7 @@ IMAGE = "registry.example:5000/team/calculator:1.0"
 BASE = "registry.example/podwright:slim"
 UNREACHABLE = "127.0.0.1:1/x:1"
 PLATFORMS = "linux/amd64,linux/arm64"
+VERBOSE = "Use --verbose"
 
 
 class Client:
@@ -74,9 +75,13 @@ def build(shell: Shell, client: Client, tmp_path: Path) -> Any:
     return run
 
 
-def test_an_image_of_several_platforms(build: Any, client: Client) -> None:
+@pytest.mark.parametrize("separator", [",", ", "])
+def test_an_image_of_several_platforms(
+    build: Any, client: Client, separator: str
+) -> None:
     """The component is checked for one platform first; the image is pushed for all, and its digest is printed."""
-    done = build("--push", "--platform", PLATFORMS, "--base", BASE)
+    platforms = PLATFORMS.replace(",", separator)
+    done = build("--push", "--platform", platforms, "--base", BASE)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(f"Pushed {IMAGE}@{DIGEST}: agent")
     facts, final = client.builds
@@ -138,8 +143,29 @@ def test_what_no_builder_can_do(
             "#9 ERROR: failed to push: 401 Unauthorized\nERROR: push access denied",
             "docker login",
         ),
+        (
+            "ERROR: unexpected status from POST request to https://registry.example/v2/x/blobs/: 403 Forbidden",
+            "docker login",
+        ),
+        ("ERROR: denied: permission_denied: write_package", "docker login"),
+        (
+            "ERROR: server message: insufficient_scope: authorization failed",
+            "docker login",
+        ),
+        (
+            "#9 0.1 mkdir: cannot create directory '/x': Permission denied\n#9 ERROR: process did not complete",
+            VERBOSE,
+        ),
+        (
+            "#9 0.1 HTTP status client error (403 Forbidden) for url (https://x)\n#9 ERROR: process did not complete",
+            VERBOSE,
+        ),
+        (
+            "ERROR: permission denied while trying to connect to the Docker daemon socket",
+            VERBOSE,
+        ),
         ('ERROR: no builder "other" found', "docker buildx use"),
-        ("ERROR: failed to solve: out of space", "--verbose"),
+        ("ERROR: failed to solve: out of space", VERBOSE),
     ],
 )
 def test_a_builder_that_cannot(
@@ -148,7 +174,9 @@ def test_a_builder_that_cannot(
     """The error has the command that helps."""
     client.set(DIGEST, error)
     message = error_of(build("--push", "--platform", PLATFORMS, "--base", BASE))
-    assert hint in message.partition("Suggestion: ")[2]
+    suggestion = message.partition("Suggestion: ")[2]
+    assert hint in suggestion
+    assert suggestion.startswith(VERBOSE) == (hint == VERBOSE)
 
 
 def test_the_image_in_values(

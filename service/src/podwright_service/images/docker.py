@@ -16,6 +16,11 @@ from podwright.text import truncate
 _INSTALL = "Install Docker with buildx and start it; on Debian, `make engine` in the source folder of Podwright does."
 
 
+_REFUSED = (
+    r"unexpected status\b.*: 40[13] |unauthorized: |(?<!permission )denied: |insufficient_scope|failed to authorize"
+    r"|no basic auth credentials|\b(pull|push|requested) access( to the resource)?( is)? denied"
+)
+"""What a registry answers, or the builder says of it; commands of a build are denied and forbidden other things."""
 _HINTS = {
     r"Multi-platform build|multiple platforms feature": (
         "Make a builder for several platforms: `docker buildx create --use`."
@@ -28,7 +33,7 @@ _HINTS = {
         "Name a base image that has the platform with --base, or leave the platform out."
     ),
     r"no builder": "List the builders with `docker buildx ls`, and choose one with `docker buildx use NAME`.",
-    r"denied|unauthorized|no basic auth|\b40[13]\b": "Log in with `docker login REGISTRY`, and check the image's name.",
+    _REFUSED: "Log in with `docker login REGISTRY`, and check the image's name.",
     r"server gave HTTP response to HTTPS client": "Use a registry with TLS, or tell the builder that it has none.",
 }
 """What helps, by patterns of the builder's output."""
