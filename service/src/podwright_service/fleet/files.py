@@ -21,8 +21,10 @@ MAX_CONFIG_MAP_BYTES = 900_000
 """Kubernetes accepts 1 MiB, including names and the blueprint."""
 _FILE = re.compile(r"[-_a-zA-Z0-9]+([./][-_a-zA-Z0-9]+)*")
 """The path of a file, as the schema of the values has it."""
-_ABOUT = re.compile(r"(README|CHANGELOG|LICEN[CS]E|NOTICE)([-.].*)?")
-"""The names of files for those who read the folder."""
+_ABOUT = re.compile(
+    r"(README|CHANGELOG|LICEN[CS]E|NOTICE)((-[^.]*)?|([-.].*)?\.(md|rst|txt))"
+)
+"""The names of files for those who read the folder, such as `README.de.md` and `LICENSE-MIT`."""
 
 
 class FilesError(ConfigurationError):
@@ -43,7 +45,8 @@ class FilesError(ConfigurationError):
 def files_of(component: Folder) -> dict[str, str]:
     """The texts of a component's files by path, with those of shared packages and without the blueprint.
 
-    What is only for readers is left out, unless a blueprint has a text in it: README, CHANGELOG, LICENSE and NOTICE.
+    What is only for readers is left out, unless a blueprint has a text in it: README, CHANGELOG, LICENSE and
+    NOTICE, without a suffix or as `.md`, `.rst` or `.txt`.
 
     Raises:
         FilesError: A ConfigMap cannot hold them.
