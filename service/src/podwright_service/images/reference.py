@@ -42,7 +42,7 @@ def parse_reference(text: str) -> ImageReference:
     if match is None or len(match["repository"]) > _MAX_LENGTH:
         raise ConfigurationError(
             f"Invalid image name '{truncate(text, 100)}'.",
-            suggestion="Write it as NAME or NAME:TAG, where NAME is in lower case.",
+            suggestion="Write it as NAME, NAME:TAG or NAME@DIGEST, where NAME is in lower case and DIGEST is sha256:….",
         )
     return ImageReference(
         match["repository"], match["tag"] or "", match["digest"] or ""
