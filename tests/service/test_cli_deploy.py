@@ -328,6 +328,17 @@ def test_images_that_are_not_valid(
     assert (done.returncode, done.stdout) == (1, "")
 
 
+@pytest.mark.parametrize("other", ["a_b=x:2", "a-b=x:2", "A.B=x:2"])
+def test_two_images_for_one_component(
+    shell: Shell, calculators: Path, other: str
+) -> None:
+    """One of them would be lost without a word."""
+    images = ("--image=a_b=x:1", f"--image={other}")
+    done = shell("deploy", "render", "sums", *images)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "Suggestion: " in done.stderr
+
+
 def test_an_image_that_has_the_tools(shell: Shell, calculators: Path) -> None:
     """With an overlay, the values have the blueprint of the folder and no files."""
     image = {"repository": "registry.example/calculator", "tag": "1"}

@@ -130,12 +130,23 @@ def test_files_for_readers_are_left_out(tmp_path: Path) -> None:
     blueprint = {**AGENT, "instructions": {"file": "README.md"}}
     path = folder(tmp_path / "writer", tools_py="")
     inner = folder(path / "agents" / "inner", blueprint)
-    for name in ("README.md", "CHANGELOG", "LICENSE.txt", "facts.md"):
+    for name in (
+        "README.md",
+        "README.de.md",
+        "CHANGELOG",
+        "LICENSE.txt",
+        "LICENSE-MIT",
+    ):
+        (path / name).write_text("x")
+    for name in ("NOTICE.csv", "NOTICE-old.csv", "README.py", "facts.md"):
         (path / name).write_text("x")
     for name in ("README.md", "NOTICE"):
         (inner / name).write_text("Be brief.")
     component = chart_values.render([path])["components"]["writer"]
     assert list(component["files"]) == [
+        "NOTICE-old.csv",
+        "NOTICE.csv",
+        "README.py",
         "agents/inner/README.md",
         "agents/inner/blueprint.json",
         "facts.md",

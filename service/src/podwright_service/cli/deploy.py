@@ -97,7 +97,8 @@ def _parse_images(pairs: Sequence[str]) -> dict[str, ImageReference]:
     """The images of components by the components' names.
 
     Raises:
-        PodwrightError: An image is not written as `NAME=REFERENCE`, or its tag and its digest are missing.
+        PodwrightError: An image is not written as `NAME=REFERENCE`, its tag and its digest are missing, or a name has
+            two.
     """
     images: dict[str, ImageReference] = {}
     for pair in pairs:
@@ -107,6 +108,11 @@ def _parse_images(pairs: Sequence[str]) -> dict[str, ImageReference]:
             raise ConfigurationError(
                 f"The image '{reference}' of '{name}' has no tag and no digest.",
                 suggestion=f"Write --image {name}={reference}:TAG.",
+            )
+        if name in images:
+            raise ConfigurationError(
+                f"The component '{name}' has two images.",
+                suggestion="Write --image once for each component.",
             )
         images[name] = image
     return images

@@ -16,6 +16,7 @@ from podwright_service.cli.console import (
     write_text,
 )
 from podwright_service.fleet.chart_values import (
+    check_component,
     component_name,
     read_values,
     with_image,
@@ -64,7 +65,8 @@ def build_image(
     check_reference(image)  # before the search for a Docker client
     platforms: list[str] = []
     if target.platforms:
-        platforms = target.platforms.split(",")
+        parts = target.platforms.split(",")
+        platforms = [part.strip() for part in parts]
     with component_folder(source) as folder:
         name = folder.name
         _check_values(target, name)
@@ -115,7 +117,7 @@ def _check_values(target: Target, name: str) -> None:
             "Without --push, an image has no digest for the values.",
             suggestion="Add --push, or leave out --onto.",
         )
-    with_image(read_values(read_text(target.onto)), name, ImageReference(name))
+    check_component(read_values(read_text(target.onto)), name)
 
 
 def _write_values(path: str, name: str, image: ImageReference) -> None:

@@ -6,7 +6,7 @@ No cluster is contacted. Of the code only agents.py is imported, to see which ag
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -67,16 +67,10 @@ def update(
     """
     images = images or {}
     paths = [Path(folder).resolve() for folder in folders]
-    names = {path.name: component_name(path.name) for path in paths}
-    if len(set(names.values())) < len(paths):
-        folder_names = ", ".join(sorted(path.name for path in paths))
-        raise ConfigurationError(
-            f"Two of the folders {folder_names} would have the same component name.",
-            suggestion="Use names that differ in more than case and underscores.",
-        )
+    names = _component_names([path.name for path in paths], "folders")
     defaults = as_object(running.get("defaults"))
     components = dict(as_object(running.get("components")))
-    names_of_images = {name: component_name(name) for name in images}
+    names_of_images = _component_names(images, "images")
     for name, image in images.items():
         component = as_object(components.get(names_of_images[name]))
         components[names_of_images[name]] = _in_image(component, image)
@@ -101,6 +95,17 @@ def update(
     return {**running, "components": dict(sorted(components.items()))}
 
 
+def _component_names(names: Collection[str], things: str) -> dict[str, str]:
+    """The names of components by those of their folders or images, of which no two have one."""
+    components = {name: component_name(name) for name in names}
+    if len(set(components.values())) < len(names):
+        raise ConfigurationError(
+            f"Two of the {things} {', '.join(sorted(names))} would have the same component name.",
+            suggestion="Use names that differ in more than case, dots and underscores.",
+        )
+    return components
+
+
 def with_image(
     values: Mapping[str, Any], folder: str, image: ImageReference
 ) -> dict[str, Any]:
@@ -114,6 +119,18 @@ def with_image(
     Raises:
         ConfigurationError: The values do not have the component.
     """
+    name = check_component(values, folder)
+    components = as_object(values.get("components"))
+    component = _in_image(as_object(components[name]), image)
+    return {**values, "components": {**components, name: component}}
+
+
+def check_component(values: Mapping[str, Any], folder: str) -> str:
+    """Return the name of a folder's component, if the values have it.
+
+    Raises:
+        ConfigurationError: They do not.
+    """
     name = component_name(folder)
     components = as_object(values.get("components"))
     if name not in components:
@@ -122,8 +139,7 @@ def with_image(
             f"The values have no component '{name}', only: {names}.",
             suggestion="Add it first: `podwright deploy render PATH... --image NAME=REFERENCE --onto FILE`.",
         )
-    component = _in_image(as_object(components[name]), image)
-    return {**values, "components": {**components, name: component}}
+    return name
 
 
 def _in_image(
