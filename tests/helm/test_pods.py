@@ -9,9 +9,17 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.helm.conftest import CHART, SEEDS, Helm, Manifest, by_name
+from tests.helm.conftest import (
+    CHART,
+    SEEDS,
+    Helm,
+    Manifest,
+    RenderError,
+    by_name,
+)
 from tests.helm.test_chart import validate
 from tests.helm.test_manifests import (
+    AGENT,
     deployment,
     environment,
     mounted_keys,
@@ -141,6 +149,54 @@ def test_further_mounts(helm: Helm) -> None:
     assert {each["name"] for each in further} == {"tmp", "ca", "about"}
     names = {each["name"] for each in own["migrate"]["volumes"]}
     assert names == {"tmp", "keys", "ca", "about"}
+
+
+@pytest.mark.parametrize("path", ["/run/podwright/", "/data"])
+@pytest.mark.parametrize("is_own", [True, False])
+def test_two_volumes_at_one_path(
+    helm: Helm, path: str, *, is_own: bool
+) -> None:
+    """Kubernetes would refuse the pod; the error names the value and what has the path."""
+    volumes: Manifest = {"data": {"emptyDir": {}, "mountPath": "/data"}}
+    component: Manifest = {"volumes": volumes}
+    if is_own:
+        volumes["own"] = {"emptyDir": {}, "mountPath": path}
+        value = r"volumes\.own"
+    else:
+        mount = {"name": "data", "mountPath": path, "subPath": "part"}
+        component["extraVolumeMounts"] = [mount]
+        value = r"extraVolumeMounts\[0\]"
+    owner = "the chart"
+    if path == "/data":
+        owner = r"volumes\.data"
+    message = rf"components\.x\.{value}.*: {path.rstrip('/')} .*{owner}"
+    with pytest.raises(RenderError, match=message):
+        pods(helm, **component)
+
+
+@pytest.mark.parametrize(
+    ("path", "component"),
+    [
+        ("/previous", {"previous": [AGENT]}),
+        ("/component", {"files": {"tools.py": ""}}),
+        (
+            "/component/blueprint.json",
+            {"blueprint": {"inline": AGENT, "overlay": True}},
+        ),
+        ("/runs", {"runs": {"store": "sqlite"}}),
+    ],
+)
+def test_a_path_that_the_chart_has(
+    helm: Helm, path: str, component: Manifest
+) -> None:
+    """A path of the chart is free where the component does not need it."""
+    volumes = {"own": {"emptyDir": {}, "mountPath": path}}
+    with pytest.raises(RenderError, match=r"volumes\.own\.mountPath: /"):
+        pods(helm, **component, volumes=volumes)
+    mounts = component_in(pods(helm, volumes=volumes)["component"])
+    assert {"name": "own", "mountPath": path, "readOnly": True} in mounts[
+        "volumeMounts"
+    ]
 
 
 def test_variables_with_sources(helm: Helm) -> None:

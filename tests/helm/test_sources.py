@@ -70,7 +70,7 @@ def test_a_component_that_serves_nothing(
 ) -> None:
     """A name that is misspelled is told before anything is installed, with the names that the fleet has."""
     components = {
-        "writer": {"blueprint": {"inline": AGENT}},
+        "writer": {"image": {"repository": "team/writer"}, "filesFrom": []},
         "writter": component,
     }
     values = {"defaults": defaults, "components": components}

@@ -400,6 +400,57 @@ sha256:{{ omit $blueprint "$schema" | toRawJson | replace "\\\\" "\x00" | replac
 {{- $c.apiKeys.existingSecret | default (printf "%s-keys" (include "podwright.fullname" .)) }}
 {{- end }}
 
+{{/* Where the container has the volumes of the chart. */}}
+{{- define "podwright.mounts" -}}
+{{- $c := index . 0 }}{{ $folder := index . 1 }}{{ $files := index . 2 }}{{ $mountsKeys := index . 3 -}}
+- name: tmp
+  mountPath: /tmp
+{{- if eq $c.runs.store "sqlite" }}
+- name: runs
+  mountPath: /runs
+{{- end }}
+{{- if $mountsKeys }}
+- name: keys
+  mountPath: /run/podwright
+  readOnly: true
+{{- end }}
+{{- if and $folder $c.blueprint.overlay }}
+{{- range $path := empty $files | ternary (list $c.blueprint.file) (keys $files | sortAlpha) }}
+- name: component
+  mountPath: {{ printf "/component/%s" $path | quote }}
+  subPath: {{ quote $path }}
+  readOnly: true
+{{- end }}
+{{- else if $folder }}
+- name: component
+  mountPath: /component
+  readOnly: true
+{{- end }}
+{{- if $c.previous }}
+- name: previous
+  mountPath: /previous
+  readOnly: true
+{{- end }}
+{{- end }}
+
+{{/* Fails if two volumes have one path, which Kubernetes refuses. */}}
+{{- define "podwright.checkMounts" -}}
+{{- $name := index . 0 }}{{ $c := index . 1 }}{{ $owners := dict }}{{ $own := list }}
+{{- range index . 2 }}{{ $_ := set $owners (clean .mountPath) "the chart" }}{{ end }}
+{{- range $volume, $source := $c.volumes }}
+{{- with $source.mountPath }}{{ $own = append $own (dict "path" (clean .) "value" (printf "volumes.%s" $volume)) }}{{ end }}
+{{- end }}
+{{- range $index, $mount := $c.extraVolumeMounts }}
+{{- $own = append $own (dict "path" (clean $mount.mountPath) "value" (printf "extraVolumeMounts[%d]" $index)) }}
+{{- end }}
+{{- range $own }}
+{{- if hasKey $owners .path }}
+{{- fail (printf "components.%s.%s.mountPath: %s already has a volume of %s; choose another path" $name .value .path (get $owners .path)) }}
+{{- end }}
+{{- $_ := set $owners .path .value }}
+{{- end }}
+{{- end }}
+
 {{/* Where the container has the volumes of `volumes`, and the mounts of `extraVolumeMounts`. */}}
 {{- define "podwright.ownMounts" -}}
 {{- range $volume, $source := .volumes }}
@@ -444,7 +495,7 @@ sha256:{{ omit $blueprint "$schema" | toRawJson | replace "\\\\" "\x00" | replac
 {{- end }}
 {{- end }}
 
-{{/* What is wrong with the store of a component's background runs; nothing if it may be used. */}}
+{{/* Fails if a component's background runs cannot have their store. */}}
 {{- define "podwright.checkRuns" -}}
 {{- $name := index . 0 }}{{ $c := index . 1 }}
 {{- if and (eq $c.runs.store "sqlite") (or (ne $c.autoscaling.type "none") (ne 1 (int $c.replicas))) }}
@@ -474,7 +525,7 @@ sha256:{{ omit $blueprint "$schema" | toRawJson | replace "\\\\" "\x00" | replac
 {{- end }}
 {{- end }}
 
-{{/* What is wrong with the webhook of a component; nothing if it may be used. */}}
+{{/* Fails if a component's webhook would not be notified, or not be signed. */}}
 {{- define "podwright.checkWebhook" -}}
 {{- $name := index . 0 }}{{ $c := index . 1 }}
 {{- if and $c.webhook.url (eq $c.runs.store "none") }}
