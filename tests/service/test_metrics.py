@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
+import shutil
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,6 +30,7 @@ from podwright.testing import (
     Usage,
 )
 from podwright.usage import RunLimits
+from podwright_service.observability import metric_files
 from podwright_service.observability.metrics import UNKNOWN, Part
 from podwright_service.observability.metrics import Metrics as Exported
 from podwright_service.origin import INLINE
@@ -706,3 +709,49 @@ def test_why_a_cost_is_not_known() -> None:
             == calls
         )
     assert shown.get("podwright_cost_usd_total") == 0.5
+
+
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_a_folder_without_room(
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path,
+    *,
+    is_gone: bool,
+) -> None:
+    """Where new series have no room, they are lost, which is logged once; those that exist go on."""
+    folder = tmp_path / "metrics"
+    folder.mkdir()
+    monkeypatch.setenv(metric_files.VARIABLE, str(folder))
+    metrics = Exported("looker", "agent", routes=("/run", "/info"))
+    for _ in range(2):
+        metrics.observe_request("GET", "/run", 200, 0.1)
+    if is_gone:
+        shutil.rmtree(folder)
+    else:
+        monkeypatch.setattr(metric_files, "ROOM", 1 << 62)
+    for path in ("/run", "/info", "/info"):
+        metrics.observe_request("GET", path, 200, 0.1)
+    metrics.render("")
+    name = "podwright_http_requests_total"
+    labels = {**LOOKER, "method": "GET", "status": "200"}
+
+    def counted(route: str) -> float | None:
+        return metrics.registry.get_sample_value(
+            name, {**labels, "route": route}
+        )
+
+    assert (counted("/run"), counted("/info")) == (3, None)
+    (record,) = caplog.records
+    assert str(folder) in record.getMessage()
+
+
+def test_files_of_a_process_that_has_ended(tmp_path: Path) -> None:
+    """A new process goes on with its counters, and not with its gauges: nothing is in progress in it any more."""
+    ended = 2**22 + 1  # more than the system gives
+    for kind in ("counter", "gauge_livesum", "gauge_livemax", "histogram"):
+        (tmp_path / f"{kind}_{ended}.db").touch()
+    metric_files.begin_process(tmp_path, tmp_path)
+    names = sorted(file.name for file in tmp_path.iterdir())
+    pid = os.getpid()
+    assert names == [f"counter_{pid}.db", f"histogram_{pid}.db"]

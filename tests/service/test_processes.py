@@ -375,16 +375,21 @@ def test_folders_of_killed_services_are_removed(
 def test_a_folder_of_metrics_that_is_gone(
     start: Command, address: Address, tmp_path: Path
 ) -> None:
-    """Workers that begin without it serve all the same; the log says that their metrics are lost."""
+    """Workers serve all the same, those that began with it and those that begin; the log says that metrics are lost."""
     folder = tmp_path / "metrics"
     process = start(PODWRIGHT_WORKERS="2", PROMETHEUS_MULTIPROC_DIR=str(folder))
     url = begun(process, address, "2")
     shutil.rmtree(folder)
+    for _ in range(10):
+        # a series that no worker has yet
+        assert plain_http.get(f"{url}/new").status_code == 404
+        assert plain_http.get(f"{url}/metrics").status_code == 200
     for pid in children(process):
         os.kill(pid, signal.SIGKILL)
         wait_for_line(process, "are lost")
         wait_for_line(process, "Application startup complete")
     assert {run(url).status_code for _ in range(10)} == {200}
+    assert plain_http.get(f"{url}/metrics").status_code == 200
     process.send_signal(signal.SIGTERM)
     check_end(process)
 

@@ -17,7 +17,7 @@ from collections.abc import Generator
 from pathlib import Path
 
 VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
-_ROOM = 1 << 20
+ROOM = 1 << 20
 """Bytes that have to be free for new values. Files are mapped into memory, so that a process that writes to them where
 there is no room is ended by SIGBUS."""
 
@@ -46,14 +46,17 @@ def _prepare(folder: Path) -> bool:
     """Take files over; returns whether new values have room as well."""
     try:
         _take_over_files(folder)
-        return has_room(folder)
     except OSError:
         return False
+    return has_room(folder)
 
 
 def has_room(folder: str | Path) -> bool:
-    """Whether new values have room in a folder."""
-    return shutil.disk_usage(folder).free >= _ROOM
+    """Whether new values have room in a folder; there is none in one that is gone."""
+    try:
+        return shutil.disk_usage(folder).free >= ROOM
+    except OSError:
+        return False
 
 
 @contextlib.contextmanager
@@ -81,6 +84,10 @@ def _take_over_files(folder: Path) -> None:
             if _is_running(pid):
                 continue
             for file in left_behind:
+                # they tell of what goes on in a process, and it has ended
+                if file.name.startswith("gauge_live"):
+                    file.unlink()
+                    continue
                 kind = file.stem.removesuffix(str(pid))
                 file.rename(folder / f"{kind}{own_pid}.db")
             return

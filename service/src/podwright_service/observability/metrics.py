@@ -151,7 +151,7 @@ class Metrics:
         self._tools = frozenset(tools)
         self._routes = frozenset(routes)
         self._folder = os.environ.get(metric_files.VARIABLE)
-        self._is_full = False
+        self._are_series_lost = False
         self.registry = CollectorRegistry()
         if not self._folder:
             ProcessCollector(registry=self.registry)
@@ -327,6 +327,8 @@ class Metrics:
         collector: Collector = self.registry
         if self._folder:
             collector = _AllProcesses(self._folder)
+            if not metric_files.has_room(self._folder):
+                self._log_lost_series(self._folder)
         if not media_type.startswith("application/openmetrics-text"):
             collector = _WithoutCreated(collector)
         return encode(collector), media_type
@@ -659,17 +661,22 @@ class Metrics:
     def _series(
         self, metric: Counter | Gauge | Histogram, *values: str
     ) -> Counter | Gauge | Histogram | _LostSeries:
-        """The series with these label values; in a full folder, one that is lost as long as this process runs."""
+        """The series with these label values; without room for it, one that is lost as long as this process runs."""
         folder = os.environ.get(metric_files.VARIABLE)
         if not self._folder or not folder or metric_files.has_room(folder):
             return metric.labels(*values)
-        if not self._is_full:
-            self._is_full = True
-            _log.error(
-                "The folder of metrics, %s, is full: new series are lost.",
-                folder,
-            )
+        self._log_lost_series(folder)
         return _LostSeries()
+
+    def _log_lost_series(self, folder: str) -> None:
+        """Log once that a folder takes no new series."""
+        if self._are_series_lost:
+            return
+        self._are_series_lost = True
+        _log.error(
+            "The folder of metrics, %s, is full or cannot be used: new series are lost.",
+            folder,
+        )
 
     def _labels(self, event: events.Event, inline: bool) -> Labels:
         if inline:
@@ -873,12 +880,14 @@ class _LostSeries:
 
 
 class _AllProcesses(Collector):
-    """The metrics of all processes that have shared a folder."""
+    """The metrics of all processes that have shared a folder; none once it is gone."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
 
     def collect(self) -> Iterator[Metric]:
+        if not Path(self._folder).is_dir():
+            return
         registry = CollectorRegistry()
         MultiProcessCollector(registry, path=self._folder)
         with metric_files.reading(Path(self._folder)):
