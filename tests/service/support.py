@@ -10,6 +10,7 @@ import socket
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -41,6 +42,18 @@ AGENT: dict[str, Any] = {
     "type": "Agent", "name": "writer", "instructions": "Write.", "config": {"model": "offline/echo"}, "tools": [],
 }  # fmt: skip
 """The blueprint of an agent without tools."""
+
+
+def write(path: Path, data: object) -> Path:
+    """Write a file as editors do: the old one is replaced by a new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = data
+    if not isinstance(data, str):
+        text = json.dumps(data)
+    new = path.with_name(f".{path.name}.new")
+    new.write_text(str(text))
+    new.replace(path)
+    return path
 
 
 def discard_output(process: Process) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import pty
 import re
@@ -19,7 +18,13 @@ from typing import Any
 import httpx
 import pytest
 from tests.helpers import environment, plain_http, until
-from tests.service.support import Command, Process, check_end
+from tests.service.support import (
+    AGENT,
+    Command,
+    Process,
+    check_end,
+    write,
+)
 
 from podwright import blueprints
 from podwright_service.cli import watched_files
@@ -28,12 +33,6 @@ from podwright_service.cli.watched_files import WatchedFiles
 
 CODE = "from podwright_service.cli import main; main()"
 """The command in a Python of its own, with the fork server of a user's."""
-AGENT: dict[str, Any] = {
-    "type": "Agent",
-    "name": "writer",
-    "instructions": "Write.",
-    "config": {"model": "offline/echo"},
-}
 ADDRESS = re.compile(r"Serving on (http://[^,]+),")
 
 
@@ -83,18 +82,6 @@ def develop(command: Command, tmp_path: Path) -> Any:
         return Development(process)
 
     return start
-
-
-def write(path: Path, data: object) -> Path:
-    """Write a file as editors do: the old one is replaced by a new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    text = data
-    if not isinstance(data, str):
-        text = json.dumps(data)
-    new = path.with_name(f".{path.name}.new")
-    new.write_text(str(text))
-    new.replace(path)
-    return path
 
 
 def function(value: str) -> str:

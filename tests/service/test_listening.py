@@ -8,12 +8,12 @@ import re
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 from tests.helpers import NO_AUTHORITIES, needs_ipv6, until
-from tests.service.support import Address, Command, Shell
-from tests.service.test_dev import AGENT, write
+from tests.service.support import AGENT, Address, Command, Shell, write
 
 from podwright import Agent, Remote
 from podwright.errors import ConfigurationError
@@ -119,6 +119,60 @@ def test_a_kernel_without_ipv6(
     assert [each.family for each in opened] == [socket.AF_INET]
     with pytest.raises(ConfigurationError, match="Could not listen on ::1:0"):
         bind("::1", 0)
+
+
+def test_a_name_with_an_address_of_another_machine(
+    opened: list[socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is an error: else clients would find nobody at one of the addresses."""
+
+    def resolve(*arguments: Any, **options: Any) -> Any:
+        return [
+            (socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 0))
+            for address in ("127.0.0.1", "192.0.2.1")
+        ]
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    with pytest.raises(ConfigurationError, match="Could not listen on both"):
+        opened += bind("both", 0)
+
+
+@pytest.mark.parametrize("host", ["a..b", f"{'a' * 64}.example"])
+def test_an_invalid_name(host: str) -> None:
+    """A name that no resolver takes is an error that names it."""
+    with pytest.raises(ConfigurationError, match=f"Could not listen on {host}"):
+        bind(host, 0)
+
+
+def test_a_free_port_that_ipv6_has_not_free(
+    opened: list[socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another one is looked for, some times; a named port is tried once."""
+    refusals = [3]
+    tried: list[Any] = []
+
+    class Socket(socket.socket):
+        def bind(self, address: Any) -> None:
+            if self.family == socket.AF_INET6:
+                tried.append(address[1])
+                if len(tried) <= refusals[0]:
+                    raise OSError(errno.EADDRINUSE, "in use")
+                return
+            super().bind(address)
+
+    monkeypatch.setattr(socket, "socket", Socket)
+    opened += bind("*", 0)
+    assert len(tried) == 4
+    assert opened[0].getsockname()[1] == tried[-1]
+    opened.pop(0).close()
+    refusals[0] = 1 << 62
+    port = tried[-1]
+    tried.clear()
+    with pytest.raises(ConfigurationError):
+        bind("*", port)
+    assert tried == [port]
+    with pytest.raises(ConfigurationError):
+        bind("*", 0)
 
 
 def test_an_address_in_use(opened: list[socket.socket]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import ipaddress
 import logging
 import socket
 from collections.abc import Iterable, Sequence
@@ -23,8 +24,8 @@ _EVERY_ADDRESS = (
     (socket.AF_INET, "0.0.0.0"),  # noqa: S104 - a container is reached from outside (spec §4.1)
     (socket.AF_INET6, "::"),
 )
-_NO_FAMILY = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
-"""The kernel lacks the address family, or it is turned off."""
+_ATTEMPTS = 10
+"""How often a free port is looked for that all addresses have free."""
 
 
 def bind(host: str, port: int) -> list[socket.socket]:
@@ -39,8 +40,9 @@ def bind(host: str, port: int) -> list[socket.socket]:
     """
     with contextlib.ExitStack() as opened:
         try:
-            sockets = _bind_all(host, port, opened)
-        except OSError as error:
+            sockets = _bind_all(_addresses(host, port), port, opened)
+        # getaddrinfo raises a UnicodeError for 'a..b', and for long labels
+        except (OSError, UnicodeError) as error:
             raise ConfigurationError(
                 f"Could not listen on {host}:{port}: {os_error_reason(error)}.",
                 suggestion="Use another host or port; --port 0 is any free one.",
@@ -68,15 +70,39 @@ def log_addresses(addresses: Iterable[str]) -> None:
 
 
 def _bind_all(
-    host: str, port: int, opened: contextlib.ExitStack
+    addresses: Sequence[tuple[int, str]],
+    port: int,
+    opened: contextlib.ExitStack,
+) -> list[socket.socket]:
+    attempts = 1
+    if port == 0:
+        attempts = _ATTEMPTS
+    while True:
+        attempts -= 1
+        with contextlib.ExitStack() as opened_now:
+            try:
+                sockets = _bind_same_port(addresses, port, opened_now)
+            except OSError as error:
+                # a port that is free for one address may be in use for another
+                if error.errno != errno.EADDRINUSE or attempts == 0:
+                    raise
+                continue
+            opened.enter_context(opened_now.pop_all())
+            return sockets
+
+
+def _bind_same_port(
+    addresses: Sequence[tuple[int, str]],
+    port: int,
+    opened: contextlib.ExitStack,
 ) -> list[socket.socket]:
     sockets: list[socket.socket] = []
     failure: OSError | None = None
-    for family, address in _addresses(host, port):
+    for family, address in addresses:
         try:
             listening = _bind_one(family, address, port)
         except OSError as error:
-            if error.errno not in _NO_FAMILY:
+            if not _lacks_family(error, address):
                 raise
             failure = error
             continue
@@ -86,6 +112,16 @@ def _bind_all(
     if failure is not None and not sockets:
         raise failure
     return sockets
+
+
+def _lacks_family(error: OSError, address: str) -> bool:
+    """Whether an address cannot be used because the kernel lacks its family, or that is turned off."""
+    if error.errno == errno.EAFNOSUPPORT:
+        return True
+    # every machine has these if it has the family; another one may be that of another machine
+    known = ipaddress.ip_address(address)
+    is_of_each_machine = known.is_loopback or known.is_unspecified
+    return error.errno == errno.EADDRNOTAVAIL and is_of_each_machine
 
 
 def _addresses(host: str, port: int) -> Sequence[tuple[int, str]]:
