@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -433,6 +435,41 @@ def test_a_run_that_is_cancelled_twice(
     change_run(sqlite_database, url, cancel_requested=True, actions=[])
     assert client.post(f"{url}/cancel").status_code == 202
     assert wait(client, url)["actions"] == []
+
+
+@pytest.mark.usefixtures("plain_logging")
+def test_a_line_for_each_change(
+    serve: Serve, sqlite_database: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log tells what a request has changed, and nothing of one that is repeated."""
+    caplog.set_level(logging.INFO, "podwright.run")
+    gate = Gate()
+    flow = Workflow("flow", steps=[ApprovalStep("Go on?"), gate.agent()])
+    client = serve(flow, runs_database=sqlite_database)
+    url = begin(client)
+    wait(client, url, "waiting_for_approval")
+    # it has the served blueprint already
+    for path in ("move", "approve", "approve"):
+        assert client.post(f"{url}/{path}", json={}).is_success
+    until(gate.called.is_set)
+    change_run(sqlite_database, url, cancel_requested=True)
+    assert client.post(f"{url}/cancel").is_success
+    wait(client, url, "cancelled")
+
+    gate.called.clear()
+    url = begin(client)
+    wait(client, url, "waiting_for_approval")
+    for path in ("approve", "cancel"):
+        until(lambda path=path: path == "approve" or gate.called.is_set())
+        assert client.post(f"{url}/{path}", json={}).is_success
+    wait(client, url, "cancelled")
+    changes = "approved|rejected|resumed|moved|cancelled|cancel requested"
+    lines = [
+        match[1]
+        for record in caplog.records
+        if (match := re.match(f"run ({changes}) ", record.getMessage()))
+    ]
+    assert lines == ["approved", "approved", "cancel requested"]
 
 
 # --- Events -------------------------------------------------------------------------------------------------------

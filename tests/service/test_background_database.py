@@ -387,7 +387,7 @@ async def test_cancelling_a_run_that_moves(postgresql_database: str) -> None:
                     await observer.rollback()
         changed = await cancelling
         assert changed is not None
-        assert changed["status"] == "cancelled"
+        assert changed.run["status"] == "cancelled"
     await engine.dispose()
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import delete, exists, select, update
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.sql.elements import ColumnElement
 
 from podwright_service.background.database import Database, Transaction
 from podwright_service.background.tables import (
@@ -92,14 +93,17 @@ class KeptBlueprints:
         return set(result.scalars())
 
     async def remove_old(
-        self, transaction: Transaction, component: str, before: Any
+        self,
+        transaction: Transaction,
+        component: str,
+        before: float | ColumnElement[float],
     ) -> None:
         """Delete the blueprints that no process has had for long, except those of runs that have not ended.
 
         Args:
             transaction: A transaction.
             component: What they are of.
-            before: The time since when no process has had them. Runs that ended then are deleted.
+            before: Unix time in seconds since when no process has had them. Runs that ended then are deleted.
         """
         columns = kept_blueprints.c
         is_needed = exists().where(

@@ -20,7 +20,8 @@ from podwright_service.execution import task_of
 from podwright_service.http.problems import RequestError
 from podwright_service.http.schemas import RunRequest
 
-Path = tuple[int, ...]
+StepPath = tuple[int, ...]
+"""The position of a step: its index in each list of steps around it."""
 _WITHOUT_RESULT = (
     "run_started",
     "run_failed",
@@ -48,6 +49,8 @@ class Move:
     """The run as it is now."""
     changes: Sequence[Change]
     """All changes from the blueprint that it had to the served one."""
+    is_done: bool = False
+    """Whether it was moved now."""
 
 
 async def move_run(
@@ -82,10 +85,11 @@ async def move_run(
         )
     new = worker.component.to_blueprint()
     events = await worker.store.events(run["id"])
-    found = obstacles(run, (event for _, event in events), old, new)
-    if found:
+    obstacles = _obstacles(run, (event for _, event in events), old, new)
+    if obstacles:
         problems = [
-            Problem(change.pointer, describe_change(change)) for change in found
+            Problem(change.pointer, describe_change(change))
+            for change in obstacles
         ]
         raise _refusal(
             f"The new blueprint differs in what the run has done already: {problems[0].detail}",
@@ -109,7 +113,7 @@ async def move_run(
     if moved is None:
         return None
     worker.wake()
-    return Move(moved, changes)
+    return Move(moved.run, changes, is_done=True)
 
 
 def _refusal(
@@ -124,7 +128,7 @@ def _refusal(
     )
 
 
-def obstacles(
+def _obstacles(
     run: StoredRun,
     events: Iterable[Mapping[str, Any]],
     old: JsonMapping,
@@ -161,7 +165,7 @@ def obstacles(
 
 def _recorded_paths(
     run: StoredRun, events: Iterable[Mapping[str, Any]]
-) -> Iterator[Path]:
+) -> Iterator[StepPath]:
     """The positions for which a new attempt takes something over."""
     for event in events:
         if _is_taken_over(event, run["status"]):

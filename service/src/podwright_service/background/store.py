@@ -74,6 +74,15 @@ class RunCount(NamedTuple):
     """Those of them with a blueprint that no process has."""
 
 
+class RunChange(NamedTuple):
+    """What a caller has done with a run."""
+
+    run: StoredRun
+    """The run as it is now."""
+    is_repeated: bool = False
+    """Whether it had been done before, so that nothing has changed."""
+
+
 @dataclass(frozen=True, slots=True)
 class AttemptUpdate:
     """What an attempt of a run adds to the store."""
@@ -217,8 +226,8 @@ class RunStore:
             )
             return [(row.seq, row.event) for row in rows]
 
-    async def cancel(self, run_id: str, caller: str = "") -> StoredRun | None:
-        """Cancel a run: at once if no process performs it, else have that process do so.
+    async def cancel(self, run_id: str, caller: str = "") -> RunChange | None:
+        """Cancel a run: at once if no process performs it, else have that process do so; None if it has ended.
 
         Args:
             run_id: The run.
@@ -232,11 +241,17 @@ class RunStore:
             "ended_at": self._database.now(),
             "problem": cancelled_problem(run_id),
         }
+        is_running = runs.c.status == "running"
         return await self._change(
             run_id,
             _action("cancel", caller),
             (waiting, cancel_now),
-            (runs.c.status == "running", {"cancel_requested": True}),
+            (
+                is_running & ~runs.c.cancel_requested,
+                {"cancel_requested": True},
+            ),
+            # its process has not seen the first request yet
+            (is_running, {}),
         )
 
     async def decide(
@@ -247,7 +262,7 @@ class RunStore:
         *,
         goes_on: bool,
         caller: str = "",
-    ) -> StoredRun | None:
+    ) -> RunChange | None:
         """Decide about what a run waits for.
 
         Args:
@@ -258,7 +273,7 @@ class RunStore:
             caller: The name of that key.
 
         Returns:
-            The run as it is now; None if it does not wait in that attempt, and the key has not decided so before.
+            What has changed; None if the run does not wait in that attempt, and the key has not decided so before.
         """
         decision = {**decision, "attempt": attempt}
         async with self._database.transaction() as connection:
@@ -273,15 +288,15 @@ class RunStore:
                 or run["attempt"] != attempt
             ):
                 if _has_decision(run, decision):
-                    return run
+                    return RunChange(run, is_repeated=True)
                 return None
             # the name is not a part of what a repeated decision has to repeat
             named = {**decision, "caller_name": caller or None}
             values = self._decided(run, named, goes_on=goes_on)
             statement = update(runs).where(is_run).values(values)
-            changed = await connection.first(statement.returning(runs))
+            result = await connection.execute(statement.returning(runs))
             await self.outbox.add(connection, run_id)
-            return changed
+            return RunChange(result.mappings().one())
 
     def _decided(
         self, run: StoredRun, decision: Mapping[str, Any], *, goes_on: bool
@@ -300,8 +315,8 @@ class RunStore:
         values["decisions"] = [*run["decisions"], decided]
         return values
 
-    async def resume(self, run_id: str, caller: str = "") -> StoredRun | None:
-        """Have a run that failed or was interrupted go on.
+    async def resume(self, run_id: str, caller: str = "") -> RunChange | None:
+        """Have a run that failed or was interrupted go on; None if it did not, or was not.
 
         Args:
             run_id: The run.
@@ -323,7 +338,7 @@ class RunStore:
 
     async def move(
         self, run: StoredRun, digest: str, caller: str = ""
-    ) -> StoredRun | None:
+    ) -> RunChange | None:
         """Have a run go on with another blueprint.
 
         Args:
@@ -332,7 +347,7 @@ class RunStore:
             caller: The name of the key that moves it.
 
         Returns:
-            The run as it is now; None if it has changed meanwhile.
+            What has changed; None if the run has changed meanwhile.
         """
         action = {
             **_action("move", caller),
@@ -340,24 +355,14 @@ class RunStore:
             "new": digest,
         }
         is_as_compared = (
-            (runs.c.id == run["id"])
-            & (runs.c.digest == run["digest"])
+            (runs.c.digest == run["digest"])
             # what it has done since is in a later attempt
             & (runs.c.attempt == run["attempt"])
             & runs.c.status.in_(MOVABLE)
         )
-        known = select(runs.c.actions).where(is_as_compared)
-        async with self._database.transaction() as connection:
-            stored = await connection.first(known.with_for_update())
-            if stored is None:
-                return None
-            actions = [*(stored["actions"] or ()), action]
-            statement = (
-                update(runs)
-                .where(is_as_compared)
-                .values(digest=digest, actions=actions)
-            )
-            return await connection.first(statement.returning(runs))
+        return await self._change(
+            run["id"], action, (is_as_compared, {"digest": digest})
+        )
 
     def _queued(self) -> dict[str, Any]:
         return {"status": "queued", "queued_at": self._database.now()}
@@ -367,29 +372,34 @@ class RunStore:
         run_id: str,
         action: Mapping[str, Any],
         *changes: tuple[ColumnElement[bool], Mapping[str, Any]],
-    ) -> StoredRun | None:
-        """Apply the first change whose condition holds, and note who did it; None if none does."""
+    ) -> RunChange | None:
+        """Apply the first change whose condition holds, and note who did it; None if none does.
+
+        One without values has been made before. A change of the status is notified.
+        """
         is_run = runs.c.id == run_id
-        known = select(runs.c.actions, runs.c.cancel_requested).where(is_run)
+        known = select(runs.c.actions).where(is_run)
         async with self._database.transaction() as connection:
             # locked, because between two statements the run could go from one condition to another
             run = await connection.first(known.with_for_update())
             if run is None:
                 return None
-            actions: list[Any] = [*(run["actions"] or [])]
-            # a run may be cancelled again until its process has seen it
-            if action["action"] != "cancel" or not run["cancel_requested"]:
-                actions.append(action)
+            actions = [*(run["actions"] or ()), action]
             for condition, values in changes:
-                statement = (
-                    update(runs)
-                    .where(is_run, condition)
-                    .values({**values, "actions": actions})
-                )
-                changed = await connection.first(statement.returning(runs))
-                if changed is not None:
+                statement: Executable = select(runs).where(is_run, condition)
+                if values:
+                    statement = (
+                        update(runs)
+                        .where(is_run, condition)
+                        .values({**values, "actions": actions})
+                        .returning(runs)
+                    )
+                changed = await connection.first(statement)
+                if changed is None:
+                    continue
+                if "status" in values:
                     await self.outbox.add(connection, run_id)
-                    return changed
+                return RunChange(changed, is_repeated=not values)
         return None
 
     # --- Processes that perform runs ----------------------------------------------------------------------------------

@@ -369,17 +369,24 @@ class BackgroundWorker:
 
     async def _count(self) -> None:
         metrics = self._observability.metrics
+        try:
+            # first: the counts have those that nobody serves
+            await self._exchange_blueprints()
+            counts = await self.store.counts(self.component.name)
+        except DatabaseUnavailableError:
+            metrics.set_background_runs(None)
+        else:
+            metrics.set_background_runs(counts)
+
+    async def _exchange_blueprints(self) -> None:
+        """Say with which blueprints this process performs runs, and note with which all processes do."""
         name = self.component.name
         blueprints_by_digest = {
             digest: component.to_blueprint()
             for digest, component in self._components.items()
         }
-        try:
-            await self.store.blueprints.keep(name, blueprints_by_digest)
-            self._served_digests = await self.store.blueprints.served(name)
-            metrics.set_background_runs(await self.store.counts(name))
-        except DatabaseUnavailableError:
-            metrics.set_background_runs(None)
+        await self.store.blueprints.keep(name, blueprints_by_digest)
+        self._served_digests = await self.store.blueprints.served(name)
 
     async def _clean_up(self) -> None:
         component = self.component.name

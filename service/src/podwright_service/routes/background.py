@@ -20,7 +20,7 @@ from podwright.headers import BUDGET, HOPS
 from podwright.json_data import to_json_bytes, to_json_data
 from podwright_service.background.database import DatabaseUnavailableError
 from podwright_service.background.moving import move_run
-from podwright_service.background.store import StoredRun
+from podwright_service.background.store import RunChange, StoredRun
 from podwright_service.background.tables import OPEN
 from podwright_service.background.worker import BackgroundWorker
 from podwright_service.execution import (
@@ -327,13 +327,17 @@ async def cancel_run(
     worker: Worker, run_id: str, caller: CallerName
 ) -> Response:
     """Cancel a run wherever it is performed, its model call included."""
-    run = await worker.store.cancel(run_id, caller)
-    if run is None:
+    change = await worker.store.cancel(run_id, caller)
+    if change is None:
         rule = "A run can be cancelled until it has succeeded, failed or been cancelled"
         raise await _conflict_error(worker, run_id, rule)
-    log_action("run cancelled", run_id, run["component"], caller)
+    action = "run cancelled"
+    if change.run["status"] == "running":
+        # it may still succeed before its process sees the request
+        action = "run cancel requested"
+    _log_change(action, change, caller)
     worker.cancel(run_id)
-    return _response(_response_data(run, worker), 202)
+    return _response(_response_data(change.run, worker), 202)
 
 
 @router.post(
@@ -347,13 +351,13 @@ async def resume_run(
     worker: Worker, run_id: str, caller: CallerName
 ) -> Response:
     """Have a run that failed or was interrupted go on where it stood. Calls whose end is unknown are repeated."""
-    run = await worker.store.resume(run_id, caller)
-    if run is None:
+    change = await worker.store.resume(run_id, caller)
+    if change is None:
         rule = "A run can be resumed when it failed or was interrupted"
         raise await _conflict_error(worker, run_id, rule)
-    log_action("run resumed", run_id, run["component"], caller)
+    _log_change("run resumed", change, caller)
     worker.wake()
-    return _response(_response_data(run, worker), 202)
+    return _response(_response_data(change.run, worker), 202)
 
 
 @router.post(
@@ -380,7 +384,7 @@ async def move_to_blueprint(
     if move is None:
         rule = "A run can be moved while it waits, or when it failed or was interrupted"
         raise await _conflict_error(worker, run["id"], rule)
-    if not check:
+    if move.is_done:
         log_action("run moved", run["id"], run["component"], caller)
     data = _response_data(move.run, worker)
     data["changes"] = to_json_data(move.changes)
@@ -436,18 +440,25 @@ async def _decide(
     goes_on = True
     if run["status"] == "waiting_for_approval" and attempt == run["attempt"]:
         goes_on = _check_decision(run["approval"], decision)
-    decided = await worker.store.decide(
+    change = await worker.store.decide(
         run["id"], attempt, stored, goes_on=goes_on, caller=caller
     )
     word = "approved"
     if decision.is_rejection:
         word = "rejected"
-    if decided is None:
+    if change is None:
         rule = f"A run can be {word} while it waits for approval, in the attempt given"
         raise await _conflict_error(worker, run["id"], rule)
-    log_action(f"run {word}", run["id"], run["component"], caller)
+    _log_change(f"run {word}", change, caller)
     worker.wake()
-    return _response(_shown(decided, worker, may_only_approve(request)), 202)
+    shown = _shown(change.run, worker, may_only_approve(request))
+    return _response(shown, 202)
+
+
+def _log_change(action: str, change: RunChange, caller: str) -> None:
+    """Write a line for what a caller has done, unless it had been done before."""
+    if not change.is_repeated:
+        log_action(action, change.run["id"], change.run["component"], caller)
 
 
 def _check_decision(approval: Mapping[str, Any], decision: Decision) -> bool:
@@ -545,7 +556,7 @@ def _response_data(
     decisions: list[dict[str, Any]] = []
     for decision in run["decisions"]:
         shown_decision = {**decision, "at": _date(decision["at"])}
-        # what is stored as `caller` is the digest of the key
+        # what is stored as `caller` is the digest of the key: under that name, services of the release before hide it
         shown_decision["caller"] = shown_decision.pop("caller_name", None)
         decisions.append(shown_decision)
     actions: list[dict[str, Any]] = run["actions"] or []
