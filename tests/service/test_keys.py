@@ -249,8 +249,7 @@ ENTRIES: dict[str, tuple[str, set[str]]] = {
     f"run@{'n' * 64}:": ("n" * 64, {"run"}),
     "alice@": ("alice", ALL_SCOPES),
     "alice@run+read:": ("alice", {"run", "read"}),
-    # a scope is no name where only one reading is possible
-    "run@run:": ("run", {"run"}),
+    # without scopes, the name of a scope is a name
     "@read:": ("read", ALL_SCOPES),
     "read@": ("read", ALL_SCOPES),
 }
@@ -307,6 +306,7 @@ INVALID: dict[str, tuple[Callable[[Path], dict[str, str]], str]] = {
             "rum@alice:": "unknown scope",
             "run+rum@alice:": "unknown scope",
             "run@read:": "a scope on both sides of its '@'",
+            "run@run:": "a scope on both sides",
             "run+read@read:": "a scope on both sides",
             "run@run+read:": "a scope on both sides",
         }.items()

@@ -79,8 +79,9 @@ class ApiKeys:
 
     @property
     def names(self) -> frozenset[str]:
-        """The names of the callers."""
-        return frozenset(caller.name for caller in self._keys.values())
+        """The names of the callers that have one."""
+        names = {caller.name for caller in self._keys.values()}
+        return frozenset(names - {""})
 
     def authenticate(self, headers: Headers) -> Caller:
         """The caller whose API key a request has.
@@ -223,7 +224,7 @@ def _parse_prefix(place: str, prefix: str) -> Caller:
     if not _are_scopes(before):
         scopes = _checked_scopes(place, after)
         return Caller(_checked_name(place, before), scopes)
-    if not _are_scopes(after) or before == after:
+    if not _are_scopes(after):
         name = _checked_name(place, after)
         return Caller(name, _checked_scopes(place, before))
     raise ConfigurationError(
