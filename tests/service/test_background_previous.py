@@ -148,9 +148,17 @@ class Releases:
 
 @pytest.fixture(autouse=True)
 def short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is served is told often, and soon forgotten."""
+    """What is served is told often, and not forgotten in a test."""
     monkeypatch.setattr(METRICS_INTERVAL, 0.1)
-    monkeypatch.setattr(SERVED_SECONDS, 2.0)
+    monkeypatch.setattr(SERVED_SECONDS, 3600.0)
+
+
+@pytest.fixture
+def soon_forgotten(
+    short_intervals: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a service has served is forgotten soon after its end."""
+    monkeypatch.setattr(SERVED_SECONDS, 0.5)
 
 
 @pytest.fixture
@@ -227,6 +235,7 @@ def test_a_rollback(releases: Releases) -> None:
 # --- Notices ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("soon_forgotten")
 def test_a_run_that_nobody_can_perform_is_shown(releases: Releases) -> None:
     """Before anybody approves, its notice and a metric tell; the notice names what helps."""
     first = releases.upgrade(BLUEPRINT)
@@ -262,6 +271,7 @@ def test_a_blueprint_that_another_service_has(releases: Releases) -> None:
         assert second.get(url).json()["notice"] is None
 
 
+@pytest.mark.usefixtures("soon_forgotten")
 def test_code_that_no_longer_fits(
     releases: Releases, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -279,7 +289,32 @@ def test_code_that_no_longer_fits(
     assert client.post("/run", json={"input": "x"}).status_code == 200
     change_run(releases.database, url, status="queued")
     until(lambda: "'query'" in notice_of(client, url))
-    assert "podwright runs move" in notice_of(client, url)
+    notice = notice_of(client, url)
+    assert "Correct the code, or move" in notice
+    assert "podwright runs move" in notice
+
+
+@pytest.mark.usefixtures("soon_forgotten")
+def test_a_model_that_cannot_be_called(
+    releases: Releases, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is told as what it is: the code is not blamed for it."""
+    old = {**searching(), "tools": []}
+    url = begin(releases.upgrade(old), "7")
+    new = {**old, "config": {"model": "offline/echo", "max_loops": 3}}
+    gone = {**old, "config": {"model": "nowhere/model"}}
+    client = releases.upgrade(new, gone)
+    assert "cannot be performed" in caplog.text
+    change_run(
+        releases.database,
+        url,
+        status="queued",
+        digest=digest(gone),
+    )
+    until(lambda: "nowhere" in notice_of(client, url))
+    notice = notice_of(client, url)
+    assert "code" not in notice
+    assert "podwright runs move" in notice
 
 
 def test_code_that_still_fits(releases: Releases) -> None:
@@ -577,6 +612,7 @@ async def test_blueprints_are_kept_as_long_as_they_are_needed(
         assert await store.blueprints.get("old") is None
 
 
+@pytest.mark.usefixtures("soon_forgotten")
 def test_moving_by_command(releases: Releases, shell: Shell) -> None:
     """`podwright runs move` prints what differs and the status; a refusal says why, and exits with 1."""
     first = releases.upgrade(BLUEPRINT)

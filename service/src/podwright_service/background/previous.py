@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -35,24 +35,26 @@ _log = logging.getLogger("podwright.background")
 
 @dataclass(frozen=True, slots=True)
 class Misfit:
-    """An earlier blueprint that the code of the service does not fit."""
+    """An earlier blueprint that the service cannot perform."""
 
     blueprint: Blueprint
     reason: str
-    """Why, as a sentence."""
+    """Why, in sentences."""
+    is_of_code: bool
+    """Whether the code does not fit it; else its models or the settings do not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Previous:
     """The earlier blueprints that a service was given, by digest."""
 
-    components: dict[str, Component] = field(
+    components: Mapping[str, Component] = field(
         default_factory=dict[str, Component]
     )
-    """Those that its code fits, as components."""
-    models: list[Model] = field(default_factory=list[Model])
+    """Those that it can perform, as components."""
+    models: Sequence[Model] = ()
     """The models that these call."""
-    misfits: dict[str, Misfit] = field(default_factory=dict[str, Misfit])
+    misfits: Mapping[str, Misfit] = field(default_factory=dict[str, Misfit])
     """The others."""
 
 
@@ -69,16 +71,18 @@ def load_previous(settings: Settings, component: Component) -> Previous:
         ConfigurationError: The folder or a file cannot be read, or a file is of another component.
         BlueprintValidationError: A file is not a valid blueprint.
     """
-    previous = Previous()
     if settings.previous is None:
-        return previous
+        return Previous()
     if settings.runs_database is None:
         _log.warning(
             "PODWRIGHT_PREVIOUS has no effect without PODWRIGHT_RUNS_DATABASE: only background runs need earlier "
             "blueprints."
         )
-        return previous
+        return Previous()
     served = blueprints.digest(component.to_blueprint())
+    components: dict[str, Component] = {}
+    models: list[Model] = []
+    misfits: dict[str, Misfit] = {}
     for file in _files(settings):
         blueprint = _read(file, component)
         digest = blueprints.digest(blueprint)
@@ -87,19 +91,18 @@ def load_previous(settings: Settings, component: Component) -> Previous:
             continue
         try:
             earlier = _load(blueprint, settings, component)
-            previous.models.extend(_checked_models(earlier, settings))
-            previous.components[digest] = earlier
+            models.extend(_checked_models(earlier, settings))
         except PodwrightError as error:
-            reason = _reason(error)
-            previous.misfits[digest] = Misfit(blueprint, reason)
+            misfits[digest] = _misfit(blueprint, error)
             _log.warning(
-                "PODWRIGHT_PREVIOUS: The code does not fit the earlier blueprint %s in '%s', so no run is performed "
-                "with it: %s",
+                "PODWRIGHT_PREVIOUS: The earlier blueprint %s in '%s' cannot be performed: %s",
                 digest,
                 file,
-                reason,
+                misfits[digest].reason,
             )
-    return previous
+        else:
+            components[digest] = earlier
+    return Previous(components, models, misfits)
 
 
 def _files(settings: Settings) -> list[Path]:
@@ -160,12 +163,14 @@ def _load(
     )
 
 
-def _reason(error: PodwrightError) -> str:
-    """Why the code does not fit, in sentences."""
+def _misfit(blueprint: Blueprint, error: PodwrightError) -> Misfit:
+    """What is known of a blueprint because of an error."""
     if not isinstance(error, BlueprintValidationError):
-        return error.message
+        return Misfit(blueprint, error.message, is_of_code=False)
+    # a valid blueprint: what its tools, functions or agents lack
     details = [f"{each.pointer}: {each.detail}" for each in error.problems]
-    return " ".join([error.message, *details[:_MAX_PROBLEMS]])
+    reason = " ".join([error.message, *details[:_MAX_PROBLEMS]])
+    return Misfit(blueprint, reason, is_of_code=True)
 
 
 def _parts(component: Component) -> Iterator[tuple[str, Component]]:

@@ -314,8 +314,8 @@ class BackgroundRun(BaseModel):
     actions: list[RunAction] = []
     """Who cancelled, resumed or moved it, and when."""
     notice: str | None = None
-    """Set if it has not ended and this service has another blueprint, and so cannot perform it, with what helps; and if
-    it was cancelled too late."""
+    """Set if it has not ended and no process goes on with it, with what helps; if it is queued for a service with
+    another blueprint than this one's; and if it was cancelled too late."""
 
 
 class BlueprintChange(BaseModel):
@@ -356,7 +356,8 @@ class RunToApprove(BaseModel):
     approval: Approval | None = None
     """The question; null once it is answered."""
     notice: str | None = None
-    """Set if no process would go on with the run, with what helps."""
+    """Set if it has not ended and no process goes on with it, with what helps; if it is queued for a service with
+    another blueprint than this one's; and if it was cancelled too late."""
 
 
 class BackgroundRunPage(BaseModel):

@@ -605,16 +605,17 @@ def _blueprint_notice(run: StoredRun, worker: BackgroundWorker) -> str | None:
             return None
         return f"It waits for a service with the blueprint {digest}; this one has another."
     notice = f"It has the blueprint {digest}, which no running service has, so no process goes on with it."
+    move = f"`podwright runs move {run['id']}`"
     misfit = worker.previous.misfits.get(digest)
-    if misfit is not None:
+    if misfit is None:
         return (
-            f"{notice} This service was given that blueprint, and its code does not fit it: {misfit.reason} "
-            f"Correct the code, or move the run: `podwright runs move {run['id']}`."
+            f"{notice} Give the service that blueprint, in the folder PODWRIGHT_PREVIOUS; or move the run to the new "
+            f"one: {move}."
         )
-    return (
-        f"{notice} Give the service that blueprint, in the folder PODWRIGHT_PREVIOUS; or move the run to the new one: "
-        f"`podwright runs move {run['id']}`."
-    )
+    notice = f"{notice} This service was given that blueprint, which cannot be performed: {misfit.reason}"
+    if misfit.is_of_code:
+        return f"{notice} Correct the code, or move the run: {move}."
+    return f"{notice} Correct that, or move the run: {move}."
 
 
 def _date(seconds: float | None) -> str | None:
