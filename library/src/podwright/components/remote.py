@@ -111,6 +111,8 @@ class Remote(PromptComponent):
             "User-Agent": f"podwright/{__version__}",
         }
         self._api_key_file = api_key_file
+        self._key_fault = ""
+        """What the log has said of the file; empty while that has a key."""
         self._api_key = _first_key(name, options.get("api_key"), api_key_file)
 
     def text(self, value: Any) -> str:
@@ -222,7 +224,12 @@ class Remote(PromptComponent):
             try:
                 self._api_key = read_api_key(self.name, self._api_key_file)
             except ConfigurationError as error:
-                _log.error("%s The previous key is sent.", error.message)
+                # once, and not for each run
+                if error.message != self._key_fault:
+                    _log.error("%s The previous key is sent.", error.message)
+                self._key_fault = error.message
+            else:
+                self._key_fault = ""
         if not self._api_key:
             return {}
         return {"Authorization": f"Bearer {self._api_key}"}
