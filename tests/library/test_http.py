@@ -28,6 +28,10 @@ from tests.library.upstream import (
 from podwright import Agent, Remote, errors
 from podwright.models import http
 from podwright.models.http import Fault, TransportError
+from podwright.models.proxies import (
+    environment_proxy,
+    environment_proxy_of_litellm,
+)
 from podwright.models.retries import Timeouts
 from podwright.models.sse import EventParser
 from podwright.models.urls import join_url
@@ -398,6 +402,36 @@ async def test_a_refusal_through_a_proxy(
     assert expected in caught.value.message
 
 
+@pytest.mark.parametrize(
+    ("variable", "value", "named", "by_litellm"),
+    [
+        ("https_proxy", "http://u:s@p:1", "http://p:1", "http://p:1"),
+        ("https_proxy", "https://p:1", None, "https://p:1"),
+        ("https_proxy", "p:1", None, "http://p:1"),
+        ("all_proxy", "http://p:1", None, "http://p:1"),
+        ("http_proxy", "http://p:1", None, None),
+    ],
+)
+def test_the_proxy_that_a_client_uses(
+    monkeypatch: pytest.MonkeyPatch,
+    variable: str,
+    value: str,
+    named: str | None,
+    by_litellm: str | None,
+) -> None:
+    """LiteLLM chooses the proxy of a request in another way than aiohttp; errors name what the client has chosen."""
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    monkeypatch.setenv("PODWRIGHT_TRUST_ENV", "true")
+    monkeypatch.setenv(variable, value)
+    url = "https://models.example/v1"
+    assert environment_proxy(url) == named
+    assert environment_proxy_of_litellm(url) == by_litellm
+    monkeypatch.setenv("no_proxy", "models.example")
+    assert environment_proxy_of_litellm(url) is None
+
+
 async def test_remotes_use_no_proxy_of_the_environment(
     provider: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -437,8 +471,9 @@ async def test_a_remote_with_a_proxy_of_its_own(
 
 @pytest.mark.parametrize(
     "proxy",
-    ["proxy:3128", "socks5://proxy", "http://", "http://p:x", "http://p/a"],
-)
+    ["proxy:3128", "socks5://proxy", "http://", "http://p:x", "http://p/a",
+     "http://p:1#a"],
+)  # fmt: skip
 def test_an_invalid_proxy(proxy: str) -> None:
     """An invalid proxy of a remote is refused, and not repeated, because it may have a password."""
     with pytest.raises(errors.ConfigurationError) as caught:

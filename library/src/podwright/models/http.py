@@ -20,6 +20,7 @@ import aiohttp
 
 from podwright.models.proxies import (
     BY_ENVIRONMENT,
+    ByEnvironment,
     environment_proxy,
     trusts_environment,
     via,
@@ -186,7 +187,7 @@ async def send(
     first_byte: float,
     max_bytes: int,
     on_sent: Callable[[], object] | None = None,
-    proxy: str | None = BY_ENVIRONMENT,
+    proxy: str | ByEnvironment | None = BY_ENVIRONMENT,
 ) -> AsyncGenerator[Response]:
     """Send a request. Redirects are not followed.
 
@@ -205,13 +206,14 @@ async def send(
         TransportError: No response arrived in time; raised at the end of the context if the body is late.
     """
     sessions = _direct_sessions
-    named_proxy = proxy
-    if proxy == BY_ENVIRONMENT:
+    named_proxy: str | None = None
+    shown_proxy: str | None = None
+    if isinstance(proxy, ByEnvironment):
         sessions = _sessions
-        named_proxy = None
-        proxy = environment_proxy(url)
+        shown_proxy = environment_proxy(url)
     elif proxy is not None:
-        proxy = without_credentials(proxy)
+        named_proxy = proxy
+        shown_proxy = without_credentials(proxy)
     if first_byte < math.inf:
         deadline = asyncio.timeout(first_byte)
     else:
@@ -235,11 +237,13 @@ async def send(
                     deadline,
                     timeouts.idle,
                     max_bytes=max_bytes,
-                    proxy=proxy,
+                    proxy=shown_proxy,
                 )
                 yield response
     except aiohttp.ClientError as error:
-        lost = certificate_error(error, proxy) or _client_error(error, proxy)
+        lost = certificate_error(error, shown_proxy)
+        if lost is None:
+            lost = _client_error(error, shown_proxy)
         # its message may quote the response
         if isinstance(error, aiohttp.ClientResponseError):
             raise lost from None
@@ -250,7 +254,7 @@ async def send(
         message = f"no response within {first_byte:g} s"
         if response is not None and response.size > 0:
             message = f"no data for {timeouts.idle:g} s"
-        raise _fault("timeout", message, proxy) from error
+        raise _fault("timeout", message, shown_proxy) from error
 
 
 def _fault(

@@ -23,7 +23,10 @@ from podwright.models.http import (
     propagated,
     trusted_certificates,
 )
-from podwright.models.proxies import environment_proxy, trusts_environment
+from podwright.models.proxies import (
+    environment_proxy_of_litellm,
+    trusts_environment,
+)
 
 _STOP_REASON = re.compile(
     rb'"(?:stop_?reason|finish_?reason|done_reason)"\s*:\s*"([^"\\]+)"',
@@ -156,7 +159,7 @@ async def _complete(request: httpx.Request) -> None:
     """Ask for plain bytes, which the wire can read, and continue the trace."""
     wire = _wire.get()
     if wire is not None:
-        wire.proxy = environment_proxy(str(request.url))
+        wire.proxy = environment_proxy_of_litellm(str(request.url))
     request.headers["Accept-Encoding"] = "identity"
     request.headers.update(propagated())
 

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import os
+from enum import Enum
+from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 from urllib.request import getproxies, proxy_bypass
 
-BY_ENVIRONMENT = "environment"
-"""In the place of a proxy's URL: the proxy that the environment names, if `PODWRIGHT_TRUST_ENV` is true."""
+
+class ByEnvironment(Enum):
+    """In the place of a proxy's URL."""
+
+    BY_ENVIRONMENT = "by environment"
+    """The proxy that the environment names, if `PODWRIGHT_TRUST_ENV` is true."""
+
+
+BY_ENVIRONMENT: Final = ByEnvironment.BY_ENVIRONMENT
 _TRUE = ("1", "true", "t", "yes", "y", "on")
 """Values of `PODWRIGHT_TRUST_ENV` that honour the proxy variables."""
 
@@ -20,18 +29,34 @@ def trusts_environment() -> bool:
 def environment_proxy(url: str) -> str | None:
     """The proxy of the environment for a URL, without credentials; None if a request goes there directly.
 
-    `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY` are read as the HTTP clients read them, and only if they are trusted.
+    `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY` are read as aiohttp reads them, and only if they are trusted.
     """
-    if not trusts_environment():
-        return None
-    parts = urlsplit(url)
-    proxy = getproxies().get(parts.scheme)
+    proxy = _variable_for(url, "")
     # aiohttp ignores others
     if proxy is None or not proxy.startswith("http:"):
         return None
+    return without_credentials(proxy)
+
+
+def environment_proxy_of_litellm(url: str) -> str | None:
+    """As `environment_proxy`, for LiteLLM: proxies may be https, `ALL_PROXY` counts, and `http://` may be missing."""
+    proxy = _variable_for(url, "all")
+    if proxy is None:
+        return None
+    if "://" not in proxy:
+        proxy = f"http://{proxy}"
+    return without_credentials(proxy)
+
+
+def _variable_for(url: str, default_scheme: str) -> str | None:
+    """What the environment names as the proxy of a URL, if it is trusted and the host is not excepted."""
+    if not trusts_environment():
+        return None
+    parts = urlsplit(url)
     if proxy_bypass(parts.hostname or ""):
         return None
-    return without_credentials(proxy)
+    proxies = getproxies()
+    return proxies.get(parts.scheme) or proxies.get(default_scheme)
 
 
 def via(proxy: str | None) -> str:
@@ -42,7 +67,7 @@ def via(proxy: str | None) -> str:
 
 
 def is_proxy(url: str) -> bool:
-    """Whether a text is the URL of a proxy: http or https, a host and a port, perhaps with a user and a password."""
+    """Whether a text is the URL of a proxy: http or https and a host, perhaps with a port, a user and a password."""
     if not url.isprintable() or " " in url:
         return False
     try:
@@ -52,7 +77,8 @@ def is_proxy(url: str) -> bool:
         return False
     if parts.scheme not in ("http", "https") or not parts.hostname:
         return False
-    return port != 0 and not (parts.path.strip("/") or parts.query)
+    has_more = parts.path.strip("/") or parts.query or parts.fragment
+    return port != 0 and not has_more
 
 
 def without_credentials(url: str) -> str:
