@@ -70,7 +70,7 @@ def serve(
         component: The component to serve.
         settings: How it is served.
         sockets: Bound sockets to serve on, with one process; by default those for host and port of the settings.
-        when_ready: Called once the application has started, if there are such sockets.
+        when_ready: Called once the application has started, in place of listening and of the log line that says where.
 
     Raises:
         PodwrightError: The settings do not fit the component, or the server cannot start.
@@ -95,10 +95,9 @@ def serve(
     else:
         if not sockets:
             sockets = bind(settings.host, settings.port)
+        if when_ready is None:
             when_ready = partial(_listen, sockets)
-        served: ASGIApp = app
-        if when_ready is not None:
-            served = AnnouncedApp(app, when_ready)
+        served: ASGIApp = AnnouncedApp(app, when_ready)
         config = uvicorn.Config(served, **uvicorn_options(settings))
         with _return_on_signal():
             try:
