@@ -244,7 +244,7 @@ async def test_a_remote_workflow_in_every_kind(server: Upstream) -> None:
 async def test_the_key_in_a_file_is_replaced(
     server: Upstream, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Each run sends the key that the file has then; without a valid one, it sends the key before and logs that once."""
+    """Each run sends the key that the file has then; without a valid one, the key before, which is logged once."""
     file = tmp_path / "key"
     file.write_text("k-1\n")
     remote = writer(server, api_key_file=file)
