@@ -19,8 +19,7 @@
 {{/* Fails if a component has nothing to serve. */}}
 {{- define "podwright.checkServed" -}}
 {{- $root := index . 0 }}{{ $name := index . 1 }}{{ $c := index . 2 }}
-{{- $hasImage := ne (include "podwright.image" (list $root $c.image)) (include "podwright.image" (list $root $root.Values.defaults.image)) }}
-{{- $served := or $hasImage $c.blueprint.inline $c.blueprint.configMap $c.blueprint.overlay (and $c.files $c.filesFrom) }}
+{{- $served := or (hasKey $root.ownImages $name) $c.blueprint.inline $c.blueprint.configMap $c.blueprint.overlay (and $c.files $c.filesFrom) }}
 {{- range $path, $text := $c.files }}
 {{- if regexMatch "^blueprint\\.(json|ya?ml)$" $path }}{{ $served = true }}{{ end }}
 {{- end }}

@@ -1,15 +1,21 @@
-{{/* Fails if another chart of the same release, such as an alias, has the fleet's name or its label: they would share
-     objects. Helm gives `.Release` to all charts of a release. */}}
+{{/* Fails if another chart of the same release, such as an alias, has the fleet's name or its label, or a component with
+     the same full name: they would share objects. Helm gives `.Release` to all charts of a release. */}}
 {{- define "podwright.claimNames" -}}
-{{- $names := dict "fullnameOverride" (include "podwright.fleet" .) "nameOverride" (include "podwright.name" .) }}
-{{- $path := .Template.BasePath }}{{ $release := .Release }}
-{{- range $value, $name := $names }}
-{{- $claim := printf "podwright %s %s" $value $name }}
-{{- if hasKey $release $claim }}
-{{- fail (printf "%s: the charts in %s and %s both have the name %s; set %s in one of them" $value (get $release $claim) $path $name $value) }}
+{{- include "podwright.claim" (list . "fullnameOverride" (include "podwright.fleet" .) "fullnameOverride") }}
+{{- include "podwright.claim" (list . "nameOverride" (include "podwright.name" .) "nameOverride") }}
+{{- range $name, $_ := .Values.components }}
+{{- include "podwright.claim" (list $ (printf "components.%s" $name) (include "podwright.fullname" (list $ $name)) "fullnameOverride") }}
 {{- end }}
-{{- $_ := set $release $claim $path }}
 {{- end }}
+
+{{- define "podwright.claim" -}}
+{{- $root := index . 0 }}{{ $value := index . 1 }}{{ $name := index . 2 }}{{ $override := index . 3 }}
+{{- $kind := regexReplaceAll "[.].*" $value "" }}
+{{- $claim := printf "podwright %s %s" $kind $name }}
+{{- with get $root.Release $claim }}
+{{- fail (printf "%s: the charts in %s both have the name %s; set %s in one of them" $value (printf "%s and %s" . $root.Template.BasePath) $name $override) }}
+{{- end }}
+{{- $_ := set $root.Release $claim $root.Template.BasePath }}
 {{- end }}
 
 {{/* The name of the chart in labels. As a dependency with an alias, the chart has the alias as its name. */}}
