@@ -253,7 +253,7 @@ def default_paths(site: str, name: str, component: Manifest) -> list[Path]:
         if key[0] == name
         and not removes(("defaults", *key))
         # a Job's own map is there as soon as it has a key
-        and key[:2] not in JOB_MAPS
+        and not (len(key) > 2 and key[:2] in JOB_MAPS)
     ]
     if site == "defaults":
         # the chart takes a list as it is, from either place

@@ -94,16 +94,27 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name ($root.Chart.Version | replace
 {{- end }}
 {{- end }}
 
-{{/* The common labels, with an object's or a pod's own over them. */}}
+{{/* The common labels, with an object's or a pod's own over them; optionally with the value that has its own, if it is a
+     pod. The chart's labels cannot be among them: selectors need them. */}}
 {{- define "podwright.ownLabels" -}}
-{{- $root := index . 0 }}{{ $labels := deepCopy $root.Values.commonLabels }}
-{{- range $label, $_ := $labels }}
-{{- if or (hasPrefix "podwright.dev/" $label) (has $label (list "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/component" "app.kubernetes.io/version" "app.kubernetes.io/managed-by" "helm.sh/chart")) }}
-{{- fail (printf "commonLabels: the chart sets the label %s; remove it" $label) }}
+{{- $root := index . 0 }}{{ $own := index . 1 }}{{ $labels := deepCopy $root.Values.commonLabels }}
+{{- $selectors := list "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/component" }}
+{{- $all := concat $selectors (list "app.kubernetes.io/version" "app.kubernetes.io/managed-by" "helm.sh/chart") }}
+{{- include "podwright.checkLabels" (list "commonLabels" $labels $all) }}
+{{- if gt (len .) 2 }}{{ include "podwright.checkLabels" (list (index . 2) $own $selectors) }}
+{{- else }}{{ include "podwright.checkLabels" (list "labels" $own $all) }}
 {{- end }}
-{{- end }}
-{{- include "podwright.merge" (list $labels (index . 1)) }}
+{{- include "podwright.merge" (list $labels $own) }}
 {{- with $labels }}{{ include "podwright.texts" . }}{{ end }}
+{{- end }}
+
+{{- define "podwright.checkLabels" -}}
+{{- $value := index . 0 }}{{ $reserved := index . 2 }}
+{{- range $label, $_ := index . 1 }}
+{{- if or (hasPrefix "podwright.dev/" $label) (has $label $reserved) }}
+{{- fail (printf "%s: the chart sets the label %s; remove it" $value $label) }}
+{{- end }}
+{{- end }}
 {{- end }}
 
 {{/* The field `annotations` of an object, with the common annotations and its own over them. */}}

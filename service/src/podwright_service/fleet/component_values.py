@@ -10,8 +10,10 @@ from podwright import blueprints
 from podwright.errors import ConfigurationError
 from podwright.json_data import as_array, as_object
 
-_IMAGE = {"repository": "podwright", "tag": "", "digest": ""}
-"""The values that make an image another one, as the chart has them."""
+_REFERENCE = ("repository", "tag", "digest")
+"""The values that make an image another one."""
+_REPOSITORY = "podwright"
+"""The last part of the repository of the service's own image."""
 _BLUEPRINT = re.compile(r"blueprint\.(json|ya?ml)")
 _FOLDER = "/component"
 """Where the chart mounts the folder of a component, and where an image has it."""
@@ -69,10 +71,12 @@ def stores_runs(
 def has_own_image(
     component: Mapping[str, Any], defaults: Mapping[str, Any]
 ) -> bool:
-    """Whether the image of a component is not that of `defaults`."""
-    shared = {**_IMAGE, **_not_null(defaults.get("image"))}
-    own = {**shared, **_not_null(component.get("image"))}
-    return any(own[key] != shared[key] for key in _IMAGE)
+    """Whether a component names an image, or `defaults` one of another repository than the chart's."""
+    shared = as_object(defaults.get("image")).get("repository")
+    if shared and str(shared).rpartition("/")[2] != _REPOSITORY:
+        return True
+    own = as_object(component.get("image"))
+    return any(own.get(key) for key in _REFERENCE)
 
 
 def is_served(
