@@ -15,6 +15,10 @@ _REFERENCE = ("repository", "tag", "digest")
 _REPOSITORY = "podwright"
 """The last part of the repository of the service's own image."""
 _BLUEPRINT = re.compile(r"blueprint\.(json|ya?ml)")
+_MAPS = ("files", "volumes")
+"""Maps with keys of the user's, which null empties."""
+_WITHOUT_DEFAULT = ("inline",)
+"""Keys that null removes, because the chart has no default for them."""
 _FOLDER = "/component"
 """Where the chart mounts the folder of a component, and where an image has it."""
 
@@ -108,20 +112,19 @@ def has_folder(
 def _merged(
     key: str, component: Mapping[str, Any], defaults: Mapping[str, Any]
 ) -> dict[str, Any]:
-    shared = as_object(defaults.get(key))
-    return {**shared, **as_object(component.get(key))}
-
-
-def _not_null(value: object) -> dict[str, Any]:
-    return {
-        key: item for key, item in as_object(value).items() if item is not None
-    }
+    """The values at a key, without null, which empties the maps with keys of the user's."""
+    if key in _MAPS and key in component and component[key] is None:
+        return {}
+    merged = dict(as_object(defaults.get(key)))
+    for name, value in as_object(component.get(key)).items():
+        if value is not None:
+            merged[name] = value
+        elif key in _MAPS or name in _WITHOUT_DEFAULT:
+            merged.pop(name, None)
+    return merged
 
 
 def _list(
     key: str, component: Mapping[str, Any], defaults: Mapping[str, Any]
 ) -> list[Any]:
-    value = component.get(key)
-    if value is None:
-        value = defaults.get(key)
-    return as_array(value)
+    return as_array(component.get(key, defaults.get(key)))
