@@ -148,5 +148,9 @@
 {{/* The port of a URL. */}}
 {{- define "podwright.port" -}}
 {{- $url := urlParse . }}
-{{- regexFind "[0-9]+$" (regexFind ":[0-9]+$" $url.host) | default (eq $url.scheme "https" | ternary "443" "80") }}
+{{- $port := regexFind "[0-9]+$" (regexFind ":[0-9]+$" $url.host) | default (eq $url.scheme "https" | ternary "443" "80") }}
+{{- if or (gt (int $port) 65535) (eq (int $port) 0) }}
+{{- fail (printf "%s: the port is not between 1 and 65535; correct the URL" .) }}
+{{- end }}
+{{- $port }}
 {{- end }}

@@ -43,7 +43,7 @@
 {{- range concat (get $root.Values.global "imagePullSecrets" | default list) (index . 1).imagePullSecrets }}
 {{- if kindIs "map" . }}{{ $names = append $names .name }}{{ else }}{{ $names = append $names . }}{{ end }}
 {{- end }}
-{{- with uniq $names }}imagePullSecrets:
+{{- with compact $names | uniq }}imagePullSecrets:
 {{- range . }}
   - name: {{ quote . }}
 {{- end }}
