@@ -320,7 +320,7 @@ def test_null_at_the_top() -> None:
             check_null(TOP, key)
 
 
-def at(values: Manifest, path: Path) -> Any:
+def at(values: Any, path: Path) -> Any:
     for part in path:
         values = (values or {}).get(part)
     return values

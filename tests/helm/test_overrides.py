@@ -73,17 +73,20 @@ def test_annotations_beside_those_of_the_chart(helm: Helm) -> None:
     """Each annotation is there once, as a text: the chart's where it needs it, and otherwise the user's."""
     container = "kubectl.kubernetes.io/default-container"
     policy = "helm.sh/resource-policy"
-    common = {"cost": 42, "paid": True, policy: "none", "helm.sh/hook": "no"}
+    weight = "helm.sh/hook-weight"
+    common = {"cost": 42, "paid": True, policy: "none", weight: "9"}
     x = {**SQLITE, "podAnnotations": {container: "proxy"}}
     y = {"runs": {"store": "postgres", "postgres": {"secret": "db"}}}
     values = {"commonAnnotations": common, "components": {"x": x, "y": y}}
     manifests = helm(values)
+    before: list[tuple[str, str]] = []
     for manifest in manifests:
         annotations = manifest["metadata"]["annotations"]
         assert annotations["cost"] == "42"
         assert annotations["paid"] == "true"
-        if manifest["kind"] == "Job":
-            assert annotations["helm.sh/hook"] != "no"
+        if annotations.get("helm.sh/hook") == "pre-install,pre-upgrade":
+            before.append((manifest["kind"], annotations[weight]))
+    assert sorted(before) == [("Job", "9"), ("NetworkPolicy", "-1")]
     claim = by_name(manifests)["PersistentVolumeClaim", "fleet-x-runs"]
     assert claim["metadata"]["annotations"][policy] == "keep"
     workload = by_name(manifests)["Deployment", "fleet-x"]
