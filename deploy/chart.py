@@ -27,7 +27,7 @@ SEED = "the public seed of the rendered examples"
 RENDERED = ("minimal", "newsroom", "openshift", "production")
 RELEASE, NAMESPACE = "fleet", "prod"
 BEGIN = "<!-- values: written by deploy/chart.py from the comments in values.yaml -->\n"
-# The comment in the schema of a value that null removes; elsewhere null means the default.
+# The comment in the schema of a value that null removes, and of a map with known keys that it empties.
 NULL_REMOVES = "null removes it"
 END = "<!-- end of values -->\n"
 
@@ -222,7 +222,7 @@ def accept_null(schema: dict[str, Any], definitions: dict[str, Any]) -> None:
 def defaults() -> str:
     """The values as JSON, because Helm gives templates neither values.yaml nor a default for null.
 
-    `removable` has the defaults that null removes: entries of maps with free keys, and those that the schema marks.
+    `removable` has what null removes: the lists that may be empty, the maps with free keys, and what the schema marks.
     """
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     written = json.loads((CHART / "values.schema.json").read_text())
@@ -236,19 +236,32 @@ def defaults() -> str:
 def removable(
     values: dict[str, Any], schema: dict[str, Any], definitions: dict[str, Any]
 ) -> dict[str, Any]:
-    """True for each default that null removes, in the shape of the values."""
-    if "$ref" in schema:
-        schema = definitions[schema["$ref"].rpartition("/")[2]]
+    """What null removes in the shape of the values: `list`, `map`, or true for a scalar."""
     marks: dict[str, Any] = {}
     for name, value in values.items():
-        known = schema.get("properties", {}).get(name)
-        if known is None or known.get("$comment") == NULL_REMOVES:
-            marks[name] = True
-        elif isinstance(value, dict):
+        known = resolved(schema["properties"][name], definitions)
+        if isinstance(value, dict):
+            has_free_keys = not value or "properties" not in known
+            if has_free_keys or known.get("$comment") == NULL_REMOVES:
+                marks[name] = "map"
+                continue
             below = removable(cast("dict[str, Any]", value), known, definitions)
             if below:
                 marks[name] = below
+        elif isinstance(value, list) and not known.get("minItems"):
+            marks[name] = "list"
+        elif known.get("$comment") == NULL_REMOVES:
+            marks[name] = True
     return marks
+
+
+def resolved(
+    schema: dict[str, Any], definitions: dict[str, Any]
+) -> dict[str, Any]:
+    """The schema that a reference is to, or the schema itself."""
+    if "$ref" in schema:
+        return definitions[schema["$ref"].rpartition("/")[2]]
+    return schema
 
 
 def generated() -> list[tuple[Path, Callable[[], str]]]:

@@ -26,13 +26,18 @@ SERVED: dict[str, Case] = {
         {},
     ),
     "files of the defaults": (
-        {"files": {"tools.py": ""}, "filesFrom": None},
+        {"files": {"tools.py": ""}},
         {"filesFrom": ["mine"]},
     ),
     "repository": ({"image": {"repository": "team/x"}}, {}),
     "tag": ({"image": {"tag": "writer"}}, {}),
     "digest": ({"image": {"digest": _DIGEST}}, {}),
-    "tag of the chart": ({"image": {"tag": ""}}, {"image": {"tag": "1"}}),
+    "image of the chart": ({"image": {"repository": "podwright"}}, {}),
+    "image of the defaults": (
+        {"image": {"tag": "1"}},
+        {"image": {"repository": "mirror/podwright", "tag": "1"}},
+    ),
+    "image of a fleet of one": ({}, {"image": {"repository": "team/x"}}),
     "volume": ({"volumes": _FOLDER}, {}),
     "volume of the defaults": ({}, {"volumes": _FOLDER}),
     "mount": (
@@ -40,7 +45,7 @@ SERVED: dict[str, Case] = {
         {},
     ),
     "mount of the defaults": (
-        {"volumes": {"folder": _CLAIM}, "extraVolumeMounts": None},
+        {"volumes": {"folder": _CLAIM}},
         {"extraVolumeMounts": [_MOUNT]},
     ),
     "blueprint of the defaults": ({"image": {}}, {"blueprint": _INLINE}),
@@ -56,11 +61,16 @@ UNSERVED: dict[str, Case] = {
         {"files": {"agents/writer/blueprint.json": "{}"}},
         {},
     ),
-    "image of the chart": ({"image": {"repository": "podwright"}}, {}),
-    "image of the defaults": (
-        {"image": {"tag": "1"}},
-        {"image": {"repository": "team/all", "tag": "1"}},
+    "image of the fleet": (
+        {"image": {"pullPolicy": "Always"}},
+        {"image": {"repository": "mirror/podwright", "tag": "1"}},
     ),
+    "tag of the chart": ({"image": {"tag": ""}}, {"image": {"tag": "1"}}),
+    "no files of the defaults": (
+        {"files": {"tools.py": ""}, "filesFrom": None},
+        {"filesFrom": ["mine"]},
+    ),
+    "no files": ({"files": None}, {"files": {"blueprint.json": "{}"}}),
     "tag that is null": ({"image": {"tag": None}}, {"image": {"tag": "1"}}),
     "no blueprint": ({"blueprint": {"inline": None}}, {"blueprint": _INLINE}),
     "no volume": ({"volumes": {"folder": None}}, {"volumes": _FOLDER}),

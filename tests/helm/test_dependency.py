@@ -438,9 +438,13 @@ def test_the_example_in_the_readme(umbrella: Umbrella) -> None:
     assert container["image"].startswith("mirror.example/podwright:")
 
 
-def test_null_of_the_release_removes_a_default(umbrella: Umbrella) -> None:
+@pytest.mark.parametrize(
+    "user", [None, dict.fromkeys(("runAsUser", "runAsGroup", "fsGroup"))]
+)
+def test_null_of_the_release_removes_a_default(
+    umbrella: Umbrella, user: Manifest | None
+) -> None:
     """In the values of a release, null under a component removes the user in a dependency too."""
-    user = dict.fromkeys(("runAsUser", "runAsGroup", "fsGroup"))
     values = {"podwright": {"components": {"x": {"user": user}}}}
     manifests = by_name(umbrella(values, [{}]))
     context = pod_of(manifests["Deployment", "shop-x"])["securityContext"]

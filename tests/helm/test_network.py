@@ -11,6 +11,7 @@ from tests.helm.conftest import (
     SEEDS,
     Helm,
     Manifest,
+    by_name,
     example_values,
     helm4,
     jobs_of,
@@ -439,3 +440,14 @@ def test_where_dns_is(
                 if policies.allow(pod, peer, port, protocol)
             }
             assert found == reached
+
+
+def test_dns_of_a_component_is_that_of_its_test(helm: Helm) -> None:
+    """The pods of `helm test` may ask the DNS of a component with another one, and so they find it."""
+    dns = [{"ipBlock": {"cidr": "169.254.20.10/32"}, "ports": [53]}]
+    components = {"x": {"networkPolicy": {"dns": dns}}, "y": {}}
+    manifests = by_name(helm({"components": components}))
+    rules = manifests["NetworkPolicy", "fleet.test"]["spec"]["egress"]
+    peers = [peer for rule in rules for peer in rule["to"]]
+    assert {"ipBlock": {"cidr": "169.254.20.10/32"}} in peers
+    assert len(rules) == 4

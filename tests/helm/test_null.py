@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import functools
 import json
+import pathlib
+import shutil
 from collections.abc import Iterator
 from typing import Any
 
@@ -36,7 +38,7 @@ SCALING: Manifest = {
     "policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}],
 }
 FULL: Manifest = {
-    "blueprint": {"inline": "{}"},
+    "blueprint": {"inline": '{"name": "x"}'},
     "agents": [
         {"name": "near", "component": "x"},
         {"name": "far", "component": "b", "release": "other", "port": 80},
@@ -217,28 +219,59 @@ def check_null(values: Manifest, path: Path) -> None:
 
 
 def removes(key: Path) -> bool:
-    """Whether null removes a default here."""
+    """Whether null removes a default here, or an entry of the user's, or empties a list or a map."""
     marks: Any = DEFAULTS["removable"]
     for part in key:
-        if not isinstance(marks, dict):
-            return False
         marks = marks.get(part)
-    return marks is True
+        if not isinstance(marks, dict):
+            return marks is not None
+    return False
+
+
+def emptied(marks: Manifest, path: Path = ()) -> Iterator[tuple[Path, str]]:
+    """The paths of the lists and maps that null empties, with their kinds."""
+    for name, mark in marks.items():
+        if isinstance(mark, dict):
+            yield from emptied(mark, (*path, name))
+        elif isinstance(mark, str):
+            yield (*path, name), mark
 
 
 COMPONENT = SCHEMA["definitions"]["component"]
+JOB_MAPS = {
+    (job, name)
+    for job in ("migration", "test")
+    for name in ("affinity", "nodeSelector", "resources")
+}
+
+
+def default_paths(site: str, name: str, component: Manifest) -> list[Path]:
+    """The paths in one value of a component where null means the default."""
+    keys = [
+        key
+        for key in optional_paths(COMPONENT, component)
+        if key[0] == name
+        and not removes(("defaults", *key))
+        # a Job's own map is there as soon as it has a key
+        and not (len(key) > 2 and key[:2] in JOB_MAPS)
+    ]
+    if site == "defaults":
+        # the chart takes a list as it is, from either place
+        keys = [
+            key for key in keys if all(isinstance(part, str) for part in key)
+        ]
+    return keys
+
+
 CASES = [
-    *(
-        (site, name, FULL)
-        for site in ("defaults", "component")
-        for name in COMPONENT["properties"]
-        if name != "settings"
-    ),
-    *(
-        (site, name, KEDA)
-        for site in ("defaults", "component")
-        for name in KEDA
-    ),
+    (site, name, component)
+    for component, names in (
+        (FULL, set(COMPONENT["properties"]) - {"settings"}),
+        (KEDA, set(KEDA)),
+    )
+    for site in ("defaults", "component")
+    for name in sorted(names)
+    if default_paths(site, name, component)
 ]
 
 
@@ -258,18 +291,7 @@ def test_null_in_a_component(site: str, name: str, component: Manifest) -> None:
         path = ("components", "x")
         values = {"components": {"x": component}}
     values["apiKeys"] = SEEDS
-    keys = [
-        key
-        for key in optional_paths(COMPONENT, component)
-        if key[0] == name and not removes(("defaults", *key))
-    ]
-    if site == "defaults":
-        # the chart takes a list as it is, from either place
-        keys = [
-            key for key in keys if all(isinstance(part, str) for part in key)
-        ]
-    assert keys
-    for key in keys:
+    for key in default_paths(site, name, component):
         check_null(values, (*path, *key))
 
 
@@ -298,14 +320,99 @@ def test_null_at_the_top() -> None:
             check_null(TOP, key)
 
 
+def at(values: Any, path: Path) -> Any:
+    for part in path:
+        values = (values or {}).get(part)
+    return values
+
+
+def with_value(values: Manifest, path: Path, value: Any) -> Manifest:
+    """A copy of the values with another value at the key."""
+    copied = with_null(values, path)
+    at(copied, path[:-1])[path[-1]] = value
+    return copied
+
+
+@pytest.mark.parametrize("site", ["defaults", "component"])
+def test_null_empties_lists_and_maps(site: str) -> None:
+    """Null at a list is an empty list, and at a map with keys of the user's, it is null at each of them."""
+    shared = {**FULL, "nodeSelector": {"a": "b"}, "podLabels": {"a": "b"}}
+    shared["affinity"] = {"nodeAffinity": {}}
+    values: Manifest = {
+        "apiKeys": SEEDS,
+        "defaults": shared,
+        "components": {"x": {}},
+    }
+    top: Path = ("defaults",)
+    if site == "component":
+        top = ("components", "x")
+    changed: set[Path] = set()
+    for key, kind in emptied(DEFAULTS["removable"]["defaults"]):
+        empty: Any = []
+        if kind == "map":
+            names = {
+                **(at(DEFAULTS["values"]["defaults"], key) or {}),
+                **(at(shared, key) or {}),
+            }
+            empty = dict.fromkeys(names)
+        result = outcome(json.dumps(with_null(values, (*top, *key))))
+        expected = with_value(values, (*top, *key), empty)
+        assert result == outcome(json.dumps(expected)), key
+        if result != outcome(json.dumps(values)):
+            changed.add(key)
+    assert changed >= {
+        ("affinity",),
+        ("env",),
+        ("networkPolicy", "models"),
+        ("nodeSelector",),
+        ("resources", "limits"),
+        ("tolerations",),
+        ("topologySpread",),
+        ("user",),
+        ("volumes",),
+    }
+
+
+def test_values_of_an_earlier_version_of_the_chart(
+    helm: Helm, tmp_path: pathlib.Path
+) -> None:
+    """`--reuse-values` has the values of the earlier chart, where null has removed keys, and new keys are missing."""
+    earlier = copy.deepcopy(DEFAULTS["values"])
+    for key in (
+        ("enabled",),
+        ("commonLabels",),
+        ("defaults", "migration"),
+        ("defaults", "dnsConfig"),
+        ("defaults", "networkPolicy", "extraModels"),
+        ("defaults", "test", "resources"),
+    ):
+        earlier = without(earlier, key)
+    x = {"blueprint": {"configMap": "x"}}
+    plain = {"apiKeys": SEEDS, "components": {"x": x}}
+    # of this chart, Helm takes no values then
+    chart = tmp_path / "podwright"
+    shutil.copytree(CHART, chart)
+    (chart / "values.yaml").write_text("{}")
+    assert helm({**earlier, **plain}, chart=chart) == helm(plain)
+    removed = without(earlier, ("defaults", "networkPolicy", "models"))
+    closed = {**plain, "defaults": {"networkPolicy": {"models": []}}}
+    assert helm({**removed, **plain}, chart=chart) == helm(closed)
+
+
 def all_null(schema: Manifest) -> Manifest:
     """Null at every key of an object."""
     return dict.fromkeys(resolve(schema, None)["properties"])
 
 
 def test_null_everywhere(helm: Helm) -> None:
-    """A component and the defaults with null at every key are those without any key, in both versions of Helm."""
-    plain = {"apiKeys": SEEDS, "components": {"x": {}}}
+    """Null at every key of a component and the defaults empties and leaves what it should, in both versions of Helm."""
+    empty: Manifest = {}
+    for name, mark in DEFAULTS["removable"]["defaults"].items():
+        if mark == "list":
+            empty[name] = []
+        if mark == "map":
+            empty[name] = dict.fromkeys(DEFAULTS["values"]["defaults"][name])
+    plain = {"apiKeys": SEEDS, "components": {"x": empty}}
     nulls = {
         **all_null(SCHEMA),
         "apiKeys": SEEDS,
@@ -347,6 +454,31 @@ def test_null_removes_what_has_another_meaning_without_it(
     assert container["resources"]["limits"] == {"memory": "512Mi"}
     metrics = manifests["HorizontalPodAutoscaler", "fleet-x"]["spec"]["metrics"]
     assert [metric["type"] for metric in metrics] == ["Pods"]
+
+
+@pytest.mark.parametrize("site", ["defaults", "component"])
+def test_null_at_a_list_or_a_map_empties_it(helm: Helm, site: str) -> None:
+    """Null closes the network to models, and leaves out limits, ids, spread constraints and a node selector."""
+    nulls: Manifest = {
+        "networkPolicy": {"models": None},
+        "resources": {"limits": None},
+        "user": None,
+        "topologySpread": None,
+        "nodeSelector": None,
+    }
+    shared: Manifest = {"nodeSelector": {"disk": "fast"}}
+    values: Manifest = {"defaults": shared, "components": {"x": nulls}}
+    if site == "defaults":
+        values = {"defaults": nulls, "components": {"x": {}}}
+    manifests = by_name(helm(values))
+    policy = manifests["NetworkPolicy", "fleet-x"]["spec"]
+    peers = [peer for rule in policy["egress"] for peer in rule["to"]]
+    assert not [peer for peer in peers if "ipBlock" in peer]
+    pod = manifests["Deployment", "fleet-x"]["spec"]["template"]["spec"]
+    assert set(pod["securityContext"]) == {"runAsNonRoot", "seccompProfile"}
+    assert not pod["containers"][0]["resources"].get("limits")
+    assert "topologySpreadConstraints" not in pod
+    assert "nodeSelector" not in pod
 
 
 def test_null_in_a_blueprint_is_data(helm: Helm) -> None:

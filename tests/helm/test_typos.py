@@ -67,7 +67,13 @@ TYPOS: list[tuple[str, Any]] = [
     (f"{X}.httpRoute.timeouts.request", "60"),
     (f"{X}.rollout.maxSurge", "25 %"),
     (f"{X}.podDisruptionBudget.maxUnavailable", "half"),
+    (f"{X}.resources.limits.memory", "512m"),
+    (f"{X}.tmpSize", "64000000m"),
+    (f"{X}.runs.sqlite.size", "1u"),
+    (f"{X}.minReadySeconds", 600),
     # addresses
+    ("global.imageRegistry", "https://registry.example"),
+    (f"{X}.hostAliases.0", {"ip": "models.example", "hostnames": ["a"]}),
     (f"{X}.networkPolicy.models.0", {"cidr": "10.0.0.0", "ports": [443]}),
     (f"{X}.networkPolicy.models.0", {"cidr": "10.0.0.256/8", "ports": [443]}),
     (f"{X}.networkPolicy.models.0", {"cidr": "2001:db8::/129", "ports": [1]}),
@@ -93,7 +99,12 @@ TYPOS: list[tuple[str, Any]] = [
     (f"{X}.podLabels.team", "a team"),
     ("commonLabels.-team", "a"),
     ("global.imagePullSecrets.0", {"secret": "registry"}),
+    ("global.imagePullSecrets.0", "My_Registry"),
+    (f"{X}.imagePullSecrets.0", {"name": "My_Registry"}),
+    (f"{X}.agents.0", {"name": "y", "url": "http://y", "keySecret": {"name": "My_Key", "key": "k"}}),
     # values that are not among those allowed
+    (f"{X}.tolerations.0.operator", "Gt"),
+    (f"{X}.tolerations.0", {}),
     (f"{X}.image.pullPolicy", "always"),
     (f"{X}.runs.store", "postgresql"),
     (f"{X}.autoscaling.type", "HPA"),
@@ -174,6 +185,13 @@ def test_a_typo_is_found(helm: Helm, path: str, value: Any) -> None:
         ("ingress.hosts", ["*.example.com"]),
         ("tolerations", [{"operator": "Exists"}]),
         ("podLabels", {"example.com/team": ""}),
+        ("resources.claims", [{"name": "gpu"}]),
+        ("resources.limits.cpu", "100000u"),
+        ("probes.liveness.terminationGracePeriodSeconds", 60),
+        ("probes.readiness.successThreshold", 2),
+        ("volumes.model", {"mountPath": "/model", "image": {"reference": "team/model:1"}}),
+        ("env", {"feature.on": "yes"}),
+        ("imagePullSecrets", [""]),
     ],
 )  # fmt: skip
 def test_unusual_values_are_accepted(helm: Helm, path: str, value: Any) -> None:
@@ -183,3 +201,37 @@ def test_unusual_values_are_accepted(helm: Helm, path: str, value: Any) -> None:
     if found:
         parts += ["limits", name]
     assert helm({"components": {"x": values_at(parts, value)}})
+
+
+@pytest.mark.parametrize(
+    ("component", "message"),
+    [
+        ({"autoscaling": {"type": "hpa", "min": 5}}, "autoscaling.min: .*at most 4"),
+        (
+            {"autoscaling": {"type": "keda", "min": 5, "keda": {"prometheus": "http://p"}}},
+            "autoscaling.min: .*at most 4",
+        ),
+        ({"rollout": {"maxSurge": 0}}, "rollout: .*no pod could be replaced"),
+        ({"rollout": {"maxSurge": "0%", "maxUnavailable": "0%"}}, "rollout: .*no pod"),
+        ({"service": {"ipFamilies": ["IPv6", "IPv4"]}}, "service.ipFamilies: .*DualStack"),
+        (
+            {"service": {"ipFamilies": ["IPv6", "IPv4"], "ipFamilyPolicy": "SingleStack"}},
+            "service.ipFamilies: .*DualStack",
+        ),
+        ({"dnsPolicy": "None"}, "dnsConfig.nameservers: .*needs a name server"),
+        ({"agents": [{"name": "y", "url": "http://y:70000"}]}, "http://y:70000: the port is not between"),
+        (
+            {
+                "webhook": {"url": "http://y:70000", "secret": "w"},
+                "runs": {"store": "postgres", "postgres": {"secret": "d"}},
+            },
+            "http://y:70000: the port is not between",
+        ),
+    ],
+)  # fmt: skip
+def test_what_kubernetes_refuses(
+    helm: Helm, component: Manifest, message: str
+) -> None:
+    """Values that are valid alone and not together are errors that say what to change."""
+    with pytest.raises(RenderError, match=message):
+        helm({"components": {"x": component}})

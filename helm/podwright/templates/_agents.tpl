@@ -18,7 +18,7 @@
 {{- if not (hasKey $root.Values.components $component) }}
 {{- fail (printf "components.%s.agents: unknown component %s; the fleet has %s" $name $component (keys $root.Values.components | sortAlpha | join ", ")) }}
 {{- end }}
-{{- $c := deepCopy $root.Values.defaults }}{{ include "podwright.merge" (list $c (get $root.Values.components $component)) }}
+{{- $c := get $root.Values.components $component }}
 {{- $url := printf "http://%s:%v" (include "podwright.host" (list $root $component)) $c.service.port }}
 {{- $agent = dict "component" $component "release" (include "podwright.fleet" $root) "url" $url }}
 {{- end }}

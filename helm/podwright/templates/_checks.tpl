@@ -19,8 +19,7 @@
 {{/* Fails if a component has nothing to serve. */}}
 {{- define "podwright.checkServed" -}}
 {{- $root := index . 0 }}{{ $name := index . 1 }}{{ $c := index . 2 }}
-{{- $hasImage := ne (include "podwright.image" (list $root $c.image)) (include "podwright.image" (list $root $root.Values.defaults.image)) }}
-{{- $served := or $hasImage $c.blueprint.inline $c.blueprint.configMap $c.blueprint.overlay (and $c.files $c.filesFrom) }}
+{{- $served := or (hasKey $root.ownImages $name) $c.blueprint.inline $c.blueprint.configMap $c.blueprint.overlay (and $c.files $c.filesFrom) }}
 {{- range $path, $text := $c.files }}
 {{- if regexMatch "^blueprint\\.(json|ya?ml)$" $path }}{{ $served = true }}{{ end }}
 {{- end }}
@@ -70,5 +69,23 @@
 {{- end }}
 {{- if and $c.webhook.url (not $c.webhook.secret) }}
 {{- fail (printf "components.%s.webhook.secret: set the name of the Secret that has the signing secret in the entry `secret`" $name) }}
+{{- end }}
+{{- end }}
+
+{{/* Fails for numbers and settings that Kubernetes refuses, or that would stop every rollout. */}}
+{{- define "podwright.checkPods" -}}
+{{- $name := index . 0 }}{{ $c := index . 1 }}
+{{- if and (ne $c.autoscaling.type "none") (gt (int $c.autoscaling.min) (int $c.autoscaling.max)) }}
+{{- fail (printf "components.%s.autoscaling.min: is greater than max; set it to at most %v" $name $c.autoscaling.max) }}
+{{- end }}
+{{- $surge := toString $c.rollout.maxSurge }}{{ $unavailable := toString $c.rollout.maxUnavailable }}
+{{- if and (has $surge (list "0" "0%")) (has $unavailable (list "0" "0%")) }}
+{{- fail (printf "components.%s.rollout: with maxSurge 0 and maxUnavailable 0 no pod could be replaced; set one of them" $name) }}
+{{- end }}
+{{- if and (eq (len $c.service.ipFamilies) 2) (not (hasSuffix "DualStack" $c.service.ipFamilyPolicy)) }}
+{{- fail (printf "components.%s.service.ipFamilies: two families need the ipFamilyPolicy PreferDualStack or RequireDualStack" $name) }}
+{{- end }}
+{{- if and (eq $c.dnsPolicy "None") (not $c.dnsConfig.nameservers) }}
+{{- fail (printf "components.%s.dnsConfig.nameservers: the dnsPolicy None needs a name server" $name) }}
 {{- end }}
 {{- end }}

@@ -45,7 +45,7 @@ sha256:{{ omit $blueprint "$schema" | toRawJson | replace "\\\\" "\x00" | replac
 {{- $text := $blueprint }}{{ $blueprint = fromJson $text }}
 {{- if not (hasKey $blueprint "name") }}{{ $blueprint = fromYaml $text }}{{ end }}
 {{- end }}
-{{- if not (hasKey $blueprint "name") }}
+{{- if not (kindIs "string" (index $blueprint "name")) }}
 {{- fail (printf "components.%s.previous: a blueprint is not an object with a name: %v" $name (get $blueprint "Error")) }}
 {{- end }}
 {{- if and $c.blueprint.inline (ne $blueprint.name (include "podwright.blueprintName" (list $name $c))) }}

@@ -1,18 +1,23 @@
 {{/* Prepares `.Values` for the templates, each of which includes this first: what is missing or null gets its default,
-     which Helm does not do for null. The values that Helm stores with the release stay as they are. */}}
+     which Helm does not do for null, and each component gets all of its values. The values that Helm stores with the
+     release stay as they are. */}}
 {{- define "podwright.init" -}}
 {{- if not (hasKey . "initialized") }}
 {{- $_ := set . "initialized" true }}
 {{- $chart := .Files.Get "files/defaults.json" | fromJson }}
 {{- $values := dict }}
 {{- include "podwright.fill" (list $values .Values $chart.values $chart.removable) }}
+{{- $ownImages := dict }}
 {{- $components := dict }}
 {{- range $name, $own := $values.components }}
-{{- $component := dict }}
-{{- include "podwright.dropNull" (list $component $own $chart.values.defaults $chart.removable.defaults) }}
-{{- $_ := set $components $name $component }}
+{{- $c := deepCopy $values.defaults }}
+{{- if include "podwright.hasOwnImage" (list $values.defaults.image $own.image) }}{{ $_ := set $ownImages $name true }}{{ end }}
+{{- include "podwright.dropReplaced" (list $c $own) }}
+{{- include "podwright.override" (list $c $own $chart.values.defaults $chart.removable.defaults) }}
+{{- $_ := set $components $name $c }}
 {{- end }}
 {{- $_ := set $values "components" $components }}
+{{- $_ := set . "ownImages" $ownImages }}
 {{- if not $values.enabled }}
 {{- $values = $chart.values }}
 {{- $_ := set $values "enabled" false }}
@@ -23,41 +28,86 @@
 {{- end }}
 {{- end }}
 
-{{/* Copies values, without null, and adds the defaults of missing keys, except of those that null removes. */}}
+{{/* Copies values, without null, and adds the defaults of missing keys, except of those that null removes: Helm has
+     removed the key then. Of lists and maps that null empties, `removable` has the kind. */}}
 {{- define "podwright.fill" -}}
-{{- $into := index . 0 }}{{ $defaults := index . 2 }}{{ $removable := index . 3 }}
+{{- $into := index . 0 }}{{ $removable := index . 3 }}
 {{- range $key, $value := index . 1 }}
 {{- if not (kindIs "invalid" $value) }}{{ $_ := set $into $key $value }}{{ end }}
 {{- end }}
-{{- range $key, $default := $defaults }}
-{{- if and (kindIs "map" $default) (kindIs "map" (get $into $key)) }}
+{{- range $key, $default := index . 2 }}
+{{- $mark := get $removable $key }}
+{{- if eq (toString $mark) "map" }}
+{{- $entries := dict }}
+{{- range $name, $entry := get $into $key | default dict }}
+{{- if not (kindIs "invalid" $entry) }}{{ $_ := set $entries $name $entry }}{{ end }}
+{{- end }}
+{{- $_ := set $into $key $entries }}
+{{- else if and (kindIs "map" $default) (kindIs "map" (get $into $key)) }}
 {{- $filled := dict }}
-{{- include "podwright.fill" (list $filled (get $into $key) $default (get $removable $key | default dict)) }}
+{{- include "podwright.fill" (list $filled (get $into $key) $default ($mark | default dict)) }}
 {{- $_ := set $into $key $filled }}
-{{- else if not (or (hasKey $into $key) (kindIs "bool" (get $removable $key)) (kindIs "invalid" $default)) }}
+{{- else if hasKey $into $key }}
+{{- else if eq (toString $mark) "list" }}
+{{- $_ := set $into $key list }}
+{{- else if not (or (kindIs "bool" $mark) (kindIs "invalid" $default)) }}
 {{- $_ := set $into $key $default }}
 {{- end }}
 {{- end }}
 {{- end }}
 
-{{/* Copies a component's values without the null that means the default; `podwright.merge` removes what the other null
-     stands for. */}}
-{{- define "podwright.dropNull" -}}
-{{- $into := index . 0 }}{{ $defaults := index . 2 }}{{ $removable := index . 3 }}
+{{/* Puts a component's values over a copy of the defaults: maps key by key. Null empties a list or a map that has keys of
+     the user's, removes such a key, and otherwise leaves the default. */}}
+{{- define "podwright.override" -}}
+{{- $into := index . 0 }}{{ $known := index . 2 }}{{ $removable := index . 3 }}
 {{- range $key, $value := index . 1 }}
-{{- $default := get $defaults $key }}
-{{- if and (kindIs "map" $value) (kindIs "map" $default) }}
-{{- $below := dict }}
-{{- include "podwright.dropNull" (list $below $value $default (get $removable $key | default dict)) }}
-{{- $_ := set $into $key $below }}
-{{- else if or (not (kindIs "invalid" $value)) (not (hasKey $defaults $key)) (kindIs "invalid" $default) (kindIs "bool" (get $removable $key)) }}
+{{- $mark := index $removable $key }}
+{{- if kindIs "invalid" $value }}
+{{- if eq (toString $mark) "list" }}{{ $_ := set $into $key list }}
+{{- else if eq (toString $mark) "map" }}{{ $_ := set $into $key dict }}
+{{- else if or (kindIs "bool" $mark) (kindIs "invalid" (index $known $key)) }}{{ $_ := unset $into $key }}
+{{- end }}
+{{- else if and (kindIs "map" $value) (kindIs "map" (index $known $key)) (not (kindIs "string" $mark)) }}
+{{- include "podwright.override" (list (get $into $key) $value (index $known $key) ($mark | default dict)) }}
+{{- else if and (kindIs "map" $value) (kindIs "map" (get $into $key)) }}
+{{- include "podwright.merge" (list (get $into $key) $value) }}
+{{- else }}
 {{- $_ := set $into $key $value }}
 {{- end }}
 {{- end }}
 {{- end }}
 
-{{/* Merges a component's values into a copy of the defaults: maps key by key, and null removes a key. Sprig's merge
-     functions keep null, and some of them ignore 0 and false. */}}
+{{/* Removes from a copy of the defaults what a component's values replace as a whole: the source of a variable or of a
+     volume, and what tells one image of a repository from another. */}}
+{{- define "podwright.dropReplaced" -}}
+{{- $c := index . 0 }}{{ $own := index . 1 }}
+{{- range $variable, $value := $own.env }}
+{{- if kindIs "map" $value }}{{ $_ := unset $c.env $variable }}{{ end }}
+{{- end }}
+{{- range $volume, $source := $own.volumes }}
+{{- if and (hasKey $c.volumes $volume) (omit ($source | default dict) "mountPath" "subPath" "readOnly") }}
+{{- $_ := set $c.volumes $volume (pick (get $c.volumes $volume) "mountPath" "subPath" "readOnly") }}
+{{- end }}
+{{- end }}
+{{- $image := $own.image | default dict }}
+{{- $changed := dict }}
+{{- range list "repository" "tag" "digest" }}
+{{- $part := get $image . }}
+{{- if and $part (ne $part (get $c.image .)) }}{{ $_ := set $changed . true }}{{ end }}
+{{- end }}
+{{- if $changed }}{{ $_ := set $c.image "digest" "" }}{{ end }}
+{{- if or $changed.repository $changed.digest }}{{ $_ := set $c.image "tag" "" }}{{ end }}
+{{- end }}
+
+{{/* Not empty if a component's image is not simply the one of this chart: its values name it, or the defaults name another
+     repository, in which an image may have the component. */}}
+{{- define "podwright.hasOwnImage" -}}
+{{- $image := index . 1 | default dict }}
+{{- if or $image.repository $image.tag $image.digest (ne "podwright" (base (index . 0).repository)) }}yes{{ end }}
+{{- end }}
+
+{{/* Merges values into others: maps key by key, and null removes a key. Sprig's merge functions keep null, and some of them
+     ignore 0 and false. */}}
 {{- define "podwright.merge" -}}
 {{- $into := index . 0 }}
 {{- range $key, $value := index . 1 }}
@@ -98,5 +148,9 @@
 {{/* The port of a URL. */}}
 {{- define "podwright.port" -}}
 {{- $url := urlParse . }}
-{{- regexFind "[0-9]+$" (regexFind ":[0-9]+$" $url.host) | default (eq $url.scheme "https" | ternary "443" "80") }}
+{{- $port := regexFind "[0-9]+$" (regexFind ":[0-9]+$" $url.host) | default (eq $url.scheme "https" | ternary "443" "80") }}
+{{- if or (gt (int $port) 65535) (eq (int $port) 0) }}
+{{- fail (printf "%s: the port is not between 1 and 65535; correct the URL" .) }}
+{{- end }}
+{{- $port }}
 {{- end }}

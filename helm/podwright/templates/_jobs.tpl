@@ -15,7 +15,7 @@ ttlSecondsAfterFinished: {{ include "podwright.text" .ttlSecondsAfterFinished }}
 {{/* Labels and annotations of the pod of a Job: those of the component's pods, and its own. */}}
 {{- define "podwright.jobPodLabels" -}}
 {{- $labels := deepCopy (index . 1).podLabels }}{{ include "podwright.merge" (list $labels (index . 2).podLabels) }}
-{{- include "podwright.ownLabels" (list (index . 0) $labels) }}
+{{- include "podwright.ownLabels" (list (index . 0) $labels "podLabels") }}
 {{- end }}
 
 {{- define "podwright.jobPodAnnotations" -}}

@@ -1,15 +1,21 @@
-{{/* Fails if another chart of the same release, such as an alias, has the fleet's name or its label: they would share
-     objects. Helm gives `.Release` to all charts of a release. */}}
+{{/* Fails if another chart of the same release, such as an alias, has the fleet's name or its label, or a component with
+     the same full name: they would share objects. Helm gives `.Release` to all charts of a release. */}}
 {{- define "podwright.claimNames" -}}
-{{- $names := dict "fullnameOverride" (include "podwright.fleet" .) "nameOverride" (include "podwright.name" .) }}
-{{- $path := .Template.BasePath }}{{ $release := .Release }}
-{{- range $value, $name := $names }}
-{{- $claim := printf "podwright %s %s" $value $name }}
-{{- if hasKey $release $claim }}
-{{- fail (printf "%s: the charts in %s and %s both have the name %s; set %s in one of them" $value (get $release $claim) $path $name $value) }}
+{{- include "podwright.claim" (list . "fullnameOverride" (include "podwright.fleet" .) "fullnameOverride") }}
+{{- include "podwright.claim" (list . "nameOverride" (include "podwright.name" .) "nameOverride") }}
+{{- range $name, $_ := .Values.components }}
+{{- include "podwright.claim" (list $ (printf "components.%s" $name) (include "podwright.fullname" (list $ $name)) "fullnameOverride") }}
 {{- end }}
-{{- $_ := set $release $claim $path }}
 {{- end }}
+
+{{- define "podwright.claim" -}}
+{{- $root := index . 0 }}{{ $value := index . 1 }}{{ $name := index . 2 }}{{ $override := index . 3 }}
+{{- $kind := regexReplaceAll "[.].*" $value "" }}
+{{- $claim := printf "podwright %s %s" $kind $name }}
+{{- with get $root.Release $claim }}
+{{- fail (printf "%s: the charts in %s both have the name %s; set %s in one of them" $value (printf "%s and %s" . $root.Template.BasePath) $name $override) }}
+{{- end }}
+{{- $_ := set $root.Release $claim $root.Template.BasePath }}
 {{- end }}
 
 {{/* The name of the chart in labels. As a dependency with an alias, the chart has the alias as its name. */}}
@@ -88,16 +94,27 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name ($root.Chart.Version | replace
 {{- end }}
 {{- end }}
 
-{{/* The common labels, with an object's or a pod's own over them. */}}
+{{/* The common labels, with an object's or a pod's own over them; optionally with the value that has its own, if it is a
+     pod. The chart's labels cannot be among them: selectors need them. */}}
 {{- define "podwright.ownLabels" -}}
-{{- $root := index . 0 }}{{ $labels := deepCopy $root.Values.commonLabels }}
-{{- range $label, $_ := $labels }}
-{{- if or (hasPrefix "podwright.dev/" $label) (has $label (list "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/component" "app.kubernetes.io/version" "app.kubernetes.io/managed-by" "helm.sh/chart")) }}
-{{- fail (printf "commonLabels: the chart sets the label %s; remove it" $label) }}
+{{- $root := index . 0 }}{{ $own := index . 1 }}{{ $labels := deepCopy $root.Values.commonLabels }}
+{{- $selectors := list "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/component" }}
+{{- $all := concat $selectors (list "app.kubernetes.io/version" "app.kubernetes.io/managed-by" "helm.sh/chart") }}
+{{- include "podwright.checkLabels" (list "commonLabels" $labels $all) }}
+{{- if gt (len .) 2 }}{{ include "podwright.checkLabels" (list (index . 2) $own $selectors) }}
+{{- else }}{{ include "podwright.checkLabels" (list "labels" $own $all) }}
 {{- end }}
-{{- end }}
-{{- include "podwright.merge" (list $labels (index . 1)) }}
+{{- include "podwright.merge" (list $labels $own) }}
 {{- with $labels }}{{ include "podwright.texts" . }}{{ end }}
+{{- end }}
+
+{{- define "podwright.checkLabels" -}}
+{{- $value := index . 0 }}{{ $reserved := index . 2 }}
+{{- range $label, $_ := index . 1 }}
+{{- if or (hasPrefix "podwright.dev/" $label) (has $label $reserved) }}
+{{- fail (printf "%s: the chart sets the label %s; remove it" $value $label) }}
+{{- end }}
+{{- end }}
 {{- end }}
 
 {{/* The field `annotations` of an object, with the common annotations and its own over them. */}}

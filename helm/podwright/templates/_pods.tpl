@@ -43,7 +43,7 @@
 {{- range concat (get $root.Values.global "imagePullSecrets" | default list) (index . 1).imagePullSecrets }}
 {{- if kindIs "map" . }}{{ $names = append $names .name }}{{ else }}{{ $names = append $names . }}{{ end }}
 {{- end }}
-{{- with uniq $names }}imagePullSecrets:
+{{- with compact $names | uniq }}imagePullSecrets:
 {{- range . }}
   - name: {{ quote . }}
 {{- end }}
@@ -106,8 +106,15 @@
 {{- if has $volume (list "tmp" "keys" "component" "runs" "previous") }}
 {{- fail (printf "components.%s.volumes.%s: the name is used by the chart; choose another one" $name $volume) }}
 {{- end }}
+{{- $sources := dict }}
+{{- range $key, $value := omit $source "mountPath" "subPath" "readOnly" }}
+{{- if not (kindIs "invalid" $value) }}{{ $_ := set $sources $key $value }}{{ end }}
+{{- end }}
+{{- if ne 1 (len $sources) }}
+{{- fail (printf "components.%s.volumes.%s: set one source, such as configMap, and no other; it has %s" $name $volume (keys $sources | sortAlpha | join ", " | default "none")) }}
+{{- end }}
 - name: {{ quote $volume }}
-  {{- omit $source "mountPath" "subPath" "readOnly" | toYaml | nindent 2 }}
+  {{- toYaml $sources | nindent 2 }}
 {{- end }}
 {{- end }}
 

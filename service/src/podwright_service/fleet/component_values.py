@@ -10,9 +10,15 @@ from podwright import blueprints
 from podwright.errors import ConfigurationError
 from podwright.json_data import as_array, as_object
 
-_IMAGE = {"repository": "podwright", "tag": "", "digest": ""}
-"""The values that make an image another one, as the chart has them."""
+_REFERENCE = ("repository", "tag", "digest")
+"""The values that make an image another one."""
+_REPOSITORY = "podwright"
+"""The last part of the repository of the service's own image."""
 _BLUEPRINT = re.compile(r"blueprint\.(json|ya?ml)")
+_MAPS = ("files", "volumes")
+"""Maps with keys of the user's, which null empties."""
+_WITHOUT_DEFAULT = ("inline",)
+"""Keys that null removes, because the chart has no default for them."""
 _FOLDER = "/component"
 """Where the chart mounts the folder of a component, and where an image has it."""
 
@@ -69,10 +75,12 @@ def stores_runs(
 def has_own_image(
     component: Mapping[str, Any], defaults: Mapping[str, Any]
 ) -> bool:
-    """Whether the image of a component is not that of `defaults`."""
-    shared = {**_IMAGE, **_not_null(defaults.get("image"))}
-    own = {**shared, **_not_null(component.get("image"))}
-    return any(own[key] != shared[key] for key in _IMAGE)
+    """Whether a component names an image, or `defaults` one of another repository than the chart's."""
+    shared = as_object(defaults.get("image")).get("repository")
+    if shared and str(shared).rpartition("/")[2] != _REPOSITORY:
+        return True
+    own = as_object(component.get("image"))
+    return any(own.get(key) for key in _REFERENCE)
 
 
 def is_served(
@@ -104,20 +112,19 @@ def has_folder(
 def _merged(
     key: str, component: Mapping[str, Any], defaults: Mapping[str, Any]
 ) -> dict[str, Any]:
-    shared = as_object(defaults.get(key))
-    return {**shared, **as_object(component.get(key))}
-
-
-def _not_null(value: object) -> dict[str, Any]:
-    return {
-        key: item for key, item in as_object(value).items() if item is not None
-    }
+    """The values at a key, without null, which empties the maps with keys of the user's."""
+    if key in _MAPS and key in component and component[key] is None:
+        return {}
+    merged = dict(as_object(defaults.get(key)))
+    for name, value in as_object(component.get(key)).items():
+        if value is not None:
+            merged[name] = value
+        elif key in _MAPS or name in _WITHOUT_DEFAULT:
+            merged.pop(name, None)
+    return merged
 
 
 def _list(
     key: str, component: Mapping[str, Any], defaults: Mapping[str, Any]
 ) -> list[Any]:
-    value = component.get(key)
-    if value is None:
-        value = defaults.get(key)
-    return as_array(value)
+    return as_array(component.get(key, defaults.get(key)))
