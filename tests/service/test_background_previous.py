@@ -352,6 +352,11 @@ def test_code_that_still_fits(releases: Releases) -> None:
         ("b.yaml", "[]", "b.yaml"),
         ("c.json", json.dumps(BLUEPRINT | {"steps": 1}), "c.json"),
         ("d.json", json.dumps(BLUEPRINT | {"name": "other"}), "'other'"),
+        (
+            "e.json",
+            json.dumps(searching() | {"instructions": {"file": "a"}}),
+            "podwright export",
+        ),
     ],
 )
 def test_a_broken_file_stops_the_start(
