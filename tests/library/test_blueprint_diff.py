@@ -405,6 +405,35 @@ CHANGES: list[tuple[Json, str, Any, str, bool]] = [
 
 
 @pytest.mark.parametrize(
+    ("before", "after", "pointer"),
+    [
+        ([], {}, ""),
+        ([{"name": "a"}], {"a": {"name": "a"}}, ""),
+        ([{"name": ["a"]}], [{"name": ["b"]}], "/0/name/0"),
+        ({"config": {}}, {}, "/config"),
+        ({}, {"options": ["approve", "reject"]}, "/options"),
+        ({"a": {"tools": []}}, {"a": {}}, "/a/tools"),
+    ],
+)
+def test_data_is_compared_exactly(
+    before: Any, after: Any, pointer: str
+) -> None:
+    """In an argument, no value stands for another one, whatever its name is."""
+    place = "/steps/0/steps/0/arguments/title"
+    (change,) = blueprint_changes(
+        edited(CALLS, place, before), edited(CALLS, place, after)
+    )
+    assert change.pointer == f"{TRIED}/arguments/title{pointer}"
+
+
+def test_a_parameter_called_edit() -> None:
+    """A key that may be absent elsewhere is a parameter like any other."""
+    place = f"{PARAMETERS}/edit"
+    (change,) = blueprint_changes(AGENT, edited(AGENT, place, {}))
+    assert change.op == "added"
+
+
+@pytest.mark.parametrize(
     ("old", "place", "value", "pointer", "breaking"), CHANGES
 )
 def test_a_change_is_breaking_or_compatible(

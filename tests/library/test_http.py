@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import traceback
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -383,6 +384,20 @@ async def test_a_proxy_that_cannot_be_reached(
             await send("https://server.example/")
         assert caught.value.fault == fault
         assert f"through the proxy {proxy}: it" in str(caught.value)
+
+
+async def test_a_proxy_that_is_not_a_url(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The error names the variable, and neither it nor a cause has a part of the password."""
+    monkeypatch.setenv("PODWRIGHT_TRUST_ENV", "true")
+    set_proxy(monkeypatch, "http://ann:secret#x@127.0.0.1:9")
+    for url in ("https://server.example/", "http://server.example/"):
+        with pytest.raises(TransportError) as caught:
+            await send(url)
+        text = "".join(traceback.format_exception(caught.value))
+        assert "HTTPS_PROXY" in text
+        assert "'secret" not in text
 
 
 async def test_a_refusal_through_a_proxy(

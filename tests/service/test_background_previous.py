@@ -11,9 +11,10 @@ from typing import Any
 import httpx
 import pytest
 from pydantic import SecretStr
-from sqlalchemy import create_engine, delete
+from sqlalchemy import create_engine, delete, insert, select
 from tests.helpers import until
 from tests.service.background_support import (
+    LEASE_SECONDS,
     METRICS_INTERVAL,
     SERVED_SECONDS,
     begin,
@@ -32,6 +33,7 @@ from podwright.testing import ModelRequest, ToolCall
 from podwright.usage import RunLimits
 from podwright_service.app import create_app
 from podwright_service.background.previous import load_previous
+from podwright_service.background.store import AttemptUpdate
 from podwright_service.background.tables import run_events
 from podwright_service.settings import Settings
 from podwright_service.testing import Metrics
@@ -89,6 +91,22 @@ def changed(answer: str, question: str = "Answer?") -> dict[str, Any]:
     blueprint["steps"][1]["message"] = question
     blueprint["steps"][2]["arguments"]["order"] = answer
     return blueprint
+
+
+def add_unfinished_call(database: str, url: str) -> None:
+    """Add the start of a call of the first step, as a process has stored it that died during the call."""
+    run_id = url.removeprefix("/runs/")
+    columns = run_events.c
+    engine = create_engine(synchronous_url(database))
+    with engine.begin() as connection:
+        query = select(columns.event).where(columns.run_id == run_id)
+        stored = connection.execute(query).scalars()
+        started = [e for e in stored if e["type"] == "tool_call_started"]
+        event = {**started[0], "call": 9}
+        connection.execute(
+            insert(run_events).values(run_id=run_id, seq=99, event=event)
+        )
+    engine.dispose()
 
 
 def notice_of(client: httpx.Client, url: str) -> str:
@@ -334,6 +352,11 @@ def test_code_that_still_fits(releases: Releases) -> None:
         ("b.yaml", "[]", "b.yaml"),
         ("c.json", json.dumps(BLUEPRINT | {"steps": 1}), "c.json"),
         ("d.json", json.dumps(BLUEPRINT | {"name": "other"}), "'other'"),
+        (
+            "e.json",
+            json.dumps(searching() | {"instructions": {"file": "a"}}),
+            "podwright export",
+        ),
     ],
 )
 def test_a_broken_file_stops_the_start(
@@ -589,6 +612,99 @@ async def test_a_run_that_changes_while_it_is_compared(database: str) -> None:
         stored = await store.get("r")
         assert stored is not None
         assert stored["digest"] == "old"
+
+
+def test_a_moved_decision(releases: Releases) -> None:
+    """A question that was answered is not asked again, so its new message need not fit what the run has."""
+    client = releases.upgrade(BLUEPRINT)
+    url = begin(client, "7")
+    wait(client, url, "waiting_for_approval")
+    client = releases.upgrade(changed("second", "See {input.title}?"))
+    client.post(f"{url}/move").raise_for_status()
+    client.post(f"{url}/approve", json={}).raise_for_status()
+    assert wait(client, url)["result"]["look_up_output"] == "order second"
+
+
+FAILING_TOOLS = """
+def look_up(order):
+    "Look an order up."
+    if order == "first":
+        raise ValueError("no")
+    return f"order {order}"
+"""
+
+
+def test_correcting_the_step_that_failed(releases: Releases) -> None:
+    """A new attempt makes a call again that failed, so its step may be another one."""
+    client = releases.upgrade(BLUEPRINT, tools=FAILING_TOOLS)
+    url = begin(client, "7")
+    wait(client, url, "waiting_for_approval")
+    client.post(f"{url}/approve", json={}).raise_for_status()
+    wait(client, url, "failed")
+    client = releases.upgrade(changed("second"), tools=FAILING_TOOLS)
+    client.post(f"{url}/move").raise_for_status()
+    client.post(f"{url}/resume").raise_for_status()
+    assert wait(client, url)["result"]["look_up_output"] == "order second"
+
+
+async def test_a_lost_run_whose_blueprint_nobody_has(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits in the queue, from where it can be moved; one that was cancelled ends. Others are left alone."""
+    monkeypatch.setattr(LEASE_SECONDS, -1.0)
+    async with opened_stores(database, 1) as (store,):
+        for run_id, run_digest in (
+            ("lost", "old"),
+            ("cancelled", "old"),
+            ("served", "new"),
+        ):
+            run = {"id": run_id, "component": "c", "digest": run_digest}
+            await store.add({**run, "request": {}}, "dead")
+        await store.cancel("cancelled")
+        await store.blueprints.keep("c", {"old": {}, "new": {}})
+        await store.requeue_unserved("c")
+        assert await store.status("lost") == "running"
+        monkeypatch.setattr(SERVED_SECONDS, -1.0)
+        await store.blueprints.keep("c", {"old": {}})
+        # the process lives
+        monkeypatch.setattr(LEASE_SECONDS, 600.0)
+        await store.join("dead", "c")
+        monkeypatch.setattr(LEASE_SECONDS, -1.0)
+        await store.requeue_unserved("c")
+        assert await store.status("lost") == "running"
+        await store.release_lease("dead")
+        await store.requeue_unserved("other")
+        assert await store.status("lost") == "running"
+        await store.requeue_unserved("c")
+        statuses = [
+            await store.status(each) for each in ("lost", "cancelled", "served")
+        ]
+        assert statuses == ["queued", "cancelled", "running"]
+        late = AttemptUpdate("lost", 1, values={"status": "succeeded"})
+        assert await store.write([late]) == {"lost"}
+
+
+def test_moving_a_run_whose_process_died(
+    releases: Releases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After an upgrade it is moved like one that waits; what its unfinished call did, a person has to find out."""
+    client = releases.upgrade(BLUEPRINT)
+    urls = [begin(client, text) for text in ("7", "8")]
+    for url in urls:
+        wait(client, url, "waiting_for_approval")
+    releases.stop()
+    for url in urls:
+        change_run(releases.database, url, status="running", worker="dead")
+    cut, _ = urls
+    add_unfinished_call(releases.database, cut)
+    monkeypatch.setattr(LEASE_SECONDS, 0.2)
+    client = releases.upgrade(changed("second"))
+    for url in urls:
+        wait(client, url, "queued")
+        client.post(f"{url}/move").raise_for_status()
+    interrupted = wait(client, cut, "interrupted")
+    assert interrupted["problem"]["code"] == "run_interrupted"
+    wait(client, urls[1], "waiting_for_approval")
 
 
 async def test_blueprints_are_kept_as_long_as_they_are_needed(

@@ -106,6 +106,27 @@ def test_an_exported_component_is_the_same(
     assert second in done.stdout
 
 
+def test_a_blueprint_alone(shell: Shell, tmp_path: Path) -> None:
+    """It has the texts that the component has in files, so it is the same wherever it is."""
+    folder = tmp_path / "helper"
+    folder.mkdir()
+    (folder / "help.md").write_text("Help.")
+    blueprint = {
+        "type": "Agent",
+        "name": "helper",
+        "instructions": {"file": "help.md"},
+        "config": {"model": "offline/echo"},
+    }
+    (folder / "blueprint.json").write_text(json.dumps(blueprint))
+    done = shell("export", str(folder), "--output", "old.json")
+    assert done.returncode == 0, done.stderr
+    written = json.loads((tmp_path / "old.json").read_text())
+    assert written["instructions"] == "Help."
+    refused = shell("export", str(folder), "--output", "nowhere/old.json")
+    assert refused.returncode == 1
+    assert "nowhere" in refused.stderr
+
+
 def test_what_is_exported(shell: Shell, project: Path) -> None:
     """The folder has the code that is needed, no tests, and each function under the name that the blueprint has."""
     done = shell("export", "app:flow")

@@ -249,9 +249,6 @@ ENTRIES: dict[str, tuple[str, set[str]]] = {
     f"run@{'n' * 64}:": ("n" * 64, {"run"}),
     "alice@": ("alice", ALL_SCOPES),
     "alice@run+read:": ("alice", {"run", "read"}),
-    # without scopes, the name of a scope is a name
-    "@read:": ("read", ALL_SCOPES),
-    "read@": ("read", ALL_SCOPES),
 }
 """Name and scopes of a key, by what is before it."""
 
@@ -309,6 +306,10 @@ INVALID: dict[str, tuple[Callable[[Path], dict[str, str]], str]] = {
             "run@run:": "a scope on both sides",
             "run+read@read:": "a scope on both sides",
             "run@run+read:": "a scope on both sides",
+            "@read:": "the name of a scope",
+            "read@": "the name of a scope",
+            f"run@alice:{SECRET},": "the key of another entry",
+            f"@alice:{SECRET},run@": "the name of a scope",
         }.items()
     },
     "a name in a line": (
@@ -316,6 +317,13 @@ INVALID: dict[str, tuple[Callable[[Path], dict[str, str]], str]] = {
             "api_keys_file": write(at / "keys", f"run@a b:{SECRET}".encode())
         },
         "Line 1 of",
+    ),
+    "a key of two callers": (
+        lambda at: {
+            "api_keys": f"run@alice:{SECRET}",
+            "api_keys_file": write(at / "keys", f"@bob:{SECRET}".encode()),
+        },
+        "the key of another entry",
     ),
     "a short key": (lambda at: {"api_keys": "s3cret-part"}, "shorter than 16"),
     "a space": (

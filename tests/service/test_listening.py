@@ -137,6 +137,26 @@ def test_a_name_with_an_address_of_another_machine(
         opened += bind("both", 0)
 
 
+def test_a_link_local_address(
+    opened: list[socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its link, which is behind the '%' of `fe80::1%eth0`, is a part of what the socket takes."""
+    bound: list[Any] = []
+
+    class Socket(socket.socket):
+        def bind(self, address: Any) -> None:
+            bound.append(address)
+
+    def resolve(*arguments: Any, **options: Any) -> Any:
+        address = ("fe80::1", 8000, 0, 7)
+        return [(socket.AF_INET6, socket.SOCK_STREAM, 6, "", address)] * 2
+
+    monkeypatch.setattr(socket, "socket", Socket)
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    opened += bind("fe80::1%eth0", 8000)
+    assert bound == [("fe80::1", 8000, 0, 7)]
+
+
 @pytest.mark.parametrize("host", ["a..b", f"{'a' * 64}.example"])
 def test_an_invalid_name(host: str) -> None:
     """A name that no resolver takes is an error that names it."""

@@ -37,6 +37,20 @@ def error_message(**options: object) -> str:
     return caught.value.message
 
 
+@pytest.mark.parametrize("proxy", ["http://ann:s3cret#x@host:1", "http://"])
+def test_a_proxy_that_is_not_a_url(
+    monkeypatch: pytest.MonkeyPatch, proxy: str
+) -> None:
+    """It stops the start if proxies are trusted; the error names the variable without what is in it."""
+    monkeypatch.setenv("HTTP_PROXY", proxy)
+    monkeypatch.setenv("http_proxy", proxy)
+    read_settings()
+    monkeypatch.setenv("PODWRIGHT_TRUST_ENV", "true")
+    message = error_message()
+    assert "HTTP_PROXY: Expected the URL" in message
+    assert "s3cret" not in message
+
+
 def test_an_option_goes_before_a_variable_before_a_file_before_the_default(
     secrets: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -38,6 +38,7 @@ from podwright.callables import (
 from podwright.errors import DOCS_URL, ConfigurationError
 from podwright.models import EVERY, MODEL_CLIENTS
 from podwright.models.call_settings import read_call_settings
+from podwright.models.proxies import invalid_proxies
 from podwright.models.urls import is_request_url
 from podwright.text import short_repr
 from podwright.usage import RunLimits
@@ -442,6 +443,9 @@ def _library_mistakes(folder: Path) -> Iterator[str]:
         TypeAdapter(bool).validate_python(trust_env)
     except ValidationError:
         yield f"PODWRIGHT_TRUST_ENV: Expected true or false, got {short_repr(trust_env)}."
+    for name in invalid_proxies():
+        # its text may have a password
+        yield f"{name}: Expected the URL of a proxy; '#', '/' and '?' in its password are written %23, %2F and %3F."
     for check in (
         max_threads,
         max_tool_calls,

@@ -116,7 +116,14 @@ _MAY_BE_ABSENT: Mapping[str, Any] = {
     "limits": {},
     "required": [],
 }
-"""Keys without which a blueprint means the same as with an empty value."""
+"""Keys without which a blueprint means the same as with an empty value, at the places of `_OPTIONAL`."""
+_SCHEMA = rf"(?:{_PARAMETERS}|{_PART}(?:/config)?/response_schema|{_PART}/(?:inputs|edit)/[^/]+)"
+"""The JSON pointer of a schema in a blueprint."""
+_OPTIONAL = re.compile(
+    rf"{_PART}/(?:tools|else|catch|on_reject|options|edit|arguments|config|limits)"
+    rf"|{_SCHEMA}(?:/(?:(?:properties|\$defs)/[^/]+|items|anyOf/[^/]+))*/required"
+)
+"""The JSON pointers of these keys; in data, such as an argument that is called `options`, absence means absence."""
 
 _HARMLESS = re.compile(
     r".*(?<!/tools)(?<!/skills)(?<!/steps)(?<!/then)(?<!/else)(?<!/catch)(?<!/on_reject)(?<!/edit)(?<!/inputs)"
@@ -161,7 +168,9 @@ def _compare(old: Any, new: Any, at: str) -> Iterator[Change]:
     else:
         before = _entries(old)
         after = _entries(new)
-    if before is None or after is None:
+    # the entries of a list may have the names of those of an object
+    is_other_kind = isinstance(old, list) != isinstance(new, list)
+    if before is None or after is None or is_other_kind:
         # True equals 1
         if old != new or isinstance(old, bool) != isinstance(new, bool):
             yield _change(at, "changed", old=old, new=new)
@@ -178,7 +187,9 @@ def _compare(old: Any, new: Any, at: str) -> Iterator[Change]:
 def _compare_entry(
     before: Mapping[Any, Any], after: Mapping[Any, Any], key: Any, at: str
 ) -> Iterator[Change]:
-    empty = _MAY_BE_ABSENT.get(key)
+    empty = None
+    if _OPTIONAL.fullmatch(at):
+        empty = _MAY_BE_ABSENT[key]
     was = before.get(key, empty)
     now = after.get(key, empty)
     is_in_both = key in before and key in after
@@ -200,9 +211,10 @@ def _entries(value: Any) -> dict[Any, Any] | None:
     items = cast("list[Any]", value)
     by_name: dict[Any, Any] = {}
     for item in items:
-        name = as_object(item).get("name", "")
-        by_name[name] = item
-    if len(by_name) == len(items) and all(by_name):
+        name = as_object(item).get("name")
+        if isinstance(name, str) and name:
+            by_name[name] = item
+    if len(by_name) == len(items):
         return by_name
     return dict(enumerate(items))
 

@@ -286,7 +286,11 @@ class StepRunner:
         if decision is None and self._decided is not None:
             decision = self._decided.on(frame.path)
         scope = frame.scope
-        question = self._question_of(step, scope)
+        message = ""
+        # a question that was answered is not asked again: its message may be new, and not fit the context
+        if decision is None:
+            message = self._message_of(step, scope)
+        question = _question_of(step, scope, message)
         if decision is None:
             raise ApprovalRequired(
                 question.message, question=question, asked=asked
@@ -302,24 +306,16 @@ class StepRunner:
         )
         return decision
 
-    def _question_of(self, step: ApprovalStep, scope: Scope) -> Question:
-        where = f"Step '{step.name}'"
+    def _message_of(self, step: ApprovalStep, scope: Scope) -> str:
         # no more of a long text is read than the question shows
-        message = fill(step.message, scope.values, where, longest=_MAX_MESSAGE)
-        self._run.count_text(len(message))
-        edit = {
-            name: {
-                "schema": schema,
-                "value": value_of(name, scope.context, where),
-            }
-            for name, schema in step.edit.items()
-        }
-        return Question(
-            truncate(message, _MAX_MESSAGE),
-            options=tuple(step.options) or DEFAULT_OPTIONS,
-            edit=edit,
-            ends_on_reject=not step.on_reject,
+        message = fill(
+            step.message,
+            scope.values,
+            f"Step '{step.name}'",
+            longest=_MAX_MESSAGE,
         )
+        self._run.count_text(len(message))
+        return truncate(message, _MAX_MESSAGE)
 
     # --- Conditions and loops -----------------------------------------------------------------------------------------
 
@@ -534,6 +530,22 @@ def _joined(values: list[Any]) -> Any:
     if any(not isinstance(value, str | None) for value in values):
         return values
     return to_text(values)
+
+
+def _question_of(step: ApprovalStep, scope: Scope, message: str) -> Question:
+    edit = {
+        name: {
+            "schema": schema,
+            "value": value_of(name, scope.context, f"Step '{step.name}'"),
+        }
+        for name, schema in step.edit.items()
+    }
+    return Question(
+        message,
+        options=tuple(step.options) or DEFAULT_OPTIONS,
+        edit=edit,
+        ends_on_reject=not step.on_reject,
+    )
 
 
 def _condition_of(step: _StepWithCondition) -> JsonMapping:

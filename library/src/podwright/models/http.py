@@ -210,7 +210,7 @@ async def send(
     shown_proxy: str | None = None
     if isinstance(proxy, ByEnvironment):
         sessions = _sessions
-        shown_proxy = environment_proxy(url)
+        shown_proxy = _environment_proxy(url)
     elif proxy is not None:
         named_proxy = proxy
         shown_proxy = without_credentials(proxy)
@@ -255,6 +255,13 @@ async def send(
         if response is not None and response.size > 0:
             message = f"no data for {timeouts.idle:g} s"
         raise _fault("timeout", message, shown_proxy) from error
+
+
+def _environment_proxy(url: str) -> str | None:
+    try:
+        return environment_proxy(url)
+    except ValueError as error:
+        raise TransportError("connect", str(error)) from None
 
 
 def _fault(

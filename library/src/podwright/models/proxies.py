@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from enum import Enum
 from typing import Final
 from urllib.parse import urlsplit, urlunsplit
@@ -20,6 +21,9 @@ BY_ENVIRONMENT: Final = ByEnvironment.BY_ENVIRONMENT
 _TRUE = ("1", "true", "t", "yes", "y", "on")
 """Values of `PODWRIGHT_TRUST_ENV` that honour the proxy variables."""
 
+_SCHEMES = ("http", "https", "ws", "wss", "all")
+"""The variables of proxies that clients read, without `_PROXY`."""
+
 
 def trusts_environment() -> bool:
     """Whether requests go through the proxies of the environment."""
@@ -30,6 +34,9 @@ def environment_proxy(url: str) -> str | None:
     """The proxy of the environment for a URL, without credentials; None if a request goes there directly.
 
     `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY` are read as aiohttp reads them, and only if they are trusted.
+
+    Raises:
+        ValueError: A variable has no URL. The message does not quote it.
     """
     proxy = _variable_for(url, "")
     # aiohttp ignores others
@@ -52,11 +59,35 @@ def _variable_for(url: str, default_scheme: str) -> str | None:
     """What the environment names as the proxy of a URL, if it is trusted and the host is not excepted."""
     if not trusts_environment():
         return None
+    # the clients read all variables, and quote the text of one that is invalid
+    for name in invalid_proxies():
+        raise ValueError(f"the proxy in {name} is not a URL")
     parts = urlsplit(url)
     if proxy_bypass(parts.hostname or ""):
         return None
     proxies = getproxies()
     return proxies.get(parts.scheme) or proxies.get(default_scheme)
+
+
+def invalid_proxies() -> Iterator[str]:
+    """The variables of the environment whose proxy is not a URL, if they are trusted."""
+    if not trusts_environment():
+        return
+    for scheme, proxy in getproxies().items():
+        if scheme in _SCHEMES and not _is_url(proxy):
+            yield f"{scheme.upper()}_PROXY"
+
+
+def _is_url(proxy: str) -> bool:
+    """Whether a text is a URL, or such a text without its scheme."""
+    if "://" not in proxy:
+        proxy = f"http://{proxy}"
+    try:
+        parts = urlsplit(proxy)
+        is_port = parts.port != 0
+    except ValueError:  # its message quotes the URL
+        return False
+    return is_port and bool(parts.hostname) and not parts.fragment
 
 
 def via(proxy: str | None) -> str:

@@ -12,7 +12,14 @@ from podwright.blueprints.diff import (
     blueprint_changes,
     describe_change,
 )
-from podwright.errors import InputsError, PodwrightError, Problem
+from podwright.errors import (
+    InputsError,
+    PodwrightError,
+    Problem,
+    RunCancelledError,
+)
+from podwright.events import ToolCallFailed, adapter
+from podwright.journal import is_reported_to_model
 from podwright.json_data import JsonMapping, as_array, copy_json
 from podwright_service.background.store import StoredRun
 from podwright_service.background.worker import BackgroundWorker
@@ -33,6 +40,8 @@ _WITHOUT_RESULT = (
     "model_call_fell_back",
 )
 """Types of events that tell of nothing which a new attempt takes over."""
+_TOOL_CALLS = ("tool_call_started", "tool_call_finished", "tool_call_failed")
+"""Types of events of a tool call."""
 _WENT_ON = ("ok", "exhausted", "caught")
 """The outcomes of a step after which the run went on."""
 _MAY_CHANGE = ("description", "metadata", "limits")
@@ -167,14 +176,36 @@ def _recorded_paths(
     run: StoredRun, events: Iterable[Mapping[str, Any]]
 ) -> Iterator[StepPath]:
     """The positions for which a new attempt takes something over."""
+    tool_calls: dict[tuple[Any, ...], Mapping[str, Any]] = {}
     for event in events:
-        if _is_taken_over(event, run["status"]):
+        path = tuple(event["path"])
+        if event["type"] in _TOOL_CALLS:
+            # how it ended last
+            tool_calls[event["run_id"], path, event["call"]] = event
+        elif _is_taken_over(event, run["status"]):
+            yield path
+    for event in tool_calls.values():
+        if not _is_made_again(event):
             yield tuple(event["path"])
     questions = list(run["decisions"])
     if run["status"] == "waiting_for_approval":
         questions.append(run["approval"])
     for question in questions:
         yield tuple(question["path"])
+
+
+def _is_made_again(event: Mapping[str, Any]) -> bool:
+    """Whether a new attempt makes a tool call again, because it failed and no model was told.
+
+    Args:
+        event: Its last event.
+    """
+    ended = adapter().validate_python(event)
+    if not isinstance(ended, ToolCallFailed) or ended.remote is not None:
+        return False
+    # what a call did that was cancelled is not known
+    is_cancelled = ended.error.get("code") == RunCancelledError.code
+    return not is_cancelled and not is_reported_to_model(ended)
 
 
 def _is_taken_over(event: Mapping[str, Any], status: str) -> bool:

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import podwright
 from podwright import blueprints
+from podwright.blueprints.texts import text_files
 from podwright.blueprints.validation import Blueprint
 from podwright.components import Component, Workflow
 from podwright.components.loader import load_in_folder
@@ -124,7 +125,16 @@ def _files(settings: Settings) -> list[Path]:
 
 
 def _read(file: Path, component: Component) -> Blueprint:
-    blueprint = blueprints.read_file(file)
+    try:
+        blueprint = blueprints.read_file(file)
+    except BlueprintValidationError as error:
+        if not text_files(blueprints.read_source(file)):
+            raise
+        raise BlueprintValidationError(
+            f"The earlier blueprint '{file}' has texts in files that are not beside it.",
+            problems=error.problems,
+            suggestion="Write it with all its texts: `podwright export COMPONENT --output previous/NAME.json`.",
+        ) from error
     problems = blueprints.problems(blueprint)
     if problems:
         raise blueprints.invalid(problems, f"The earlier blueprint '{file}'")

@@ -236,16 +236,11 @@ class RunStore:
         waiting = runs.c.status.in_(
             ("queued", "waiting_for_approval", "interrupted")
         )
-        cancel_now = {
-            "status": "cancelled",
-            "ended_at": self._database.now(),
-            "problem": cancelled_problem(run_id),
-        }
         is_running = runs.c.status == "running"
         return await self._change(
             run_id,
             _action("cancel", caller),
-            (waiting, cancel_now),
+            (waiting, self._cancelled(run_id)),
             (
                 is_running & ~runs.c.cancel_requested,
                 {"cancel_requested": True},
@@ -367,6 +362,13 @@ class RunStore:
     def _queued(self) -> dict[str, Any]:
         return {"status": "queued", "queued_at": self._database.now()}
 
+    def _cancelled(self, run_id: str) -> dict[str, Any]:
+        return {
+            "status": "cancelled",
+            "ended_at": self._database.now(),
+            "problem": cancelled_problem(run_id),
+        }
+
     async def _change(
         self,
         run_id: str,
@@ -437,20 +439,55 @@ class RunStore:
             most: How many at most.
             unconfirmed: Runs that it holds without performing them, which it claims again.
         """
-        now = self._database.now()
-        is_held = exists().where(
-            workers.c.id == runs.c.worker, workers.c.lease_until >= now
-        )
         is_orphan = (runs.c.worker == worker) & runs.c.id.in_(unconfirmed)
-        if self._database.seconds_reached() > LEASE_SECONDS:
-            # not before, because after an outage of the database the others have to renew their leases first
-            is_orphan |= ~is_held & (runs.c.worker != worker)
+        if self._leases_are_renewed():
+            is_orphan |= self._is_silent() & (runs.c.worker != worker)
         is_orphan &= runs.c.status == "running"
         is_orphan &= runs.c.digest.in_(digests)
         takeovers = runs.c.takeovers + 1
         return await self._claim(
             worker, component, most, which=is_orphan, takeovers=takeovers
         )
+
+    def _leases_are_renewed(self) -> bool:
+        """Whether each live process has renewed its lease: after an outage of the database that takes a while."""
+        return self._database.seconds_reached() > LEASE_SECONDS
+
+    def _is_silent(self) -> ColumnElement[bool]:
+        """Whether the process of a run has let its lease run out."""
+        now = self._database.now()
+        return ~exists().where(
+            workers.c.id == runs.c.worker, workers.c.lease_until >= now
+        )
+
+    async def requeue_unserved(self, component: str) -> None:
+        """Queue the runs of silent processes that no other process takes over, because none has their blueprint.
+
+        So they can be moved. Those that a caller has cancelled end instead.
+
+        Args:
+            component: Only its runs.
+        """
+        if not self._leases_are_renewed():
+            return
+        async with self._database.transaction() as connection:
+            served = await self.blueprints.served_in(connection, component)
+            lost = select(runs.c.id, runs.c.cancel_requested).where(
+                is_open,
+                runs.c.component == component,
+                runs.c.status == "running",
+                runs.c.digest.not_in(served),
+                self._is_silent(),
+            )
+            # another process may do so at the same time
+            locked = lost.with_for_update(skip_locked=True, of=runs)
+            for run_id, is_cancelled in await connection.execute(locked):
+                values = self._queued()
+                if is_cancelled:
+                    values = self._cancelled(run_id)
+                statement = update(runs).where(runs.c.id == run_id)
+                await connection.execute(statement.values(values))
+                await self.outbox.add(connection, run_id)
 
     async def _claim(
         self,

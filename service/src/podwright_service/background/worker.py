@@ -387,6 +387,7 @@ class BackgroundWorker:
         }
         await self.store.blueprints.keep(name, blueprints_by_digest)
         self._served_digests = await self.store.blueprints.served(name)
+        await self.store.requeue_unserved(name)
 
     async def _clean_up(self) -> None:
         component = self.component.name

@@ -404,7 +404,7 @@ def export(
             "--output",
             "-o",
             metavar="FOLDER",
-            help="The new folder; by default one with the name of the component.",
+            help="The new folder; by default one with the name of the component. FILE.json: its blueprint alone.",
         ),
     ] = None,
 ) -> None:

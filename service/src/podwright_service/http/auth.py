@@ -63,8 +63,7 @@ class ApiKeys:
         self._from_settings: _Digests = {}
         for number, key in enumerate(settings.api_keys, 1):
             place = f"Entry {number} of PODWRIGHT_API_KEYS"
-            digest, caller = _parse_entry(place, key.get_secret_value())
-            self._from_settings[digest] = caller
+            _add_entry(self._from_settings, place, key.get_secret_value())
         self._file: Path | None = None
         if settings.api_keys_file:
             self._file = Path(settings.api_keys_file)
@@ -138,24 +137,25 @@ class ApiKeys:
     def _load(self) -> _Digests:
         if self._file is None:
             return self._from_settings
-        return {**self._from_settings, **_read_keys(self._file)}
+        return _with_keys_of(self._file, self._from_settings)
 
 
-def _read_keys(file: Path) -> _Digests:
-    """The keys in a file: one on each line, besides comments."""
+def _with_keys_of(file: Path, others: _Digests) -> _Digests:
+    """Other keys, and those in a file: one on each line, besides comments."""
     try:
         text = read_bytes(file).decode()
     except UnicodeError:  # whose text contains bytes of the file
         raise _unreadable_file_error(file, "not UTF-8") from None
     except (OSError, ValueError) as error:
         raise _unreadable_file_error(file, os_error_reason(error)) from None
-    keys: _Digests = {}
+    keys = dict(others)
+    is_empty = True
     for number, line in enumerate(text.splitlines(), 1):
         entry = line.strip()
         if entry and not entry.startswith("#"):
-            digest, caller = _parse_entry(f"Line {number} of '{file}'", entry)
-            keys[digest] = caller
-    if not keys:
+            _add_entry(keys, f"Line {number} of '{file}'", entry)
+            is_empty = False
+    if is_empty:
         raise ConfigurationError(
             f"PODWRIGHT_API_KEYS_FILE: '{file}' has no keys.",
             suggestion=_NEW_KEY,
@@ -185,6 +185,20 @@ def _key_in(headers: Headers) -> str:
         detail = "Expected one header 'Authorization: Bearer KEY'."
         raise _key_required_error(detail)
     return key
+
+
+def _add_entry(keys: _Digests, place: str, entry: str) -> None:
+    """Add the key of an entry.
+
+    Raises:
+        ConfigurationError: It is invalid, or an entry before it gives the key to another caller.
+    """
+    digest, caller = _parse_entry(place, entry)
+    if keys.setdefault(digest, caller) != caller:
+        raise ConfigurationError(
+            f"{place} has the key of another entry, with another name or other scopes.",
+            suggestion="Make a key for each caller with `openssl rand -hex 32`.",
+        )
 
 
 def _parse_entry(place: str, entry: str) -> tuple[bytes, Caller]:
@@ -255,6 +269,12 @@ def _checked_name(place: str, name: str) -> str:
         raise ConfigurationError(
             f"{place} has an invalid name beside its '@'.",
             suggestion="Use 1 to 64 letters, digits, '.', '_' and '-'. A key contains no '@'.",
+        )
+    # whoever writes `run@KEY` means a scope, and would get all of them
+    if _are_scopes(name):
+        raise ConfigurationError(
+            f"{place} has the name of a scope as the name of the key.",
+            suggestion=_FORM,
         )
     return name
 

@@ -12,6 +12,7 @@ import ipaddress
 import logging
 import socket
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from podwright.errors import ConfigurationError
 from podwright.text import os_error_reason
@@ -20,9 +21,11 @@ BACKLOG = 2048
 """Connections that may wait to be accepted; as many as uvicorn and gunicorn let wait."""
 EVERY_HOST = ("*", "::")
 """The hosts that stand for all addresses of both families."""
-_EVERY_ADDRESS = (
-    (socket.AF_INET, "0.0.0.0"),  # noqa: S104 - a container is reached from outside (spec §4.1)
-    (socket.AF_INET6, "::"),
+_Address = tuple[int, str, Sequence[int]]
+"""The family of an address, its text, and what else a socket of that family takes: of a link-local one, its link."""
+_EVERY_ADDRESS: Sequence[_Address] = (
+    (socket.AF_INET, "0.0.0.0", ()),  # noqa: S104 - a container is reached from outside (spec §4.1)
+    (socket.AF_INET6, "::", ()),
 )
 _ATTEMPTS = 10
 """How often a free port is looked for that all addresses have free."""
@@ -70,7 +73,7 @@ def log_addresses(addresses: Iterable[str]) -> None:
 
 
 def _bind_all(
-    addresses: Sequence[tuple[int, str]],
+    addresses: Sequence[_Address],
     port: int,
     opened: contextlib.ExitStack,
 ) -> list[socket.socket]:
@@ -92,15 +95,15 @@ def _bind_all(
 
 
 def _bind_same_port(
-    addresses: Sequence[tuple[int, str]],
+    addresses: Sequence[_Address],
     port: int,
     opened: contextlib.ExitStack,
 ) -> list[socket.socket]:
     sockets: list[socket.socket] = []
     failure: OSError | None = None
-    for family, address in addresses:
+    for family, address, scope in addresses:
         try:
-            listening = _bind_one(family, address, port)
+            listening = _bind_one(family, (address, port, *scope))
         except OSError as error:
             if not _lacks_family(error, address):
                 raise
@@ -124,26 +127,25 @@ def _lacks_family(error: OSError, address: str) -> bool:
     return error.errno == errno.EADDRNOTAVAIL and is_of_each_machine
 
 
-def _addresses(host: str, port: int) -> Sequence[tuple[int, str]]:
-    """The address family and the address of each socket."""
+def _addresses(host: str, port: int) -> Sequence[_Address]:
+    """The address of each socket."""
     if host in EVERY_HOST:
         return _EVERY_ADDRESS
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     # a name may have an address twice
-    return list(
-        dict.fromkeys(
-            (family, str(address[0])) for family, *_, address in found
-        )
-    )
+    addresses: dict[_Address, None] = {}
+    for family, *_, (address, _, *scope) in found:
+        addresses[family, str(address), tuple(scope)] = None
+    return list(addresses)
 
 
-def _bind_one(family: int, address: str, port: int) -> socket.socket:
+def _bind_one(family: int, address: tuple[Any, ...]) -> socket.socket:
     with contextlib.ExitStack() as opened:
         listening = opened.enter_context(socket.socket(family))
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             # otherwise it would take the port of IPv4 too
             listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        listening.bind((address, port))
+        listening.bind(address)
         opened.pop_all()
     return listening
