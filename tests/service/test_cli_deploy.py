@@ -12,7 +12,7 @@ import pytest
 import yaml
 from tests.service.support import AGENT, Shell
 
-from podwright.blueprints import digest
+from podwright.blueprints import digest, to_yaml
 from podwright_service.fleet import chart_values
 from podwright_service.fleet.releases import MAX_RELEASE_BYTES, split
 
@@ -27,7 +27,7 @@ def running(newsroom: Path) -> str:
         "replicas": 3,
         "agents": [{"name": "far", "url": "https://far.example"}],
     }
-    return "USER-SUPPLIED VALUES:\n" + chart_values.write_values(
+    return "USER-SUPPLIED VALUES:\n" + to_yaml(
         {"defaults": {"model": "offline/echo"}, **values}
     )
 
@@ -363,7 +363,7 @@ def test_a_component_without_a_blueprint(
     """A name in the values that nothing serves is an error, which tells the name that was meant."""
     values = chart_values.read_values(running)
     values["components"]["writter"] = {"replicas": 3}
-    text = chart_values.write_values(values)
+    text = to_yaml(values)
     folder = str(newsroom / "writer")
     done = shell("deploy", "render", folder, "--onto", "-", stdin=text)
     assert (done.returncode, done.stdout) == (1, "")

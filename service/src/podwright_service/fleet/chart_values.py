@@ -341,26 +341,3 @@ def _invalid_values_error(reason: str) -> ConfigurationError:
         f"Invalid chart values: {reason.rstrip('.')}.",
         suggestion="Give the output of `helm get values RELEASE`, or a file for `helm upgrade --values`.",
     )
-
-
-def write_values(values: Mapping[str, Any]) -> str:
-    """The values as YAML, with text of several lines in block style."""
-    import yaml  # slow to import
-
-    class Dumper(yaml.SafeDumper):
-        pass
-
-    def represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-        style = None
-        if "\n" in text:
-            style = "|"
-        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style)  # pyright: ignore[reportUnknownMemberType] - untyped in its stubs
-
-    Dumper.add_representer(str, represent_text)
-    return yaml.dump(
-        dict(values),
-        Dumper=Dumper,
-        sort_keys=False,
-        allow_unicode=True,
-        width=110,
-    )
