@@ -413,7 +413,7 @@ def test_earlier_blueprints_are_kept(
         component = yaml.safe_load(release.read_text())["components"]["flow"]
         return [
             blueprint["steps"][0]["message"]
-            for blueprint in component["previous"]
+            for blueprint in component.get("previous", [])
         ]
 
     assert upgrade(1, 2) == ["Version 0?"]
@@ -438,7 +438,26 @@ def test_earlier_blueprints_of_another_name(
     )
     assert done.returncode == 0, done.stderr
     component = yaml.safe_load(done.stdout)["components"]["flow"]
-    assert component["previous"] == []
+    assert "previous" not in component
+
+
+def test_a_component_that_is_left_out(
+    shell: Shell, running: str, newsroom: Path, tmp_path: Path
+) -> None:
+    """A component that is null is left out: it needs nothing to serve, and is removed from a release."""
+    values = chart_values.read_values(running)
+    values["components"]["writer"] = None
+    (tmp_path / "values.yaml").write_text(to_yaml(values))
+    folder = str(newsroom / "reviewer")
+    done = shell(
+        "deploy", "render", folder, "--onto", "values.yaml", "--keep=3"
+    )
+    assert done.returncode == 0, done.stderr
+    rendered = yaml.safe_load(done.stdout)
+    assert rendered["components"]["writer"] is None
+    assert "previous" not in rendered["components"]["reviewer"]
+    changed = shell("deploy", "diff", "-", "values.yaml", stdin=running)
+    assert changed.stdout == "breaking: writer removed\n"
 
 
 def test_agents_in_the_image_of_a_component(

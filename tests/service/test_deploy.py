@@ -228,6 +228,9 @@ def test_changes_between_values() -> None:
     ]
     assert changes["writer"].values == ["replicas"]
     assert diff(running, running) == []
+    new = copy.deepcopy(running)
+    new["components"]["writer"]["previous"] = []
+    assert diff(running, new) == []
 
 
 def test_blueprints_as_text_are_compared_as_data() -> None:

@@ -16,6 +16,7 @@ from podwright.errors import BlueprintValidationError, ConfigurationError
 from podwright.json_data import as_array, as_object
 from podwright.text import did_you_mean
 from podwright_service.fleet.component_values import (
+    components_of,
     earlier_blueprints,
     has_folder,
     has_own_image,
@@ -75,7 +76,9 @@ def update(
         component = as_object(components.get(names_of_images[name]))
         components[names_of_images[name]] = _in_image(component, image)
     names_by_agent = (
-        {name: name for name in components} | names_of_images | names
+        {name: name for name in components_of({"components": components})}
+        | names_of_images
+        | names
     )
     for path in paths:
         name = names[path.name]
@@ -89,7 +92,10 @@ def update(
         if keep is not None:
             running_components = as_object(running.get("components"))
             earlier = as_object(running_components.get(name))
-            component["previous"] = _kept(name, earlier, component, keep)
+            component.pop("previous", None)
+            previous = _kept(name, earlier, component, keep)
+            if previous:
+                component["previous"] = previous
         components[name] = component
     _check_served(components, defaults)
     return {**running, "components": dict(sorted(components.items()))}
@@ -247,8 +253,8 @@ def _kept(
 def _check_served(
     components: Mapping[str, Any], defaults: Mapping[str, Any]
 ) -> None:
-    for name, component in components.items():
-        if not is_served(as_object(component), defaults):
+    for name, component in components_of({"components": components}).items():
+        if not is_served(component, defaults):
             others = [other for other in components if other != name]
             hint = did_you_mean(name, others)
             advice = (
