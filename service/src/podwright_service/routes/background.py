@@ -589,21 +589,23 @@ def _blueprint_notice(run: StoredRun, worker: BackgroundWorker) -> str | None:
     digest: str = run["digest"]
     if digest in worker.digests:
         return None
+    move = f"`podwright runs move {run['id']}`"
+    advice = f"Give the service that blueprint, in the folder PODWRIGHT_PREVIOUS; or move the run to the new one: {move}."
     if not worker.is_unserved(digest):
         if run["status"] != "queued":
             return None
-        return f"It waits for a service with the blueprint {digest}; this one has another."
+        return (
+            f"It waits for a service with the blueprint {digest}; this one has another. "
+            f"If no such service runs: {advice}"
+        )
     notice = f"It has the blueprint {digest}, which no running service has, so no process goes on with it."
     misfit = worker.previous.misfits.get(digest)
     if misfit is not None:
-        return (
-            f"{notice} This service was given that blueprint, and its code does not fit it: {misfit.reason} "
-            f"Correct the code, or move the run: `podwright runs move {run['id']}`."
+        advice = (
+            f"This service was given that blueprint, and its code does not fit it: {misfit.reason} "
+            f"Correct the code, or move the run: {move}."
         )
-    return (
-        f"{notice} Give the service that blueprint, in the folder PODWRIGHT_PREVIOUS; or move the run to the new one: "
-        f"`podwright runs move {run['id']}`."
-    )
+    return f"{notice} {advice}"
 
 
 def _date(seconds: float | None) -> str | None:
