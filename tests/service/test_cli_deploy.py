@@ -272,7 +272,7 @@ def test_a_component_in_an_image(
         components = yaml.safe_load(done.stdout)["components"]
         assert components["calculator"] == {"image": image}
         assert components["sums"]["agents"] == ["calculator"]
-        assert done.stderr.splitlines()[1].endswith("folder: calculator.")
+        assert done.stderr.splitlines()[1].endswith("images: calculator.")
 
 
 def test_a_release_with_a_component_in_an_image(
@@ -458,6 +458,26 @@ def test_a_component_that_is_left_out(
     assert "previous" not in rendered["components"]["reviewer"]
     changed = shell("deploy", "diff", "-", "values.yaml", stdin=running)
     assert changed.stdout == "breaking: writer removed\n"
+
+
+def test_values_of_a_chart_with_fleets(
+    shell: Shell, running: str, newsroom: Path, tmp_path: Path
+) -> None:
+    """A warning tells where the components are in values of a chart that has this one as a dependency."""
+    values = chart_values.read_values(running)
+    parent = {"global": {"imageRegistry": "mirror.example"}, "desk": values}
+    (tmp_path / "parent.yaml").write_text(to_yaml(parent))
+    folder = str(newsroom / "writer")
+    for command in (
+        ("render", folder, "--onto", "parent.yaml"),
+        ("diff", "parent.yaml", folder),
+    ):
+        done = shell("deploy", *command)
+        assert done.returncode == 0, done.stderr
+        assert "parent.yaml: warning: " in done.stderr
+        assert "below: desk." in done.stderr
+    done = shell("deploy", "diff", "-", folder, stdin=running)
+    assert "warning" not in done.stderr
 
 
 def test_agents_in_the_image_of_a_component(

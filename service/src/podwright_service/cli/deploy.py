@@ -124,7 +124,7 @@ def _print_unchecked(values: Mapping[str, Any]) -> None:
     in_images = chart_values.components_in_images(values)
     if in_images:
         names = ", ".join(sorted(in_images))
-        text = f"Blueprint and code are those in the image, not those in the folder: {names}."
+        text = f"Blueprint and code of these components are those in their images: {names}."
         print_text(text, sys.stderr)
 
 
@@ -226,4 +226,10 @@ def _waiting_runs(
 
 
 def _read_values(path: str) -> dict[str, Any]:
-    return chart_values.read_values(read_text(path))
+    values = chart_values.read_values(read_text(path))
+    fleets = chart_values.fleets_below(values)
+    if fleets:
+        names = ", ".join(fleets)
+        text = f"{path}: warning: no components, which are below: {names}. Give the values of one fleet, those below its key."
+        print_text(text, sys.stderr)
+    return values

@@ -314,7 +314,10 @@ def _agents(
         elif agent not in names_by_agent:
             raise ConfigurationError(
                 f"The component '{folder.path.name}' needs the agent '{agent}', which is not among the folders.",
-                suggestion=f"Give the folder of '{agent}' too, or its image.",
+                suggestion=(
+                    f"Give the folder of '{agent}' too, or its image; or the address of a remote, in the values of --onto: "
+                    f"components.{component_name(folder.path.name)}.agents: [{{name: {agent}, url: https://HOST}}]."
+                ),
             )
         elif names_by_agent[agent] == agent:
             agents.append(agent)
@@ -340,6 +343,13 @@ def read_values(text: str) -> dict[str, Any]:
     if "type" in values or not isinstance(values.get("components", {}), dict):
         raise _invalid_values_error("no object `components`")
     return values
+
+
+def fleets_below(values: Mapping[str, Any]) -> list[str]:
+    """The keys with the values of fleets, if the values are of a chart that has this one as a dependency."""
+    if "components" in values:
+        return []
+    return [key for key in values if "components" in as_object(values[key])]
 
 
 def _invalid_values_error(reason: str) -> ConfigurationError:
