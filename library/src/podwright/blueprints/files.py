@@ -106,7 +106,7 @@ def from_yaml(text: str | bytes) -> Any:
 
     Loader.add_implicit_resolver(_FLOAT_TAG, _JSON_NUMBER, list("-0123456789"))
     try:
-        return yaml.load(text, Loader)
+        return Loader(text).get_single_data()
     except (
         yaml.YAMLError,
         ValueError,

@@ -230,6 +230,6 @@ def _read_values(path: str) -> dict[str, Any]:
     fleets = chart_values.fleets_below(values)
     if fleets:
         names = ", ".join(fleets)
-        text = f"{path}: warning: no components, which are below: {names}. Give the values of one fleet, those below its key."
+        text = f"{path}: warning: its components are below: {names}. Give the values of one fleet, those below its key."
         print_text(text, sys.stderr)
     return values

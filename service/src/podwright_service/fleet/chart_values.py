@@ -315,7 +315,7 @@ def _agents(
             raise ConfigurationError(
                 f"The component '{folder.path.name}' needs the agent '{agent}', which is not among the folders.",
                 suggestion=(
-                    f"Give the folder of '{agent}' too, or its image; or the address of a remote, in the values of --onto: "
+                    f"Give the folder of '{agent}' too, or its image; or a remote, in the values of --onto: "
                     f"components.{component_name(folder.path.name)}.agents: [{{name: {agent}, url: https://HOST}}]."
                 ),
             )
