@@ -590,7 +590,7 @@ def _blueprint_notice(run: StoredRun, worker: BackgroundWorker) -> str | None:
     if digest in worker.digests:
         return None
     move = f"`podwright runs move {run['id']}`"
-    advice = f"Give the service that blueprint in the folder PODWRIGHT_PREVIOUS, or move the run to the new: {move}."
+    advice = f"Give the service that blueprint in the folder PODWRIGHT_PREVIOUS, or move the run: {move}."
     if not worker.is_unserved(digest):
         if run["status"] != "queued":
             return None
