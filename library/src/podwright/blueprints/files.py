@@ -64,9 +64,10 @@ def to_yaml(blueprint: JsonMapping) -> str:
                 style = "|"
             return super().represent_scalar(tag, value, style)  # pyright: ignore[reportUnknownMemberType] - untyped in its stubs
 
-    # a text that another tag may match is quoted
-    Dumper.add_implicit_resolver(_BOOLEAN_TAG, _GO_BOOLEAN, list("yYnN"))
-    Dumper.add_implicit_resolver(_FLOAT_TAG, _GO_NUMBER, list("+-.0123456789"))
+    # untyped in the stubs of PyYAML; a text that another tag may match is quoted
+    dumper: Any = Dumper
+    dumper.add_implicit_resolver(_BOOLEAN_TAG, _GO_BOOLEAN, list("yYnN"))
+    dumper.add_implicit_resolver(_FLOAT_TAG, _GO_NUMBER, list("+-.0123456789"))
     return yaml.dump(
         dict(blueprint),
         Dumper=Dumper,
@@ -104,7 +105,8 @@ def from_yaml(text: str | bytes) -> Any:
     class Loader(yaml.SafeLoader):
         pass
 
-    Loader.add_implicit_resolver(_FLOAT_TAG, _JSON_NUMBER, list("-0123456789"))
+    loader: Any = Loader  # untyped in the stubs of PyYAML
+    loader.add_implicit_resolver(_FLOAT_TAG, _JSON_NUMBER, list("-0123456789"))
     try:
         return Loader(text).get_single_data()
     except (
