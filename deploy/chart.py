@@ -15,7 +15,7 @@ from typing import Any, cast
 import helm_python
 import yaml
 
-from podwright import __version__
+from podwright import __version__, blueprints
 from podwright_service.fleet import chart_values
 
 ROOT = Path(__file__).parents[1]
@@ -62,7 +62,7 @@ def newsroom() -> str:
     ]
     return (
         "# The newsroom, from its component folders, with an offline model instead of the one in its blueprints.\n"
-        + chart_values.write_values(
+        + blueprints.to_yaml(
             {
                 "defaults": {"model": "offline/echo"},
                 **chart_values.render(folders),
@@ -106,7 +106,7 @@ def hundred() -> str:
     components["head"] = workflow("head", [f"team-{team}" for team in range(9)])
     return (
         "# A hundred components, written by deploy/chart.py.\n"
-        + chart_values.write_values({"components": components})
+        + blueprints.to_yaml({"components": components})
     )
 
 

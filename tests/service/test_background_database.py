@@ -588,7 +588,7 @@ async def test_a_transaction_that_takes_too_long(
         changed = await hurried.cancel("r")
         await hurried.close()
         assert changed is not None
-        assert changed["cancel_requested"]
+        assert changed.run["cancel_requested"]
     engine.dispose()
 
 

@@ -289,6 +289,21 @@ def test_a_blueprint_that_another_service_has(releases: Releases) -> None:
         assert second.get(url).json()["notice"] is None
 
 
+def test_a_blueprint_that_may_be_served(
+    releases: Releases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the last service with a blueprint counts as running, a queued run's notice names what helps too."""
+    monkeypatch.setattr(SERVED_SECONDS, 600.0)
+    first = releases.upgrade(BLUEPRINT)
+    url = begin(first, "7")
+    wait(first, url, "waiting_for_approval")
+    client = releases.upgrade(changed("second"))
+    notice = client.post(f"{url}/approve", json={}).json()["notice"]
+    assert notice.startswith("It waits for a service with the blueprint")
+    assert "PODWRIGHT_PREVIOUS" in notice
+    assert f"podwright runs move {url.removeprefix('/runs/')}" in notice
+
+
 @pytest.mark.usefixtures("soon_forgotten")
 def test_code_that_no_longer_fits(
     releases: Releases, caplog: pytest.LogCaptureFixture
@@ -748,7 +763,9 @@ def test_moving_by_command(releases: Releases, shell: Shell) -> None:
     access = ("--url", str(client.base_url))
     refused = shell("runs", "move", run_id, *access)
     assert refused.returncode == 1
-    assert "/steps/find" in refused.stderr
+    assert refused.stderr.count("/steps/find") == 1
+    assert "compatible" not in refused.stderr
+    assert "breaking" not in refused.stderr
     until(lambda: "PODWRIGHT_PREVIOUS" in notice_of(client, url))
     shown = shell("runs", "approve", run_id, *access)
     assert shown.stdout == "queued\n"

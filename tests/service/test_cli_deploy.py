@@ -12,7 +12,7 @@ import pytest
 import yaml
 from tests.service.support import AGENT, Shell
 
-from podwright.blueprints import digest
+from podwright.blueprints import digest, to_yaml
 from podwright_service.fleet import chart_values
 from podwright_service.fleet.releases import MAX_RELEASE_BYTES, split
 
@@ -27,7 +27,7 @@ def running(newsroom: Path) -> str:
         "replicas": 3,
         "agents": [{"name": "far", "url": "https://far.example"}],
     }
-    return "USER-SUPPLIED VALUES:\n" + chart_values.write_values(
+    return "USER-SUPPLIED VALUES:\n" + to_yaml(
         {"defaults": {"model": "offline/echo"}, **values}
     )
 
@@ -272,7 +272,7 @@ def test_a_component_in_an_image(
         components = yaml.safe_load(done.stdout)["components"]
         assert components["calculator"] == {"image": image}
         assert components["sums"]["agents"] == ["calculator"]
-        assert done.stderr.splitlines()[1].endswith("folder: calculator.")
+        assert done.stderr.splitlines()[1].endswith("images: calculator.")
 
 
 def test_a_release_with_a_component_in_an_image(
@@ -363,7 +363,7 @@ def test_a_component_without_a_blueprint(
     """A name in the values that nothing serves is an error, which tells the name that was meant."""
     values = chart_values.read_values(running)
     values["components"]["writter"] = {"replicas": 3}
-    text = chart_values.write_values(values)
+    text = to_yaml(values)
     folder = str(newsroom / "writer")
     done = shell("deploy", "render", folder, "--onto", "-", stdin=text)
     assert (done.returncode, done.stdout) == (1, "")
@@ -413,7 +413,7 @@ def test_earlier_blueprints_are_kept(
         component = yaml.safe_load(release.read_text())["components"]["flow"]
         return [
             blueprint["steps"][0]["message"]
-            for blueprint in component["previous"]
+            for blueprint in component.get("previous", [])
         ]
 
     assert upgrade(1, 2) == ["Version 0?"]
@@ -438,7 +438,46 @@ def test_earlier_blueprints_of_another_name(
     )
     assert done.returncode == 0, done.stderr
     component = yaml.safe_load(done.stdout)["components"]["flow"]
-    assert component["previous"] == []
+    assert "previous" not in component
+
+
+def test_a_component_that_is_left_out(
+    shell: Shell, running: str, newsroom: Path, tmp_path: Path
+) -> None:
+    """A component that is null is left out: it needs nothing to serve, and is removed from a release."""
+    values = chart_values.read_values(running)
+    values["components"]["writer"] = None
+    (tmp_path / "values.yaml").write_text(to_yaml(values))
+    folder = str(newsroom / "reviewer")
+    done = shell(
+        "deploy", "render", folder, "--onto", "values.yaml", "--keep=3"
+    )
+    assert done.returncode == 0, done.stderr
+    rendered = yaml.safe_load(done.stdout)
+    assert rendered["components"]["writer"] is None
+    assert "previous" not in rendered["components"]["reviewer"]
+    changed = shell("deploy", "diff", "-", "values.yaml", stdin=running)
+    assert changed.stdout == "breaking: writer removed\n"
+
+
+def test_values_of_a_chart_with_fleets(
+    shell: Shell, running: str, newsroom: Path, tmp_path: Path
+) -> None:
+    """A warning tells where the components are in values of a chart that has this one as a dependency."""
+    values = chart_values.read_values(running)
+    parent = {"global": {"imageRegistry": "mirror.example"}, "desk": values}
+    (tmp_path / "parent.yaml").write_text(to_yaml(parent))
+    folder = str(newsroom / "writer")
+    for command in (
+        ("render", folder, "--onto", "parent.yaml"),
+        ("diff", "parent.yaml", folder),
+    ):
+        done = shell("deploy", *command)
+        assert done.returncode == 0, done.stderr
+        assert "parent.yaml: warning: " in done.stderr
+        assert "below: desk." in done.stderr
+    done = shell("deploy", "diff", "-", folder, stdin=running)
+    assert "warning" not in done.stderr
 
 
 def test_agents_in_the_image_of_a_component(

@@ -195,6 +195,22 @@ def test_folders_that_the_chart_cannot_deploy(tmp_path: Path) -> None:
         chart_values.render([folder(tmp_path / "bad", {**AGENT, "bogus": 1})])
 
 
+def test_a_missing_agent_may_be_a_remote(tmp_path: Path) -> None:
+    """The error names the value for a remote, with which the folder is rendered."""
+    step = {"type": "agent_step", "agent": "translator", "name": "translate"}
+    flow = {"type": "Workflow", "name": "publisher", "steps": [step]}
+    publisher = folder(tmp_path / "Publisher", flow)
+    with pytest.raises(ConfigurationError) as refused:
+        chart_values.render([publisher])
+    suggestion = refused.value.suggestion or ""
+    path, _, agents = suggestion.removesuffix(".").rpartition(": [")
+    assert path.endswith("components.publisher.agents")
+    remotes = yaml.safe_load(f"[{agents}")
+    running = {"components": {"publisher": {"agents": remotes}}}
+    values = chart_values.update(running, [publisher])
+    assert values["components"]["publisher"]["agents"] == remotes
+
+
 def test_changes_between_values() -> None:
     """Components are added and removed, their blueprints change, breaking or not, and their other values."""
     running = chart_values.render(
@@ -228,6 +244,9 @@ def test_changes_between_values() -> None:
     ]
     assert changes["writer"].values == ["replicas"]
     assert diff(running, running) == []
+    new = copy.deepcopy(running)
+    new["components"]["writer"]["previous"] = []
+    assert diff(running, new) == []
 
 
 def test_blueprints_as_text_are_compared_as_data() -> None:

@@ -38,15 +38,20 @@ class Change:
 
 def describe_change(change: Change) -> str:
     """A change with its values, on one line."""
+    return f"{change}: {describe_values(change)}"
+
+
+def describe_values(change: Change) -> str:
+    """The values of a change."""
     old = short_repr(change.old)
     new = short_repr(change.new)
     match change.op:
         case "added":
-            return f"{change}: {new}"
+            return new
         case "removed":
-            return f"{change}: {old}"
+            return old
         case "changed":
-            return f"{change}: {old} -> {new}"
+            return f"{old} -> {new}"
 
 
 _ANY_CHANGE: Sequence[Operation] = ("added", "changed", "removed")

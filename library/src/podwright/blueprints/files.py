@@ -27,6 +27,14 @@ SUFFIXES = (".json", ".yaml", ".yml")
 """The file names of blueprints end in one of these."""
 
 _YAML_BREAK = re.compile("[\x85\u2028\u2029]")
+_BOOLEAN_TAG = "tag:yaml.org,2002:bool"
+_FLOAT_TAG = "tag:yaml.org,2002:float"
+_GO_BOOLEAN = re.compile("[yYnN]$")
+"""What the YAML of Go, such as Helm's, takes for booleans besides those that PyYAML does."""
+_GO_NUMBER = re.compile("[-+.0-9][-+.0-9_a-fA-FxXoO]*$")
+"""What the YAML of Go may take for a number, such as `1e3`, `.5e1`, `0o14` and `1_000`; and some texts more."""
+_JSON_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?[eE][-+]?[0-9]+$")
+"""Numbers of JSON that PyYAML takes for texts, such as `1e-07`."""
 
 
 def to_json(blueprint: JsonMapping) -> str:
@@ -38,7 +46,7 @@ def to_json(blueprint: JsonMapping) -> str:
 
 
 def to_yaml(blueprint: JsonMapping) -> str:
-    """The blueprint as YAML text; keys keep their order."""
+    """The blueprint as YAML text, which Helm reads as the same data; keys keep their order."""
     # a third of the library's import time, and JSON needs none of it
     import yaml
 
@@ -52,8 +60,14 @@ def to_yaml(blueprint: JsonMapping) -> str:
             # YAML 1.1 takes these characters for line breaks, except within double quotes
             if isinstance(value, str) and _YAML_BREAK.search(value):
                 style = '"'
+            elif isinstance(value, str) and "\n" in value:
+                style = "|"
             return super().represent_scalar(tag, value, style)  # pyright: ignore[reportUnknownMemberType] - untyped in its stubs
 
+    # untyped in the stubs of PyYAML; a text that another tag may match is quoted
+    dumper: Any = Dumper
+    dumper.add_implicit_resolver(_BOOLEAN_TAG, _GO_BOOLEAN, list("yYnN"))
+    dumper.add_implicit_resolver(_FLOAT_TAG, _GO_NUMBER, list("+-.0123456789"))
     return yaml.dump(
         dict(blueprint),
         Dumper=Dumper,
@@ -88,8 +102,13 @@ def from_yaml(text: str | bytes) -> Any:
     """
     import yaml
 
+    class Loader(yaml.SafeLoader):
+        pass
+
+    loader: Any = Loader  # untyped in the stubs of PyYAML
+    loader.add_implicit_resolver(_FLOAT_TAG, _JSON_NUMBER, list("-0123456789"))
     try:
-        return yaml.safe_load(text)
+        return Loader(text).get_single_data()
     except (
         yaml.YAMLError,
         ValueError,

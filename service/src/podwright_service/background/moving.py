@@ -10,7 +10,7 @@ from podwright.blueprints import kind_of, walk_steps
 from podwright.blueprints.diff import (
     Change,
     blueprint_changes,
-    describe_change,
+    describe_values,
 )
 from podwright.errors import (
     InputsError,
@@ -97,11 +97,11 @@ async def move_run(
     obstacles = _obstacles(run, (event for _, event in events), old, new)
     if obstacles:
         problems = [
-            Problem(change.pointer, describe_change(change))
+            Problem(change.pointer, f"{change.op}: {describe_values(change)}")
             for change in obstacles
         ]
         raise _refusal(
-            f"The new blueprint differs in what the run has done already: {problems[0].detail}",
+            "The new blueprint differs in what the run has done already.",
             suggestion="Put its blueprint into the folder PODWRIGHT_PREVIOUS of this service to finish it with that, "
             "or cancel it.",
             problems=problems,

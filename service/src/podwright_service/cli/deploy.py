@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from podwright import blueprints
 from podwright.blueprints.diff import describe_change
 from podwright.errors import ConfigurationError
 from podwright_service.authoring.export import component_folder
@@ -78,7 +79,7 @@ def render_values(
     values = _updated(running, sources, _parse_images(images), keep)
     if output is None:
         _warn_of_size("the release", values)
-        print_text(chart_values.write_values(values).rstrip("\n"))
+        print_text(blueprints.to_yaml(values).rstrip("\n"))
         _print_unchecked(values)
         return
     file = Path(output)
@@ -88,7 +89,7 @@ def render_values(
     for release, part in releases.items():
         path = str(file.with_name(release + file.suffix))
         _warn_of_size(path, part)
-        write_text(path, chart_values.write_values(part))
+        write_text(path, blueprints.to_yaml(part))
         print_text(f"{path}: {', '.join(part['components'])}")
     _print_unchecked(values)
 
@@ -123,7 +124,7 @@ def _print_unchecked(values: Mapping[str, Any]) -> None:
     in_images = chart_values.components_in_images(values)
     if in_images:
         names = ", ".join(sorted(in_images))
-        text = f"Blueprint and code are those in the image, not those in the folder: {names}."
+        text = f"Blueprint and code of these components are those in their images: {names}."
         print_text(text, sys.stderr)
 
 
@@ -225,4 +226,10 @@ def _waiting_runs(
 
 
 def _read_values(path: str) -> dict[str, Any]:
-    return chart_values.read_values(read_text(path))
+    values = chart_values.read_values(read_text(path))
+    fleets = chart_values.fleets_below(values)
+    if fleets:
+        names = ", ".join(fleets)
+        text = f"{path}: warning: its components are below: {names}. Give the values of one fleet, those below its key."
+        print_text(text, sys.stderr)
+    return values

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, replace
 
+from podwright import blueprints
 from podwright.errors import ConfigurationError
 from podwright.json_data import as_array, as_object
 from podwright.text import truncate
@@ -20,7 +21,6 @@ from podwright_service.fleet.chart_values import (
     component_name,
     read_values,
     with_image,
-    write_values,
 )
 from podwright_service.images.building import build
 from podwright_service.images.docker import Docker
@@ -123,7 +123,7 @@ def _check_values(target: Target, name: str) -> None:
 def _write_values(path: str, name: str, image: ImageReference) -> None:
     """Write a component's image into a file of values."""
     values = with_image(read_values(read_text(path)), name, image)
-    write_text(path, write_values(values))
+    write_text(path, blueprints.to_yaml(values))
     _print_progress(
         f"Wrote the image of components.{component_name(name)} to {path}, without the comments that were there."
     )

@@ -10,6 +10,7 @@ from podwright import blueprints
 from podwright.blueprints.diff import Change, blueprint_changes
 from podwright.json_data import as_object
 from podwright_service.fleet.component_values import (
+    components_of,
     earlier_blueprints,
     inline_blueprint,
     stores_runs,
@@ -51,8 +52,8 @@ def diff(
         ConfigurationError: A blueprint in the values is invalid.
     """
     old_defaults = as_object(running.get("defaults"))
-    old_components = as_object(running.get("components"))
-    new_components = as_object(new.get("components"))
+    old_components = components_of(running)
+    new_components = components_of(new)
     paths = _changed_paths(
         {**running, "components": None}, {**new, "components": None}
     )
@@ -63,8 +64,8 @@ def diff(
         elif name not in new_components:
             change = ComponentChange(name, "removed")
         else:
-            old_component = as_object(old_components[name])
-            new_component = as_object(new_components[name])
+            old_component = old_components[name]
+            new_component = new_components[name]
             stores = stores_runs(old_component, old_defaults)
             change = _diff_component(
                 name, old_component, new_component, stores_runs=stores
@@ -88,9 +89,7 @@ def _diff_component(
 ) -> ComponentChange:
     old_blueprint = inline_blueprint(name, old)
     new_blueprint = inline_blueprint(name, new)
-    paths = set(
-        _changed_paths({**old, "blueprint": None}, {**new, "blueprint": None})
-    )
+    paths = set(_changed_paths(_own_values(old), _own_values(new)))
     old_source = dict(as_object(old.get("blueprint")))
     new_source = dict(as_object(new.get("blueprint")))
     changes: list[Change] = []
@@ -113,6 +112,15 @@ def _diff_component(
         values=sorted(paths),
         lost_blueprints=lost,
     )
+
+
+def _own_values(component: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a component besides its blueprint; no earlier blueprints equal an empty list of them."""
+    values = dict(component)
+    values.pop("blueprint", None)
+    if not values.get("previous"):
+        values.pop("previous", None)
+    return values
 
 
 def _digests(name: str, component: Mapping[str, Any]) -> list[str]:

@@ -16,6 +16,7 @@ from podwright.errors import BlueprintValidationError, ConfigurationError
 from podwright.json_data import as_array, as_object
 from podwright.text import did_you_mean
 from podwright_service.fleet.component_values import (
+    components_of,
     earlier_blueprints,
     has_folder,
     has_own_image,
@@ -75,7 +76,9 @@ def update(
         component = as_object(components.get(names_of_images[name]))
         components[names_of_images[name]] = _in_image(component, image)
     names_by_agent = (
-        {name: name for name in components} | names_of_images | names
+        {name: name for name in components_of({"components": components})}
+        | names_of_images
+        | names
     )
     for path in paths:
         name = names[path.name]
@@ -89,7 +92,10 @@ def update(
         if keep is not None:
             running_components = as_object(running.get("components"))
             earlier = as_object(running_components.get(name))
-            component["previous"] = _kept(name, earlier, component, keep)
+            component.pop("previous", None)
+            previous = _kept(name, earlier, component, keep)
+            if previous:
+                component["previous"] = previous
         components[name] = component
     _check_served(components, defaults)
     return {**running, "components": dict(sorted(components.items()))}
@@ -247,8 +253,8 @@ def _kept(
 def _check_served(
     components: Mapping[str, Any], defaults: Mapping[str, Any]
 ) -> None:
-    for name, component in components.items():
-        if not is_served(as_object(component), defaults):
+    for name, component in components_of({"components": components}).items():
+        if not is_served(component, defaults):
             others = [other for other in components if other != name]
             hint = did_you_mean(name, others)
             advice = (
@@ -308,7 +314,10 @@ def _agents(
         elif agent not in names_by_agent:
             raise ConfigurationError(
                 f"The component '{folder.path.name}' needs the agent '{agent}', which is not among the folders.",
-                suggestion=f"Give the folder of '{agent}' too, or its image.",
+                suggestion=(
+                    f"Give the folder of '{agent}' too, or its image; or a remote, in the values of --onto: "
+                    f"components.{component_name(folder.path.name)}.agents: [{{name: {agent}, url: https://HOST}}]."
+                ),
             )
         elif names_by_agent[agent] == agent:
             agents.append(agent)
@@ -336,31 +345,15 @@ def read_values(text: str) -> dict[str, Any]:
     return values
 
 
+def fleets_below(values: Mapping[str, Any]) -> list[str]:
+    """The keys with the values of fleets, if the values are of a chart that has this one as a dependency."""
+    if "components" in values:
+        return []
+    return [key for key in values if "components" in as_object(values[key])]
+
+
 def _invalid_values_error(reason: str) -> ConfigurationError:
     return ConfigurationError(
         f"Invalid chart values: {reason.rstrip('.')}.",
         suggestion="Give the output of `helm get values RELEASE`, or a file for `helm upgrade --values`.",
-    )
-
-
-def write_values(values: Mapping[str, Any]) -> str:
-    """The values as YAML, with text of several lines in block style."""
-    import yaml  # slow to import
-
-    class Dumper(yaml.SafeDumper):
-        pass
-
-    def represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-        style = None
-        if "\n" in text:
-            style = "|"
-        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style)  # pyright: ignore[reportUnknownMemberType] - untyped in its stubs
-
-    Dumper.add_representer(str, represent_text)
-    return yaml.dump(
-        dict(values),
-        Dumper=Dumper,
-        sort_keys=False,
-        allow_unicode=True,
-        width=110,
     )

@@ -23,6 +23,15 @@ _FOLDER = "/component"
 """Where the chart mounts the folder of a component, and where an image has it."""
 
 
+def components_of(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The values of the components by name, without those that are null, which the chart leaves out."""
+    return {
+        name: as_object(component)
+        for name, component in as_object(values.get("components")).items()
+        if component is not None
+    }
+
+
 def inline_blueprint(
     name: str, component: Mapping[str, Any]
 ) -> dict[str, Any] | None:

@@ -11,6 +11,7 @@ import orjson
 
 from podwright.errors import ConfigurationError
 from podwright.json_data import as_array, as_object
+from podwright_service.fleet.component_values import components_of
 
 MAX_RELEASE_BYTES = 1_048_576
 """Helm stores a release in a Secret, for which Kubernetes has this limit."""
@@ -53,9 +54,7 @@ def split(
                 suggestion=f"Remove {key}.",
             )
     components = {
-        component: dict(as_object(own))
-        for component, own in as_object(values.get("components")).items()
-        if own is not None
+        component: dict(own) for component, own in components_of(values).items()
     }
     agents = {
         component: [_agent(entry) for entry in as_array(own.get("agents"))]

@@ -600,18 +600,20 @@ def _blueprint_notice(run: StoredRun, worker: BackgroundWorker) -> str | None:
     digest: str = run["digest"]
     if digest in worker.digests:
         return None
+    move = f"`podwright runs move {run['id']}`"
+    advice = f"Give the service that blueprint in the folder PODWRIGHT_PREVIOUS, or move the run: {move}."
     if not worker.is_unserved(digest):
         if run["status"] != "queued":
             return None
-        return f"It waits for a service with the blueprint {digest}; this one has another."
+        return (
+            f"It waits for a service with the blueprint {digest}; this one has another. "
+            f"If no such service runs: {advice}"
+        )
     notice = f"It has the blueprint {digest}, which no running service has, so no process goes on with it."
     move = f"`podwright runs move {run['id']}`"
     misfit = worker.previous.misfits.get(digest)
     if misfit is None:
-        return (
-            f"{notice} Give the service that blueprint, in the folder PODWRIGHT_PREVIOUS; or move the run to the new "
-            f"one: {move}."
-        )
+        return f"{notice} {advice}"
     notice = f"{notice} This service was given that blueprint, which cannot be performed: {misfit.reason}"
     if misfit.is_of_code:
         return f"{notice} Correct the code, or move the run: {move}."
