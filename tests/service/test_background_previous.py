@@ -699,6 +699,7 @@ async def test_a_lost_run_whose_blueprint_nobody_has(
         assert await store.write([late]) == {"lost"}
 
 
+@pytest.mark.usefixtures("soon_forgotten")
 def test_moving_a_run_whose_process_died(
     releases: Releases, monkeypatch: pytest.MonkeyPatch
 ) -> None:
