@@ -29,7 +29,10 @@ EXPECTED = {
     "crashing": {"PodwrightDown"},
     "stranded": {"PodwrightRunsDatabaseDown"},
     "queued": {"PodwrightRunsQueued"},
-    "interrupted": {"PodwrightRunsInterrupted"},
+    "interrupted": {
+        "PodwrightRunsInterrupted",
+        "PodwrightRunsWithoutBlueprint",
+    },
 }
 """The alerts of each component."""
 ELSEWHERE = {
@@ -54,6 +57,13 @@ def search(query: str) -> str:
     """Search the archive."""
     return "Nothing found."
 '''
+LOST_RUN = "0" * 32
+ADD_LOST_RUN = f"""
+    INSERT INTO podwright_runs SELECT (jsonb_populate_record(
+        run, '{{"id": "{LOST_RUN}", "status": "waiting_for_approval", "digest": "of another blueprint"}}'
+    )).* FROM podwright_runs AS run WHERE component = 'interrupted' LIMIT 1
+"""
+"""A statement that adds a run of a blueprint that no pod has."""
 DEADLY = '''
 import os
 import signal
@@ -225,6 +235,7 @@ def namespace(
             == 202
         )
     )
+    namespace.query(ADD_LOST_RUN)
     urls = [
         f"http://fleet-{caller.replace('/', ':8000/', 1)}" for caller in CALLERS
     ]
@@ -329,6 +340,12 @@ def test_the_alerts_end(
     """After an upgrade that mends the causes, and under the same load, all alerts are resolved."""
     namespace.install(mended(values))
     client = Client(namespace, "client")
+
+    def is_lost_run_cancelled() -> bool:
+        path = f"/runs/{LOST_RUN}/cancel"
+        return interrupted(client, "POST", path)[0] in (200, 202)
+
+    namespace.until(is_lost_run_cancelled)
 
     def have_ended() -> bool:
         status, found = interrupted(client, "GET", "/runs?status=interrupted")

@@ -301,8 +301,8 @@ def test_the_schema_is_closed() -> None:
     }
     assert names == {
         "/definitions/container", "configMap", "csi", "downwardAPI", "egress", "emptyDir", "ephemeral", "extraEgress",
-        "extraObjects", "global", "inputs", "nodeAffinity", "persistentVolumeClaim", "podAffinity", "podAntiAffinity",
-        "projected", "secret", "tags",
+        "extraObjects", "global", "image", "inputs", "nodeAffinity", "persistentVolumeClaim", "podAffinity",
+        "podAntiAffinity", "projected", "secret", "tags",
     }  # fmt: skip
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     assert set(values) == set(schema["properties"]) - {"tags"}

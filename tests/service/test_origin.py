@@ -368,16 +368,19 @@ def test_the_line_of_a_request(
     unknown = {"authorization": f"Bearer {'x' * 16}"}
     for headers, status in ((HEADERS, 403), (unknown, 401)):
         assert client.get("/info", headers=headers).status_code == status
-    lines = [
-        json.loads(line)
-        for line in capfd.readouterr().out.splitlines()
-        if '"event":"request"' in line
-    ]
-    assert [
-        (line["status"], line.get("caller"))
-        for line in lines
-        if line["path"] == "/info"
-    ] == [(403, "shop"), (401, None)]
+    callers: list[tuple[int, str | None]] = []
+
+    def are_logged() -> bool:
+        """Whether both have their lines, which are written after the responses."""
+        for text in capfd.readouterr().out.splitlines():
+            if '"event":"request"' in text:
+                line = json.loads(text)
+                if line["path"] == "/info":
+                    callers.append((line["status"], line.get("caller")))
+        return len(callers) == 2
+
+    until(are_logged)
+    assert callers == [(403, "shop"), (401, None)]
 
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"

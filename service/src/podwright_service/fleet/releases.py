@@ -15,7 +15,7 @@ from podwright_service.fleet.component_values import components_of
 
 MAX_RELEASE_BYTES = 1_048_576
 """Helm stores a release in a Secret, for which Kubernetes has this limit."""
-_CHART_BYTES = 75_000
+_CHART_BYTES = 110_000
 """The chart's templates and documentation in such a Secret."""
 _COMPONENT_BYTES = 720
 """The manifests of a component, without its blueprint and files."""
