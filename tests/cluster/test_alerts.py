@@ -57,11 +57,11 @@ def search(query: str) -> str:
     """Search the archive."""
     return "Nothing found."
 '''
-LOST_RUN = "0" * 32
-ADD_LOST_RUN = f"""
-    INSERT INTO podwright_runs SELECT (jsonb_populate_record(
-        run, '{{"id": "{LOST_RUN}", "status": "waiting_for_approval", "digest": "of another blueprint"}}'
-    )).* FROM podwright_runs AS run WHERE component = 'interrupted' LIMIT 1
+LOST_RUN = "00000000000000000000000000000000"
+ADD_LOST_RUN = """
+    INSERT INTO podwright_runs SELECT (jsonb_populate_record(run, '{
+        "id": "00000000000000000000000000000000", "status": "waiting_for_approval", "digest": "of another blueprint"
+    }')).* FROM podwright_runs AS run WHERE component = 'interrupted' LIMIT 1
 """
 """A statement that adds a run of a blueprint that no pod has."""
 DEADLY = '''
