@@ -313,7 +313,16 @@ def test_an_approval_waits_through_upgrades(
     upgrade("third")
     for place in (stays, moves):
         namespace.until(lambda place=place: has(place, "waiting_for_approval"))
-    namespace.until(lambda: request("POST", f"{moves}/move"))
+    present = blueprints.digest(
+        blueprints.read_file(folders["third"] / "blueprint.json")
+    )
+
+    def is_moved() -> bool:
+        """Whether the run has the new blueprint; a pod that is about to stop moves it to its own."""
+        run = request("POST", f"{moves}/move")
+        return run is not None and run["digest"] == present
+
+    namespace.until(is_moved)
     assert "first_output" in approve(stays)
     assert "third_output" in approve(moves)
 
