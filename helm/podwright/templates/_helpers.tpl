@@ -93,7 +93,7 @@
 {{- $changed := dict }}
 {{- range list "repository" "tag" "digest" }}
 {{- $part := get $image . }}
-{{- if and $part (ne $part (get $c.image .)) }}{{ $_ := set $changed . true }}{{ end }}
+{{- if and $part (ne (toString $part) (toString (get $c.image .))) }}{{ $_ := set $changed . true }}{{ end }}
 {{- end }}
 {{- if $changed }}{{ $_ := set $c.image "digest" "" }}{{ end }}
 {{- if or $changed.repository $changed.digest }}{{ $_ := set $c.image "tag" "" }}{{ end }}
