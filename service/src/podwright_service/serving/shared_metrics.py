@@ -62,12 +62,11 @@ def remove_folders(*folders: Path) -> None:
 def _make_folder() -> Path:
     from podwright_service.observability.metric_files import has_room
 
-    parent = tempfile.gettempdir()
     if MEMORY_DIR is not None:
         _remove_abandoned_folders(MEMORY_DIR)
         if has_room(MEMORY_DIR):
-            parent = MEMORY_DIR
-    return _make_held_folder(parent)
+            return _make_held_folder(MEMORY_DIR)
+    return _make_held_folder(tempfile.gettempdir())
 
 
 def _make_held_folder(parent: str) -> Path:
