@@ -9,6 +9,8 @@ from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 from urllib.request import getproxies, proxy_bypass
 
+from podwright.models.urls import split_url
+
 
 class ByEnvironment(Enum):
     """In the place of a proxy's URL."""
@@ -82,12 +84,8 @@ def _is_url(proxy: str) -> bool:
     """Whether a text is a URL, or such a text without its scheme."""
     if "://" not in proxy:
         proxy = f"http://{proxy}"
-    try:
-        parts = urlsplit(proxy)
-        is_port = parts.port != 0
-    except ValueError:  # its message quotes the URL
-        return False
-    return is_port and bool(parts.hostname) and not parts.fragment
+    parts = split_url(proxy)
+    return parts is not None and not parts.fragment
 
 
 def via(proxy: str | None) -> str:
@@ -101,15 +99,10 @@ def is_proxy(url: str) -> bool:
     """Whether a text is the URL of a proxy: http or https and a host, perhaps with a port, a user and a password."""
     if not url.isprintable() or " " in url:
         return False
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:  # its message quotes the URL
+    parts = split_url(url)
+    if parts is None or parts.scheme not in ("http", "https"):
         return False
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        return False
-    has_more = parts.path.strip("/") or parts.query or parts.fragment
-    return port != 0 and not has_more
+    return not (parts.path.strip("/") or parts.query or parts.fragment)
 
 
 def without_credentials(url: str) -> str:

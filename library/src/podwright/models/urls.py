@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 _NOT_IN_URL = frozenset(" #@\\")
 
@@ -30,14 +30,20 @@ def is_request_url(url: str) -> bool:
         return False
     if not _NOT_IN_URL.isdisjoint(url):
         return False
+    parts = split_url(url)
+    return parts is not None and parts.scheme in ("http", "https")
+
+
+def split_url(url: str) -> SplitResult | None:
+    """The parts of a URL; None if it has no host, or its port is not a port."""
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:  # its message quotes the URL
-        return False
-    if parts.scheme not in ("http", "https"):
-        return False
-    return bool(parts.hostname) and port != 0
+        return None
+    if port == 0 or not parts.hostname:
+        return None
+    return parts
 
 
 def host_and_port(url: str) -> tuple[str, int]:
