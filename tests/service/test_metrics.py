@@ -7,6 +7,8 @@ import math
 import os
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, Literal
 
@@ -744,6 +746,22 @@ def test_a_folder_without_room(
     assert (counted("/run"), counted("/info")) == (3, None)
     (record,) = caplog.records
     assert str(folder) in record.getMessage()
+
+
+def test_a_file_that_has_just_been_made(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A process makes its files before it gives them a size; one that is killed between the two leaves an empty one.
+
+    Source: https://github.com/prometheus/client_python/issues/1199
+    """
+    monkeypatch.setenv(metric_files.VARIABLE, str(tmp_path))
+    count = "from prometheus_client import Counter; Counter('seen', '-').inc()"
+    subprocess.run((sys.executable, "-c", count), check=True)
+    for kind in ("counter", "gauge_livesum", "histogram"):
+        (tmp_path / f"{kind}_1.db").touch()
+    body, _ = Exported("looker", "agent", routes=("/run",)).render("")
+    assert "\nseen_total 1.0\n" in body.decode()
 
 
 def test_files_of_a_process_that_has_ended(tmp_path: Path) -> None:

@@ -60,10 +60,21 @@ def has_room(folder: str | Path) -> bool:
 
 
 @contextlib.contextmanager
-def reading(folder: Path) -> Generator[None]:
-    """Keep the files under their names for as long as this context, so that none is read twice or not at all."""
+def reading(folder: Path) -> Generator[list[str]]:
+    """The paths of all files that can be read, kept for as long as this context.
+
+    So none is read twice or not at all. A file that a process makes at this moment, or was making when it was killed,
+    is empty, which `MultiProcessCollector` takes for an error: https://github.com/prometheus/client_python/issues/1199
+    """
     with _locked(folder, is_shared=True):
-        yield
+        yield [str(file) for file in folder.glob("*.db") if _has_size(file)]
+
+
+def _has_size(file: Path) -> bool:
+    try:
+        return file.stat().st_size > 0
+    except FileNotFoundError:  # the gauges of a process that has just ended
+        return False
 
 
 def _take_over_files(folder: Path) -> None:

@@ -886,13 +886,12 @@ class _AllProcesses(Collector):
         self._folder = folder
 
     def collect(self) -> Iterator[Metric]:
-        if not Path(self._folder).is_dir():
+        folder = Path(self._folder)
+        if not folder.is_dir():
             return
-        registry = CollectorRegistry()
-        MultiProcessCollector(registry, path=self._folder)
-        with metric_files.reading(Path(self._folder)):
-            metrics = list(registry.collect())
-        yield from metrics
+        collector: Any = MultiProcessCollector  # has no types
+        with metric_files.reading(folder) as files:
+            yield from collector.merge(files)
 
 
 class _WithoutCreated(Collector):
