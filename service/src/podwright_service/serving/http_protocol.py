@@ -1,6 +1,7 @@
-"""uvicorn's HTTP protocol with a limit on request headers, which its fast parser does not have.
+"""uvicorn's HTTP protocol with two things that it does not have.
 
-Headers are parsed before the API key is checked, and pods of a fleet call each other without an ingress.
+A limit on request headers: they are parsed before the API key is checked, and pods of a fleet call each other without
+an ingress. And a moment for requests that are on their way when the server stops.
 """
 
 from __future__ import annotations
@@ -12,6 +13,11 @@ from podwright.json_data import to_json_bytes
 
 MAX_HEAD = 64 * 1024
 """Bytes of the request line, the headers and the trailers of one request."""
+
+STOP_DELAY = 0.5
+"""Seconds for which connections without a request stay open when the server stops, as nginx does with
+`keepalive_min_timeout`: a client that has just connected, or goes on with an idle connection, cannot know of the stop,
+and repeats no POST of its own accord."""
 
 _SEPARATORS = len(": \r\n")
 _DETAIL = to_json_bytes(
@@ -39,8 +45,8 @@ class HeadersTooLargeError(Exception):
     """
 
 
-class LimitedHttpProtocol(HttpToolsProtocol):
-    """Refuses a request whose headers are too large, with 431, and closes its connection.
+class ServiceHttpProtocol(HttpToolsProtocol):
+    """Refuses a request whose headers are too large, with 431, and closes its connection; loses none when it stops.
 
     Complete headers are counted when the parser delivers them. An incomplete one grows inside the parser, so the bytes
     that come without anything being delivered are counted too.
@@ -50,6 +56,24 @@ class LimitedHttpProtocol(HttpToolsProtocol):
     """Bytes of the request line and the headers so far."""
     _undelivered = 0
     """Bytes since the parser last delivered something."""
+    _is_stopping = False
+
+    def shutdown(self) -> None:
+        """Close the connection after its request, or if none comes soon."""
+        if self._is_stopping:
+            super().shutdown()
+            return
+        self._is_stopping = True
+        if self.cycle and not self.cycle.response_complete:
+            super().shutdown()
+        else:
+            self.loop.call_later(STOP_DELAY, self.shutdown)
+
+    def on_headers_complete(self) -> None:
+        """The headers are complete; the request is the last one of its connection if the server stops."""
+        super().on_headers_complete()
+        if self._is_stopping:
+            self.cycle.keep_alive = False
 
     def data_received(self, data: bytes) -> None:
         """Parse what has arrived."""

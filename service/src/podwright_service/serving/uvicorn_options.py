@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from podwright_service.http.shutdown import RESPONSE_SECONDS
-from podwright_service.serving.http_protocol import LimitedHttpProtocol
+from podwright_service.serving.http_protocol import ServiceHttpProtocol
 from podwright_service.settings import Settings
 
 KEEP_ALIVE = 75
@@ -16,7 +16,7 @@ most clouds), because a connection that the service closes may just carry a requ
 def uvicorn_options(settings: Settings) -> dict[str, Any]:
     """The options of `uvicorn.Config` that one and several processes share."""
     return {
-        "http": LimitedHttpProtocol,
+        "http": ServiceHttpProtocol,
         "lifespan": "on",
         "ws": "none",
         "server_header": False,
