@@ -305,3 +305,39 @@ def test_a_component_that_serves_nothing(
     values = {"defaults": defaults, "components": {"x": component}}
     with pytest.raises(ConfigurationError, match="no blueprint"):
         chart_values.update(values, [])
+
+
+@pytest.mark.parametrize(
+    ("component", "is_there"),
+    [
+        (None, True),
+        ({"replicas": 3}, True),
+        ({"image": {"tag": "1-full", "repository": "podwright"}}, True),
+        ({"image": {"tag": "calculator-1"}}, False),
+    ],
+)
+def test_a_base_image_for_all(
+    tmp_path: Path, component: dict[str, Any] | None, *, is_there: bool
+) -> None:
+    """An image in `defaults` has not the folders that are given; one that only a component names has its folder."""
+    image = {"repository": "registry.example/team/agents", "tag": "1"}
+    values = {
+        "defaults": {"image": image},
+        "components": {"calculator": component},
+    }
+    path = folder(tmp_path / "calculator", tools_py="")
+    updated = chart_values.update(values, [path])["components"]["calculator"]
+    assert ("blueprint" in updated, "files" in updated) == (is_there, is_there)
+
+
+def test_what_is_in_images() -> None:
+    """A component that is null is nowhere, and one with a blueprint in the values has it there."""
+    values = {
+        "defaults": {"image": {"repository": "registry.example/agents"}},
+        "components": {
+            "served": {},
+            "removed": None,
+            "given": {"blueprint": {"inline": AGENT}},
+        },
+    }
+    assert chart_values.components_in_images(values) == ["served"]

@@ -21,6 +21,7 @@ from podwright_service.fleet.component_values import (
     has_folder,
     has_own_image,
     inline_blueprint,
+    is_in_own_image,
     is_served,
 )
 from podwright_service.fleet.files import MAX_CONFIG_MAP_BYTES, files_of
@@ -87,7 +88,7 @@ def update(
             path,
             before,
             names_by_agent,
-            in_image=_is_in_image(before, defaults),
+            in_image=is_in_own_image(before, defaults),
         )
         if keep is not None:
             running_components = as_object(running.get("components"))
@@ -164,22 +165,14 @@ def _in_image(
     return {**values, "image": parts}
 
 
-def _is_in_image(
-    component: Mapping[str, Any], defaults: Mapping[str, Any]
-) -> bool:
-    """Whether a component's folder is in its image, and not in the values."""
-    return has_own_image(component, defaults) and not has_folder(
-        component, defaults
-    )
-
-
 def components_in_images(values: Mapping[str, Any]) -> list[str]:
     """The names of the components whose folders are in their images."""
     defaults = as_object(values.get("defaults"))
     return [
         name
-        for name, component in as_object(values.get("components")).items()
-        if _is_in_image(as_object(component), defaults)
+        for name, component in components_of(values).items()
+        if has_own_image(component, defaults)
+        and not has_folder(component, defaults)
     ]
 
 

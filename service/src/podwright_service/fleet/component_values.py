@@ -85,11 +85,38 @@ def has_own_image(
     component: Mapping[str, Any], defaults: Mapping[str, Any]
 ) -> bool:
     """Whether a component names an image, or `defaults` one of another repository than the chart's."""
-    shared = as_object(defaults.get("image")).get("repository")
-    if shared and str(shared).rpartition("/")[2] != _REPOSITORY:
-        return True
-    own = as_object(component.get("image"))
-    return any(own.get(key) for key in _REFERENCE)
+    return _is_another(_repository({}, defaults)) or _names_image(component)
+
+
+def is_in_own_image(
+    component: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> bool:
+    """Whether a component's folder is in an image that only this component names, and not in the values.
+
+    It is not in an image of `defaults`, which may be a base for all components, nor in the service's own image with
+    another tag.
+    """
+    if not _names_image(component) or has_folder(component, defaults):
+        return False
+    return _is_another(_repository(component, defaults))
+
+
+def _names_image(component: Mapping[str, Any]) -> bool:
+    image = as_object(component.get("image"))
+    return any(image.get(key) for key in _REFERENCE)
+
+
+def _repository(
+    component: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> str:
+    """The repository of a component's image; the chart's own if none is named."""
+    named = _merged("image", component, defaults).get("repository")
+    return str(named or _REPOSITORY)
+
+
+def _is_another(repository: str) -> bool:
+    """Whether a repository has another name than the service's, which may be in any registry."""
+    return repository.rpartition("/")[2] != _REPOSITORY
 
 
 def is_served(
