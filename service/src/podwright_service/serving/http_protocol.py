@@ -15,9 +15,11 @@ MAX_HEAD = 64 * 1024
 """Bytes of the request line, the headers and the trailers of one request."""
 
 STOP_DELAY = 0.5
-"""Seconds for which connections without a request stay open when the server stops, as nginx does with
-`keepalive_min_timeout`: a client that has just connected, or goes on with an idle connection, cannot know of the stop,
-and repeats no POST of its own accord."""
+"""Seconds for which connections without a request stay open when the server stops.
+
+A client that has just connected, or goes on with an idle connection, cannot know of the stop, and repeats no POST.
+Source: https://github.com/Kludex/uvicorn/discussions/2315
+"""
 
 _SEPARATORS = len(": \r\n")
 _DETAIL = to_json_bytes(
