@@ -14,8 +14,6 @@ from podwright.errors import ConfigurationError
 from podwright.text import truncate
 
 _INSTALL = "Install Docker with buildx and start it; on Debian, `make engine` in the source folder of Podwright does."
-
-
 _REFUSED = (
     r"unexpected status\b.*: 40[13] |unauthorized: |(?<!permission )denied: |insufficient_scope|failed to authorize"
     r"|no basic auth credentials|\b(pull|push|requested) access( to the resource)?( is)? denied"
