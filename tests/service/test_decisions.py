@@ -135,29 +135,34 @@ def test_a_rejection_with_steps_goes_on(
 
 
 @pytest.mark.parametrize("kind", ["agent", "pipeline"])
-def test_a_tool_call_of_a_background_run_waits(
-    serve: Serve, sqlite_database: str, kind: str
-) -> None:
-    """It is made with the changed arguments, or not at all; nothing before it is repeated."""
-    for body, paid in (
+@pytest.mark.parametrize(
+    ("body", "paid"),
+    [
         ({}, [5]),
         ({"values": {"amount": 3}}, [3]),
         ({"decision": "reject", "comment": "No."}, []),
-    ):
-        PAID.clear()
-        agent = clerk("done")
-        component = agent if kind == "agent" else Pipeline("line", [agent])
-        client = serve(component, runs_database=sqlite_database)
-        url = begin(client)
-        approval = waiting(client, url)["approval"]
-        assert (approval["tool"], approval["ends_on_reject"]) == ("pay", False)
-        run = decide(client, url, **body)
-        assert (run["status"], run["result"]) == (
-            "succeeded",
-            {"output": "done"},
-        )
-        assert run["usage"]["model_calls"] == 2
-        assert paid == PAID
+    ],
+    ids=["approved", "changed", "rejected"],
+)
+def test_a_tool_call_of_a_background_run_waits(
+    serve: Serve,
+    sqlite_database: str,
+    body: dict[str, Any],
+    paid: list[int],
+    kind: str,
+) -> None:
+    """It is made with the changed arguments, or not at all; nothing before it is repeated."""
+    PAID.clear()
+    agent = clerk("done")
+    component = agent if kind == "agent" else Pipeline("line", [agent])
+    client = serve(component, runs_database=sqlite_database)
+    url = begin(client)
+    approval = waiting(client, url)["approval"]
+    assert (approval["tool"], approval["ends_on_reject"]) == ("pay", False)
+    run = decide(client, url, **body)
+    assert (run["status"], run["result"]) == ("succeeded", {"output": "done"})
+    assert run["usage"]["model_calls"] == 2
+    assert paid == PAID
 
 
 def resumed(problem: dict[str, Any], **keys: Any) -> dict[str, Any]:
