@@ -81,7 +81,7 @@ PROBLEMS: list[tuple[str, str, Any, str, str, str]] = [
         "hig",
         "/config/reasoning_effort",
         "'low' 'hig'",
-        "",
+        "mean 'high'",
     ),
     (
         "agent",
@@ -424,7 +424,7 @@ PROBLEMS: list[tuple[str, str, Any, str, str, str]] = [
         "agent",
         "/skills/0/type",
         "'Agent' 'agent'",
-        "",
+        "mean 'Agent'",
     ),
     (
         "conductor",

@@ -87,6 +87,27 @@ def test_a_wrong_value_is_one_problem(
     ] == []
 
 
+@pytest.mark.parametrize(
+    ("value", "suggestion"),
+    [
+        ("Low", "Did you mean 'low'?"),
+        ("hihg", "Did you mean 'high'?"),
+        ("medium", ""),
+        (5, ""),
+    ],
+)
+@pytest.mark.parametrize(
+    "data_type", [Literal["low", "high"], Literal["low", "high"] | None]
+)
+def test_a_misspelled_value(
+    data_type: Any, value: object, suggestion: str
+) -> None:
+    """The allowed value that it resembles is suggested; all are listed anyway."""
+    (problem,) = problems(data_type, value)
+    assert problem.suggestion == suggestion
+    assert "'low' or 'high'" in problem.detail
+
+
 def test_the_message_of_a_validator_is_kept() -> None:
     """A ValueError of our own is the detail, without pydantic's prefix."""
 

@@ -17,7 +17,7 @@ from typing import Any, cast
 from podwright.errors import ContextError
 from podwright.images import to_shown_text
 from podwright.json_data import JsonMapping, JsonObject, copy_json
-from podwright.text import did_you_mean, truncate
+from podwright.text import did_you_mean, most_similar, truncate
 
 Context = Mapping[str, Any]
 """Values by name."""
@@ -357,8 +357,9 @@ def _brace_runs(template: str) -> Iterator[tuple[int, str, int]]:
 
 def suggest_name(expression: str, known: Collection[str]) -> str:
     """What to do about a name, perhaps with fields, that nothing fills."""
-    hint = did_you_mean(_root(expression), known)
-    if hint.startswith("Did you mean"):
+    root = _root(expression)
+    hint = did_you_mean(root, known)
+    if most_similar(root, known) is not None:
         return hint
     return f"{hint} {_how_to_write(expression)}".lstrip()
 

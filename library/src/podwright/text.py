@@ -67,12 +67,19 @@ def printable(text: str) -> str:
     return "".join(characters)
 
 
-def did_you_mean(word: str, options: Iterable[str]) -> str:
-    """A sentence that suggests the closest of the options, or lists them; empty without options."""
+def most_similar(word: str, options: Iterable[str]) -> str | None:
+    """The option that the word misspells; None if it resembles none."""
     known = list(dict.fromkeys(options))[:200]  # comparing more takes seconds
-    closest = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
-    if closest:
-        return f"Did you mean '{closest[0]}'?"
+    closest = difflib.get_close_matches(word, known, n=1)
+    return next(iter(closest), None)
+
+
+def did_you_mean(word: str, options: Iterable[str]) -> str:
+    """A sentence that suggests the most similar of the options, or lists them; empty without options."""
+    known = list(dict.fromkeys(options))
+    similar = most_similar(word, known)
+    if similar is not None:
+        return f"Did you mean '{similar}'?"
     if not known:
         return ""
     listed = ", ".join(known[:12])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, cast
@@ -14,7 +15,7 @@ from podwright.json_data import (
     as_object,
     json_pointer,
 )
-from podwright.text import did_you_mean, short_repr
+from podwright.text import did_you_mean, most_similar, short_repr
 
 MAX_PROBLEMS = 100
 """Problems listed for one document: suggestions for thousands of unknown keys would take seconds."""
@@ -44,6 +45,8 @@ _REWORDED = {  # in this order: the first ones contain the later ones
 
 _EXPECTED = "Expected "
 """The start of a message about the type of a value, or about its limits."""
+_QUOTED = re.compile(r"'([^']*)'")
+"""A text in the list of the values that are allowed."""
 _KEY = "[key]"
 """The last part of a location whose key is wrong, not its value."""
 
@@ -100,12 +103,14 @@ def _merge_alternatives(group: list[Problem]) -> list[Problem]:
     if len(expected) < 2:
         return others or group
     wanted: dict[str, None] = {}
+    suggestion = ""
     for problem in expected:
+        suggestion = suggestion or problem.suggestion
         text, _, _ = problem.detail.removeprefix(_EXPECTED).partition(", got ")
         wanted[text] = None
     _, _, got = expected[0].detail.partition(", got ")
     detail = f"{_EXPECTED}{' or '.join(wanted)}, got {got}"
-    return [Problem(expected[0].pointer, detail), *others]
+    return [Problem(expected[0].pointer, detail, suggestion), *others]
 
 
 def _is_about_type(problem: Problem) -> bool:
@@ -143,8 +148,23 @@ def _to_problem(
             expected = PATTERNS[context["pattern"]]
             got = describe_value(value)
             return Problem(pointer, f"{_EXPECTED}{expected}, got {got}.")
+        case "literal_error":
+            detail = _reworded(str(error["msg"]), value)
+            return Problem(pointer, detail, _similar_value(value, context))
         case _:
             return Problem(pointer, _reworded(str(error["msg"]), value))
+
+
+def _similar_value(value: object, context: JsonMapping) -> str:
+    """A sentence that suggests the value that a text misspells; empty if it resembles none.
+
+    The message of the error lists all of them.
+    """
+    known = _QUOTED.findall(str(context["expected"]))
+    similar = most_similar(str(value), known)
+    if similar is None:
+        return ""
+    return f"Did you mean '{similar}'?"
 
 
 def _unknown_tag_problem(pointer: str, context: JsonMapping) -> Problem:

@@ -15,7 +15,6 @@ share is a package beside them, `shared/`, or what a `pyproject.toml` lists; see
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Collection, Container, Iterator
 from dataclasses import dataclass
@@ -34,7 +33,7 @@ from podwright.components.folder_code import (
 )
 from podwright.errors import ConfigurationError
 from podwright.json_data import JsonMapping, as_array, as_object, walk_json
-from podwright.text import did_you_mean, short_repr
+from podwright.text import did_you_mean, most_similar, short_repr
 
 AGENTS_FILE = "agents.py"
 """The file of a folder with its agents in Python."""
@@ -364,8 +363,10 @@ def _matching_names(module: ModuleType, name: str) -> list[str]:
     function = getattr(module, name, None)
     if callable(function):
         return [name]
-    known = _public_functions(module)
-    return difflib.get_close_matches(name, known, n=1)
+    similar = most_similar(name, _public_functions(module))
+    if similar is None:
+        return []
+    return [similar]
 
 
 def _public_functions(module: ModuleType) -> Iterator[str]:

@@ -29,7 +29,7 @@ from podwright.json_data import (
 )
 from podwright.json_schema import subschema
 from podwright.templates import expressions, suggest_name
-from podwright.text import did_you_mean
+from podwright.text import did_you_mean, most_similar
 
 _Step = Mapping[str, Any]
 _Known = dict[str, JsonMapping | None]
@@ -446,12 +446,11 @@ def _field_problem(
                 suggestion="Only data has fields: declare it as an object, or give the agent a 'response_schema'.",
             )
         properties = as_object(schema.get("properties"))
-        hint = did_you_mean(key, properties)
-        if properties and key not in properties and _lacks(schema, hint):
+        if properties and _lacks(schema, key):
             return Problem(
                 pointer,
                 detail=f"Nothing fills {shown}: its schema has no field '{key}'.",
-                suggestion=hint,
+                suggestion=did_you_mean(key, properties),
             )
         schema = _schema_of_field(schema, key, root)
     return None
@@ -473,17 +472,21 @@ _OPEN = frozenset(
 """Keywords beside which an object may have other fields than its `properties` name."""
 
 
-def _lacks(schema: JsonMapping, hint: str) -> bool:
-    """Whether an object lacks a field that its `properties` do not name.
+def _lacks(schema: JsonMapping, key: str) -> bool:
+    """Whether an object certainly lacks a field: it may have no others, or the name misspells that of one.
 
     Args:
         schema: Its schema, which allows other fields unless it says that it does not.
-        hint: What `did_you_mean` says of the field.
+        key: The field.
     """
+    properties = as_object(schema.get("properties"))
+    if key in properties:
+        return False
     if schema.keys() & _OPEN or schema.get("additionalProperties"):
         return False
-    is_closed = schema.get("additionalProperties") is False
-    return is_closed or hint.startswith("Did you mean")
+    if schema.get("additionalProperties") is False:
+        return True
+    return most_similar(key, properties) is not None
 
 
 def _schema_of_field(
