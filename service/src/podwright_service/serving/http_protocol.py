@@ -62,14 +62,12 @@ class ServiceHttpProtocol(HttpToolsProtocol):
 
     def shutdown(self) -> None:
         """Close the connection after its request, or if none comes soon."""
-        if self._is_stopping:
-            super().shutdown()
-            return
-        self._is_stopping = True
-        if self.cycle and not self.cycle.response_complete:
+        is_answering = self.cycle and not self.cycle.response_complete
+        if is_answering or self._is_stopping:
             super().shutdown()
         else:
             self.loop.call_later(STOP_DELAY, self.shutdown)
+        self._is_stopping = True
 
     def on_headers_complete(self) -> None:
         """The headers are complete; the request is the last one of its connection if the server stops."""
