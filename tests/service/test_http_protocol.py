@@ -1,12 +1,14 @@
-"""What is on its way when the server stops is answered."""
+"""Requests that offer to switch protocols, and those that are on their way when the server stops."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 import threading
 from collections.abc import Iterator
 from http.client import HTTPConnection
+from typing import Any
 
 import pytest
 import uvicorn
@@ -16,21 +18,32 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from tests.helpers import until
 
+from podwright_service.observability.logging import WithoutOffers
 from podwright_service.serving import http_protocol
 from podwright_service.serving.uvicorn_options import uvicorn_options
 from podwright_service.settings import Settings
 
+RELEASED = threading.Event()
 
-def echo(request: Request) -> PlainTextResponse:
-    return PlainTextResponse(request.url.path)
+
+async def echo(request: Request) -> PlainTextResponse:
+    """The path and the body; `/held` waits until it is released."""
+    body = await request.body()
+    if request.url.path == "/held":
+        # Starlette copies the headers here
+        assert request.headers["host"]
+        await asyncio.to_thread(RELEASED.wait)
+    return PlainTextResponse(f"{request.url.path}{body.decode()}")
 
 
 class Served:
     """A server in a thread, and new connections to it."""
 
     def __init__(self, stack: contextlib.ExitStack) -> None:
-        app = Starlette(routes=[Route("/{name}", echo)])
-        options = {**uvicorn_options(Settings()), "log_level": "error"}
+        app = Starlette(
+            routes=[Route("/{name}", echo, methods=["GET", "POST"])]
+        )
+        options = {**uvicorn_options(Settings()), "log_level": "warning"}
         self._server = uvicorn.Server(uvicorn.Config(app, **options))
         self._stack = stack
         listening = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
@@ -48,6 +61,9 @@ class Served:
         self._stack.callback(connection.close)
         connection.connect()
         return connection
+
+    def is_answering(self) -> bool:
+        return bool(self._server.server_state.tasks)
 
     def stop(self) -> None:
         """Have it accept nothing more."""
@@ -68,11 +84,15 @@ def server() -> Iterator[Served]:
         yield Served(stack)
 
 
-def ask(connection: HTTPConnection, path: str) -> tuple[str, str | None]:
+def answer(connection: HTTPConnection) -> tuple[str, str | None]:
     """The answer, and what it says of the connection."""
-    connection.request("GET", path)
     response = connection.getresponse()
     return response.read().decode(), response.headers["connection"]
+
+
+def ask(connection: HTTPConnection, path: str) -> tuple[str, str | None]:
+    connection.request("GET", path)
+    return answer(connection)
 
 
 def test_requests_on_their_way(
@@ -87,6 +107,44 @@ def test_requests_on_their_way(
     assert ask(new, "/new") == ("/new", "close")
     assert ask(idle, "/idle") == ("/idle", "close")
     server.thread.join()
+
+
+def test_a_request_in_progress(server: Served) -> None:
+    """Its answer tells the client not to send another one on the connection."""
+    RELEASED.clear()
+    connection = server.connection()
+    connection.request("POST", "/held", "!")
+    until(server.is_answering)
+    server.stop()
+    RELEASED.set()
+    assert answer(connection) == ("/held!", "close")
+
+
+@pytest.mark.parametrize("is_chunked", [False, True])
+def test_a_request_that_offers_to_switch(
+    server: Served, caplog: pytest.LogCaptureFixture, *, is_chunked: bool
+) -> None:
+    """As Java's client offers HTTP/2; each is answered, with its body, and is not worth a line of the log.
+
+    Source: https://github.com/Kludex/uvicorn/issues/2722
+    """
+    offer = {
+        "connection": "Upgrade, HTTP2-Settings",
+        "upgrade": "h2c",
+        "http2-settings": "AAEAAEAAAAIAAAABAAMAAABkAAQBAAAAAAUAAEAA",
+    }
+    connection = server.connection()
+    for _ in range(2):
+        body: Any = "a body"
+        if is_chunked:
+            body = iter([b"a ", b"body"])
+        connection.request(
+            "POST", "/run", body, offer, encode_chunked=is_chunked
+        )
+        assert answer(connection) == ("/runa body", None)
+    lines = [record for record in caplog.records if record.name != "asyncio"]
+    assert lines
+    assert list(filter(WithoutOffers().filter, lines)) == []
 
 
 def test_connections_without_requests(server: Served) -> None:

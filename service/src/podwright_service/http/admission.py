@@ -12,11 +12,13 @@ from typing import Literal
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from podwright.text import short_repr
 from podwright_service.http.problems import RequestError
 from podwright_service.settings import Settings
 
 Reason = Literal["full", "waited"]
+MAX_HEAD = 64 * 1024
+"""Bytes of the target and the headers of a request."""
+_SEPARATORS = len(": \r\n")
 _MAX_RETRY_AFTER = 60
 _MEAN_OVER = 16
 """Runs over which their mean duration is taken, for `Retry-After`."""
@@ -122,11 +124,12 @@ class AdmissionMiddleware:
     async def __call__(
         self, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        """Serve the request, or raise a 400, 413 or 503."""
+        """Serve the request, or raise a 413, 431 or 503."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        self._check_framing(Headers(scope=scope))
+        _check_size_of_head(scope)
+        self._check_length(Headers(scope=scope))
         if posts := scope["method"] == "POST":
             self._admission.enter()
         try:
@@ -137,18 +140,7 @@ class AdmissionMiddleware:
             if posts:
                 self._admission.leave()
 
-    def _check_framing(self, headers: Headers) -> None:
-        coding = headers.get("transfer-encoding", "chunked").strip().lower()
-        # a server would treat a compressed chunked body as plain
-        if coding != "chunked":
-            detail = f"Invalid header 'Transfer-Encoding': expected chunked, got {short_repr(coding)}."
-            raise RequestError(
-                400,
-                "header_invalid",
-                detail,
-                "Send the body as it is.",
-                {"connection": "close"},
-            )
+    def _check_length(self, headers: Headers) -> None:
         # Starlette's RequestBodyLimitMiddleware, which counts bodies of unknown length, answers in plain text
         length = headers.get("content-length", "")
         if length.isdecimal() and int(length) > self._max_body_bytes:
@@ -160,6 +152,20 @@ class AdmissionMiddleware:
                 "Send a smaller body.",
                 {"connection": "close"},
             )
+
+
+def _check_size_of_head(scope: Scope) -> None:
+    size = len(scope["raw_path"]) + len(scope["query_string"])
+    for name, value in scope["headers"]:
+        size += len(name) + len(value) + _SEPARATORS
+    if size > MAX_HEAD:
+        raise RequestError(
+            431,
+            "headers_too_large",
+            f"The headers are larger than {MAX_HEAD} bytes.",
+            "Send fewer or shorter headers.",
+            {"connection": "close"},
+        )
 
 
 def _with_deadline(receive: Receive, seconds: float) -> Receive:

@@ -46,6 +46,11 @@ _QUIET = (
 )
 """Loggers that repeat request headers, or the collector's headers with their keys."""
 _RUN_LOGGER = "podwright.run"
+_OFFER_LINES = (
+    "Unsupported upgrade request.",
+    "No supported WebSocket library detected.",
+)
+"""The starts of what uvicorn says of each request that offers to switch protocols."""
 _request_fields = structlog.stdlib.ExtraAdder(
     ("method", "path", "status", "duration_ms", "caller")
 )
@@ -87,6 +92,7 @@ def logging_config(settings: Settings) -> dict[str, Any]:
                 ],
             }
         },
+        "filters": {"without_offers": {"()": WithoutOffers}},
         "handlers": {
             "stdout": {
                 "()": _StandardOutput,
@@ -100,17 +106,26 @@ def logging_config(settings: Settings) -> dict[str, Any]:
             # gunicorn's workers copy the handlers of this logger to uvicorn's.
             "gunicorn.error": {"handlers": ["stdout"], "propagate": False},
             "alembic": {"level": "WARNING"},  # else it lists its own plug-ins
-            **_server_loggers(settings),
+            "uvicorn.error": _server_logger(settings),
             **{name: {"level": "CRITICAL"} for name in _QUIET},
         },
     }
 
 
-def _server_loggers(settings: Settings) -> dict[str, Any]:
-    """The loggers of the server; among short lines, its start and its end say nothing to people."""
+def _server_logger(settings: Settings) -> dict[str, Any]:
+    """The logger of the server; among short lines, its start and its end say nothing to people."""
+    logger: dict[str, Any] = {"filters": ["without_offers"]}
     if settings.log_format == "short":
-        return {"uvicorn.error": {"level": "WARNING"}}
-    return {}
+        logger["level"] = "WARNING"
+    return logger
+
+
+class WithoutOffers(logging.Filter):
+    """Drops the lines about offers to switch protocols, which are no faults: Java's client makes one a request."""
+
+    @override
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not record.getMessage().startswith(_OFFER_LINES)
 
 
 class _StandardOutput(logging.StreamHandler[TextIO]):
