@@ -33,6 +33,7 @@ from tests.service.support import (
 )
 
 from podwright_service.background.database import database_url, migrate
+from podwright_service.testing.server import BackgroundServer
 
 LATENCY = 0.04
 """Seconds that the model takes to answer."""
@@ -92,14 +93,20 @@ class Call:
     """When the response was sent; 0 if the caller left before."""
 
 
-@dataclass
-class Provider:
+class Provider(BackgroundServer):
     """A model provider that keeps books. Its answers follow from what it is asked."""
 
-    url: str = ""
-    books: list[Call] = field(default_factory=list[Call])
-    answers: threading.Event = field(default_factory=threading.Event)
-    """While it is not set, calls wait."""
+    def __init__(self) -> None:
+        super().__init__()
+        self.books: list[Call] = []
+        self.answers = threading.Event()
+        """While it is not set, calls wait."""
+        self.answers.set()
+
+    def application(self) -> web.Application:
+        application = web.Application()
+        application.router.add_post("/chat/completions", self.respond)
+        return application
 
     async def respond(self, request: web.Request) -> web.Response:
         body = await request.json()
@@ -151,34 +158,8 @@ def completion(
 
 @pytest.fixture
 def provider() -> Iterator[Provider]:
-    provider = Provider()
-    provider.answers.set()
-    started = threading.Event()
-    stopped = asyncio.Event()
-    loops: list[asyncio.AbstractEventLoop] = []
-
-    async def serve() -> None:
-        loops.append(asyncio.get_running_loop())
-        app = web.Application()
-        app.router.add_post("/v1/chat/completions", provider.respond)
-        runner = web.AppRunner(app, handler_cancellation=True)
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", port := free_port())
-        await site.start()
-        provider.url = f"http://127.0.0.1:{port}/v1"
-        started.set()
-        await stopped.wait()
-        await runner.cleanup()
-        # in which the connections are closed, those of killed processes as well
-        await asyncio.sleep(0)
-
-    thread = threading.Thread(target=lambda: asyncio.run(serve()))
-    thread.start()
-    until(started.is_set)
-    yield provider
-    provider.answers.set()
-    loops[0].call_soon_threadsafe(stopped.set)
-    thread.join()
+    with Provider() as provider:
+        yield provider
 
 
 @dataclass

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 from aiohttp import (
     ClientConnectionError,
     ClientPayloadError,
@@ -353,7 +354,8 @@ def provider() -> Iterator[Provider]:
         await provider.stopped.wait()
         await runner.cleanup()
 
-    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    # asyncio's loop may leave connections of the service open: https://github.com/python/cpython/issues/109564
+    thread = threading.Thread(target=lambda: uvloop.run(serve()))
     thread.start()
     until(started.is_set)
     yield provider

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import socket
+import sys
 from abc import ABC, abstractmethod
 from typing import Any, Self
 
@@ -13,6 +14,10 @@ from anyio.from_thread import start_blocking_portal
 
 from podwright.errors import ConfigurationError
 from podwright_service.serving.listening import bind, urls
+
+LOOP = {"use_uvloop": sys.platform != "win32"}
+"""The event loop. asyncio's leaves a connection open that a client has just opened when the server stops, which fails
+the tests of those who treat warnings as errors: https://github.com/python/cpython/issues/109564"""
 
 
 class BackgroundServer(ABC):
@@ -54,7 +59,9 @@ class BackgroundServer(ABC):
 
     def start(self, address: str = "127.0.0.1", port: int = 0) -> Self:
         """Listen; on a free port by default."""
-        self._portal = self._running.enter_context(start_blocking_portal())
+        self._portal = self._running.enter_context(
+            start_blocking_portal(backend_options=LOOP)
+        )
         self._runner = web.AppRunner(
             self.application(),
             access_log=None,
