@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import uvloop
 from aiohttp import (
     ClientConnectionError,
     ClientPayloadError,
@@ -52,6 +51,7 @@ from podwright_service.observability.metrics import Metrics, Part
 from podwright_service.observability.run_spans import RunSpans
 from podwright_service.testing import Metrics as Scrape
 from podwright_service.testing import SpanCollector
+from podwright_service.testing.server import BackgroundServer
 
 CONCURRENT_RUNS = 24
 MODEL = "openai/gpt-4o-mini"
@@ -227,30 +227,28 @@ async def test_usage_metrics_and_spans_agree() -> None:
 # --- In several processes -----------------------------------------------------------------------------------------
 
 
-@dataclass
-class Provider:
+class Provider(BackgroundServer):
     """A model provider that records the tokens of its responses, by the run's tag in the messages.
 
     The tag decides what happens to the run: "retry", "leave", "fail" or "ok".
     """
 
-    calls: dict[str, list[tuple[int, int]]] = field(
-        default_factory=lambda: defaultdict(list)
-    )
-    attempts: Counter[str] = field(default_factory=Counter[str])
-    gate: asyncio.Event = field(default_factory=asyncio.Event)
-    """While it is not set, calls wait."""
-    waiting: Counter[str] = field(default_factory=Counter[str])
-    """The calls that wait, by tag, but for those whose client leaves: another run may have its place already."""
-    dropped: Counter[str] = field(default_factory=Counter[str])
-    """The same calls, if their connection was closed while they waited."""
-    url: str = ""
-    loop: asyncio.AbstractEventLoop = field(init=False)
-    stopped: asyncio.Event = field(default_factory=asyncio.Event)
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        self.attempts: Counter[str] = Counter()
+        self.answers = threading.Event()
+        """While it is not set, calls wait."""
+        self.answers.set()
+        self.waiting: Counter[str] = Counter()
+        """The calls that wait, by tag, but for those whose client leaves: another run may have its place already."""
+        self.dropped: Counter[str] = Counter()
+        """The same calls, if their connection was closed while they waited."""
 
-    def call(self, function: Callable[[], object]) -> None:
-        """Call a function in the provider's event loop."""
-        self.loop.call_soon_threadsafe(function)
+    def application(self) -> web.Application:
+        application = web.Application()
+        application.router.add_post("/chat/completions", self.respond)
+        return application
 
     @property
     def tokens(self) -> list[int]:
@@ -288,7 +286,8 @@ class Provider:
         stays = not tag.endswith("leave")
         self.waiting[tag] += stays
         try:
-            await (self.gate if stays else self.stopped).wait()
+            while not (stays and self.answers.is_set()):  # noqa: ASYNC110 - it is set from another thread
+                await asyncio.sleep(0.01)
         except asyncio.CancelledError:
             self.dropped[tag] += stays
             raise
@@ -337,30 +336,8 @@ def completion(
 
 @pytest.fixture
 def provider() -> Iterator[Provider]:
-    provider, started = Provider(), threading.Event()
-
-    async def serve() -> None:
-        provider.loop = asyncio.get_running_loop()
-        provider.gate.set()
-        app = web.Application()
-        app.router.add_post("/v1/chat/completions", provider.respond)
-        runner = web.AppRunner(
-            app, handler_cancellation=True, shutdown_timeout=1
-        )
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        provider.url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
-        started.set()
-        await provider.stopped.wait()
-        await runner.cleanup()
-
-    # asyncio's loop may leave connections of the service open: https://github.com/python/cpython/issues/109564
-    thread = threading.Thread(target=lambda: uvloop.run(serve()))
-    thread.start()
-    until(started.is_set)
-    yield provider
-    provider.call(provider.stopped.set)
-    thread.join()
+    with Provider() as provider:
+        yield provider
 
 
 CONFIG = {"model": MODEL, "max_loops": 4}
@@ -604,13 +581,13 @@ class Ledger:
             await eventually(
                 lambda: self.traced_tokens()[1] == self.provider.tokens[1]
             )
-            self.provider.call(self.provider.gate.clear)
+            self.provider.answers.clear()
             rest = [asyncio.create_task(send(run)) for run in runs[middle:]]
             await eventually(
                 lambda: self.provider.waiting.total() == CONCURRENT_RUNS
             )
             await self._kill_worker(responses)
-            self.provider.call(self.provider.gate.set)
+            self.provider.answers.set()
             await asyncio.gather(*rest)
         return responses
 

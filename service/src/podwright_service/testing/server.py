@@ -15,9 +15,9 @@ from anyio.from_thread import start_blocking_portal
 from podwright.errors import ConfigurationError
 from podwright_service.serving.listening import bind, urls
 
-LOOP = {"use_uvloop": sys.platform != "win32"}
-"""The event loop. asyncio's leaves a connection open that a client has just opened when the server stops, which fails
-the tests of those who treat warnings as errors: https://github.com/python/cpython/issues/109564"""
+LOOP_OPTIONS = {"use_uvloop": sys.platform != "win32"}
+"""Options of the event loop. asyncio's own drops a connection that a client opens just when the server stops: the
+client waits for its time-out. Source: https://github.com/python/cpython/issues/109564"""
 
 
 class BackgroundServer(ABC):
@@ -60,7 +60,7 @@ class BackgroundServer(ABC):
     def start(self, address: str = "127.0.0.1", port: int = 0) -> Self:
         """Listen; on a free port by default."""
         self._portal = self._running.enter_context(
-            start_blocking_portal(backend_options=LOOP)
+            start_blocking_portal(backend_options=LOOP_OPTIONS)
         )
         self._runner = web.AppRunner(
             self.application(),
