@@ -316,10 +316,8 @@ def completion(
             "type": "function",
             "function": {"name": tool["name"], "arguments": arguments},
         }
-        message, finish_reason = (
-            {"role": "assistant", "content": None, "tool_calls": [call]},
-            "tool_calls",
-        )
+        message = {"role": "assistant", "content": None, "tool_calls": [call]}
+        finish_reason = "tool_calls"
     usage = {
         "prompt_tokens": tokens[0],
         "completion_tokens": tokens[1],
@@ -419,7 +417,8 @@ class PlannedRun:
 
 def planned_runs(count: int) -> list[PlannedRun]:
     """Runs of the served workflow and of inline blueprints; some fail, are retried, or lose their client."""
-    dice, runs = random.Random(7), list[PlannedRun]()
+    dice = random.Random(7)
+    runs: list[PlannedRun] = []
     for number in range(count):
         kind = dice.choice(["served", "served", *INLINE])
         fate = dice.choices(["ok", "retry", "leave", "fail"], [80, 6, 6, 8])[0]
@@ -508,22 +507,15 @@ def usage_in_content(content: bytes) -> tuple[int, int, float]:
     )
 
 
+@dataclass
 class Ledger:
     """A workflow in four workers, a remote agent, their provider and their collector."""
 
-    def __init__(
-        self,
-        flow: Process,
-        urls: list[str],
-        provider: Provider,
-        spans: SpanCollector,
-    ) -> None:
-        self.flow, self.urls, self.provider, self.spans = (
-            flow,
-            urls,
-            provider,
-            spans,
-        )
+    flow: Process
+    urls: list[str]
+    """Of the workflow and of the agent."""
+    provider: Provider
+    spans: SpanCollector
 
     def traced_tokens(self) -> list[int]:
         """Input and output tokens of all model call spans that have arrived."""
@@ -648,7 +640,8 @@ def ledger(
             "PODWRIGHT_PRICES": str(prices),
         }
         variables |= spans.variables(spans.url)
-        processes, urls = [], []
+        processes: list[Process] = []
+        urls: list[str] = []
         for name, workers in (("writer", "1"), ("flow", "4")):
             process = command(
                 "serve",
