@@ -489,15 +489,19 @@ async def test_a_request_without_any_response_is_sent_again(
 async def test_no_connection_is_tried_three_times(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A closed port is a typed error after three attempts."""
+    """A closed port is a typed error after three attempts, if these have taken the time to connect."""
     tries: list[int] = []
 
     class Counted(Retries):
-        def wait(self, error: Any, tries_: int) -> float:  # pyright: ignore[reportIncompatibleMethodOverride] - counts
+        def next_wait(
+            self, error: Any, tries_: int, passed: float
+        ) -> float | None:  # pyright: ignore[reportIncompatibleMethodOverride] - counts
             tries.append(tries_)
-            return 0.0
+            return super().next_wait(error, tries_, passed)
 
-    monkeypatch.setattr(Remote, "retries", Counted())
+    monkeypatch.setattr(
+        Remote, "retries", Counted(first_wait=0.0, connect_time=0.0)
+    )
     async with upstream() as closed:
         remote = writer(closed)
     with pytest.raises(errors.RemoteConnectionError):

@@ -146,12 +146,14 @@ class Upstream:
 
 @contextlib.asynccontextmanager
 async def upstream(
-    tls: ssl.SSLContext | None = None, serving: Upstream | None = None
+    tls: ssl.SSLContext | None = None,
+    serving: Upstream | None = None,
+    port: int = 0,
 ) -> AsyncGenerator[Upstream]:
     """Serve until the context ends."""
     serving = serving or Upstream("https" if tls else "http")
     server = await asyncio.start_server(
-        serving.connect, "127.0.0.1", 0, ssl=tls
+        serving.connect, "127.0.0.1", port, ssl=tls
     )
     serving.port = server.sockets[0].getsockname()[1]
     try:

@@ -357,6 +357,8 @@ class ModelError(RunError):
 
     transient: bool = False
     """Whether the same request may succeed if it is repeated."""
+    has_connected: bool = True
+    """Whether there was a connection; without one, the request reached nobody."""
     retry_after: float | None = None
     """Seconds to wait before the next request, if the provider names them."""
     provider_error: str | None = None
@@ -474,6 +476,8 @@ class RemoteError(RunError):
 
     transient: bool = False
     """Whether the request may be repeated: it started no run, or was lost before any response."""
+    has_connected: bool = True
+    """Whether there was a connection; without one, the request reached nobody."""
     retry_after: float | None = None
     """Seconds to wait before the next request, if the remote names them."""
     remote: str = ""

@@ -23,7 +23,12 @@ from podwright.events import (
     model_call_key,
 )
 from podwright.json_data import JsonMapping, JsonObject, as_array, as_object
-from podwright.models.http import Fault, Response, TransportError
+from podwright.models.http import (
+    NO_CONNECTION,
+    Fault,
+    Response,
+    TransportError,
+)
 from podwright.models.offline import estimate_input
 from podwright.models.retries import retry_after
 from podwright.models.sse import EventParser
@@ -55,9 +60,7 @@ _ERRORS_OF_RUNS: dict[str, type[errors.RemoteError]] = {
 }
 """Of a run that failed there, by the code of its problem; the others are `RemoteError`, with that code."""
 _REPEATABLE: tuple[Fault, ...] = (
-    "dns",
-    "connect",
-    "connect_timeout",
+    *NO_CONNECTION,
     "disconnected",
 )
 """Faults before any response: the request has an Idempotency-Key, so the remote runs it once."""
@@ -307,6 +310,7 @@ def transport_error(name: str, error: TransportError) -> errors.RemoteError:
         problem={"suggestion": error.suggestion},
     )
     remote.transient = error.fault in _REPEATABLE
+    remote.has_connected = error.has_connected
     return remote
 
 

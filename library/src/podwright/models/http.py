@@ -42,7 +42,9 @@ Fault = Literal[
 ]
 """What failed: `disconnected` before the response, `truncated` within it; `timeout` is that of first byte or idle."""
 
-NOT_SENT: tuple[Fault, ...] = ("dns", "connect", "connect_timeout", "tls")
+NO_CONNECTION: tuple[Fault, ...] = ("dns", "connect", "connect_timeout")
+"""The faults of a request that reached nobody."""
+NOT_SENT: tuple[Fault, ...] = (*NO_CONNECTION, "tls")
 """The faults before a request was sent."""
 PROPAGATORS: list[Callable[[], Mapping[str, str]]] = []
 """Functions that return further headers of each request to a model, such as those that continue a trace."""
@@ -76,6 +78,11 @@ class TransportError(Exception):
         super().__init__(message)
         self.fault: Fault = fault
         self.suggestion = suggestion
+
+    @property
+    def has_connected(self) -> bool:
+        """Whether there was a connection; without one, the request reached nobody."""
+        return self.fault not in NO_CONNECTION
 
 
 class Response:

@@ -187,4 +187,5 @@ def transport_error(model: str, error: TransportError) -> errors.ModelError:
     model_error = kind(f"'{model}': {error}.", suggestion=error.suggestion)
     # another attempt would meet them again
     model_error.transient = error.fault not in ("tls", "too_large")
+    model_error.has_connected = error.has_connected
     return model_error

@@ -27,6 +27,9 @@ from podwright.errors import (
 
 T = TypeVar("T")
 
+_RECONNECT_WAIT = 0.5
+"""Seconds between the attempts to connect that are made beyond `Retries.tries`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
@@ -57,6 +60,10 @@ class Retries:
     """Returns a number from 0 to 1, which spreads callers that failed together."""
     longest_retry_after: float = math.inf
     """Seconds that a server may ask to wait; after an error that asks for more there is no other attempt."""
+    connect_time: float = 5.0
+    """Seconds from the first attempt in which a refused connection, or a host name that cannot be resolved, is tried
+    again however often it was, unless `tries` is 1: the network of a pod, and the server at its other end, may be ready
+    a moment later than the pod."""
 
     def wait(self, error: PodwrightError, tries: int) -> float:
         """Seconds to wait after `tries` attempts; at least what a server asked for."""
@@ -65,6 +72,28 @@ class Retries:
         ceiling = min(ceiling, self.longest_wait)
         asked: float | None = getattr(error, "retry_after", None)
         return max(asked or 0.0, ceiling * self.jitter())
+
+    def next_wait(
+        self, error: ModelError | RemoteError, tries: int, passed: float
+    ) -> float | None:
+        """Seconds to wait until the next attempt; None if there is none.
+
+        Args:
+            error: The error of the last attempt.
+            tries: How many there were.
+            passed: Seconds since the first one began.
+        """
+        if not error.transient:
+            return None
+        if (error.retry_after or 0.0) > self.longest_retry_after:
+            return None
+        if tries < self.tries:
+            return self.wait(error, tries)
+        if error.has_connected or self.tries < 2:
+            return None
+        if passed + _RECONNECT_WAIT > self.connect_time:
+            return None
+        return _RECONNECT_WAIT
 
 
 def _no_limit() -> float:
@@ -87,7 +116,8 @@ async def with_retries(
 ) -> T:
     """Call `attempt` until it succeeds, within a time, where another attempt can help.
 
-    An attempt is repeated if its error is `transient`, attempts are left, and the wait ends within the time left.
+    An attempt is repeated if its error is `transient`, attempts are left, and the wait ends within the time left. One
+    that made no connection is repeated within `Retries.connect_time`, too.
 
     Args:
         attempt: Makes one attempt. Once it has handed out a part of the answer, its errors must not be transient.
@@ -104,7 +134,8 @@ async def with_retries(
     """
     loop = asyncio.get_running_loop()
     tries = 0
-    end = loop.time() + total
+    begin = loop.time()
+    end = begin + total
     deadline: float | None = end
     if end == math.inf:
         deadline = None
@@ -116,12 +147,9 @@ async def with_retries(
                 try:
                     return await attempt()
                 except (ModelError, RemoteError) as error:
-                    wait = policy.wait(error, tries)
-                    if not error.transient:
-                        raise
-                    if tries >= policy.tries:
-                        raise
-                    if (error.retry_after or 0.0) > policy.longest_retry_after:
+                    passed = loop.time() - begin
+                    wait = policy.next_wait(error, tries, passed)
+                    if wait is None:
                         raise
                     if not may_repeat(error):
                         raise

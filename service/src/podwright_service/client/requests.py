@@ -228,7 +228,8 @@ class ServiceRequests:
             f"The service at {self.url} {happened}: {error}.",
             suggestion=error.suggestion,
         )
-        if error.fault in ("dns", "connect", "connect_timeout"):
+        lost.has_connected = error.has_connected
+        if not error.has_connected:
             lost.transient = True
         elif error.fault == "disconnected":
             # perhaps after the service has read it
