@@ -347,12 +347,13 @@ async def test_nothing_is_repeated_after_the_first_token(
 async def test_no_connection_is_tried_three_times(
     client: Client, recorder: Any
 ) -> None:
-    """A closed port is an unreachable model after three attempts."""
+    """A closed port is an unreachable model after three attempts, if these have taken the time to connect."""
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         model = client.model_at(
             f"http://127.0.0.1:{unused.getsockname()[1]}/v1"
         )
+        model.retries = replace(model.retries, connect_time=0.0)
         with pytest.raises(errors.ModelConnectionError):
             await agent_of(model, recorder).arun("Hello?")
     await close_clients_of_litellm()
