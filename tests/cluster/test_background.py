@@ -18,9 +18,10 @@ from podwright_service.fleet import chart_values
 
 PODS = Path(__file__).parent / "pods"
 RUNS = 12
-MODELS = {"draft": "slow-0.1", "review": "slow-0.1", "polish": "slow-5"}
+MODELS = {"draft": "slow-0.1", "review": "slow-0.1", "polish": "held"}
 """The steps of the workflow, and their models, of which the last one is asked when the pod is killed."""
 URL = "http://fleet-flow:8000"
+PROVIDER = "http://provider:8000"
 
 
 def component() -> Manifest:
@@ -106,9 +107,16 @@ def test_runs_survive_their_pod(namespace: Namespace) -> None:
         assert status in (0, 200, 503), response
         return response["runs"] if status == 200 else None
 
+    def held_calls() -> int:
+        """How often the provider was asked for the last step."""
+        status, calls = client.request("GET", f"{PROVIDER}/held")
+        assert status == 200, calls
+        return calls
+
     # a new pod is refused until the network policies know it, and the Service chooses one at random
     namespace.until(lambda: all(runs() == [] for _ in range(20)))
     started = side_by_side(start, range(RUNS))
+    namespace.until(lambda: held_calls() == RUNS)
     # until the nodes have learned of it, the Service may choose the pod that is gone
     namespace.kubectl(
         "delete",
@@ -117,6 +125,9 @@ def test_runs_survive_their_pod(namespace: Namespace) -> None:
         "--grace-period=0",
         "--force",
     )
+    # that pod may have stopped gracefully, and would finish its runs if their calls were answered
+    namespace.until(lambda: held_calls() > RUNS)
+    assert client.request("POST", f"{PROVIDER}/release") == (200, None)
     namespace.until(
         lambda: {run["status"] for run in runs() or []} == {"succeeded"}
     )

@@ -1,5 +1,7 @@
 """A model provider: a Chat Completions endpoint whose model `down` fails, and whose models `slow-N` take N seconds.
 
+The model `held` answers nobody before a `POST /release`; `GET /held` is the number of its calls.
+
 A model calls its tool first, and then responds with a line.
 """
 
@@ -18,6 +20,28 @@ USAGE = {
 }
 
 
+class Barrier:
+    """Where calls wait until it is opened."""
+
+    def __init__(self) -> None:
+        self._opened = asyncio.Event()
+        self._calls = 0
+
+    async def pass_through(self) -> None:
+        self._calls += 1
+        await self._opened.wait()
+
+    async def count(self, _: web.Request) -> web.Response:
+        return web.json_response(self._calls)
+
+    async def open(self, _: web.Request) -> web.Response:
+        self._opened.set()
+        return web.json_response(None)
+
+
+held = Barrier()
+
+
 async def complete(request: web.Request) -> web.Response:
     body = await request.json()
     if body["model"] == "down":
@@ -27,6 +51,8 @@ async def complete(request: web.Request) -> web.Response:
     name, _, seconds = body["model"].partition("-")
     if name == "slow":
         await asyncio.sleep(float(seconds))
+    if name == "held":
+        await held.pass_through()
     message = message_for(body)
     reason = "tool_calls" if message.get("tool_calls") else "stop"
     head = {"id": "x", "model": f"{body['model']}-2026-11-01", "created": 1}
@@ -71,4 +97,6 @@ def message_for(body: dict[str, Any]) -> dict[str, Any]:
 
 application = web.Application()
 application.router.add_post("/v1/chat/completions", complete)
+application.router.add_get("/held", held.count)
+application.router.add_post("/release", held.open)
 web.run_app(application, port=8000, print=None)
