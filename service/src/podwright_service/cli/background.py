@@ -13,7 +13,12 @@ from podwright.json_data import as_object
 from podwright.printer import Printer
 from podwright.run_context import RunAttributes
 from podwright_service.background import check_installed
-from podwright_service.cli.console import print_json, print_text, read_key
+from podwright_service.cli.console import (
+    PROMPT,
+    print_json,
+    print_text,
+    read_key,
+)
 from podwright_service.cli.questions import parse_values, question_of
 from podwright_service.client import (
     BackgroundRun,
@@ -39,7 +44,7 @@ def service_client(url: str, api_key: str | None) -> Client:
         _, key = name_and_key(address, read_settings())
     else:
         key = read_key(api_key)
-    return Client(address, api_key=key)
+    return Client(address, api_key=key, retries=PROMPT)
 
 
 def start_run(

@@ -11,11 +11,15 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from podwright.errors import ConfigurationError, PodwrightError
 from podwright.json_data import to_json_data
+from podwright.models.retries import Retries
 from podwright.text import os_error_reason, printable, truncate
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+
+PROMPT = Retries(connect_time=0.0)
+"""Of requests for a person at a terminal, who hears soon that a service does not run."""
 
 
 def print_text(text: str, file: TextIO | None = None) -> None:
