@@ -61,6 +61,21 @@ async def test_a_server_that_listens_later_is_reached(ask: Any) -> None:
     assert "400" in str(caught.value)
 
 
+async def test_another_model_is_asked_soon(recorder: Any) -> None:
+    """A model that is not reached has its `tries` only if there is another one."""
+    agent = Agent(
+        "a",
+        "",
+        "openai/gpt-4o",
+        api_key="k",
+        base_url=f"http://127.0.0.1:{free_port()}/v1",
+        fallback=["offline/echo"],
+        event_manager=recorder.manager,
+    )
+    assert await agent.arun("x") == "Echo: x"
+    assert len(recorder.of("model_call_retried")) == 2
+
+
 @pytest.mark.parametrize(
     ("retries", "has_connected", "passed", "wait"),
     [

@@ -259,9 +259,12 @@ class _ModelCall:
         total = request.settings.get("timeout", model.timeouts.total)
         call_time_left = total - passed
         seconds = math.inf
+        retries = model.retries
         if not is_last:
             # a model that does not begin to answer leaves the next ones a part of the time
             seconds = call_time_left / 2
+            # and one that is not reached, all of it
+            retries = replace(retries, connect_time=0.0)
         attempts = _Attempts(
             self,
             model,
@@ -273,7 +276,7 @@ class _ModelCall:
         response = await with_retries(
             attempts.next,
             max(0.0, call_time_left),
-            model.retries,
+            retries,
             who=f"'{model.name}'",
             left=self._time_left,
             on_retry=attempts.on_retry,
