@@ -490,14 +490,14 @@ async def test_no_connection_is_tried_three_times(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A closed port is a typed error after three attempts, if these have taken the time to connect."""
-    tries: list[int] = []
+    attempts: list[int] = []
 
     class Counted(Retries):
         def next_wait(
-            self, error: Any, tries_: int, passed: float
-        ) -> float | None:  # pyright: ignore[reportIncompatibleMethodOverride] - counts
-            tries.append(tries_)
-            return super().next_wait(error, tries_, passed)
+            self, error: Any, tries: int, passed: float
+        ) -> float | None:
+            attempts.append(tries)
+            return super().next_wait(error, tries, passed)
 
     monkeypatch.setattr(
         Remote, "retries", Counted(first_wait=0.0, connect_time=0.0)
@@ -506,7 +506,7 @@ async def test_no_connection_is_tried_three_times(
         remote = writer(closed)
     with pytest.raises(errors.RemoteConnectionError):
         await remote.arun("x")
-    assert tries == [1, 2, 3]
+    assert attempts == [1, 2, 3]
 
 
 # --- errors

@@ -59,10 +59,7 @@ _ERRORS_OF_RUNS: dict[str, type[errors.RemoteError]] = {
     "run_cancelled": errors.RemoteUnavailableError,
 }
 """Of a run that failed there, by the code of its problem; the others are `RemoteError`, with that code."""
-_REPEATABLE: tuple[Fault, ...] = (
-    *NO_CONNECTION,
-    "disconnected",
-)
+_REPEATABLE: tuple[Fault, ...] = (*NO_CONNECTION, "disconnected")
 """Faults before any response: the request has an Idempotency-Key, so the remote runs it once."""
 
 

@@ -14,7 +14,7 @@ from podwright.printer import Printer
 from podwright.run_context import RunAttributes
 from podwright_service.background import check_installed
 from podwright_service.cli.console import (
-    PROMPT,
+    AT_TERMINAL,
     print_json,
     print_text,
     read_key,
@@ -44,7 +44,7 @@ def service_client(url: str, api_key: str | None) -> Client:
         _, key = name_and_key(address, read_settings())
     else:
         key = read_key(api_key)
-    return Client(address, api_key=key, retries=PROMPT)
+    return Client(address, api_key=key, retries=AT_TERMINAL)
 
 
 def start_run(

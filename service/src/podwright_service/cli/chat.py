@@ -32,7 +32,7 @@ from podwright.run_context import RunAttributes, run_attributes
 from podwright.text import did_you_mean, os_error_reason, truncate
 from podwright.usage import NO_USAGE, RunLimits, Usage
 from podwright_service.cli.console import (
-    PROMPT,
+    AT_TERMINAL,
     print_error,
     print_note,
     read_key,
@@ -183,7 +183,7 @@ class _Service:
         self.name, key = name_and_key(url, settings)
         if api_key is not None:
             key = read_key(api_key)
-        self._client = AsyncClient(url, api_key=key, retries=PROMPT)
+        self._client = AsyncClient(url, api_key=key, retries=AT_TERMINAL)
         self._limits = settings.run_limits
         self._attributes = attributes
         self.kind: Kind = "agent"
@@ -252,7 +252,7 @@ def _check_inputs(declared: DeclaredInputs) -> None:
 def _info_at(url: str, key: str | None) -> Info | None:
     """What a service says of itself; None if it does not tell, for example with this key."""
     client = AsyncClient(
-        url, api_key=key, timeout=_INFO_TIMEOUT, retries=PROMPT
+        url, api_key=key, timeout=_INFO_TIMEOUT, retries=AT_TERMINAL
     )
     try:
         # not the synchronous client, whose thread would live as long as the chat

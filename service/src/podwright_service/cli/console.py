@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-PROMPT = Retries(connect_time=0.0)
+AT_TERMINAL = Retries(connect_time=0.0)
 """Of requests for a person at a terminal, who hears soon that a service does not run."""
 
 
