@@ -141,9 +141,10 @@ class Webhook:
 
     async def _send_and_note(self, delivery: Delivery) -> None:
         failure = await self._request(delivery)
+        # noted first: what metrics and log say is then so
         if failure is None:
-            self._metrics.count_delivery("delivered")
             await self._outbox.remove(delivery)
+            self._metrics.count_delivery("delivered")
             return
         requests: int = delivery["requests"]
         fields = {
@@ -158,14 +159,14 @@ class Webhook:
         if failure.suggestion:
             fields["suggestion"] = failure.suggestion
         if failure.is_final or requests > len(WAITS):
+            await self._outbox.remove(delivery)
             self._metrics.count_delivery("given_up")
             _log.error("webhook notification given up", **fields)
-            await self._outbox.remove(delivery)
             return
         wait = wait_after(requests, failure.retry_after)
+        await self._outbox.postpone(delivery, wait)
         self._metrics.count_delivery("failed")
         _log.warning("webhook request failed", **fields, retry_in=round(wait))
-        await self._outbox.postpone(delivery, wait)
 
     async def _request(self, delivery: Delivery) -> _Failure | None:
         """Make one request; why it failed, or None if the notification was accepted."""
