@@ -350,6 +350,10 @@ class Namespace:
             "wait", f"--for={condition}", f"--timeout={seconds}s", *objects
         )
 
+    def wait_for_rollouts(self) -> None:
+        """Wait until all Deployments have new pods only, as many as they should have, and all of them are ready."""
+        self.kubectl("rollout", "status", "deployment", f"--timeout={TIMEOUT}s")
+
     def start(
         self,
         name: str,

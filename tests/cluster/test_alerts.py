@@ -353,12 +353,11 @@ def test_the_alerts_end(
         if status != 200:
             return False
         # a pod that is about to stop may take a resumed run, and interrupt it once more
-        for run in found["runs"]:
-            assert (
-                interrupted(client, "POST", f"/runs/{run['id']}/resume")[0]
-                == 202
-            )
-        return not firing(namespace, watchers)
+        statuses = {
+            interrupted(client, "POST", f"/runs/{run['id']}/resume")[0]
+            for run in found["runs"]
+        }
+        return statuses <= {202} and not firing(namespace, watchers)
 
     until(
         have_ended,

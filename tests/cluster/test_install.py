@@ -92,9 +92,11 @@ class Installed:
         self.upgrade(newsroom())
 
     def upgrade(self, values: Manifest) -> None:
-        """Upgrade the newsroom, and wait until its pods are ready."""
+        """Upgrade the newsroom, and wait until its pods are ready and the earlier ones are deleted."""
         values["defaults"] |= self.placement
         self.newsroom.install(values, version=self.version)
+        # Helm 3 waits for the new pods only
+        self.newsroom.wait_for_rollouts()
 
     def install_minimal(self) -> None:
         values = example_values("minimal")
@@ -531,6 +533,7 @@ def test_an_upgrade_restarts_only_what_changes(
             "--timeout=180s",
             version=each.version,
         )
+        namespace.wait_for_rollouts()
         assert (templates(namespace), keys(namespace)) == before[1:]
         assert namespace.get("configmap", "fleet-writer-files")["data"] == files
         assert {

@@ -89,9 +89,7 @@ class Fleet:
 
     def wait(self) -> None:
         """Wait until the pods of all Deployments are replaced and the old ones are gone."""
-        self.namespace.kubectl(
-            "rollout", "status", "deployment", "--timeout=180s"
-        )
+        self.namespace.wait_for_rollouts()
         self.namespace.until(
             lambda: all(
                 "deletionTimestamp" not in pod["metadata"]

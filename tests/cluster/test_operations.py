@@ -104,12 +104,6 @@ class Walk:
             for name in COMPONENTS
         }
 
-    def wait(self) -> None:
-        """Wait until all components have as many pods as they should have, and all of them are new and ready."""
-        self.namespace.kubectl(
-            "rollout", "status", "deployment", "--timeout=180s"
-        )
-
     def current_keys(self) -> dict[str, str]:
         return {name: self.namespace.key(name) for name in COMPONENTS}
 
@@ -136,7 +130,7 @@ def manifests(_: Walk, output: str) -> None:
 
 
 def installed(walk: Walk, _: str) -> None:
-    walk.wait()
+    walk.namespace.wait_for_rollouts()
     walk.keys = walk.current_keys()
 
 
@@ -165,7 +159,7 @@ def uses_providers(walk: Walk, _: str) -> None:
 
 
 def upgraded(walk: Walk, _: str) -> None:
-    walk.wait()
+    walk.namespace.wait_for_rollouts()
     assert {
         name
         for name, pods in walk.templates().items()
@@ -188,7 +182,7 @@ def has_history(_: Walk, output: str) -> None:
 
 
 def rolled_back(walk: Walk, _: str) -> None:
-    walk.wait()
+    walk.namespace.wait_for_rollouts()
     assert walk.templates() == walk.pods
 
 
@@ -221,7 +215,7 @@ def listed(_: Walk, output: str) -> None:
 
 
 def scaled(walk: Walk, _: str) -> None:
-    walk.wait()
+    walk.namespace.wait_for_rollouts()
     assert walk.deployment("writer")["spec"]["replicas"] == 3
 
 
@@ -245,7 +239,7 @@ def has_scaled_object(walk: Walk, _: str) -> None:
 
 def accepts_both(walk: Walk, _: str) -> None:
     """Pods that were not restarted read the changed Secret within a minute or two."""
-    walk.wait()
+    walk.namespace.wait_for_rollouts()
     keys = walk.current_keys()
 
     def check(name: str) -> None:
@@ -256,7 +250,7 @@ def accepts_both(walk: Walk, _: str) -> None:
 
 
 def rotated(walk: Walk, _: str) -> None:
-    walk.wait()
+    walk.namespace.wait_for_rollouts()
     keys = walk.current_keys()
 
     def check(name: str) -> None:
