@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -229,11 +230,11 @@ def test_no_run_fails(
     load.wait_for(80)
     change(fleet)
     load.wait_for(80)
-    assert set(load.outcomes) == {"ok"}, load.outcomes
+    assert set(load.outcomes) == {"ok"}, json.dumps(load.outcomes)
 
 
 def test_there_were_enough_runs(load: Load, form: Form) -> None:
     """The figure that these tests stand for."""
     load.wait_for(max(form.runs - load.total, 1))
-    assert set(load.outcomes) == {"ok"}, load.outcomes
+    assert set(load.outcomes) == {"ok"}, json.dumps(load.outcomes)
     print(f"{load.total} runs, 0 failed")

@@ -32,7 +32,7 @@ async def send(url: str) -> None:
             try:
                 async with session.post(url, json=ask["body"]) as response:
                     text = await response.text()
-                    first = texts.setdefault(response.status, text[:300])
+                    first = texts.setdefault(response.status, text[:2000])
                     outcome = (
                         "ok" if response.ok else f"{response.status}: {first}"
                     )
