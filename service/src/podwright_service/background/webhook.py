@@ -141,7 +141,7 @@ class Webhook:
 
     async def _send_and_note(self, delivery: Delivery) -> None:
         failure = await self._request(delivery)
-        # noted first: what metrics and log say is then so
+        # before they are counted and logged, so that metrics and log never say what is not yet so
         if failure is None:
             await self._outbox.remove(delivery)
             self._metrics.count_delivery("delivered")
