@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from pydantic import SecretStr
 from sqlalchemy import create_engine, delete, insert, select
 from tests.helpers import until
 from tests.service.background_support import (
+    ECHO,
     LEASE_SECONDS,
     METRICS_INTERVAL,
     SERVED_SECONDS,
@@ -23,7 +25,7 @@ from tests.service.background_support import (
     synchronous_url,
     wait,
 )
-from tests.service.support import Served, Shell, check_problem, pointers
+from tests.service.support import Serve, Served, Shell, check_problem, pointers
 
 import podwright
 from podwright import Agent, FunctionModel, blueprints, tool
@@ -32,9 +34,10 @@ from podwright.errors import ConfigurationError, PodwrightError
 from podwright.testing import ModelRequest, ToolCall
 from podwright.usage import RunLimits
 from podwright_service.app import create_app
+from podwright_service.background.kept_blueprints import KeptBlueprints
 from podwright_service.background.previous import load_previous
 from podwright_service.background.store import AttemptUpdate
-from podwright_service.background.tables import run_events
+from podwright_service.background.tables import kept_blueprints, run_events
 from podwright_service.settings import Settings
 from podwright_service.testing import Metrics
 
@@ -771,3 +774,22 @@ def test_moving_by_command(releases: Releases, shell: Shell) -> None:
     shown = shell("runs", "approve", run_id, *access)
     assert shown.stdout == "queued\n"
     assert "PODWRIGHT_PREVIOUS" in shown.stderr
+
+
+def test_a_blueprint_is_served_once_the_service_is_ready(
+    serve: Serve, sqlite_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No other process says meanwhile that nobody performs its runs."""
+    keep = KeptBlueprints.keep
+
+    async def keep_late(*arguments: Any) -> None:
+        await asyncio.sleep(1)
+        await keep(*arguments)
+
+    monkeypatch.setattr(KeptBlueprints, "keep", keep_late)
+    client = serve(ECHO, runs_database=sqlite_database)
+    engine = create_engine(synchronous_url(sqlite_database))
+    with engine.connect() as connection:
+        kept = connection.scalars(select(kept_blueprints.c.digest)).all()
+    engine.dispose()
+    assert kept == [client.get("/info").json()["digest"]]

@@ -148,6 +148,8 @@ class BackgroundWorker:
             started = time.monotonic()
             await self.store.join(self._id, self.component.name)
             self._renewed_at = started
+            # before it claims runs, so that no other process calls these unserved
+            await self._keep_blueprints()
         loops = [
             self._repeat(0.0, self._writer.write),
             self._repeat(0.0, self._claim_runs),
@@ -380,14 +382,19 @@ class BackgroundWorker:
 
     async def _exchange_blueprints(self) -> None:
         """Say with which blueprints this process performs runs, and note with which all processes do."""
+        await self._keep_blueprints()
         name = self.component.name
+        self._served_digests = await self.store.blueprints.served(name)
+        await self.store.requeue_unserved(name)
+
+    async def _keep_blueprints(self) -> None:
         blueprints_by_digest = {
             digest: component.to_blueprint()
             for digest, component in self._components.items()
         }
-        await self.store.blueprints.keep(name, blueprints_by_digest)
-        self._served_digests = await self.store.blueprints.served(name)
-        await self.store.requeue_unserved(name)
+        await self.store.blueprints.keep(
+            self.component.name, blueprints_by_digest
+        )
 
     async def _clean_up(self) -> None:
         component = self.component.name
