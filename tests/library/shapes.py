@@ -86,7 +86,13 @@ EVERY_STEP: Json = {
         agent_step("write", input="{input}", output="draft"),
         {
             "type": "condition_step", "name": "check", "condition": {"name": "is_empty", "args": {"value": "{draft}"}},
-            "then": [{"type": "approval_step", "name": "ask", "message": "Go on?"}], "else": [agent_step("again")],
+            "then": [
+                {
+                    "type": "approval_step", "name": "ask", "message": "Go on?", "options": ["approve", "reject"],
+                    "edit": {"draft": {"type": "string"}}, "on_reject": [agent_step("apology")],
+                },
+            ],
+            "else": [agent_step("again")],
         },
         {"type": "parallel_step", "name": "both", "branches": [[agent_step("w")]]},
         {

@@ -251,6 +251,20 @@ def test_a_failure_after_a_rejection_resumes_there() -> None:
     assert result["work_output"] == "done"
 
 
+def test_a_rejection_without_steps_goes_on() -> None:
+    """An empty `on_reject` is kept in the blueprint: after a rejection the workflow goes on without further steps."""
+    step = ApprovalStep("Go?", "go", on_reject=[])
+    flow = Workflow("flow", [step, shown("{go.decision}")])
+    blueprint = flow.to_blueprint()
+    assert blueprint["steps"][0]["on_reject"] == []
+    again = Workflow.from_blueprint(blueprint, functions={"show": show})
+    assert again.to_blueprint() == blueprint
+    pause = paused(again, "hi")
+    assert pause.question is not None
+    assert pause.question.ends_on_reject is False
+    assert decided(again, pause, "reject")["shown"] == "reject"
+
+
 @pytest.mark.parametrize("place", ["nested", "agent", "parallel", "map", "try"])
 def test_decisions_reach_questions_at_any_depth(place: str) -> None:
     """Nested workflows, workflows as agents, branches, items and attempts are asked and answered."""

@@ -283,7 +283,7 @@ CHANGES: list[tuple[Json, str, Any, str, bool]] = [
         ASKS,
         "/steps/0/on_reject",
         REMOVED,
-        "/steps/ask/on_reject/title",
+        "/steps/ask/on_reject",
         BREAKING,
     ),
     (

@@ -576,6 +576,7 @@ def test_missing_agents_and_conditions_are_reported_with_the_other_problems() ->
     missing = {pointer for pointer in by_pointer if pointer.endswith("/agent")}
     steps = (
         "0",
+        "1/then/0/on_reject/0",
         "1/else/0",
         "2/branches/0/0",
         "3/steps/0",

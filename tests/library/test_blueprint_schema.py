@@ -11,6 +11,7 @@ from tests.library.shapes import BLUEPRINTS, EVERY_KEY, KINDS, Json
 from tests.library.strategies import changed, places, valid
 
 from podwright import blueprints
+from podwright.blueprints.steps import SEQUENCES
 
 SCHEMAS = blueprints.json_schema()
 
@@ -26,6 +27,18 @@ def test_each_kind_has_a_schema() -> None:
         jsonschema.Draft202012Validator.check_schema(schema)
         jsonschema.validate(BLUEPRINTS[kind], schema)
         jsonschema.validate(EVERY_KEY[kind], schema)
+
+
+def test_the_keys_that_hold_steps_are_known() -> None:
+    """Each key of a step that the schema allows to hold steps is one that everything which walks steps knows."""
+    definitions = SCHEMAS["workflow"]["$defs"]
+    holding = {
+        key
+        for shape in definitions.values()
+        for key, schema in shape.get("properties", {}).items()
+        if "discriminator" in schema.get("items", {})
+    }
+    assert holding == {*SEQUENCES}
 
 
 VALUES: list[Any] = [

@@ -13,32 +13,33 @@ WORKFLOW = r"""flowchart TD
     n2["write<br/>agent writer"]
     n3{"check<br/>is#95;empty#40;#123;draft#125;#41;"}
     n4>"ask<br/>approval#58; Go on?"]
-    n5["again<br/>agent writer"]
-    n6[/"both<br/>all at once"\]
-    n7["w<br/>agent writer"]
-    n8[\"both<br/>all done"/]
-    subgraph n9["loop#58; at most 2 times"]
-        n10(("again"))
-        n11["w<br/>agent writer"]
-        n12{"done?<br/>is#95;empty#40;#41;"}
+    n5["apology<br/>agent writer"]
+    n6["again<br/>agent writer"]
+    n7[/"both<br/>all at once"\]
+    n8["w<br/>agent writer"]
+    n9[\"both<br/>all done"/]
+    subgraph n10["loop#58; at most 2 times"]
+        n11(("again"))
+        n12["w<br/>agent writer"]
+        n13{"done?<br/>is#95;empty#40;#41;"}
     end
-    subgraph n13["map#58; for each item of input"]
-        n14["w<br/>agent writer"]
+    subgraph n14["map#58; for each item of input"]
+        n15["w<br/>agent writer"]
     end
-    subgraph n15["nest#58; workflow inner"]
-        n16["w<br/>agent writer"]
+    subgraph n16["nest#58; workflow inner"]
+        n17["w<br/>agent writer"]
     end
-    n17{{"call<br/>function forecast"}}
-    subgraph n18["try#58; try, 2 retries"]
-        n19["w<br/>agent writer"]
+    n18{{"call<br/>function forecast"}}
+    subgraph n19["try#58; try, 2 retries"]
+        n20["w<br/>agent writer"]
     end
-    n20["mend<br/>agent writer"]
-    n21(["context"])
+    n21["mend<br/>agent writer"]
+    n22(["context"])
 """
 ARROWS = """
-    n1 --> n2; n2 --> n3; n3 -->|"yes"| n4; n3 -->|"no"| n5; n4 --> n6; n5 --> n6; n6 --> n7; n7 --> n8; n8 --> n10;
-    n10 --> n11; n11 --> n12; n12 -->|"no"| n10; n12 -->|"yes"| n14; n14 --> n16; n16 --> n17;
-    n17 --> n19; n18 -->|"failed"| n20; n19 --> n21; n20 --> n21
+    n1 --> n2; n2 --> n3; n3 -->|"yes"| n4; n4 -->|"reject"| n5; n3 -->|"no"| n6; n4 --> n7; n5 --> n7; n6 --> n7;
+    n7 --> n8; n8 --> n9; n9 --> n11; n11 --> n12; n12 --> n13; n13 -->|"no"| n11; n13 -->|"yes"| n15; n15 --> n17;
+    n17 --> n18; n18 --> n20; n19 -->|"failed"| n21; n20 --> n22; n21 --> n22
 """
 AGENT = 'n1["guide<br/>openai#47;gpt-4o-mini"] n2[/"forecast"/] n1 -.-> n2'
 CONDUCTOR = 'n1[["desk<br/>openai#47;gpt-4o-mini"]] n2["writer"] n1 <--> n2'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import socket
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ from tests.service.support import Serve, check_problem, pointers
 
 from podwright import Agent, FunctionModel, ScriptedModel, Workflow
 from podwright import tool as as_tool
+from podwright.blueprints.steps import SEQUENCES
 from podwright.components import FunctionStep
 from podwright.testing import ModelRequest
 
@@ -1025,6 +1027,83 @@ def test_sizes_include_the_agents(
         for error in response.json()["errors"]
     ), response.text
     assert model.calls == 0
+
+
+def approval(*steps: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "approval_step",
+        "name": "ask",
+        "message": "Go on?",
+        "on_reject": list(steps),
+    }
+
+
+def branch(*steps: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "parallel_step",
+        "name": "both",
+        "branches": [[step()], list(steps)],
+    }
+
+
+def inner_workflow(*steps: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "workflow_step",
+        "name": "nest",
+        "workflow": flow(*steps),
+    }
+
+
+def loop(*steps: dict[str, Any]) -> dict[str, Any]:
+    return {**nested(2), "steps": list(steps)}
+
+
+def choice(key: str, *steps: dict[str, Any]) -> dict[str, Any]:
+    return {**condition(name="is_late"), key: list(steps)}
+
+
+HOLDERS: dict[str, Callable[..., dict[str, Any]]] = {
+    "then": functools.partial(choice, "then"),
+    "else": functools.partial(choice, "else"),
+    "steps": loop,
+    "catch": lambda *steps: attempt(step(), catch=list(steps)),
+    "on_reject": approval,
+    "branches": branch,
+    "workflow": inner_workflow,
+}
+"""A step that has steps, by the key under which it has them."""
+
+
+def test_all_keys_are_tried() -> None:
+    """There is a step here for each key that holds steps."""
+    assert HOLDERS.keys() == {*SEQUENCES, "branches", "workflow"}
+
+
+@pytest.mark.parametrize("make", HOLDERS.values(), ids=HOLDERS)
+def test_steps_are_limited_wherever_they_stand(
+    serve: Serve, make: Callable[..., dict[str, Any]]
+) -> None:
+    """Neither their number nor how deep they are nested depends on the key."""
+    helper = Agent("helper", "Help.", "offline/echo")
+    flow_of_helper = Workflow(
+        "flow", [helper], conditions={"is_late": lambda context: True}
+    )
+    client = serve(flow_of_helper, max_steps=20, max_nesting=4)
+    nested_steps = step()
+    for _ in range(4):
+        nested_steps = make(nested_steps)
+    for steps in (make(*[step()] * 20), nested_steps):
+        body = {"type": "workflow", "blueprint": flow(steps)}
+        problem = check_problem(
+            client.post("/run-blueprint", json={**body, "input": "x"}),
+            422,
+            "blueprint_invalid",
+        )
+        report = client.post("/validate-blueprint", json=body).json()
+        assert (report["valid"], report["errors"]) == (False, problem["errors"])
+    body = {"type": "workflow", "blueprint": flow(make(step()))}
+    report = client.post("/validate-blueprint", json=body)
+    assert report.json()["valid"] is True, report.text
 
 
 _PLACES = st.integers(0, 10_000)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from podwright.approvals import DEFAULT_OPTIONS
+from podwright.blueprints.steps import SEQUENCES
 from podwright.blueprints.validation import kind_of, migrate
 from podwright.json_data import as_array, as_object, json_pointer
 from podwright.text import short_repr
@@ -55,7 +56,8 @@ def describe_values(change: Change) -> str:
 
 
 _ANY_CHANGE: Sequence[Operation] = ("added", "changed", "removed")
-_PART = r"(?:/(?:skills|steps|then|else|catch|on_reject|branches/\d+)/[^/]+|/workflow)*"
+_SEQUENCE = "|".join(SEQUENCES)
+_PART = rf"(?:/(?:skills|{_SEQUENCE}|branches/\d+)/[^/]+|/workflow)*"
 """The JSON pointer of a component or a step in a blueprint."""
 _PARAMETERS = r".*/function/parameters"
 """The JSON pointer of the parameters of a tool."""
@@ -87,7 +89,7 @@ _BREAKING: list[tuple[str, Sequence[Operation]]] = [
     (rf"{_PART}/(arguments|input)(/.*)?", []),
     # outputs and resume paths depend on the steps, and a new step may need an agent
     (
-        rf"{_PART}/(steps|branches|branches/\d+|then|else|catch|on_reject)(/[^/]+)?",
+        rf"{_PART}/({_SEQUENCE}|branches|branches/\d+)(/[^/]+)?",
         _ANY_CHANGE,
     ),
     (
@@ -113,7 +115,6 @@ _MAY_BE_ABSENT: Mapping[str, Any] = {
     "tools": [],
     "else": [],
     "catch": [],
-    "on_reject": [],
     "options": list(DEFAULT_OPTIONS),
     "edit": {},
     "arguments": {},
@@ -125,14 +126,27 @@ _MAY_BE_ABSENT: Mapping[str, Any] = {
 _SCHEMA = rf"(?:{_PARAMETERS}|{_PART}(?:/config)?/response_schema|{_PART}/(?:inputs|edit)/[^/]+)"
 """The JSON pointer of a schema in a blueprint."""
 _OPTIONAL = re.compile(
-    rf"{_PART}/(?:tools|else|catch|on_reject|options|edit|arguments|config|limits)"
+    rf"{_PART}/(?:tools|else|catch|options|edit|arguments|config|limits)"
     rf"|{_SCHEMA}(?:/(?:(?:properties|\$defs)/[^/]+|items|anyOf/[^/]+))*/required"
 )
 """The JSON pointers of these keys; in data, such as an argument that is called `options`, absence means absence."""
 
+_WITH_NAMES = (
+    *(
+        "tools",
+        "skills",
+        "edit",
+        "inputs",
+        "arguments",
+        "properties",
+        r"\$defs",
+    ),
+    *SEQUENCES,
+)
+"""Keys below which names stand."""
+_NOT_A_NAME = "".join(rf"(?<!/{key})" for key in _WITH_NAMES)
 _HARMLESS = re.compile(
-    r".*(?<!/tools)(?<!/skills)(?<!/steps)(?<!/then)(?<!/else)(?<!/catch)(?<!/on_reject)(?<!/edit)(?<!/inputs)"
-    r"(?<!/arguments)(?<!/properties)(?<!/\$defs)/(description|title|examples(/.*)?)"
+    rf".*{_NOT_A_NAME}/(description|title|examples(/.*)?)"
     rf"|{_PART}/metadata(/.*)?|/skills/[^/]+/config(/.*)?|{_PART}/config(?!/response_schema)(/.*)?"
 )
 """Descriptive texts; but not entries with such a name, for example a parameter called `title`. Notes and settings: only

@@ -209,10 +209,10 @@ class _Flowchart:
         question = f"approval: {step['message']}"
         node = self._node(step["name"], _ASYMMETRIC, question)
         self._join(ends, node)
-        rejected = step.get("on_reject", ())
-        if not rejected:
+        if "on_reject" not in step:
             return _only(node)
-        return [(node, ""), *self._steps(rejected, [(node, "reject")])]
+        rejected = self._steps(step["on_reject"], [(node, "reject")])
+        return [(node, ""), *rejected]
 
     def _function(self, step: JsonMapping, ends: Ends) -> Ends:
         function = f"function {step['function']}"

@@ -445,8 +445,8 @@ class _ApprovalStep(TypedDict, total=False):
     """What may be decided; by default `approve` and `reject`."""
     edit: Annotated[dict[InputName, Schema], Field(min_length=1, max_length=64)]
     """Names in the context that the person may change, with the schemas of their values."""
-    on_reject: Steps
-    """Run if the decision is `reject`, after which the workflow goes on; without them a rejection ends it."""
+    on_reject: list[StepBlueprint]
+    """Run if the decision is `reject`, after which the workflow goes on; without this key a rejection ends it."""
 
 
 def _with_option(step: _ApprovalStep) -> _ApprovalStep:

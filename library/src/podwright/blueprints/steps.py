@@ -7,8 +7,8 @@ from typing import Any
 
 from podwright.json_data import JsonMapping, JsonObject, as_array, as_object
 
-_SEQUENCES = ("then", "else", "steps", "catch", "on_reject")
-"""The keys of steps that hold one sequence of steps."""
+SEQUENCES = ("then", "else", "steps", "catch", "on_reject")
+"""The keys of steps that hold one sequence of steps; `branches` holds several."""
 
 
 def walk_steps(
@@ -35,7 +35,7 @@ def inner_sequences(step: JsonMapping) -> Iterator[tuple[str, list[Any]]]:
     Args:
         step: A step of a workflow blueprint, valid or not.
     """
-    for key in _SEQUENCES:
+    for key in SEQUENCES:
         if key in step:
             yield f"/{key}", as_array(step[key])
     branches = as_array(step.get("branches"))

@@ -267,12 +267,13 @@ class StepRunner:
             decision = self._apply_decision(step, frame)
             if not decision.is_rejection:
                 return
-            if not step.on_reject:
+            if step.on_reject is None:
                 raise ApprovalRejectedError(
                     f"The approval '{step.name}' was rejected."
                 )
             frame.progress["at"] = _ON_REJECT
-        await self.run_sequence(step.on_reject, frame.sequence(_ON_REJECT))
+        rejected = step.on_reject or ()
+        await self.run_sequence(rejected, frame.sequence(_ON_REJECT))
 
     def _apply_decision(self, step: ApprovalStep, frame: StepFrame) -> Decision:
         """Write what a person has decided to the context, and return it.
@@ -544,7 +545,7 @@ def _question_of(step: ApprovalStep, scope: Scope, message: str) -> Question:
         message,
         options=tuple(step.options) or DEFAULT_OPTIONS,
         edit=edit,
-        ends_on_reject=not step.on_reject,
+        ends_on_reject=step.on_reject is None,
     )
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from podwright.blueprints.steps import SEQUENCES
 from podwright.blueprints.validation import Blueprint
 from podwright.components.base import Component
 from podwright.components.options import response_schema_of
@@ -139,13 +140,14 @@ class ApprovalStep:
         default_factory=dict[str, JsonMapping]
     )
     """Names in the context that the person may change, with the JSON Schemas of their values."""
-    on_reject: Steps = ()
-    """Run if the decision is `reject`, after which the workflow goes on; without them a rejection ends it."""
+    on_reject: Steps | None = None
+    """Run if the decision is `reject`, after which the workflow goes on; it may be empty. None ends the workflow."""
 
     @property
     def is_in_context(self) -> bool:
         """Whether its decision becomes a part of the context in any case."""
-        return bool(self.options or self.edit or self.on_reject)
+        goes_on = self.on_reject is not None
+        return bool(self.options or self.edit or goes_on)
 
 
 Step = (
@@ -183,13 +185,12 @@ _CLASSES = {
 _RENAMED = {"as": "as_", "else": "else_"}
 """The fields of step classes whose keys in a blueprint are reserved words of Python."""
 
-_SEQUENCES = ("then", "else_", "steps", "catch", "on_reject")
+_SEQUENCES = tuple(_RENAMED.get(key, key) for key in SEQUENCES)
 """The fields of step classes that hold steps."""
 
 _LEFT_OUT: JsonObject = {
     "else_": [],
     "catch": [],
-    "on_reject": [],
     "conversation": False,
     "options": [],
     "edit": {},
@@ -197,7 +198,7 @@ _LEFT_OUT: JsonObject = {
     "arguments": {},
     "on_exhausted": "continue",
 }
-"""Values of optional fields that mean the same as no value, and that blueprints do not have; None for all others."""
+"""Values of optional fields that blueprints leave out, because they mean the same as no value. So does None."""
 
 
 def assume_resolved(steps: Steps) -> Sequence[Step]:
@@ -207,8 +208,8 @@ def assume_resolved(steps: Steps) -> Sequence[Step]:
 
 def sequences_of(step: Step) -> list[Sequence[Step]]:
     """The sequences of steps inside a resolved step, without those of nested workflows."""
-    sequences = [
-        getattr(step, name) for name in _SEQUENCES if hasattr(step, name)
+    sequences: list[Any] = [
+        getattr(step, name, None) or () for name in _SEQUENCES
     ]
     if isinstance(step, ParallelStep):
         sequences += step.branches
@@ -347,13 +348,19 @@ class References:
                     catch=self.resolve(step.catch),
                 )
             case ApprovalStep():
-                return replace(
-                    step,
-                    name=name,
-                    options=list(step.options),
-                    edit=dict(step.edit),
-                    on_reject=self.resolve(step.on_reject),
-                )
+                return self._resolve_approval(step, name)
+
+    def _resolve_approval(self, step: ApprovalStep, name: str) -> ApprovalStep:
+        on_reject = step.on_reject
+        if on_reject is not None:
+            on_reject = self.resolve(on_reject)
+        return replace(
+            step,
+            name=name,
+            options=list(step.options),
+            edit=dict(step.edit),
+            on_reject=on_reject,
+        )
 
     def _resolve_workflow(self, step: WorkflowStep) -> WorkflowStep:
         workflow = step.workflow
@@ -420,13 +427,15 @@ def _to_data(step: Step) -> Blueprint:
     for field_ in fields(step):
         name = field_.name
         value = getattr(step, name)
+        if value is None:
+            continue
         if name in _SEQUENCES:
             value = steps_to_data(value)
         elif name == "branches":
             value = list(map(steps_to_data, value))
         elif name == "workflow":
             value = value.to_blueprint()
-        if value != _LEFT_OUT.get(name):
+        if name not in _LEFT_OUT or value != _LEFT_OUT[name]:
             key = name.removesuffix("_")
             data[key] = value
     return data

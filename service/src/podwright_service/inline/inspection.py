@@ -9,6 +9,7 @@ from graphlib import CycleError, TopologicalSorter
 from itertools import islice
 from typing import Any, NamedTuple, cast
 
+from podwright.blueprints.steps import SEQUENCES
 from podwright.components.base import DEFAULT_MAX_LOOPS
 from podwright.components.folder import agent_names
 from podwright.errors import Problem
@@ -34,10 +35,10 @@ _MAX_SCHEMA_WORK = 100_000
 """Most subschemas that the checks of all JSON Schemas and their defaults may visit: half a second."""
 
 _PLACEHOLDER = re.compile(r"\{[\w.-]+\}")
-_STEP_KEYS = ("steps", "then", "else", "catch")
 _OPAQUE_KEYS = (
     "args",
     "arguments",
+    "edit",
     "input",
     "inputs",
     "metadata",
@@ -232,7 +233,7 @@ class Inspection:
         depth: int,
         nesting: int,
     ) -> None:
-        if key in _STEP_KEYS:
+        if key in SEQUENCES:
             self._steps += 1
             nesting += 1
             if nesting == self._settings.max_nesting + 1:
@@ -267,7 +268,7 @@ class Inspection:
                 self._check_model(model, f"{pointer}/fallback/{index}")
         for index, entry in enumerate(as_array(value.get("tools"))):
             self._check_tool(as_object(entry), f"{pointer}/tools/{index}")
-        if key in _STEP_KEYS:
+        if key in SEQUENCES:
             self._check_function(value.get("function"), f"{pointer}/function")
 
     def _check_model(self, model: object, pointer: str) -> None:
