@@ -1,4 +1,8 @@
-"""Connections to the database of background runs, its transactions, and its migrations."""
+"""Connections to the database of background runs, its transactions, and its migrations.
+
+What a transaction has read is still so when it writes: in SQLite it has the whole database to itself from its first
+statement on, and in PostgreSQL it locks the rows that it reads (`with_for_update`).
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import contextlib
 import json
 import time
 from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -52,6 +57,13 @@ _UNPREPARED: Mapping[str, Any] = {"prepare_threshold": None}
 """Has psycopg prepare no statements. With a pooler that pools transactions, each of them may use another connection of
 the server, where the statement of this name is that of another client:
 https://www.psycopg.org/psycopg3/docs/advanced/prepare.html#using-prepared-statements-with-pgbouncer"""
+
+_OWN_BEGIN: Mapping[str, Any] = {"isolation_level": None}
+"""Has the driver of SQLite begin no transactions: it would do so only before the first statement that writes.
+https://docs.sqlalchemy.org/en/20/dialects/sqlite.html#enabling-non-legacy-sqlite-transactional-modes-with-the-sqlite3-or-aiosqlite-driver"""
+
+_READING: Mapping[str, Any] = {"podwright_reading": True}
+"""Execution option of the transactions that only read."""
 
 T = TypeVar("T")
 
@@ -167,6 +179,7 @@ class Database:
 
     def __init__(self, url: URL) -> None:
         self._engine = _engine(url)
+        self._reading_engine = self._engine.execution_options(**_READING)
         self.is_sqlite = self._engine.dialect.name == "sqlite"
         self.reached_since: float | None = None
         """Since when the database has been reached, by `time.monotonic()`; None while it cannot be reached."""
@@ -195,9 +208,8 @@ class Database:
             return 0.0
         return time.monotonic() - self.reached_since
 
-    @contextlib.asynccontextmanager
-    async def transaction(self) -> AsyncGenerator[Transaction]:
-        """A transaction: it is committed at the end of this context, unless the context fails or is cancelled.
+    def transaction(self) -> AbstractAsyncContextManager[Transaction]:
+        """A transaction that may write: it is committed at the end of this context, unless that fails or is cancelled.
 
         A cancelled caller waits until the connection is back in the pool; if it is cancelled again, it does not.
 
@@ -205,8 +217,18 @@ class Database:
             DatabaseUnavailableError: The database cannot be reached, or has no tables.
             RequestError: 422: the database cannot represent a value of the request, such as a text with a NUL.
         """
+        return self._transaction(self._engine)
+
+    def reading(self) -> AbstractAsyncContextManager[Transaction]:
+        """A transaction that only reads; in SQLite it waits for no other. Otherwise as `transaction`."""
+        return self._transaction(self._reading_engine)
+
+    @contextlib.asynccontextmanager
+    async def _transaction(
+        self, engine: AsyncEngine
+    ) -> AsyncGenerator[Transaction]:
         try:
-            async with self._open_transaction() as transaction:
+            async with self._open_transaction(engine) as transaction:
                 yield transaction
             if self.reached_since is None:
                 self.reached_since = time.monotonic()
@@ -229,12 +251,14 @@ class Database:
             raise DatabaseUnavailableError(detail, suggestion) from error
 
     @contextlib.asynccontextmanager
-    async def _open_transaction(self) -> AsyncGenerator[Transaction]:
+    async def _open_transaction(
+        self, engine: AsyncEngine
+    ) -> AsyncGenerator[Transaction]:
         timeout: float | None = TRANSACTION_TIMEOUT
         # SQLite works in threads, which cannot be cut off; it has time-outs of its own
         if self.is_sqlite:
             timeout = None
-        transaction = Transaction(self._engine.connect(), timeout)
+        transaction = Transaction(engine.connect(), timeout)
         end = asyncio.Event()
         closing = asyncio.create_task(transaction.close_after(end))
         self._closing.add(closing)
@@ -290,13 +314,12 @@ def migrate(url: URL) -> None:
     driver = url.drivername.replace("+aiosqlite", "")
     options = dict(_UNPREPARED)
     if driver == "sqlite":
-        # as SQLAlchemy documents it: the driver itself begins transactions only before it writes rows
-        options = {"timeout": _MIGRATION_SECONDS, "isolation_level": None}
+        options = {"timeout": _MIGRATION_SECONDS, **_OWN_BEGIN}
     try:
         engine = create_engine(url.set(drivername=driver), connect_args=options)
         # several processes may start at once: the first one migrates, and the others wait for it
         if engine.dialect.name == "sqlite":
-            event.listen(engine, "begin", _begin_alone)
+            event.listen(engine, "begin", _begin_in_sqlite)
         try:
             with engine.begin() as connection:
                 if engine.dialect.name == "postgresql":
@@ -334,8 +357,12 @@ def explain_database_error(error: BaseException) -> ConfigurationError:
     )
 
 
-def _begin_alone(connection: Connection) -> None:
-    connection.exec_driver_sql("BEGIN IMMEDIATE")
+def _begin_in_sqlite(connection: Connection) -> None:
+    """Begin a transaction, alone if it may write: else another one could change what it has read."""
+    if connection.get_execution_options().keys() >= _READING.keys():
+        connection.exec_driver_sql("BEGIN")
+    else:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 def _engine(url: URL) -> AsyncEngine:
@@ -346,17 +373,14 @@ def _engine(url: URL) -> AsyncEngine:
         "json_deserializer": json.loads,
     }
     if url.drivername.startswith("sqlite"):
-        connect_args = {
-            "timeout": TRANSACTION_TIMEOUT,
-            "isolation_level": "IMMEDIATE",
-        }
         engine = create_async_engine(
             url,
             pool_timeout=TRANSACTION_TIMEOUT,
-            connect_args=connect_args,
+            connect_args={"timeout": TRANSACTION_TIMEOUT, **_OWN_BEGIN},
             **options,
         )
         event.listen(engine.sync_engine, "connect", _set_up_sqlite)
+        event.listen(engine.sync_engine, "begin", _begin_in_sqlite)
         return engine
     return create_async_engine(
         url,

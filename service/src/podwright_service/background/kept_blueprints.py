@@ -72,12 +72,12 @@ class KeptBlueprints:
         query = select(kept_blueprints.c.blueprint).where(
             kept_blueprints.c.digest == digest
         )
-        async with self._database.transaction() as transaction:
+        async with self._database.reading() as transaction:
             return await transaction.scalar(query)
 
     async def served(self, component: str) -> Set[str]:
         """Digests of the blueprints with which some process performs the runs of a component."""
-        async with self._database.transaction() as transaction:
+        async with self._database.reading() as transaction:
             return await self.served_in(transaction, component)
 
     async def served_in(

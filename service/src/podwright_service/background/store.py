@@ -157,7 +157,7 @@ class RunStore:
 
     async def get(self, run_id: str) -> StoredRun | None:
         """A run by its id."""
-        async with self._database.transaction() as connection:
+        async with self._database.reading() as connection:
             return await connection.first(
                 select(runs).where(runs.c.id == run_id)
             )
@@ -197,13 +197,13 @@ class RunStore:
         if before is not None:
             place = tuple_(runs.c.created_at, runs.c.id)
             query = query.where(place < tuple_(*before))
-        async with self._database.transaction() as connection:
+        async with self._database.reading() as connection:
             return await connection.all(query)
 
     async def status(self, run_id: str) -> RunStatus | None:
         """The status of a run."""
         query = select(runs.c.status).where(runs.c.id == run_id)
-        async with self._database.transaction() as connection:
+        async with self._database.reading() as connection:
             return await connection.scalar(query)
 
     async def events(
@@ -220,7 +220,7 @@ class RunStore:
         query = select(columns.seq, columns.event).where(
             columns.run_id == run_id, columns.seq > after
         )
-        async with self._database.transaction() as connection:
+        async with self._database.reading() as connection:
             rows = await connection.execute(
                 query.order_by(columns.seq).limit(most)
             )
@@ -535,7 +535,7 @@ class RunStore:
         Only if some process has renewed its lease recently: else the database may just be back after an outage.
         """
         query = select(func.max(workers.c.lease_until) - self._database.now())
-        async with self._database.transaction() as connection:
+        async with self._database.reading() as connection:
             left = await connection.scalar(query)
         if left is not None and left > LEASE_SECONDS - RECENT_SECONDS:
             self._database.reached_since = -math.inf
@@ -639,7 +639,7 @@ class RunStore:
         counts: dict[str, RunCount] = {}
         for status in OPEN:
             counts[status] = RunCount()
-        async with self._database.transaction() as connection:
+        async with self._database.reading() as connection:
             served = await self.blueprints.served_in(connection, component)
             for status, digest, number, seconds in await connection.execute(
                 by_digest
