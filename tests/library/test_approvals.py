@@ -341,6 +341,7 @@ def test_the_event_has_the_question() -> None:
         "message": "Go?",
         "options": ["a", "b"],
         "ends_on_reject": True,
+        "digest": Question("Sure?", ("a", "b")).digest,
     }
 
 

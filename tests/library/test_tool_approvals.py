@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, Literal
+from datetime import date
+from typing import Annotated, Any, Literal
 
 import pytest
+from pydantic import AfterValidator, StringConstraints
 
 from podwright import (
     Agent,
@@ -25,10 +27,15 @@ from podwright import (
     Workflow,
     tool,
 )
-from podwright.approvals import ApprovalId, Decision
+from podwright.approvals import ApprovalId, Decision, digest_of_asked
 from podwright.errors import (
     InputError,
     InputsError,
+    LoopLimitError,
+    ModelError,
+    OutputError,
+    PodwrightError,
+    ToolArgumentsError,
     ToolDefinitionError,
     ToolError,
 )
@@ -107,6 +114,241 @@ def test_a_call_waits_for_a_person() -> None:
         "tool",
         "assistant",
     ]
+
+
+class Attempts:
+    """The attempts of a background run: each replays what the ones before have recorded.
+
+    Args:
+        agent: What is run.
+    """
+
+    def __init__(self, agent: Agent) -> None:
+        self.agent = agent
+        self.recorded: list[Any] = []
+        self.decisions: dict[ApprovalId, Decision] = {}
+
+    async def perform(self) -> ApprovalRequired | PodwrightError | None:
+        """Perform an attempt, and return what stopped it."""
+        try:
+            await execute(
+                self.agent,
+                self.agent.task("hi"),
+                run_id="0" * 32,
+                journal=Journal(self.recorded, self.decisions),
+                subscribers=(self.recorded.append,),
+            )
+        except PodwrightError as error:
+            return error
+        return None
+
+    async def approve(self) -> None:
+        """Perform an attempt that asks, and approve."""
+        pause = await self.perform()
+        assert isinstance(pause, ApprovalRequired)
+        assert pause.asked is not None
+        assert pause.question is not None
+        decision = Decision(about=pause.question.digest)
+        self.decisions[pause.asked] = decision
+
+
+def refunding(amount: int) -> ToolCall:
+    return ToolCall.of("refund", amount=amount)
+
+
+WRONG = ToolCall.of("refund", amount="much")
+UNKNOWN = ToolCall.of("wipe", what="all")
+TOO_MANY = [ToolCall.of("look", what=str(number)) for number in range(129)]
+FAILS = ToolCall.of("fail", what="x")
+STOPS: dict[str, tuple[list[Any], type[PodwrightError]]] = {
+    # what the model says up to the failure, the first of it with a refund that is approved
+    "the limit of loops": ([[refunding(500)]], LoopLimitError),
+    "a wrong call after it": ([[refunding(500)], [WRONG]], ToolArgumentsError),
+    "too many calls after it": ([[refunding(500)], TOO_MANY], ModelError),
+    "a tool that fails the run": ([[refunding(500)], [FAILS]], ToolError),
+    "a wrong answer": ([[refunding(500)], "no JSON"], OutputError),
+    "a model that fails": (
+        [[refunding(500)], ModelError("Down.")],
+        ModelError,
+    ),
+}
+"""Ways in which a run fails after its model's answer was recorded."""
+
+
+@tool(on_error="fail")
+def fail(what: str) -> str:
+    """Fail."""
+    raise OSError(what)
+
+
+@pytest.mark.parametrize(("answers", "error"), STOPS.values(), ids=STOPS)
+async def test_a_decision_holds_for_what_was_shown(
+    answers: list[Any], error: type[PodwrightError]
+) -> None:
+    """In later attempts, it lets no other call pass, and what it let pass is not done again."""
+    model = ScriptedModel(*answers, *[[refunding(999_999)]] * 3)
+    agent = Agent(
+        "clerk",
+        "Work.",
+        model,
+        tools=[refund, look, fail],
+        max_loops=len(answers),
+        max_tool_retries=0,
+        response_model=int,
+    )
+    attempts = Attempts(agent)
+    await attempts.approve()
+    assert isinstance(await attempts.perform(), error)
+    assert effects["refund 500"] == 1
+    for _ in range(2):
+        await attempts.perform()
+        assert effects == {"refund 500": 1}
+
+
+@pytest.mark.parametrize("wrong", [WRONG, UNKNOWN], ids=["wrong", "unknown"])
+async def test_an_answer_with_a_wrong_call_is_kept(wrong: ToolCall) -> None:
+    """A resumed run tells the model of the call that failed it, and asks about the other ones of the same answer."""
+    model = ScriptedModel([wrong, refunding(500)], [refunding(999_999)])
+    agent = Agent("clerk", "Work.", model, tools=[refund], max_tool_retries=0)
+    attempts = Attempts(agent)
+    assert isinstance(await attempts.perform(), ToolArgumentsError)
+    await attempts.approve()
+    assert isinstance(await attempts.perform(), ApprovalRequired)
+    assert effects == {"refund 500": 1}
+    told, result = model.requests[-1].messages[-2:]
+    assert told.text.startswith("Error: ")
+    assert result.text == "refunded 500"
+
+
+async def test_another_question_at_the_same_place_is_asked() -> None:
+    """A decision on other arguments, or on another tool, does not answer it; one on the same question does."""
+    attempts = Attempts(clerk([refunding(500)], "done"))
+    await attempts.approve()
+    (asked,) = attempts.decisions
+    approved = attempts.decisions[asked]
+    for call in (refunding(501), ToolCall.of("pay", amount=500)):
+        other = Attempts(clerk([call], "done"))
+        other.decisions = {asked: approved}
+        assert isinstance(await other.perform(), ApprovalRequired)
+    same = Attempts(clerk([refunding(500)], "done"))
+    same.decisions = {asked: approved}
+    assert await same.perform() is None
+    assert effects == {"refund 500": 1}
+
+
+async def test_code_that_changes_the_arguments_asks_again() -> None:
+    """What was shown is what the function is called with: an attempt that would call it with more asks again."""
+    attempts = Attempts(clerk([refunding(500)], "done"))
+    await attempts.approve()
+
+    @tool(approval=True)
+    def refund(amount: int, reason: str = "by default") -> str:
+        """Refund."""
+        raise AssertionError
+
+    attempts.agent = Agent(
+        "clerk", "Work.", ScriptedModel("done"), tools=[refund]
+    )
+    assert isinstance(await attempts.perform(), ApprovalRequired)
+
+
+async def test_a_decision_of_an_older_release_is_taken() -> None:
+    """Its question shows the arguments as the model wrote them, and has no digest."""
+    older = {
+        "message": "Call the tool 'pay' with {\"amount\": 5}?",
+        "options": ["approve", "reject"],
+        "ends_on_reject": False,
+        "edit": {
+            "amount": {"schema": {"type": "integer"}, "value": 5},
+            "to": {"schema": {"type": "string"}, "value": None},
+        },
+        "tool": "pay",
+    }
+    for call, effect in ((PAY, 1), (ToolCall.of("pay", "1", amount=6), 0)):
+        effects.clear()
+        attempts = Attempts(clerk([call], "done"))
+        decision = Decision(about=digest_of_asked(older))
+        attempts.decisions = {ApprovalId("0" * 32, (), 0): decision}
+        await attempts.perform()
+        assert effects.total() == effect
+
+
+def at_most_50(amount: int) -> int:
+    return min(amount, 50)
+
+
+@tool(approval=True)
+def ship(
+    day: date,
+    amount: Annotated[int, AfterValidator(at_most_50)] = 1,
+    to: Literal["Ann", "Bob"] = "Ann",
+    note: Annotated[str, StringConstraints(max_length=5)] = "",
+) -> str:
+    """Ship."""
+    effects[f"ship {amount} on {day} to {to}{note}"] += 1
+    return "shipped"
+
+
+SHIP = ToolCall.of("ship", day="2026-01-05", amount=100)
+
+
+def test_a_question_shows_what_will_be_executed() -> None:
+    """Arguments as they are after validation, with the defaults of the function, beside those of the model."""
+    agent = Agent("clerk", "Work.", ScriptedModel([SHIP], "done"), tools=[ship])
+    pause = pause_of(agent, "hi")
+    question = pause.question
+    assert question is not None
+    executed = {"day": "2026-01-05", "amount": 50, "to": "Ann", "note": ""}
+    written = {"day": "2026-01-05", "amount": 100}
+    assert json.dumps(executed) in question.message
+    assert json.dumps(written) in question.message
+    assert question.model_arguments == written
+    shown = {name: edit["value"] for name, edit in question.edit.items()}
+    assert shown == executed
+    agent.run(pause.decide())
+    assert effects == {"ship 50 on 2026-01-05 to Ann": 1}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"day": "05.01.2026"},
+        {"day": "2026-02-30"},
+        {"day": ""},
+        {"day": 6},
+        {"amount": 80},
+        {"amount": "5"},
+        {"to": "Eve"},
+        {"note": "123456"},
+        {"to": None},
+        {"other": 1},
+    ],
+)
+def test_an_edit_is_checked_by_the_tool(values: dict[str, Any]) -> None:
+    """What the tool does not take, or would change, is refused; the question stays open, and nothing is done."""
+    agent = Agent("clerk", "Work.", ScriptedModel([SHIP], "done"), tools=[ship])
+    pause = pause_of(agent, "hi")
+    with pytest.raises(InputsError) as caught:
+        agent.run(pause.decide(values=values))
+    (name,) = values
+    assert caught.value.problems[0].pointer == f"/values/{name}"
+    assert not effects
+    agent.run(pause.decide(values={"day": "2026-01-06", "amount": 20}))
+    assert effects == {"ship 20 on 2026-01-06 to Ann": 1}
+
+
+async def test_a_stored_edit_that_does_not_fit_is_asked_again() -> None:
+    """Whoever performs a background run has not decided: the question is asked again, and the run does not fail."""
+
+    class Stored(Journal):
+        asks_again = True
+
+    agent = Agent("clerk", "Work.", ScriptedModel([SHIP]), tools=[ship])
+    asked = ApprovalId("0" * 32, (), 0)
+    journal = Stored((), {asked: Decision(values={"day": "05.01.2026"})})
+    with pytest.raises(ApprovalRequired):
+        await execute(agent, agent.task("hi"), run_id="0" * 32, journal=journal)
+    assert not effects
 
 
 def test_the_context_alone_approves() -> None:
@@ -489,12 +731,13 @@ def test_a_wrong_decision_is_no_failure_of_a_tool() -> None:
 
 
 def test_arguments_may_come_back_as_they_are_shown() -> None:
-    """A form sends all of them: what the model wrote and left out is no change, though it does not fit a schema."""
+    """A form sends all of them: what it shows is what the tool is called with, and no change."""
     agent = clerk([ToolCall.of("pay", "1", amount="5")], "done")
     pause = pause_of(agent, "hi")
     assert pause.question is not None
     shown = {name: e["value"] for name, e in pause.question.edit.items()}
-    assert shown == {"amount": "5", "to": None}
+    assert shown == {"amount": 5, "to": "Ann"}
+    assert pause.question.model_arguments == {"amount": "5"}
     agent.run(pause.decide(values=shown))
     assert effects == {"pay 5 to Ann": 1}
     model: Any = agent.model

@@ -172,6 +172,7 @@ def test_an_approval(serve: Serve, sqlite_database: str) -> None:
         "path": [1],
         "options": ["approve", "reject"],
         "ends_on_reject": True,
+        "digest": run["approval"]["digest"],
         "tool_call": None,
     }
     assert run["approval"] == question

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -22,6 +24,17 @@ APPROVE = "approve"
 REJECT = "reject"
 DEFAULT_OPTIONS = (APPROVE, REJECT)
 """What may be decided if a step does not say."""
+
+
+_OLDER = "older:"
+"""Begins the digests of questions that older releases asked."""
+
+
+def digest_of_asked(question: JsonMapping) -> str:
+    """The digest of a stored question, by which a decision on it is compared with the question of a later attempt."""
+    if "digest" in question:
+        return str(question["digest"])
+    return _OLDER + Question.from_dict(question).digest
 
 
 class ApprovalId(NamedTuple):
@@ -73,7 +86,23 @@ class Question:
     ends_on_reject: bool = True
     """Whether a rejection ends the run."""
     tool: str = ""
-    """The tool that is to be called; empty for an approval step."""
+    """The tool that is to be called, with the values of `edit`; empty for an approval step."""
+    component: str = ""
+    """The component whose model calls the tool; empty for an approval step."""
+    model_arguments: JsonMapping | None = None
+    """The arguments of the tool as the model wrote them, if it is called with others: those after validation, and with
+    the defaults of its function."""
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of what is decided about: the tool and its arguments, or the values and options of a step.
+
+        A decision holds for the question with the same digest. The wording of a message may change.
+        """
+        values = {name: entry.get("value") for name, entry in self.edit.items()}
+        subject = [self.tool, values, self.model_arguments, [*self.options]]
+        text = json.dumps(subject, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
 
     def to_dict(self) -> JsonObject:
         """The question as JSON data."""
@@ -81,24 +110,56 @@ class Question:
             "message": self.message,
             "options": list(self.options),
             "ends_on_reject": self.ends_on_reject,
+            "digest": self.digest,
         }
         if self.edit:
             data["edit"] = dict(self.edit)
         if self.tool:
             data["tool"] = self.tool
+        if self.component:
+            data["component"] = self.component
+        if self.model_arguments is not None:
+            data["model_arguments"] = dict(self.model_arguments)
         return data
 
     @classmethod
     def from_dict(cls, data: JsonMapping) -> Question:
         """Read what `to_dict` wrote, or what older releases did, which knew a message only."""
         options = as_array(data.get("options")) or DEFAULT_OPTIONS
+        model_arguments: JsonObject | None = None
+        if "model_arguments" in data:
+            model_arguments = as_object(data["model_arguments"])
         return cls(
             message=str(data.get("message", "")),
             options=tuple(options),
             edit=as_object(data.get("edit")),
             ends_on_reject=bool(data.get("ends_on_reject", True)),
-            tool=str(data.get("tool", "")),
+            tool=str(data.get("tool") or ""),
+            component=str(data.get("component") or ""),
+            model_arguments=model_arguments,
         )
+
+    @property
+    def written_arguments(self) -> JsonObject:
+        """The arguments of the tool as the model wrote them."""
+        if self.model_arguments is not None:
+            return dict(self.model_arguments)
+        return {name: entry.get("value") for name, entry in self.edit.items()}
+
+    def is_answered_by(self, decision: Decision) -> bool:
+        """Whether a decision was made about this question; it may be about an earlier one at the same place."""
+        known = (None, self.digest, self._digest_of_older_releases)
+        return decision.about in known
+
+    @property
+    def _digest_of_older_releases(self) -> str:
+        """The digest of the same question from a release that showed the arguments as the model wrote them."""
+        written: dict[str, JsonMapping] = dict(self.edit)
+        if self.model_arguments is not None:
+            for name in self.edit:
+                written[name] = {"value": self.model_arguments.get(name)}
+        older = Question("", self.options, written, tool=self.tool)
+        return _OLDER + older.digest
 
     def check(self, decision: Decision) -> None:
         """Check a decision.
@@ -113,14 +174,7 @@ class Question:
         suggestion = "Correct the listed values."
         if decision.decision not in self.options:
             suggestion = f"Decide one of: {', '.join(self.options)}."
-        error = InputsError(
-            f"The decision '{decision.decision}' is invalid: {problems[0]}",
-            problems=problems,
-            suggestion=suggestion,
-        )
-        # the person is asked again; no step catches what they did wrong
-        error.ends_run = True
-        raise error
+        raise invalid_decision(decision, problems, suggestion)
 
     def changes(self, decision: Decision) -> JsonMapping:
         """What a decision changes; a form may send the arguments of a tool call back as the question shows them."""
@@ -158,6 +212,29 @@ class Question:
                 )
 
 
+def invalid_decision(
+    decision: Decision,
+    problems: Sequence[Problem],
+    suggestion: str = "Correct the listed values.",
+) -> InputsError:
+    """The error about a decision with problems.
+
+    Args:
+        decision: The decision.
+        problems: Everything that is wrong in it, at least one.
+        suggestion: What to do.
+    """
+    error = InputsError(
+        f"The decision '{decision.decision}' is invalid: {problems[0]}",
+        problems=problems,
+        suggestion=suggestion,
+    )
+    error.is_about_decision = True
+    # no step catches what the person did wrong
+    error.ends_run = True
+    return error
+
+
 @dataclass(frozen=True, slots=True)
 class Decision:
     """What a person has decided."""
@@ -167,6 +244,8 @@ class Decision:
     comment: str = ""
     values: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """What the person has changed, by name."""
+    about: str | None = None
+    """Digest of the question that the person was asked; None if that is not known."""
 
     @property
     def is_rejection(self) -> bool:

@@ -300,12 +300,15 @@ class ContextError(InputError):
 
 
 class InputsError(InputError):
-    """The named inputs of a run do not fit those that the component declares; `problems` lists everything."""
+    """The named inputs of a run, or a person's decision, do not fit what is declared; `problems` lists everything."""
 
     code = "inputs_invalid"
     default_suggestion = (
         "Correct the listed inputs; the blueprint's `inputs` describe them."
     )
+
+    is_about_decision: bool = False
+    """Whether it is about a person's decision: the pointers lead into that, and the question stays open."""
 
 
 class MessagesError(InputError):

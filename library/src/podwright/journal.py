@@ -9,14 +9,16 @@ What the caller of a stopped workflow keeps is a `Checkpoint`; see `podwright.ru
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass
-from typing import Any, cast
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, TypeGuard, cast
 
-from podwright.approvals import ApprovalId, Decision
+from podwright.approvals import ApprovalId, Decision, Question
 from podwright.errors import (
+    InputsError,
     LimitExceededError,
+    LoopLimitError,
     RemoteInterruptedError,
     RunCancelledError,
     ToolArgumentsError,
@@ -64,6 +66,9 @@ class Journal:
         attempt: Number of the new attempt, from 1.
     """
 
+    asks_again: ClassVar[bool] = False
+    """Whether a decision that does not fit has the question asked again: the attempt is not run by who decided."""
+
     def __init__(
         self,
         recorded: Iterable[Event] = (),
@@ -78,6 +83,32 @@ class Journal:
         """By id of the run, those in other containers included."""
         for event in recorded:
             self.add(event)
+
+    def decision_on(
+        self,
+        asked: ApprovalId,
+        question: Question,
+        check: Callable[[Decision], Decision],
+    ) -> Decision | None:
+        """Return the decision on a question, checked; None if there is none, or only one on another question.
+
+        Args:
+            asked: The place of the question.
+            question: What is asked there in this attempt; the message does not matter.
+            check: Returns the decision as it is applied.
+
+        Raises:
+            InputsError: The decision does not fit, and whoever runs this has made it.
+        """
+        decision = self.decisions.get(asked)
+        if decision is None or not question.is_answered_by(decision):
+            return None
+        try:
+            return check(decision)
+        except InputsError:
+            if self.asks_again:
+                return None
+            raise
 
     def add(self, event: Event) -> None:
         """Add an event of an earlier attempt; in order, and before the new attempt begins."""
@@ -156,18 +187,16 @@ class Journal:
             run.remote_call.tool_calls.clear()
         # taken also after a limit: the new attempt replays this answer, so its next failure has another reason
         last = run.calls.take_last_answer()
-        # the limit is the reason: the answer is as good as before, and is not paid for a second time
-        is_due_to_limit = code == LimitExceededError.code
-        if last is not None and last.is_cause and not is_due_to_limit:
-            self._discard_answer_that_failed_the_run(run, last)
-
-    def _discard_answer_that_failed_the_run(
-        self, run: _RunEntries, last: _LastAnswer
-    ) -> None:
-        """Remove an answer, so that the new attempt asks the model again; its usage still counts."""
-        answer = run.calls.remove_answer(last)
-        usage = answer.response.usage
-        run.discarded += usage.as_call(answer.model)
+        # a limit is the reason: the answer is as good as before, and is not paid for a second time
+        is_due_to_limit = code in (LimitExceededError.code, LoopLimitError.code)
+        if last is None or not last.is_cause or is_due_to_limit:
+            return
+        if run.calls.report_wrong_calls(last):
+            # what its other calls did stays done, and so do the decisions on them
+            return
+        # the new attempt asks the model again; the usage still counts
+        answer = run.calls.answers.pop(last.call_number)
+        run.discarded += answer.response.usage.as_call(answer.model)
 
     def _add_remote(self, run: _RunEntries, event: Event) -> None:
         """Add an event of a run in another container to the entries of the run here that called it."""
@@ -438,12 +467,24 @@ class _Calls:
         self._last_answer = None
         return last
 
-    def remove_answer(self, last: _LastAnswer) -> ModelCallFinished:
-        """Remove the last answer and the tool calls after it, and return it."""
-        for path, number in list(self.tool_calls):
-            if number >= last.first_tool_call:
-                del self.tool_calls[path, number]
-        return self.answers.pop(last.call_number)
+    def report_wrong_calls(self, last: _LastAnswer) -> bool:
+        """Have the model be told of the calls of an answer that were wrong, and failed the run for that.
+
+        Args:
+            last: The answer.
+
+        Returns:
+            Whether the answer has such a call.
+        """
+        is_reported = False
+        for key, event in self.tool_calls.items():
+            _, number = key
+            if number < last.first_tool_call or not _is_fatal_mistake(event):
+                continue
+            report = f"Error: {event.error['message']}"
+            self.tool_calls[key] = replace(event, report=report)
+            is_reported = True
+        return is_reported
 
     def add_tool_call(self, event: _ToolCall) -> None:
         """Add the start or the end of a tool call."""
@@ -536,6 +577,13 @@ def is_reported_to_model(event: ToolCallFailed) -> bool:
         # older releases told the model of wrong calls only
         return is_wrong_call(event.error)
     return event.report != ""
+
+
+def _is_fatal_mistake(event: _ToolCall) -> TypeGuard[ToolCallFailed]:
+    """Whether a tool call was wrong in itself, and failed the run."""
+    if not isinstance(event, ToolCallFailed) or is_reported_to_model(event):
+        return False
+    return is_wrong_call(event.error)
 
 
 def _is_cancelled(event: _ToolCall) -> bool:

@@ -23,7 +23,7 @@ from time import perf_counter, time
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from podwright import events
-from podwright.approvals import ApprovalId, Decision
+from podwright.approvals import ApprovalId, Decision, Question
 from podwright.budget import Budget, parallel_tasks
 from podwright.errors import (
     ApprovalRequired,
@@ -653,6 +653,7 @@ class Run:
             self.id,
             given=task.given,
             asked=asked,
+            about=_digest_of(error.question),
             events=tuple(recorded),
             decisions=self._tree.decisions,
         )
@@ -734,6 +735,12 @@ def _limits_of(
 def _shortest_wall_time(limits: Iterable[RunLimits]) -> float | None:
     seconds = [own.wall_time for own in limits if own.wall_time is not None]
     return min(seconds, default=None)
+
+
+def _digest_of(question: Question | None) -> str | None:
+    if question is None:
+        return None
+    return question.digest
 
 
 def milliseconds_since(started: float) -> float:

@@ -37,7 +37,9 @@ class SavedRun:
     given: JsonMapping
     """What its task was made from; see `Task.given`."""
     asked: ApprovalId
-    """The question that it waits for."""
+    """The place of the question that it waits for."""
+    about: str | None = None
+    """Digest of that question; None in states of older releases."""
     events: tuple[Event, ...] = ()
     decisions: Mapping[ApprovalId, Decision] = field(
         default_factory=dict[ApprovalId, Decision]
@@ -50,18 +52,24 @@ class SavedRun:
 
     def with_decision(self, decision: Decision) -> SavedRun:
         """The same run with the decision that it waits for."""
+        decision = replace(decision, about=self.about)
         return replace(self, decisions={**self.decisions, self.asked: decision})
 
     def to_dict(self) -> JsonObject:
         """The run as JSON data."""
         decisions = [
-            {**asked.to_dict(), **decision.to_dict()}
+            {
+                **asked.to_dict(),
+                **decision.to_dict(),
+                "about": decision.about,
+            }
             for asked, decision in self.decisions.items()
         ]
         return {
             "run_id": self.run_id,
             "given": to_json_data(dict(self.given)),
             "asked": self.asked.to_dict(),
+            "about": self.about,
             "events": [event.to_dict() for event in self.events],
             "decisions": decisions,
         }
@@ -85,12 +93,14 @@ class SavedRun:
                     decision=str(entry["decision"]),
                     comment=str(entry["comment"]),
                     values=as_object(entry.get("values")),
+                    about=_text_or_none(entry.get("about")),
                 )
                 decisions[ApprovalId.from_dict(entry)] = decision
             return cls(
                 run_id=str(saved["run_id"]),
                 given=as_object(saved["given"]),
                 asked=ApprovalId.from_dict(as_object(saved["asked"])),
+                about=_text_or_none(saved.get("about")),
                 events=tuple(recorded),
                 decisions=decisions,
             )
@@ -99,6 +109,12 @@ class SavedRun:
                 f"Expected the state of a paused run under '{SAVED_RUN}' of the context.",
                 suggestion="Use the `context` of the error that paused the run, unchanged.",
             ) from error
+
+
+def _text_or_none(value: object) -> str | None:
+    if value is None:
+        return None
+    return str(value)
 
 
 def record(recorded: list[Event], event: Event) -> None:

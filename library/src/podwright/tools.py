@@ -45,10 +45,12 @@ from podwright.errors import (
 )
 from podwright.json_data import (
     JsonMapping,
+    JsonObject,
     as_array,
     as_object,
     copy_json,
     json_pointer,
+    to_json_data,
 )
 from podwright.json_schema import object_root
 from podwright.messages import ToolSchema
@@ -60,7 +62,11 @@ from podwright.run_context import (
 from podwright.text import did_you_mean, short_repr
 from podwright.tool_arguments import validate_arguments
 from podwright.tool_changes import schema_differences, text_differences
-from podwright.validation_errors import Location, to_problems
+from podwright.validation_errors import (
+    Location,
+    describe_value,
+    to_problems,
+)
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -69,6 +75,8 @@ _OPTIONS = "__podwright_tool__"
 _APPROVAL_RULE = "__podwright_approval__"
 """The attribute of a function that `@tool(approval=…)` sets to a function of the arguments."""
 _HOW_TO_UPDATE = "Run `podwright sync`, or change the function back."
+_JSON_TYPES = (bool, int, float, str, list, dict)
+"""Types of JSON data."""
 _VARIADIC = (
     inspect.Parameter.VAR_POSITIONAL,
     inspect.Parameter.VAR_KEYWORD,
@@ -123,8 +131,13 @@ class Tool:
         values = self._validate(arguments)
         if self.approval_rule is None:
             return True
+        names = inspect.signature(self.approval_rule).parameters
+        named = {
+            name: value
+            for name, value in self._with_defaults(values).items()
+            if name in names
+        }
         try:
-            named = self._named_by(self.approval_rule, values)
             return bool(
                 await call_with_context(self.approval_rule, kwargs=named)
             )
@@ -132,18 +145,48 @@ class Tool:
             subject = f"The approval rule of tool '{self.name}'"
             raise error_from(ToolError, subject, error) from error
 
-    def _named_by(
-        self, rule: Callable[..., Any], values: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """The arguments that a rule takes, with the defaults of the function."""
+    def _with_defaults(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """All arguments of the function, without contexts."""
         call = inspect.signature(self.function).bind_partial(**values)
         call.apply_defaults()
-        parameters = inspect.signature(rule).parameters
-        return {
-            name: value
-            for name, value in call.arguments.items()
-            if name in parameters
-        }
+        for parameter in context_parameters(self.function):
+            call.arguments.pop(parameter.name, None)
+        return call.arguments
+
+    def final_arguments(self, arguments: JsonObject) -> JsonObject:
+        """The arguments with which the function is called, as JSON data: validated, and with its defaults.
+
+        Raises:
+            ToolArgumentsError: The arguments do not fit the parameters.
+        """
+        values = self._with_defaults(self._validate(arguments))
+        return {name: _to_shown_data(value) for name, value in values.items()}
+
+    def problems_of_changes(
+        self, arguments: JsonObject, changes: JsonMapping
+    ) -> Iterator[Problem]:
+        """Say which changes of arguments the function would not be called with, with pointers such as `/amount`.
+
+        Args:
+            arguments: The arguments of the call, as the model wrote them.
+            changes: Other values, by name.
+        """
+        changed = {**arguments, **changes}
+        try:
+            values = validate_arguments(self.arguments, changed, self.name)
+        except ValidationError as error:
+            yield from self._problems_of(error, changed)
+            return
+        for name, value in changes.items():
+            final = values[name]
+            # another type, such as a date, is what the text stands for
+            is_changed = type(final) in _JSON_TYPES and final != value
+            if is_changed:
+                yield Problem(
+                    json_pointer(name),
+                    f"The tool '{self.name}' changes '{name}': it would be {describe_value(final)}.",
+                    "Send the value that the tool is to be called with.",
+                )
 
     @property
     def reports_errors(self) -> bool:
@@ -225,13 +268,17 @@ class Tool:
         try:
             return validate_arguments(self.arguments, arguments, self.name)
         except ValidationError as error:
-            problems = to_problems(
-                error.errors(include_url=False), arguments, self._allowed_keys
-            )
-            reasons = "; ".join(str(problem) for problem in problems)
+            problems = self._problems_of(error, arguments)
+            reasons = "; ".join(map(str, problems))
             raise ToolArgumentsError(
                 f"Invalid arguments for tool '{self.name}': {reasons}"
             ) from error
+
+    def _problems_of(
+        self, error: ValidationError, arguments: JsonObject
+    ) -> list[Problem]:
+        details = error.errors(include_url=False)
+        return to_problems(details, arguments, self._allowed_keys)
 
     def _allowed_keys(self, location: Location) -> Iterable[str]:
         if location:
@@ -244,6 +291,14 @@ def _restore(
     function: Callable[..., Any], schema: ToolSchema, options: ToolOptions
 ) -> Tool:
     return replace(to_tool(function), schema=schema, options=options)
+
+
+def _to_shown_data(value: object) -> Any:
+    """A value as JSON data for a person; a description, if it has no JSON form."""
+    try:
+        return to_json_data(value)
+    except (ValueError, RecursionError):
+        return short_repr(value)
 
 
 class _OtherOptions(TypedDict, total=False):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from podwright.approvals import DEFAULT_OPTIONS, ApprovalId, Decision, Question
@@ -283,20 +283,17 @@ class StepRunner:
             InputsError: The decision does not fit the question.
         """
         asked = ApprovalId(self._run.id, frame.path)
-        decision = self._run.journal.decisions.get(asked)
-        if decision is None and self._decided is not None:
-            decision = self._decided.on(frame.path)
         scope = frame.scope
-        message = ""
         # a question that was answered is not asked again: its message may be new, and not fit the context
+        question = _question_of(step, scope, message="")
+        decision = self._decision_on(asked, question)
         if decision is None:
             message = self._message_of(step, scope)
-        question = _question_of(step, scope, message)
-        if decision is None:
             raise ApprovalRequired(
-                question.message, question=question, asked=asked
+                message,
+                question=replace(question, message=message),
+                asked=asked,
             )
-        question.check(decision)
         for name, value in decision.values.items():
             scope.edit(name, value)
         written = {"decision": decision.decision, "comment": decision.comment}
@@ -305,6 +302,22 @@ class StepRunner:
             written,
             is_shown=step.is_in_context,
         )
+        return decision
+
+    def _decision_on(
+        self, asked: ApprovalId, question: Question
+    ) -> Decision | None:
+        """What a person has decided, which is stored with the run, or comes with the context of a stopped one."""
+
+        def check(decision: Decision) -> Decision:
+            question.check(decision)
+            return decision
+
+        decision = self._run.journal.decision_on(asked, question, check)
+        if decision is None and self._decided is not None:
+            decision = self._decided.on(asked.path)
+            if decision is not None:
+                question.check(decision)
         return decision
 
     def _message_of(self, step: ApprovalStep, scope: Scope) -> str:

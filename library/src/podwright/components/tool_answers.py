@@ -6,12 +6,9 @@ from asyncio import CancelledError
 from collections.abc import Iterator
 from typing import cast
 
-from podwright.approvals import Question
 from podwright.errors import PodwrightError
-from podwright.json_data import JsonMapping, JsonObject, as_object, to_text
 from podwright.models.offline import estimate_tokens
 from podwright.text import printable, truncate
-from podwright.tools import Tool
 
 MAX_REASON = 1_000
 """Characters of the reason of a failure: the text of an exception may be a whole response."""
@@ -68,44 +65,6 @@ def one_line(reason: str) -> str:
     # a text of megabytes is not worth splitting
     words = reason[: 10 * MAX_REASON].split()
     return truncate(printable(" ".join(words)), MAX_REASON)
-
-
-def question_about(tool: Tool, arguments: JsonObject) -> Question:
-    """The question whether a tool may be called: a person may also change its arguments."""
-    parameters = tool.schema["function"]["parameters"]
-    properties = as_object(parameters.get("properties"))
-    definitions = as_object(parameters.get("$defs"))
-    edit: dict[str, JsonMapping] = {}
-    for name, parameter in properties.items():
-        schema: JsonObject = dict(parameter)
-        if "$ref" in to_text(schema):
-            schema["$defs"] = definitions
-        edit[name] = {"schema": schema, "value": arguments.get(name)}
-    shown = truncate(to_text(arguments), MAX_REASON)
-    return Question(
-        f"Call the tool '{tool.name}' with {shown}?",
-        edit=edit,
-        ends_on_reject=False,
-        tool=tool.name,
-    )
-
-
-def refusal_text(comment: str) -> str:
-    """What the model is told when a person rejects a call."""
-    text = "A person rejected this call; the tool was not called."
-    if comment:
-        text += f" The person says: {comment}"
-    return text
-
-
-def changed_text(arguments: str, result: str) -> str:
-    """A result with a sentence that says that a person has changed the arguments of the call.
-
-    Args:
-        arguments: The arguments as JSON text.
-        result: The result.
-    """
-    return f"[A person changed the arguments to {arguments}]\n{result}"
 
 
 def cut_result(text: str, most_tokens: int | None) -> str:

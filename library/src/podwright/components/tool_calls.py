@@ -12,13 +12,16 @@ from time import perf_counter
 from typing import Any, cast
 
 from podwright.approvals import ApprovalId, Decision
-from podwright.components.tool_answers import (
+from podwright.components.call_approvals import (
     changed_text,
+    check_decision,
+    question_about,
+    refusal_text,
+)
+from podwright.components.tool_answers import (
     cut_result,
     failure_text,
     must_end_run,
-    question_about,
-    refusal_text,
 )
 from podwright.errors import (
     ApprovalRejectedError,
@@ -198,25 +201,28 @@ class ToolCaller:
             ApprovalRequired: Nobody has decided yet.
             ToolError: The rule of the tool failed.
         """
-        asked = ApprovalId(self._run.id, *self._id_of(call))
-        decision = self._run.journal.decisions.get(asked)
-        if call.tool is None or not call.tool.may_need_approval:
+        tool = call.tool
+        if tool is None or not tool.may_need_approval:
             return None
+        name = self._run.component_name
         try:
             arguments = _parse_arguments(call.request)
-            is_asked = await call.tool.needs_approval(arguments)
+            is_asked = await tool.needs_approval(arguments)
+            question = question_about(tool, arguments, name)
         except ToolArgumentsError:
             # the call itself reports it
             return None
-        if not is_asked and decision is None:
-            return None
-        question = question_about(call.tool, arguments)
-        if decision is None:
+        asked = ApprovalId(self._run.id, *self._id_of(call))
+        decision = self._run.journal.decision_on(
+            asked,
+            question,
+            lambda decision: check_decision(question, decision, tool),
+        )
+        if decision is None and is_asked:
             raise ApprovalRequired(
                 question.message, question=question, asked=asked
             )
-        question.check(decision)
-        return replace(decision, values=question.changes(decision))
+        return decision
 
     def _refuse(self, call: _Call, decision: Decision) -> _ToolAnswer:
         """Tell the model that a person has rejected the call, and emit its events."""

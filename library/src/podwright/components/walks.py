@@ -57,6 +57,21 @@ def tools_of(component: Component) -> dict[str, Tool]:
     return {name: tool for name, tool in tools.items() if name not in ambiguous}
 
 
+def tool_of_agent(component: Component, agent: str, name: str) -> Tool | None:
+    """A tool of an agent among the parts of a component; None if no part of the name has it.
+
+    Args:
+        component: The component.
+        agent: Name of the agent.
+        name: Name of the tool.
+    """
+    for part in walk(component):
+        tools = own_tools_of(part)
+        if part.name == agent and name in tools:
+            return tools[name]
+    return None
+
+
 def own_tools_of(part: Component) -> Mapping[str, Tool]:
     """The tools of a component without those of its members, or the functions of its function steps, by name."""
     if isinstance(part, Agent):

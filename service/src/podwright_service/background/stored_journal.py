@@ -8,7 +8,12 @@ from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from typing import Any
 
 from podwright import events
-from podwright.approvals import APPROVE, ApprovalId, Decision
+from podwright.approvals import (
+    APPROVE,
+    ApprovalId,
+    Decision,
+    digest_of_asked,
+)
 from podwright.errors import RunCancelledError
 from podwright.events import Event, adapter
 from podwright.headers import UnfinishedCalls
@@ -38,6 +43,8 @@ class StoredJournal(Journal):
         keep_content: Whether events keep inputs and arguments that only serve display.
         may_repeat: Whether tool calls may be repeated whose end is unknown.
     """
+
+    asks_again = True
 
     def __init__(
         self,
@@ -238,6 +245,7 @@ def _decisions(run: StoredRun) -> Iterator[tuple[ApprovalId, Decision]]:
             decision=stored.get("decision", APPROVE),
             comment=stored.get("comment", ""),
             values=stored.get("values", {}),
+            about=digest_of_asked(stored),
         )
         yield asked, decision
 

@@ -123,6 +123,10 @@ class BackgroundWorker:
         """Digests of the blueprints with which runs are performed here."""
         return self._components.keys()
 
+    def component_of(self, digest: str) -> Component | None:
+        """What runs with a blueprint are performed with here; None if they are not."""
+        return self._components.get(digest)
+
     def is_unserved(self, digest: str) -> bool:
         """Whether no process performs runs of a blueprint, as of the last count for the metrics."""
         if digest in self.digests or self._served_digests is None:

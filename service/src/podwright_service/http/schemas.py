@@ -239,7 +239,13 @@ class Approval(BaseModel):
     ends_on_reject: bool = True
     """Whether a rejection ends the run."""
     tool: str | None = None
-    """The tool that is to be called; null for an approval step."""
+    """The tool that is to be called, with the values in `edit`; null for an approval step."""
+    component: str | None = None
+    """The component whose model calls the tool."""
+    model_arguments: Object | None = None
+    """The arguments as the model wrote them, if the tool is called with others: validated ones, and its defaults."""
+    digest: str = ""
+    """Digest of what is asked: a decision holds for a question with the same one."""
     tool_call: int | None = None
     """Number of the tool call in its run."""
 

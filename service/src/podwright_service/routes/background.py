@@ -16,8 +16,13 @@ from fastapi.responses import StreamingResponse
 from fastapi.sse import KEEPALIVE_COMMENT, EventSourceResponse, format_sse_event
 
 from podwright.approvals import REJECT, Decision, Question
+from podwright.callables import compute
+from podwright.components import Component
+from podwright.components.call_approvals import check_decision
+from podwright.components.walks import tool_of_agent
 from podwright.headers import BUDGET, HOPS
 from podwright.json_data import to_json_bytes, to_json_data
+from podwright.tools import Tool
 from podwright_service.background.database import DatabaseUnavailableError
 from podwright_service.background.moving import move_run
 from podwright_service.background.store import RunChange, StoredRun
@@ -436,10 +441,15 @@ async def _decide(
         "approved": not decision.is_rejection,
         "caller": hashlib.sha256(key.encode()).hexdigest(),
     }
-    attempt = body.attempt or _asked_attempt(run)
+    attempt = body.attempt
+    if attempt is None:
+        attempt = _asked_attempt(run)
     goes_on = True
     if run["status"] == "waiting_for_approval" and attempt == run["attempt"]:
-        goes_on = _check_decision(run["approval"], decision)
+        performed = worker.component_of(run["digest"])
+        goes_on = await compute(
+            _check_decision, run["approval"], decision, performed
+        )
     change = await worker.store.decide(
         run["id"], attempt, stored, goes_on=goes_on, caller=caller
     )
@@ -461,8 +471,18 @@ def _log_change(action: str, change: RunChange, caller: str) -> None:
         log_action(action, change.run["id"], change.run["component"], caller)
 
 
-def _check_decision(approval: Mapping[str, Any], decision: Decision) -> bool:
+def _check_decision(
+    approval: Mapping[str, Any],
+    decision: Decision,
+    component: Component | None,
+) -> bool:
     """Check that a decision fits the question; returns whether the run goes on.
+
+    Args:
+        approval: The question, as it is stored.
+        decision: The decision.
+        component: What performs the run, whose tool checks the arguments that are changed; None if it is not known
+            here. Then the tool checks them when the run goes on, and the person is asked again if they do not fit.
 
     Raises:
         InputsError: It does not, with pointers into the body.
@@ -471,7 +491,13 @@ def _check_decision(approval: Mapping[str, Any], decision: Decision) -> bool:
     # what waits may always be rejected
     if decision.is_rejection and question.ends_on_reject:
         return False
-    question.check(decision)
+    tool: Tool | None = None
+    if component is not None and question.tool:
+        tool = tool_of_agent(component, question.component, question.tool)
+    if tool is None:
+        question.check(decision)
+    else:
+        check_decision(question, decision, tool)
     return True
 
 

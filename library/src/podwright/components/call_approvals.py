@@ -1,0 +1,98 @@
+"""Approvals of tool calls: the question, the check of the decision, and what the model is told of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from podwright.approvals import Decision, Question, invalid_decision
+from podwright.components.tool_answers import MAX_REASON
+from podwright.json_data import JsonMapping, JsonObject, as_object, to_text
+from podwright.text import truncate
+from podwright.tools import Tool
+
+
+def question_about(
+    tool: Tool, arguments: JsonObject, component: str
+) -> Question:
+    """Return the question whether a tool may be called: a person may also change its arguments.
+
+    It shows the arguments that the function will be called with, and those of the model if they are others.
+
+    Args:
+        tool: The tool.
+        arguments: The arguments as the model wrote them.
+        component: Name of the component whose model calls the tool.
+
+    Raises:
+        ToolArgumentsError: The arguments do not fit the parameters.
+    """
+    final = tool.final_arguments(arguments)
+    shown = truncate(to_text(final), MAX_REASON)
+    message = f"Call the tool '{tool.name}' with {shown}?"
+    model_arguments: JsonObject | None = None
+    if final != arguments:
+        model_arguments = arguments
+        written = truncate(to_text(arguments), MAX_REASON)
+        message = f"{message} The model wrote {written}."
+    return Question(
+        message,
+        edit=dict(_editable(tool, final)),
+        ends_on_reject=False,
+        tool=tool.name,
+        component=component,
+        model_arguments=model_arguments,
+    )
+
+
+def _editable(
+    tool: Tool, values: JsonObject
+) -> Iterator[tuple[str, JsonMapping]]:
+    """The arguments that a person may change."""
+    parameters = tool.schema["function"]["parameters"]
+    definitions = as_object(parameters.get("$defs"))
+    for name, parameter in as_object(parameters.get("properties")).items():
+        schema: JsonObject = dict(parameter)
+        if "$ref" in to_text(schema):
+            schema["$defs"] = definitions
+        yield name, {"schema": schema, "value": values.get(name)}
+
+
+def check_decision(
+    question: Question, decision: Decision, tool: Tool
+) -> Decision:
+    """Check a decision on a tool call, also by the validation of the tool, and return it with what it changes.
+
+    Raises:
+        InputsError: It does not fit the question, or the tool would not be called as it says.
+    """
+    question.check(decision)
+    changes = question.changes(decision)
+    if changes and not decision.is_rejection:
+        problems = [
+            replace(problem, pointer=f"/values{problem.pointer}")
+            for problem in tool.problems_of_changes(
+                question.written_arguments, changes
+            )
+        ]
+        if problems:
+            raise invalid_decision(decision, problems)
+    return replace(decision, values=changes)
+
+
+def refusal_text(comment: str) -> str:
+    """What the model is told when a person rejects a call."""
+    text = "A person rejected this call; the tool was not called."
+    if comment:
+        text += f" The person says: {comment}"
+    return text
+
+
+def changed_text(arguments: str, result: str) -> str:
+    """A result with a sentence that says that a person has changed the arguments of the call.
+
+    Args:
+        arguments: The arguments as JSON text.
+        result: The result.
+    """
+    return f"[A person changed the arguments to {arguments}]\n{result}"
