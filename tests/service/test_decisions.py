@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import date
+from typing import Annotated, Any
 
 import httpx
 import pytest
+from pydantic import AfterValidator
 from tests.service.background_support import ENDED, begin, wait
-from tests.service.support import Serve, check_problem
+from tests.service.support import Serve, check_problem, pointers
 
 from podwright import (
     Agent,
@@ -33,6 +39,20 @@ def pay(amount: int) -> str:
     """Pay."""
     PAID.append(amount)
     return f"paid {amount}"
+
+
+SHIPPED: list[str] = []
+
+
+def at_most_50(amount: int) -> int:
+    return min(amount, 50)
+
+
+@tool(approval=True)
+def ship(day: date, amount: Annotated[int, AfterValidator(at_most_50)]) -> str:
+    """Ship."""
+    SHIPPED.append(f"{amount} on {day}")
+    return "shipped"
 
 
 def show(text: str) -> str:
@@ -91,7 +111,7 @@ def test_a_background_run_is_asked_and_answered(
             "value": "Dear all",
         }
     }
-    for body, pointers in (
+    for body, places in (
         ({"decision": "send"}, ["/decision"]),
         ({"values": {"draft": "x"}}, ["/values/draft"]),
         ({"values": {"input": "x"}}, ["/values/input"]),
@@ -99,7 +119,7 @@ def test_a_background_run_is_asked_and_answered(
         problem = check_problem(
             client.post(f"{url}/approve", json=body), 422, "inputs_invalid"
         )
-        assert [entry["pointer"] for entry in problem["errors"]] == pointers
+        assert pointers(problem) == places
     assert waiting(client, url)["attempt"] == 1
     run = decide(client, url, values={"draft": "Dear Ann"}, comment="Better.")
     assert run["status"] == "succeeded"
@@ -163,6 +183,111 @@ def test_a_tool_call_of_a_background_run_waits(
     assert (run["status"], run["result"]) == ("succeeded", {"output": "done"})
     assert run["usage"]["model_calls"] == 2
     assert paid == PAID
+
+
+def test_an_edit_is_checked_by_the_tool(
+    serve: Serve, sqlite_database: str
+) -> None:
+    """What the tool would refuse or change is a 422 before the run goes on; the question shows what is executed."""
+    agent = Agent(
+        "shipper",
+        "Ship.",
+        ScriptedModel(
+            ToolCall.of("ship", day="2026-01-05", amount=100), "done"
+        ),
+        tools=[ship],
+    )
+    line = Pipeline("line", [agent])
+    client = serve(line, runs_database=sqlite_database)
+    url = begin(client)
+    approval = waiting(client, url)["approval"]
+    assert approval["edit"]["amount"]["value"] == 50
+    assert approval["model_arguments"] == {"day": "2026-01-05", "amount": 100}
+    for values in ({"day": "05.01.2026"}, {"amount": 80}):
+        problem = check_problem(
+            client.post(f"{url}/approve", json={"values": values}),
+            422,
+            "inputs_invalid",
+        )
+        (name,) = values
+        assert pointers(problem) == [f"/values/{name}"]
+    run = decide(client, url, values={"day": "2026-01-06"})
+    assert run["status"] == "succeeded"
+    assert SHIPPED == ["50 on 2026-01-06"]
+
+
+def test_a_resumed_run_asks_about_another_call(
+    serve: Serve, sqlite_database: str
+) -> None:
+    """After a failure, an approval of one call lets no other one pass, and what is paid is not paid again."""
+    model = ScriptedModel(
+        ToolCall.of("pay", amount=5),
+        "no JSON",
+        *[ToolCall.of("pay", amount=999)] * 2,
+    )
+    agent = Agent(
+        "clerk", "Work.", model, tools=[pay], max_loops=2, response_model=int
+    )
+    client = serve(agent, runs_database=sqlite_database)
+    url = begin(client)
+    waiting(client, url)
+    assert decide(client, url)["status"] == "failed"
+    client.post(f"{url}/resume").raise_for_status()
+    approval = waiting(client, url)["approval"]
+    assert approval["edit"]["amount"]["value"] == 999
+    assert PAID == [5]
+
+
+def at_once(*requests: Callable[[], httpx.Response]) -> list[httpx.Response]:
+    """The responses to requests that are sent at the same moment."""
+    barrier = threading.Barrier(len(requests))
+
+    def send(request: Callable[[], httpx.Response]) -> httpx.Response:
+        barrier.wait(10)
+        return request()
+
+    with ThreadPoolExecutor(len(requests)) as threads:
+        return list(threads.map(send, requests))
+
+
+@pytest.mark.parametrize("trial", range(3))
+@pytest.mark.parametrize("second", ["reject", "approve 3", "approve 4"])
+def test_two_decisions_at_once(
+    serve: Serve, sqlite_database: str, second: str, trial: int
+) -> None:
+    """What is answered with 202 is performed, once, and is what the record says; a contradicting decision is a 409."""
+    client = serve(clerk("done"), runs_database=sqlite_database)
+    url = begin(client)
+    waiting(client, url)
+    bodies: dict[str, tuple[str, dict[str, Any]]] = {
+        "reject": ("reject", {}),
+        "approve 3": ("approve", {"values": {"amount": 3}}),
+        "approve 4": ("approve", {"values": {"amount": 4}}),
+    }
+    decisions = [bodies["approve 3"], bodies[second]]
+    responses = at_once(
+        *(
+            functools.partial(client.post, f"{url}/{route}", json=body)
+            for route, body in decisions
+        )
+    )
+    run = wait(client, url)
+    assert run["status"] == "succeeded"
+    assert run["attempt"] == 2
+    (recorded,) = run["decisions"]
+    accepted = [
+        body.get("values", {})
+        for (_, body), response in zip(decisions, responses, strict=True)
+        if response.status_code == 202
+    ]
+    if second == "approve 3":
+        assert len(accepted) == 2, "the same decision is the same answer"
+    else:
+        assert sorted(each.status_code for each in responses) == [202, 409]
+    assert recorded["values"] == accepted[0]
+    assert [
+        values["amount"] for values in accepted[:1] if "amount" in values
+    ] == PAID
 
 
 def resumed(problem: dict[str, Any], **keys: Any) -> dict[str, Any]:
