@@ -29,7 +29,8 @@ from podwright.testing import assert_events
 
 MODULE = (
     "import asyncio\n"
-    "from podwright import Agent, AgentStep, ApprovalStep, FunctionModel, ScriptedModel, Workflow\n"
+    "from podwright import Agent, AgentStep, ApprovalStep, FunctionModel, FunctionStep\n"
+    "from podwright import ScriptedModel, Workflow\n"
     "first = Agent('first', 'Do.', 'offline/echo')\n"
     "last = Agent('last', 'Do.', 'offline/echo')\n"
     "broken = Agent('broken', 'Do.', FunctionModel(lambda request: 1 / 0))\n"
@@ -40,6 +41,13 @@ MODULE = (
     "waiting = Workflow('waiting', [first, slow])\n"
     "inputs = {'customer': {'type': 'string', 'description': 'Who asks.'},\n"
     "          'count': {'type': 'integer'}, 'tags': {'type': 'array', 'default': []}}\n"
+    "def show(count, comment):\n    return f'{count} {comment}'.strip()\n"
+    "edit = {'count': {'type': 'integer'}, 'word': {'type': 'string'}}\n"
+    "options = ['go', 'redo', 'reject']\n"
+    "review = ApprovalStep('Go?', 'review', options=options, edit=edit, on_reject=[])\n"
+    "shown = FunctionStep(show, {'count': '{count}', 'comment': '{review.comment}'})\n"
+    "chosen = Workflow('chosen', [review, shown], inputs={'count': {'type': 'integer'},\n"
+    "                  'word': {'type': 'string', 'default': ''}})\n"
     "schema = {'type': 'object', 'properties': {'n': {'type': 'integer'}}, 'required': ['n']}\n"
     "counter = Agent('counter', 'Count.', ScriptedModel('{\"n\":1}'), response_model=schema)\n"
     "step = AgentStep(first, input='{customer} {count} {tags}')\n"
@@ -505,6 +513,52 @@ def test_a_workflow_that_waits_for_approval_resumes(
         "first_output Echo: the moon"
     )
     assert "[first]" not in resumed.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [
+        (["--decision", "reject"], "0"),
+        (["--decision", "redo", "--comment", "Why?"], "0 Why?"),
+        (["--decision", "go", "--value", "count=3"], "3"),
+        (["--decision", "go", "--value", "word=3"], "0"),
+    ],
+)
+def test_a_decision_on_the_command_line(
+    shell: Shell, folder: Path, options: list[str], shown: str
+) -> None:
+    """The printed command says where the decision goes; values are data if the schema says so."""
+    done = shell("run", "made:chosen", "--input", "count=0", "--context", "c")
+    assert done.returncode == 3
+    assert "Decide one of: go, redo, reject" in done.stderr
+    _, _, line = done.stderr.partition("To resume: podwright ")
+    command = shlex.split(line)
+    position = command.index("DECISION") - 1
+    command[position : position + 2] = options
+    decided = shell(*command, "-q")
+    assert decided.returncode == 0, decided.stderr
+    assert json.loads(decided.stdout)["show_output"] == shown
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["--decision", "approve"], "Unknown decision 'approve'"),
+        (["--decision", "go", "--value", "count=x"], "/values/count"),
+        (["--decision", "go", "--value", "count"], "--value NAME=VALUE"),
+    ],
+)
+def test_a_wrong_decision_on_the_command_line(
+    shell: Shell, folder: Path, options: list[str], reason: str
+) -> None:
+    """It is refused; the question stays open."""
+    shell("run", "made:chosen", "--input", "count=0", "--context", "c", "-q")
+    done = shell(
+        "run", "made:chosen", "--inputs", "@c", "--resume-path", "0", *options
+    )
+    assert done.returncode == 1
+    assert reason in done.stderr
+    assert shell("run", "made:first", "x", *options).returncode == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -25,6 +25,7 @@ from podwright import (
     tool,
 )
 from podwright.testing import ToolCall
+from podwright_service.testing import Metrics
 
 PAID: list[int] = []
 
@@ -339,6 +340,25 @@ def test_a_tool_call_in_a_run_that_nobody_stores(serve: Serve) -> None:
     check_problem(
         client.post("/run", json={"inputs": changed}), 422, "input_invalid"
     )
+
+
+@pytest.mark.parametrize("made", ["plain", "letters"])
+def test_a_rejection_is_no_failure(serve: Serve, made: str) -> None:
+    """A rejected run has a status of its own, below 500, and is counted as rejected."""
+    plain = Workflow("plain", [ApprovalStep("Go?")])
+    client = serve(letters() if made == "letters" else plain)
+    problem = client.post("/run", json={"input": "x"}).json()
+    reject = resumed(problem, decision={"decision": "reject"})
+    response = client.post("/run", json=reject)
+    metrics = Metrics(client.get("/metrics").text)
+    rejected = metrics.get("podwright_runs_total", status="rejected")
+    assert metrics.get("podwright_run_failures_total") == 0
+    if made == "letters":
+        assert response.status_code == 200, "it has steps for that"
+        assert rejected == 0
+    else:
+        check_problem(response, 403, "approval_rejected")
+        assert rejected == 1
 
 
 def test_chat_completions_tell_what_may_be_decided(serve: Serve) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from typing import Any
 
@@ -23,6 +24,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from podwright import (
     Agent,
     AgentStep,
+    ApprovalRequired,
     ApprovalStep,
     Conductor,
     FunctionModel,
@@ -30,9 +32,15 @@ from podwright import (
     ParallelStep,
     ScriptedModel,
     Workflow,
+    tool,
 )
 from podwright.components import FunctionStep, TryStep
-from podwright.errors import ModelError, ModelUnavailableError, PodwrightError
+from podwright.errors import (
+    ApprovalRejectedError,
+    ModelError,
+    ModelUnavailableError,
+    PodwrightError,
+)
 from podwright.models.retries import Retries
 from podwright.run import Task, execute
 from podwright.testing import ModelRequest, ModelResponse, ToolCall, Usage
@@ -57,19 +65,25 @@ class Recorder:
         **options: Any,
     ) -> None:
         """Run a component; errors of the run are expected."""
+        task = Task(text)
+        if messages:
+            task = component.task(text, messages=messages)
+        with contextlib.suppress(PodwrightError):
+            await self.run_task(component, task, sampler, **options)
+
+    async def run_task(
+        self,
+        component: Any,
+        task: Task,
+        sampler: Sampler | None = None,
+        **options: Any,
+    ) -> None:
+        """Run a component."""
         provider = TracerProvider(sampler=sampler, shutdown_on_exit=False)
         provider.add_span_processor(SimpleSpanProcessor(self._exporter))
         subscriber = RunSpans(provider.get_tracer("test"), **options)
         try:
-            await execute(
-                component,
-                component.task(text, messages=messages)
-                if messages
-                else Task(text),
-                subscribers=[subscriber],
-            )
-        except PodwrightError:
-            pass
+            await execute(component, task, subscribers=[subscriber])
         finally:
             assert not trace.get_current_span().get_span_context().is_valid
 
@@ -470,6 +484,40 @@ async def test_a_paused_run_is_no_error(recorder: Recorder) -> None:
         attributes(recorder.named("step ok"))["podwright.step.outcome"]
         == "paused"
     )
+
+
+async def test_a_rejection_is_no_error(recorder: Recorder) -> None:
+    """What a person rejects is decided: neither its run nor its step or its tool call is an error."""
+
+    @tool(approval=True)
+    def pay() -> str:
+        """Pay."""
+        raise AssertionError
+
+    clerk = Agent("clerk", "Pay.", scripted(ToolCall.of("pay"), "done"), [pay])
+    gate = Workflow("gate", steps=[AgentStep(clerk), ApprovalStep("?", "ok")])
+    pauses: list[ApprovalRequired] = []
+    for _ in range(3):
+        context: Any = "go"
+        path = None
+        if pauses:
+            context = pauses[-1].decide("reject")
+            path = pauses[-1].resume_path
+        try:
+            await recorder.run_task(gate, gate.task(context, 0, path))
+        except ApprovalRequired as pause:
+            pauses.append(pause)
+        except ApprovalRejectedError:
+            break
+    run = recorder.spans[-1]
+    assert run.name == "invoke_workflow gate"
+    assert attributes(run)["podwright.run.status"] == "rejected"
+    assert attributes(recorder.named("execute_tool pay"))
+    steps = [span for span in recorder.spans if span.name == "step ok"]
+    assert attributes(steps[-1])["podwright.step.outcome"] == "rejected"
+    for span in recorder.spans:
+        assert span.status.status_code is StatusCode.UNSET
+        assert "error.type" not in attributes(span)
 
 
 async def test_an_exhausted_loop_is_seen_in_its_span(

@@ -174,7 +174,7 @@ class Question:
         suggestion = "Correct the listed values."
         if decision.decision not in self.options:
             suggestion = f"Decide one of: {', '.join(self.options)}."
-        raise invalid_decision(decision, problems, suggestion)
+        raise invalid_decision(self, decision, problems, suggestion)
 
     def changes(self, decision: Decision) -> JsonMapping:
         """What a decision changes; a form may send the arguments of a tool call back as the question shows them."""
@@ -213,6 +213,7 @@ class Question:
 
 
 def invalid_decision(
+    question: Question,
     decision: Decision,
     problems: Sequence[Problem],
     suggestion: str = "Correct the listed values.",
@@ -220,6 +221,7 @@ def invalid_decision(
     """The error about a decision with problems.
 
     Args:
+        question: The question, which stays open.
         decision: The decision.
         problems: Everything that is wrong in it, at least one.
         suggestion: What to do.
@@ -229,7 +231,7 @@ def invalid_decision(
         problems=problems,
         suggestion=suggestion,
     )
-    error.is_about_decision = True
+    error.question = question
     # no step catches what the person did wrong
     error.ends_run = True
     return error

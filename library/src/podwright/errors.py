@@ -307,8 +307,9 @@ class InputsError(InputError):
         "Correct the listed inputs; the blueprint's `inputs` describe them."
     )
 
-    is_about_decision: bool = False
-    """Whether it is about a person's decision: the pointers lead into that, and the question stays open."""
+    question: Question | None = None
+    """The question of a person's decision that does not fit; it stays open. Then the pointers lead into the decision,
+    such as `/values/amount`."""
 
 
 class MessagesError(InputError):

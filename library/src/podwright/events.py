@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import Field, TypeAdapter
 
 from podwright.callables import is_async
-from podwright.errors import ConfigurationError
+from podwright.errors import ApprovalRejectedError, ConfigurationError
 from podwright.json_data import to_json_data
 from podwright.messages import ModelRequest, ModelResponse
 from podwright.text import did_you_mean, short_repr
@@ -26,9 +26,16 @@ TRACE_FORMAT: TraceFormat = "podwright.trace/1"
 Kind = Literal["agent", "workflow", "conductor", "pipeline"]
 """The kinds of components, as events, routes and metrics name them."""
 
-Outcome = Literal["ok", "exhausted", "caught", "failed", "cancelled", "paused"]
+Outcome = Literal[
+    "ok", "exhausted", "caught", "failed", "rejected", "cancelled", "paused"
+]
 """How a step ended. The workflow goes on after `exhausted`, a loop that ended by `max_iterations`, and after `caught`,
-a try step whose steps failed."""
+a try step whose steps failed. `rejected`: a person has rejected it, or a step inside it."""
+
+
+def is_rejection(error: Mapping[str, Any]) -> bool:
+    """Whether the `error` of an event is that a person has rejected something."""
+    return error.get("code") == ApprovalRejectedError.code
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +103,11 @@ class RunFailed(RunEnded):
     type: Literal["run_failed"] = "run_failed"
     error: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """`PodwrightError.to_dict()`; for a workflow with its context and resume path."""
+
+    @property
+    def is_rejection(self) -> bool:
+        """Whether a person has decided so, and nothing failed."""
+        return is_rejection(self.error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,6 +273,11 @@ class ToolCallFailed(RunEvent):
     report: str | None = None
     """What the model was told instead of a result; empty if it was told nothing, and the failure ended the run. None in
     events of older releases, which do not say it."""
+
+    @property
+    def is_rejection(self) -> bool:
+        """Whether a person has rejected the call, and nothing failed."""
+        return is_rejection(self.error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -149,6 +149,8 @@ def _describe_run(
                 "bold green",
                 f"final answer ({used}): {to_text(event.value)}",
             )
+        case events.RunFailed(is_rejection=True):
+            return "bold yellow", f"rejected: {_message(event)}"
         case events.RunFailed():
             return "bold red", f"failed: {_message(event)}"
         case events.RunCancelled():
@@ -189,6 +191,8 @@ def _describe_tool_call(
             return "blue", f"calling {event.tool}({to_text(event.arguments)})"
         case events.ToolCallFinished():
             return "blue", f"{event.tool} returned: {to_text(event.output)}"
+        case events.ToolCallFailed(is_rejection=True):
+            return "yellow", f"{event.tool} rejected: {_message(event)}"
         case events.ToolCallFailed():
             return "red", f"{event.tool} failed: {_message(event)}"
 

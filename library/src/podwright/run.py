@@ -26,6 +26,7 @@ from podwright import events
 from podwright.approvals import ApprovalId, Decision, Question
 from podwright.budget import Budget, parallel_tasks
 from podwright.errors import (
+    ApprovalRejectedError,
     ApprovalRequired,
     LimitExceededError,
     PodwrightError,
@@ -537,6 +538,9 @@ class Run:
             raise
         except ApprovalRequired:
             outcome = "paused"
+            raise
+        except ApprovalRejectedError:
+            outcome = "rejected"
             raise
         finally:
             finished = events.StepFinished(

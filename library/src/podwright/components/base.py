@@ -20,6 +20,7 @@ from podwright.components.options import ParsedBlueprint, option_subscribers
 from podwright.conversation import parse_messages
 from podwright.errors import (
     DECISION,
+    InputError,
     Problem,
     RunCancelledError,
 )
@@ -342,6 +343,8 @@ class PromptComponent(Component):
         saved = saved_run_in(data)
         if saved is not None:
             data = saved.given.get("data")
+        elif DECISION in as_object(data):
+            raise nothing_to_decide()
         given = {"data": data}
         values: JsonMapping = {}
         if self.inputs:
@@ -451,6 +454,14 @@ class ModelComponent(PromptComponent):
     def _config_of(self, keys: frozenset[str]) -> dict[str, Any]:
         """The part of `config` with these keys."""
         return {key: value for key, value in self.config.items() if key in keys}
+
+
+def nothing_to_decide() -> InputError:
+    """The error about a decision without a run that waits for it."""
+    return InputError(
+        "There is nothing to decide: the input is not the context of a run that waits.",
+        suggestion="Give the `context` and the `resume_path` of the error that paused the run.",
+    )
 
 
 def saved_run_in(data: object) -> SavedRun | None:

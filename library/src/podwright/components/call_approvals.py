@@ -76,7 +76,7 @@ def check_decision(
             )
         ]
         if problems:
-            raise invalid_decision(decision, problems)
+            raise invalid_decision(question, decision, problems)
     return replace(decision, values=changes)
 
 

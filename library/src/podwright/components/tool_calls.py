@@ -158,7 +158,7 @@ class ToolCaller:
                 usage = journal.usage_of(self._run.id, *call_id)
                 self._run.count_usage(usage)
                 text = _recorded_text(recorded)
-                if recorded.error.get("code") == ApprovalRejectedError.code:
+                if recorded.is_rejection:
                     return call.result_answer(text)
                 return call.error_answer(text)
             case ToolCallFinished() if call.is_performed_again:

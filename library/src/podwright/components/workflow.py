@@ -17,7 +17,11 @@ from typing_extensions import Unpack
 from podwright.approvals import Decision
 from podwright.blueprints import walk_steps
 from podwright.blueprints.validation import Blueprint
-from podwright.components.base import Component, saved_run_in
+from podwright.components.base import (
+    Component,
+    nothing_to_decide,
+    saved_run_in,
+)
 from podwright.components.chat_messages import as_content, one_turn, to_context
 from podwright.components.frames import (
     DECISIONS,
@@ -325,6 +329,8 @@ class Workflow(Component):
         decision = Decision()
         if DECISION in named:
             decision = Decision.from_dict(named.pop(DECISION))
+            if resume_path is None:
+                raise nothing_to_decide()
         progress = initial_progress(
             len(self._steps),
             saved=saved,

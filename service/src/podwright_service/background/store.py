@@ -741,7 +741,7 @@ def _rejected_problem(run_id: str, comment: str) -> dict[str, Any]:
         detail = f"The run was rejected: {comment}"
     return stored_problem(
         run_id,
-        409,
+        403,
         "approval_rejected",
         detail=detail,
         suggestion="Start another run.",

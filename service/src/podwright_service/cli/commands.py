@@ -92,6 +92,14 @@ ServiceKey = Annotated[
 ]
 RunId = Annotated[str, typer.Argument(metavar="ID", help="The id of the run.")]
 Comment = Annotated[str, typer.Option(help="Why; kept with the run.")]
+DecisionValues = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--value",
+        metavar="NAME=VALUE",
+        help="A value that the question lets you change; JSON if it is no text.",
+    ),
+]
 AttemptNumber = Annotated[
     int | None,
     typer.Option(
@@ -243,6 +251,15 @@ def run(
             help="Where a workflow resumes, such as 2,0; with its --inputs.",
         ),
     ] = None,
+    decision: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="What is decided about the run that waits, whose context is given with --inputs; by default approve.",
+        ),
+    ] = None,
+    values: DecisionValues = None,
+    comment: Comment = "",
     user: User = None,
     session: Session = None,
     metadata: Metadata = None,
@@ -255,6 +272,7 @@ def run(
     Exit codes: 0 success, 1 failure, 2 wrong usage, 3 approval required, 130 interrupted.
     """
     from podwright_service.cli.inputs import read_attributes
+    from podwright_service.cli.questions import DecisionOptions
     from podwright_service.cli.run import run_once
 
     files = {"trace_file": trace, "context_file": context}
@@ -268,6 +286,7 @@ def run(
             model=_joined(models),
             **files,
             resume_path=resume_path,
+            decision=DecisionOptions(decision, values or (), comment),
             attributes=read_attributes(user, session, metadata),
             quiet=quiet,
         )
@@ -883,13 +902,7 @@ def approve_run(
     decision: Annotated[
         str, typer.Option(help="One of the question's options.")
     ] = "approve",
-    value: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=VALUE",
-            help="A value that the question lets you change; JSON if it is no text.",
-        ),
-    ] = None,
+    values: DecisionValues = None,
     comment: Comment = "",
     attempt: AttemptNumber = None,
     url: ServiceUrl = LOCAL,
@@ -903,7 +916,7 @@ def approve_run(
         client,
         run_id,
         decision=decision,
-        pairs=value or [],
+        pairs=values or [],
         comment=comment,
         attempt=attempt,
     )

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from podwright.approvals import REJECT, Decision, Question
+from podwright.approvals import APPROVE, REJECT, Decision, Question
 from podwright.components.inputs import DeclaredInputs
 from podwright.errors import (
+    DECISION,
     ApprovalRequired,
     ConfigurationError,
     InputError,
@@ -17,9 +19,47 @@ from podwright.errors import (
 from podwright.json_data import as_object, to_text
 from podwright.text import truncate
 from podwright_service.cli.console import print_error, print_text
+from podwright_service.cli.inputs import split_pair
 
 _MAX_SHOWN = 200
 """Characters of a value that is shown before it may be changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionOptions:
+    """A decision on the command line, about the run whose context the inputs are."""
+
+    name: str | None = None
+    """One of the question's options; None to approve."""
+    values: Sequence[str] = ()
+    """Changed values as `NAME=VALUE`."""
+    comment: str = ""
+
+    def added_to(self, run_input: Any, question: Question | None = None) -> Any:
+        """The context of a run that waits, with this decision; without one, the input as it is.
+
+        Args:
+            run_input: The input of the run.
+            question: The question, whose schemas tell which values are data and no texts; None if it is not known.
+
+        Raises:
+            InputError: The input is no context, or a value has no name.
+        """
+        if self == NO_DECISION:
+            return run_input
+        context = as_object(run_input)
+        if not context:
+            raise InputError(
+                "There is nothing to decide: the input is not the context of a run that waits.",
+                suggestion="Give the context with --inputs @FILE, as `podwright run` prints it.",
+            )
+        values = parse_values(question or Question(""), self.values)
+        decision = Decision(self.name or APPROVE, self.comment, values)
+        return {**context, DECISION: decision.to_dict()}
+
+
+NO_DECISION = DecisionOptions()
+"""The command line has no decision."""
 
 
 def can_ask() -> bool:
@@ -95,12 +135,7 @@ def parse_values(question: Question, pairs: Sequence[str]) -> dict[str, Any]:
     """
     texts: dict[str, Any] = {}
     for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not name or not equals:
-            raise InputError(
-                f"Invalid --value '{truncate(pair, 60)}'.",
-                suggestion="Write --value NAME=VALUE.",
-            )
+        name, value = split_pair(pair, "--value")
         texts[name] = value
     return _converted(question, texts)
 

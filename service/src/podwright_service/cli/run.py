@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, cast
 
-from podwright.approvals import Decision
+from podwright.approvals import APPROVE, DEFAULT_OPTIONS, Decision
 from podwright.components import Component, Workflow
 from podwright.components.base import PromptComponent
 from podwright.errors import (
@@ -52,7 +52,12 @@ from podwright_service.cli.inputs import (
     with_all_inputs,
     with_images,
 )
-from podwright_service.cli.questions import ask, can_ask
+from podwright_service.cli.questions import (
+    NO_DECISION,
+    DecisionOptions,
+    ask,
+    can_ask,
+)
 from podwright_service.model_checks import check_agents
 from podwright_service.remotes import remotes_of
 from podwright_service.serving.shared_metrics import share_metrics
@@ -121,6 +126,7 @@ def run_once(
     trace_file: str | None = None,
     context_file: str | None = None,
     resume_path: str | None = None,
+    decision: DecisionOptions = NO_DECISION,
     attributes: RunAttributes = NO_ATTRIBUTES,
     quiet: bool = False,
 ) -> int:
@@ -136,6 +142,7 @@ def run_once(
         trace_file: Where to write the trace.
         context_file: Where to write the context of a workflow that stops.
         resume_path: Where a workflow continues, such as "2,0".
+        decision: The decision about what the run waits for whose context the inputs are.
         attributes: For whom the run is, and what its functions are to know.
         quiet: Whether not to print the steps.
 
@@ -153,7 +160,7 @@ def run_once(
     run_input = read_input(text, inputs, component.inputs, pairs)
     try:
         whole_input = with_images(run_input, read_images, component.inputs)
-        task = _task(component, whole_input, resume_path)
+        task = _task(component, decision.added_to(whole_input), resume_path)
     except InputsError as error:
         raise with_all_inputs(error, component) from None
     for file in (trace_file, context_file):
@@ -173,7 +180,15 @@ def run_once(
     try:
         said = run_attributes(**attributes.to_dict())
         with use_model(settings.models), said:
-            result = _run_and_ask(component, task, run)
+            try:
+                result = _run_and_ask(component, task, run)
+            except InputsError as error:
+                if error.question is None or not decision.values:
+                    raise
+                # now its schemas tell which texts are data
+                decided = decision.added_to(whole_input, error.question)
+                task = _task(component, decided, resume_path)
+                result = _run_and_ask(component, task, run)
     except PodwrightError as error:
         print_error(error)
         _write_context(error, path, context_file, options_of(attributes))
@@ -196,16 +211,22 @@ def _run_and_ask(
     run: Callable[[Task], Coroutine[Any, Any, ExecutionResult]],
 ) -> ExecutionResult:
     """Run a task, and ask the person at the terminal what it waits for."""
+    pause: ApprovalRequired | None = None
     while True:
         try:
             return asyncio.run(run(task))
-        except ApprovalRequired as pause:
-            if pause.context is None or not can_ask():
+        except ApprovalRequired as error:
+            pause = error
+        except InputsError as error:
+            if pause is None or error.question is None:
                 raise
-            decision = ask(pause)
-            if decision is None:
-                raise
-            task = task_after(component, pause, decision)
+            print_error(error)
+        if pause.context is None or not can_ask():
+            raise pause
+        decision = ask(pause)
+        if decision is None:
+            raise pause
+        task = task_after(component, pause, decision)
 
 
 def task_after(
@@ -308,8 +329,21 @@ def _write_context(
     if error.resume_path is not None:
         indices = ",".join(map(str, error.resume_path))
         command += ["--resume-path", indices]
+    if isinstance(error, ApprovalRequired):
+        command += ["--decision", _shown_decision(error)]
     command += options
     print_text(f"To resume: {shlex.join(command)}", sys.stderr)
+
+
+def _shown_decision(pause: ApprovalRequired) -> str:
+    """The decision in a command that resumes a run; a place for it if the person has to choose one."""
+    options = DEFAULT_OPTIONS
+    if pause.question is not None:
+        options = pause.question.options
+    if APPROVE in options:
+        return APPROVE
+    print_text(f"Decide one of: {', '.join(options)}", sys.stderr)
+    return "DECISION"
 
 
 def write_trace(result: ExecutionResult, file: str | None) -> None:

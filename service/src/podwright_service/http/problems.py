@@ -31,6 +31,8 @@ STATUS: Mapping[type[Exception], int] = {
     # not 429, which asks clients to send the same request again
     errors.LimitExceededError: 422,
     errors.ApprovalRequired: 409,
+    # decided by a person: neither a failure nor something to be tried again, as clients of OpenAI try a 409
+    errors.ApprovalRejectedError: 403,
     errors.RemoteInterruptedError: 409,
     errors.RunCancelledError: 503,
     # the component, or a service that it depends on, failed

@@ -33,7 +33,7 @@ from podwright.events import (
 from podwright.json_data import as_array, as_object
 from podwright.run_context import FUNCTION_LOGGER
 from podwright.text import printable, truncate
-from podwright_service.observability.semconv import RUN_STATUSES
+from podwright_service.observability.semconv import run_status
 from podwright_service.observability.short_lines import short_line
 from podwright_service.observability.tracebacks import error_of_own_code
 from podwright_service.origin import current_origin
@@ -177,7 +177,7 @@ def log_runs(settings: Settings) -> Subscriber:
             )
         if isinstance(event, RunEnded):
             level = logging.INFO
-            if isinstance(event, RunFailed):
+            if isinstance(event, RunFailed) and not event.is_rejection:
                 level = logging.WARNING
             log.log(level, "run", **_fields(event, settings.log_content))
 
@@ -231,7 +231,7 @@ def _fields(event: RunEnded, content: bool) -> dict[str, Any]:
         "run_id": event.run_id,
         "component": event.component,
         "kind": event.kind,
-        "status": RUN_STATUSES[type(event)],
+        "status": run_status(event),
         "duration_ms": event.duration_ms,
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,

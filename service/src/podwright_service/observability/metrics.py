@@ -45,7 +45,11 @@ from podwright_service.observability.otlp_metrics import (
     OTLPMetrics,
     Record,
 )
-from podwright_service.observability.semconv import RUN_STATUSES, SpanOutcome
+from podwright_service.observability.semconv import (
+    RUN_STATUSES,
+    SpanOutcome,
+    run_status,
+)
 from podwright_service.origin import INLINE, current_origin
 
 if TYPE_CHECKING:
@@ -89,6 +93,7 @@ _MAX_ANSWERED = 100
 """Names of models that answered that have a label value of their own."""
 _CALL_STATUSES = ("ok", "failed", "cancelled")
 _FELL_BACK = "fell_back"
+_REJECTED = "rejected"
 _CALLING_KINDS: tuple[Kind, ...] = ("agent", "conductor")
 """The kinds of components that call models and tools; the function steps of a workflow call tools only."""
 DeliveryOutcome = Literal["delivered", "failed", "given_up"]
@@ -248,7 +253,7 @@ class Metrics:
         self._begin_calls((INLINE, "workflow"), models=(), tools=tools)
 
     def _begin_runs(self, labels: Labels) -> None:
-        for status in RUN_STATUSES.values():
+        for status in RUN_STATUSES:
             for caller in ("", *self._callers):
                 self._runs(*labels, status, caller).inc(0)
         self._unpriced_runs(*labels).inc(0)
@@ -272,7 +277,7 @@ class Metrics:
                 self._model_call_retries(*labels, model, code).inc(0)
                 self._model_call_failures(*labels, model, code).inc(0)
         for tool in tools:
-            for status in _CALL_STATUSES:
+            for status in (*_CALL_STATUSES, _REJECTED):
                 self._tool_calls(*labels, tool, status).inc(0)
 
     def subscriber(self, *, inline: bool = False) -> events.Subscriber:
@@ -731,7 +736,7 @@ class Metrics:
     def _count_run(self, event: events.RunEnded, labels: Labels) -> None:
         self._note_price_file()
         self._runs_in_progress(*labels).dec()
-        self._runs(*labels, RUN_STATUSES[type(event)], self._caller()).inc()
+        self._runs(*labels, run_status(event), self._caller()).inc()
         self._run_duration(*labels).observe(
             event.duration_ms / 1000, _exemplar()
         )
@@ -739,7 +744,7 @@ class Metrics:
         self._run_cost(*labels).observe(event.usage.known_cost)
         if event.usage.cost is None:
             self._unpriced_runs(*labels).inc()
-        if not isinstance(event, events.RunFailed):
+        if not isinstance(event, events.RunFailed) or event.is_rejection:
             return
         self._run_failures(*labels, _code(event.error)).inc()
         limit = event.error.get("limit")
@@ -952,4 +957,6 @@ def _status(
         return "ok"
     if event.error.get("code") == "run_cancelled":
         return "cancelled"
+    if events.is_rejection(event.error):
+        return _REJECTED
     return "failed"

@@ -242,6 +242,6 @@ def _tokens(usage: Usage) -> dict[str, int]:
 def _error(event: events.Event) -> dict[str, str]:
     if isinstance(
         event, events.ModelCallFailed | events.ToolCallFailed | events.RunFailed
-    ):
+    ) and not events.is_rejection(event.error):
         return {semconv.ERROR: str(event.error.get("code", "internal_error"))}
     return {}

@@ -340,7 +340,7 @@ def _run_result(event: events.RunEnded) -> Attributes:
         # not the conventions' names: backends add these up over all spans
         semconv.RUN_INPUT_TOKENS: usage.input_tokens,
         semconv.RUN_OUTPUT_TOKENS: usage.output_tokens,
-        semconv.RUN_STATUS: semconv.RUN_STATUSES[type(event)],
+        semconv.RUN_STATUS: semconv.run_status(event),
         semconv.MODEL_CALLS: usage.model_calls,
         semconv.TOOL_CALLS: usage.tool_calls,
     }
@@ -415,6 +415,10 @@ def _tokens(usage: Usage) -> Attributes:
 
 def _error_code(event: End) -> str | None:
     match event:
+        case events.RunFailed(is_rejection=True):
+            return None
+        case events.ToolCallFailed(is_rejection=True):
+            return None
         case (
             events.RunFailed()
             | events.ModelCallFailed()

@@ -149,13 +149,24 @@ METRICS: Final[dict[str, tuple[str, str, tuple[float, ...]]]] = {
 }
 """The conventions' metrics: what each measures, its unit, and the upper bounds of its buckets."""
 
-RUN_STATUSES: Final[dict[type[events.RunEnded], str]] = {
-    events.RunFinished: "ok",
-    events.RunFailed: "failed",
-    events.RunCancelled: "cancelled",
-    events.RunPaused: "paused",
-}
-"""The status of a run in spans, metrics and log lines, by the class of its last event."""
+RUN_STATUSES: Final = ("ok", "failed", "rejected", "cancelled", "paused")
+"""The statuses of runs in spans, metrics and log lines."""
+
+
+def run_status(event: events.RunEnded) -> str:
+    """The status of a run after its last event."""
+    match event:
+        case events.RunFailed(is_rejection=True):
+            return "rejected"
+        case events.RunFailed():
+            return "failed"
+        case events.RunCancelled():
+            return "cancelled"
+        case events.RunPaused():
+            return "paused"
+        case _:
+            return "ok"
+
 
 SpanOutcome = Literal["ended", "exported", "failed"]
 """What becomes of spans: some of those that ended may wait, or be dropped because too many wait."""
