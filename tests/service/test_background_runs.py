@@ -391,9 +391,11 @@ def test_no_more_runs_than_allowed(
     looking = threading.Event()
     adding = threading.Event()
 
-    async def note_add(worker: BackgroundWorker, run: Any) -> Any:
+    async def note_add(
+        worker: BackgroundWorker, run: Any, state_id: str | None
+    ) -> Any:
         adding.set()
-        return await add(worker, run)
+        return await add(worker, run, state_id)
 
     async def claim_slowly(store: RunStore, *arguments: Any) -> Any:
         looking.set()

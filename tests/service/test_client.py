@@ -102,7 +102,7 @@ def test_a_workflow_that_stopped_goes_on(serve: Serve) -> None:
     assert (error.status, error.code) == (409, "approval_required")
     assert error.context is not None
     assert error.resume_path is not None
-    resumed = client.run(error.context, resume_path=[error.resume_path[0] + 1])
+    resumed = client.run(error.context, resume_path=error.resume_path)
     assert resumed.value["echo_output"].startswith("Echo: ")
 
 

@@ -266,7 +266,7 @@ def test_an_entry_has_scopes_and_a_name(
         path = write(tmp_path / "keys", f"{prefix}{READ}\n".encode())
         settings = {"api_keys_file": path}
     keys = ApiKeys(read_settings(**settings))
-    known = keys.authenticate(Headers({"authorization": f"Bearer {READ}"}))
+    known, _ = keys.authenticate(Headers({"authorization": f"Bearer {READ}"}))
     assert (known.name, set(known.scopes)) == caller
 
 

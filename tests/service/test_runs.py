@@ -286,14 +286,11 @@ def test_an_approved_workflow_resumes(serve: Serve) -> None:
 
 
 def test_a_start_step(serve: Serve) -> None:
-    """A workflow starts at the step that the request names."""
-    client = serve(
-        Workflow("flow", [agent(name="one"), agent("second", name="two")])
-    )
-    response = client.post(
-        "/run",
-        json={"inputs": {"input": "x", "one_output": "given"}, "start_step": 1},
-    )
+    """A workflow starts at the step that the request names, if the operator trusts the contexts of callers."""
+    flow = Workflow("flow", [agent(name="one"), agent("second", name="two")])
+    body = {"inputs": {"input": "x", "one_output": "given"}, "start_step": 1}
+    check_problem(serve(flow).post("/run", json=body), 422, "state_required")
+    response = serve(flow, trust_contexts=True).post("/run", json=body)
     assert response.json() == {
         "input": "x",
         "one_output": "given",

@@ -393,12 +393,19 @@ class _RunEntries:
 
     def settle(self) -> int:
         """Take its work for done, though it has failed: nothing of it is repeated. Returns the failed model calls."""
-        failed_calls = self.failed_calls
-        self.discarded = NO_USAGE
-        self.failed_calls = 0
-        self.calls.unfinished_tool_calls.clear()
-        for inner in self.inner.values():
-            failed_calls += inner.settle()
+        failed_calls = 0
+        known = {id(self)}
+        waiting = [self]
+        while waiting:
+            run = waiting.pop()
+            failed_calls += run.failed_calls
+            run.discarded = NO_USAGE
+            run.failed_calls = 0
+            run.calls.unfinished_tool_calls.clear()
+            # in events that were made up, a run may be inside itself
+            new = [each for each in run.inner.values() if id(each) not in known]
+            known.update(map(id, new))
+            waiting += new
         return failed_calls
 
     def add(self, event: Event) -> None:

@@ -7,6 +7,7 @@ its journal.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -26,6 +27,7 @@ from podwright.json_data import (
 SAVED_RUN = "_run"
 """Name in the context of a stopped run under which it is saved."""
 
+_RUN_ID = re.compile(r"[0-9a-f]{32}")
 _NOT_NEEDED = (events.Token, events.Reasoning, events.ModelCallStarted)
 
 
@@ -97,7 +99,7 @@ class SavedRun:
                 )
                 decisions[ApprovalId.from_dict(entry)] = decision
             return cls(
-                run_id=str(saved["run_id"]),
+                run_id=_checked_id(saved["run_id"]),
                 given=as_object(saved["given"]),
                 asked=ApprovalId.from_dict(as_object(saved["asked"])),
                 about=_text_or_none(saved.get("about")),
@@ -109,6 +111,12 @@ class SavedRun:
                 f"Expected the state of a paused run under '{SAVED_RUN}' of the context.",
                 suggestion="Use the `context` of the error that paused the run, unchanged.",
             ) from error
+
+
+def _checked_id(run_id: object) -> str:
+    if not isinstance(run_id, str) or not _RUN_ID.fullmatch(run_id):
+        raise ValueError("a run has an id of 32 hexadecimal digits")
+    return run_id
 
 
 def _text_or_none(value: object) -> str | None:

@@ -13,9 +13,17 @@ _PICO = 1_000_000_000_000
 """Amounts are rounded to 1e-12 USD, so that a sum does not depend on its order."""
 
 
+_MOST = 1e15
+"""A larger number is of no run; sums of it would not be exact."""
+
+
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens, calls and cost of a model call, a run, or a sum of runs (spec §2.6)."""
+    """Tokens, calls and cost of a model call, a run, or a sum of runs (spec §2.6).
+
+    Raises:
+        ValueError: A number is negative, or too large.
+    """
 
     input_tokens: int = 0
     """Tokens sent to models, cached ones included."""
@@ -52,6 +60,25 @@ class Usage:
     def __post_init__(self) -> None:
         if self.cost is not None and self.cost != self.known_cost:
             object.__setattr__(self, "known_cost", self.cost)
+        numbers = (
+            self.input_tokens,
+            self.output_tokens,
+            self.cached_input_tokens,
+            self.reasoning_tokens,
+            self.model_calls,
+            self.tool_calls,
+            self.unpriced_model_calls,
+            self.cache_write_tokens,
+            self.cache_write_1h_tokens,
+            self.known_cost,
+            self.uncounted_model_calls,
+            self.incomplete_model_calls,
+        )
+        # NaN is neither 0 or more nor less than that
+        if not (min(numbers) >= 0 and max(numbers) <= _MOST):
+            raise ValueError(
+                f"A number of a usage is negative, or too large: {numbers}."
+            )
 
     @property
     def total_tokens(self) -> int:

@@ -50,6 +50,7 @@ from podwright_service.routes.openai_responses import openai_errors
 from podwright_service.routes.openapi import extend_openapi
 from podwright_service.routes.responses import EXPOSED_HEADERS, common_responses
 from podwright_service.runtime import Runtime
+from podwright_service.saved_states import SavedStates
 from podwright_service.settings import Settings
 
 if TYPE_CHECKING:
@@ -235,6 +236,7 @@ def _check_and_build_runtime(
         admission=admission,
         active_runs=active_runs,
         idempotency=IdempotencyStore(settings),
+        states=SavedStates(settings),
         lifecycle=Lifecycle(
             settings,
             active_runs,

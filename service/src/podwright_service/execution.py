@@ -7,34 +7,50 @@ import contextlib
 import os
 import time
 from collections.abc import Generator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 from starlette.requests import Request
 
+from podwright.approvals import Decision, Question
 from podwright.callables import compute
 from podwright.components import Component, Workflow
 from podwright.components.base import PromptComponent
+from podwright.components.walks import check_decision_on
 from podwright.errors import (
     DECISION,
+    ApprovalRequired,
     InputsError,
+    PodwrightError,
     Problem,
     RunCancelledError,
 )
 from podwright.events import Subscriber
-from podwright.json_data import to_json_data, to_text
+from podwright.json_data import (
+    JsonObject,
+    json_pointer,
+    to_json_data,
+    to_text,
+)
 from podwright.models import use_model
 from podwright.result import ExecutionResult
 from podwright.run import Task, execute
 from podwright.run_context import run_attributes
+from podwright_service.http.auth import owner_of
 from podwright_service.http.idempotency import idempotent_request
 from podwright_service.http.limits import granted_limits
 from podwright_service.http.problems import RequestError
-from podwright_service.http.schemas import RunRequest
+from podwright_service.http.schemas import RunDecision, RunRequest
 from podwright_service.origin import INLINE, Origin, current_origin, origin_of
-from podwright_service.runtime import get_runtime
+from podwright_service.runtime import Runtime, get_runtime
+from podwright_service.saved_states import (
+    STATE,
+    SavedState,
+    StateStore,
+    new_state,
+)
 from podwright_service.settings import Settings
 
 
@@ -47,11 +63,190 @@ def new_run_id() -> str:
     return f"{milliseconds:012x}{os.urandom(10).hex()}"
 
 
-def run_id_of(task: Task) -> str:
-    """The id of the run of a task: a new one, or that of the paused run that goes on."""
+@dataclass(frozen=True, slots=True)
+class RequestedRun:
+    """The run that a request asks for."""
+
+    task: Task
+    run_id: str
+    """A new one, or that of the paused run that goes on."""
+    state: SavedState | None = None
+    """The state from which it goes on, which is used when it begins; None for a new run."""
+
+
+async def requested_run(
+    request: Request, component: Component, body: RunRequest
+) -> RequestedRun:
+    """Return the run that the body of a request asks for.
+
+    Raises:
+        RequestError: 422: the body has keys that components of this kind do not take, or does not go on from a state of
+            this service.
+        InputsError: The inputs do not fit those that the component declares, or the decision does not fit the question;
+            with pointers into the body.
+        InputError: The input or the start is wrong.
+    """
+    may_begin_anywhere = get_runtime(request).settings.trust_contexts
+    state: SavedState | None = None
+    if STATE in body.inputs:
+        state = await state_of(request, component, body)
+        body = resumed_body(body, state)
+    elif not may_begin_anywhere:
+        _check_names(body)
+    task = await task_of(component, body)
+    if state is None and not may_begin_anywhere:
+        _check_beginning(body)
+    run_id = new_run_id()
     if task.saved is not None:
-        return task.saved.run_id
-    return new_run_id()
+        run_id = task.saved.run_id
+    return RequestedRun(task, run_id, state)
+
+
+async def state_of(
+    request: Request, component: Component, body: RunRequest
+) -> SavedState:
+    """Return the state from which the run of a request goes on.
+
+    Raises:
+        RequestError: 422: it is not a state of this service.
+        InputsError: The caller has changed the context, or the decision does not fit the question.
+    """
+    runtime = get_runtime(request)
+    token = body.inputs[STATE]
+    state = await runtime.states.open(
+        token, component, owner_of(request), state_store(runtime)
+    )
+    _check_unchanged(body, state)
+    if state.question is not None:
+        decision = RunDecision()
+        if body.decision is not None:
+            decision = body.decision
+        try:
+            await compute(
+                check_decision_on,
+                component,
+                Question.from_dict(state.question),
+                Decision(decision.decision, decision.comment, decision.values),
+            )
+        except InputsError as error:
+            raise below(error, "/decision") from None
+    return state
+
+
+def state_store(runtime: Runtime) -> StateStore | None:
+    """Return the database in which states are kept; None if the service has none, and seals them."""
+    if runtime.background is None:
+        return None
+    return runtime.background.store.states
+
+
+def _check_names(body: RunRequest) -> None:
+    """Check that the inputs have no names that only the contexts of stopped runs have.
+
+    Raises:
+        InputsError: They have.
+    """
+    problems = [
+        Problem(
+            f"/inputs{json_pointer(name)}",
+            f"'{name}' is a name of the service's own.",
+            f"Send the context of the problem, with its '{STATE}'.",
+        )
+        for name in body.inputs
+        if name.startswith("_")
+    ]
+    if problems:
+        raise InputsError(
+            f"The inputs are invalid: {problems[0]}", problems=problems
+        )
+
+
+def _check_beginning(body: RunRequest) -> None:
+    """Check that a run begins where every run does.
+
+    Raises:
+        RequestError: 422: it begins at another step, or has a decision.
+    """
+    asked: list[str] = []
+    if body.start_step:
+        asked.append("start_step")
+    if body.resume_path is not None:
+        asked.append("resume_path")
+    if body.decision is not None:
+        asked.append("decision")
+    if not asked:
+        return
+    detail = f"'{asked[0]}' is of a run that goes on, and the inputs have no '{STATE}' of one."
+    raise RequestError(
+        422,
+        "state_required",
+        detail,
+        "Send the `context` of the problem as `inputs`, unchanged. PODWRIGHT_TRUST_CONTEXTS=true lets callers begin at "
+        "any step.",
+        problems=[Problem(f"/{name}", detail) for name in asked],
+    )
+
+
+def _check_unchanged(body: RunRequest, state: SavedState) -> None:
+    """Check that a caller who goes on from a state changes nothing of it.
+
+    Raises:
+        InputsError: A value of the context is another one, or its start.
+    """
+    known = state.public_context
+    problems = [
+        Problem(
+            f"/inputs{json_pointer(name)}",
+            f"'{name}' is not what the context of the problem has.",
+        )
+        for name, value in body.inputs.items()
+        if name != STATE and (name not in known or known[name] != value)
+    ]
+    if body.start_step:
+        problems.append(
+            Problem("/start_step", "A run goes on where it stopped.")
+        )
+    if body.resume_path not in (None, state.resume_path):
+        problems.append(
+            Problem(
+                "/resume_path",
+                f"The run goes on at {state.resume_path}, not {body.resume_path}.",
+            )
+        )
+    if problems:
+        raise InputsError(
+            f"The run cannot go on: {problems[0]}",
+            problems=problems,
+            suggestion="Send the `context` and the `resume_path` of the problem unchanged.",
+        )
+
+
+def resumed_body(body: RunRequest, state: SavedState) -> RunRequest:
+    """Return a body with what its state has, in place of what the caller sent."""
+    update: dict[str, Any] = {"inputs": state.context}
+    if state.resume_path is not None:
+        update["resume_path"] = state.resume_path
+    return body.model_copy(update=update)
+
+
+async def save_state(
+    request: Request, component: Component, error: PodwrightError
+) -> None:
+    """Replace the context of an error that stopped a run by what its caller may carry, and with which it can go on."""
+    if error.context is None:
+        return
+    question: JsonObject | None = None
+    if isinstance(error, ApprovalRequired) and error.question is not None:
+        question = error.question.to_dict()
+    state = new_state(
+        component,
+        owner_of(request),
+        error.context,
+        error.resume_path,
+        question,
+    )
+    runtime = get_runtime(request)
+    error.context = await runtime.states.save(state, state_store(runtime))
 
 
 @contextlib.contextmanager
@@ -97,23 +292,15 @@ async def run_component(
             for entry in error.errors(include_url=False)
         ]
         raise RequestValidationError(details, body=body) from None
-    task = await task_of(component, parsed)
-    return await run_task(
-        request,
-        component,
-        task,
-        run_id=run_id_of(task),
-        body=parsed,
-        trace=trace,
-    )
+    run = await requested_run(request, component, parsed)
+    return await perform_run(request, component, run, body=parsed, trace=trace)
 
 
-async def run_task(
+async def perform_run(
     request: Request,
     component: Component,
-    task: Task,
+    run: RequestedRun,
     *,
-    run_id: str,
     body: RunRequest,
     trace: bool,
 ) -> ExecutionResult:
@@ -122,8 +309,7 @@ async def run_task(
     work = execute_request(
         request,
         component,
-        task,
-        run_id=run_id,
+        run,
         origin=origin_of(request, runtime.settings, body, component=component),
         trace=trace,
     )
@@ -133,9 +319,8 @@ async def run_task(
 async def execute_request(
     request: Request,
     component: Component,
-    task: Task,
+    run: RequestedRun,
     *,
-    run_id: str,
     origin: Origin,
     subscribers: Sequence[Subscriber] = (),
     stream: bool = False,
@@ -146,8 +331,7 @@ async def execute_request(
     Args:
         request: Its headers may lower the limits of the run.
         component: The served component, or one of an inline blueprint.
-        task: What it is to do.
-        run_id: Id of the run; see `new_run_id`.
+        run: What it is to do.
         origin: Where the run comes from.
         subscribers: Receive the events of the run, before the metrics and spans do.
         stream: Whether models are asked for tokens.
@@ -170,24 +354,34 @@ async def execute_request(
         idempotency_key = idempotent.key
         subscribers = (*subscribers, idempotent.note_tool)
     async with runtime.admission.run_slot():
+        # not before: a request that is refused may be sent again
+        if run.state is not None:
+            await runtime.states.claim(run.state, state_store(runtime))
         try:
             with use_origin(runtime.settings, origin):
                 return await execute(
                     component,
-                    task,
+                    run.task,
                     subscribers=(*subscribers, *shared),
                     limits=limits,
                     stream=stream,
                     trace=trace,
                     hops=hops,
-                    run_id=run_id,
+                    run_id=run.run_id,
                     idempotency_key=idempotency_key,
                 )
+        except PodwrightError as error:
+            if isinstance(error, InputsError) and error.question is not None:
+                error.problems = below(error, "/decision").problems
+            await save_state(request, component, error)
+            raise
         except asyncio.CancelledError as cancelled:
             # the cause knows where a workflow resumes
-            if isinstance(cancelled.__cause__, RunCancelledError):
-                raise cancelled.__cause__ from None
-            raise
+            cause = cancelled.__cause__
+            if not isinstance(cause, RunCancelledError):
+                raise
+            await save_state(request, component, cause)
+            raise cause from None
 
 
 def result_content(
@@ -239,7 +433,7 @@ async def task_of(component: Component, body: RunRequest) -> Task:
 
 
 def below(error: InputsError, pointer: str) -> InputsError:
-    """The same error for named inputs that are at a pointer of a body."""
+    """The same error for what is at a pointer of a body."""
     problems = [
         replace(problem, pointer=pointer + problem.pointer)
         for problem in error.problems

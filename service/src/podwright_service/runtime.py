@@ -15,6 +15,7 @@ from podwright_service.http.idempotency import IdempotencyStore
 from podwright_service.http.shutdown import Lifecycle
 from podwright_service.inline.policy import InlinePolicy
 from podwright_service.observability import Observability
+from podwright_service.saved_states import SavedStates
 from podwright_service.settings import Settings
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ class Runtime:
     admission: Admission
     active_runs: ActiveRuns
     idempotency: IdempotencyStore
+    states: SavedStates
+    """Those of runs that have stopped or wait for a person."""
     lifecycle: Lifecycle
     observability: Observability
     background: BackgroundWorker | None

@@ -47,6 +47,8 @@ from podwright_service import variables
 
 SECRETS_DIR = "/run/secrets"
 """The folder where Docker and Kubernetes mount secrets by convention."""
+MIN_STATE_KEY = 32
+"""Fewest characters of a key that seals states."""
 MAX_WORKERS = max(8, 4 * (os.cpu_count() or 1))
 """Most server processes on this machine."""
 
@@ -119,6 +121,14 @@ def _check_webhook_secret(secret: SecretStr) -> SecretStr:
             ' make one with: echo "whsec_$(openssl rand -base64 32)"'
         )
     return secret
+
+
+def _check_state_key(key: SecretStr) -> SecretStr:
+    if len(key.get_secret_value()) < MIN_STATE_KEY:
+        raise ValueError(
+            f"Expected at least {MIN_STATE_KEY} characters; make a key with: openssl rand -base64 32"
+        )
+    return key
 
 
 def _models_in(text: str) -> dict[str, str]:
@@ -195,6 +205,11 @@ ApiKeys = Annotated[
 TextByName = Annotated[dict[str, str], NoDecode, BeforeValidator(_parse_object)]
 KeysByName = Annotated[
     dict[str, SecretStr], NoDecode, BeforeValidator(_parse_object)
+]
+StateKeys = Annotated[
+    tuple[Annotated[SecretStr, AfterValidator(_check_state_key)], ...],
+    NoDecode,
+    BeforeValidator(_split),
 ]
 WebhookUrl = Annotated[str, AfterValidator(_check_webhook)]
 WebhookSecrets = Annotated[
@@ -282,6 +297,13 @@ class Settings(BaseSettings):
     """Proxies of the remote components, which use no other: a JSON object of URLs by name."""
     max_hops: NonNegativeInt = 3
     """Further containers that a run may pass through."""
+
+    state_keys: StateKeys = ()
+    """Keys that seal what callers carry of stopped runs, newest first. Without them, a restart makes it unreadable."""
+    state_ttl: Seconds = 86400.0
+    """Seconds after which a stopped run can no longer go on from what its caller carries."""
+    trust_contexts: bool = False
+    """Whether callers may have a run begin at any step of a workflow, with a context of their own making."""
 
     openai_routes: bool = True
     """Whether the service has the OpenAI-compatible routes below `/v1`."""

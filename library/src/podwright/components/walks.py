@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from podwright.approvals import Decision, Question
 from podwright.components.agent import Agent
 from podwright.components.base import Component, ModelComponent
+from podwright.components.call_approvals import check_decision
 from podwright.components.folder import function_names
 from podwright.components.pipeline import Pipeline
 from podwright.components.remote import Remote
@@ -57,14 +59,23 @@ def tools_of(component: Component) -> dict[str, Tool]:
     return {name: tool for name, tool in tools.items() if name not in ambiguous}
 
 
-def tool_of_agent(component: Component, agent: str, name: str) -> Tool | None:
-    """A tool of an agent among the parts of a component; None if no part of the name has it.
+def check_decision_on(
+    component: Component, question: Question, decision: Decision
+) -> None:
+    """Check a decision about a run of a component, by the validation of the tool if it is about a tool call.
 
-    Args:
-        component: The component.
-        agent: Name of the agent.
-        name: Name of the tool.
+    Raises:
+        InputsError: It does not fit the question, with pointers into the decision.
     """
+    tool = _tool_of_agent(component, question.component, question.tool)
+    if tool is None:
+        question.check(decision)
+    else:
+        check_decision(question, decision, tool)
+
+
+def _tool_of_agent(component: Component, agent: str, name: str) -> Tool | None:
+    """A tool of an agent among the parts of a component; None if no part of the name has it."""
     for part in walk(component):
         tools = own_tools_of(part)
         if part.name == agent and name in tools:

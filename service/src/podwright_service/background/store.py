@@ -35,8 +35,9 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL
 from sqlalchemy.sql.elements import ColumnElement
 
-from podwright_service.background.database import Database
+from podwright_service.background.database import Database, Transaction
 from podwright_service.background.kept_blueprints import KeptBlueprints
+from podwright_service.background.kept_states import KeptStates
 from podwright_service.background.outbox import Outbox, WebhookMode
 from podwright_service.background.tables import (
     OPEN,
@@ -55,6 +56,7 @@ from podwright_service.http.schemas import (
     RunActionName,
     RunStatus,
 )
+from podwright_service.saved_states import used_state_error
 
 LEASE_SECONDS = 15.0
 """Seconds after which a run whose process is silent is taken over."""
@@ -112,6 +114,8 @@ class RunStore:
         self._database = Database(url)
         self.outbox = Outbox(self._database)
         """The notifications of the runs."""
+        self.states = KeptStates(self._database)
+        """The states of stopped runs of requests."""
         self.blueprints = KeptBlueprints(self._database)
         """The blueprints of the runs."""
         self._webhook = webhook
@@ -126,13 +130,20 @@ class RunStore:
     # --- Callers ------------------------------------------------------------------------------------------------------
 
     async def add(
-        self, run: Mapping[str, Any], worker: str | None = None
+        self,
+        run: Mapping[str, Any],
+        worker: str | None = None,
+        state_id: str | None = None,
     ) -> StoredRun:
         """Add a run, or return the one that has its idempotency key.
 
         Args:
             run: `id`, `component`, `digest`, `request`, and with an idempotency key also that and its `fingerprint`.
             worker: The process that performs it at once; None has it wait for one.
+            state_id: The kept state from which it goes on, which is used with it.
+
+        Raises:
+            RequestError: 409: the state was used before.
         """
         now = self._database.now()
         row = {**run, "webhook": self._webhook}
@@ -151,9 +162,15 @@ class RunStore:
         async with self._database.transaction() as connection:
             added = await connection.first(statement.returning(runs), row)
             if added is not None:
+                if state_id is not None:
+                    await self._use_state(connection, state_id)
                 return added
             result = await connection.execute(known)
             return result.mappings().one()
+
+    async def _use_state(self, transaction: Transaction, state_id: str) -> None:
+        if not await self.states.claim_in(transaction, state_id):
+            raise used_state_error()
 
     async def get(self, run_id: str) -> StoredRun | None:
         """A run by its id."""

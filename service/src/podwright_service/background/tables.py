@@ -55,6 +55,11 @@ runs = Table(
     ),
     Column("origin", JSON, comment="where it comes from, and for whom it is"),
     Column(
+        "owner",
+        String,
+        comment="what identifies the caller; null of runs that older releases have added",
+    ),
+    Column(
         "idempotency_key",
         String(64),
         comment="SHA-256 of the caller and its key, if it sent one",
@@ -178,6 +183,32 @@ kept_blueprints = Table(
     ),
 )
 """The blueprints of runs: what a service compares that has another one. There are few."""
+
+states = Table(
+    "podwright_states",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("component", String, nullable=False),
+    Column(
+        "digest",
+        String,
+        nullable=False,
+        comment="of the blueprints of the component and its parts",
+    ),
+    Column(
+        "owner",
+        String,
+        nullable=False,
+        comment="what identifies the caller; empty without API keys",
+    ),
+    Column("saved_at", Float, nullable=False),
+    Column("context", JSON, nullable=False),
+    Column("resume_path", JSON(none_as_null=True)),
+    Column("question", JSON(none_as_null=True)),
+    Column("used_at", Float, comment="when a run went on from it"),
+    Index("podwright_states_by_time", "saved_at"),
+)
+"""The states of runs of requests that have stopped, or wait for a person."""
 
 workers = Table(
     "podwright_workers",

@@ -186,11 +186,17 @@ class BackgroundWorker:
                 await self.store.release_lease(self._id)
             await self.store.close()
 
-    async def add_or_find(self, run: Mapping[str, Any]) -> StoredRun:
+    async def add_or_find(
+        self, run: Mapping[str, Any], state_id: str | None = None
+    ) -> StoredRun:
         """Store a new run, or find the one that has its idempotency key; begin it if this process has room.
 
         Args:
             run: What `RunStore.add` takes.
+            state_id: The kept state from which it goes on.
+
+        Raises:
+            RequestError: 409: the state was used before.
         """
         run_id: str = run["id"]
         async with self._choosing:
@@ -198,9 +204,9 @@ class BackgroundWorker:
             if has_room:
                 self._starting.add(run_id)
         if not has_room:
-            return await self.store.add(run)
+            return await self.store.add(run, state_id=state_id)
         try:
-            stored = await self.store.add(run, self._id)
+            stored = await self.store.add(run, self._id, state_id)
             if stored["id"] == run_id:
                 self._start(stored)
             return stored
@@ -402,6 +408,7 @@ class BackgroundWorker:
 
     async def _clean_up(self) -> None:
         component = self.component.name
+        await self.store.states.remove_old(self._settings.state_ttl)
         while True:
             deleted = await self.store.delete_ended(
                 component, self._settings.runs_retention

@@ -156,7 +156,7 @@ class _Component:
                 decision: Decision | None = None
                 if pause.context is not None and can_ask():
                     printer.end_line()
-                    decision = ask(pause)
+                    decision = ask(pause, self._component)
                 if decision is None:
                     raise
                 after = task_after(self._component, pause, decision)
@@ -202,6 +202,7 @@ class _Service:
         conversation = self._client.conversation(messages)
         given: Any = said
         options = RunOptions(limits=self._limits, **self._attributes.to_dict())
+        pause: ProblemError | None = None
         while True:
             try:
                 async with aclosing(
@@ -213,9 +214,14 @@ class _Service:
                 return cast("ExecutionResult", conversation.last)
             except ProblemError as problem:
                 printer.end_line()
+                if pause is not None and problem.code == InputsError.code:
+                    # a tool does not take what was decided, and the question stays open
+                    print_error(problem)
+                    problem = pause
                 decision = _ask_about(problem)
                 if decision is None:
                     raise
+                pause = problem
                 given = problem.context
                 options["decision"] = decision.to_dict()
                 if problem.resume_path:

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from podwright.approvals import APPROVE, REJECT, Decision, Question
+from podwright.components import Component
 from podwright.components.inputs import DeclaredInputs
+from podwright.components.walks import check_decision_on
 from podwright.errors import (
     DECISION,
     ApprovalRequired,
@@ -67,18 +69,24 @@ def can_ask() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def ask(pause: ApprovalRequired) -> Decision | None:
+def ask(
+    pause: ApprovalRequired, component: Component | None = None
+) -> Decision | None:
     """What the person at the terminal decides; None if there is no more input.
 
     Args:
         pause: The pause of the run.
+        component: What runs, whose tools check the decision too; None if it is elsewhere.
     """
     question = pause.question or Question(pause.message)
     print_text(question.message, sys.stderr)
     while True:
         try:
             decision = _read_decision(question)
-            question.check(decision)
+            if component is None:
+                question.check(decision)
+            else:
+                check_decision_on(component, question, decision)
             return decision
         except InputsError as error:
             print_error(error)

@@ -211,22 +211,16 @@ def _run_and_ask(
     run: Callable[[Task], Coroutine[Any, Any, ExecutionResult]],
 ) -> ExecutionResult:
     """Run a task, and ask the person at the terminal what it waits for."""
-    pause: ApprovalRequired | None = None
     while True:
         try:
             return asyncio.run(run(task))
-        except ApprovalRequired as error:
-            pause = error
-        except InputsError as error:
-            if pause is None or error.question is None:
+        except ApprovalRequired as pause:
+            if pause.context is None or not can_ask():
                 raise
-            print_error(error)
-        if pause.context is None or not can_ask():
-            raise pause
-        decision = ask(pause)
-        if decision is None:
-            raise pause
-        task = task_after(component, pause, decision)
+            decision = ask(pause, component)
+            if decision is None:
+                raise
+            task = task_after(component, pause, decision)
 
 
 def task_after(

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from starlette.datastructures import Headers
+from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from podwright.blueprints.content import read_bytes
@@ -46,6 +47,16 @@ class Caller(NamedTuple):
     name: str
     """Empty if the key has none."""
     scopes: frozenset[str]
+
+    def owner_with(self, key_digest: bytes) -> str:
+        """What identifies the caller as the owner of runs: the name of its keys, else its key.
+
+        Args:
+            key_digest: SHA-256 digest of the key.
+        """
+        if self.name:
+            return f"name:{self.name}"
+        return f"key:{key_digest.hex()[:32]}"
 
 
 _Digests = dict[bytes, Caller]
@@ -82,23 +93,23 @@ class ApiKeys:
         names = {caller.name for caller in self._keys.values()}
         return frozenset(names - {""})
 
-    def authenticate(self, headers: Headers) -> Caller:
-        """The caller whose API key a request has.
+    def authenticate(self, headers: Headers) -> tuple[Caller, str]:
+        """The caller whose API key a request has, and what identifies it as the owner of runs.
 
         Raises:
             RequestError: 401: no known key.
         """
-        key = _key_in(headers)
-        caller = self._caller(key.encode("latin-1"))
+        key = _key_in(headers).encode("latin-1")
+        digest = hashlib.sha256(key).digest()
+        caller = self._caller(digest)
         if caller is None:
             raise _key_required_error(
                 "Unknown API key.", ', error="invalid_token"'
             )
-        return caller
+        return caller, caller.owner_with(digest)
 
-    def _caller(self, key: bytes) -> Caller | None:
+    def _caller(self, digest: bytes) -> Caller | None:
         self._reload_if_changed()
-        digest = hashlib.sha256(key).digest()
         caller = None
         # no early exit, so that the time reveals nothing
         for known, known_caller in self._keys.items():
@@ -304,7 +315,8 @@ def _key_required_error(detail: str, error: str = "") -> RequestError:
 class AuthenticationMiddleware:
     """ASGI middleware that requires an API key for every path except the open ones.
 
-    The scopes of the key are `key_scopes` in the state of the request, and its name is `caller`.
+    The scopes of the key are `key_scopes` in the state of the request, its name is `caller`, and `owner` identifies the
+    caller.
     """
 
     def __init__(self, app: ASGIApp, keys: ApiKeys) -> None:
@@ -323,13 +335,25 @@ class AuthenticationMiddleware:
         path = path_in(scope)
         if path in OPEN_PATHS or path.startswith("/docs/"):
             return
-        caller = self._keys.authenticate(Headers(scope=scope))
+        caller, owner = self._keys.authenticate(Headers(scope=scope))
         state = scope.setdefault("state", {})
         state["key_scopes"] = caller.scopes
         state["caller"] = caller.name
+        state["owner"] = owner
         required = scopes_of(scope["method"], path)
         if required and caller.scopes.isdisjoint(required):
             raise scope_missing(required[0])
+
+
+def has_scope(request: Request, scope: str) -> bool:
+    """Whether the API key of a request has a scope; without keys, each caller has all of them."""
+    scopes: frozenset[str] | None = getattr(request.state, "key_scopes", None)
+    return scopes is None or scope in scopes
+
+
+def owner_of(request: Request) -> str:
+    """What identifies the caller of a request as the owner of runs; empty without API keys."""
+    return getattr(request.state, "owner", "")
 
 
 def warn_if_open(settings: Settings) -> None:

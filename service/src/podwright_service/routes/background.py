@@ -18,11 +18,9 @@ from fastapi.sse import KEEPALIVE_COMMENT, EventSourceResponse, format_sse_event
 from podwright.approvals import REJECT, Decision, Question
 from podwright.callables import compute
 from podwright.components import Component
-from podwright.components.call_approvals import check_decision
-from podwright.components.walks import tool_of_agent
+from podwright.components.walks import check_decision_on
 from podwright.headers import BUDGET, HOPS
 from podwright.json_data import to_json_bytes, to_json_data
-from podwright.tools import Tool
 from podwright_service.background.database import DatabaseUnavailableError
 from podwright_service.background.moving import move_run
 from podwright_service.background.store import RunChange, StoredRun
@@ -31,9 +29,10 @@ from podwright_service.background.worker import BackgroundWorker
 from podwright_service.execution import (
     context_as_texts,
     new_run_id,
-    task_of,
+    requested_run,
+    resumed_body,
 )
-from podwright_service.http.auth import scope_missing
+from podwright_service.http.auth import owner_of, scope_missing
 from podwright_service.http.hosts import check_origin
 from podwright_service.http.idempotency import (
     HEADER,
@@ -69,7 +68,8 @@ from podwright_service.routes.responses import (
     EVENT_STREAM,
     READ_PROBLEMS,
 )
-from podwright_service.runtime import get_runtime
+from podwright_service.runtime import Runtime, get_runtime
+from podwright_service.saved_states import SavedState
 
 EVENT_POLL_INTERVAL = 0.5
 """Seconds between two queries for new events of a run."""
@@ -139,7 +139,13 @@ async def start_run(
     """Store a run of the served component, which begins as soon as a process is free."""
     runtime = get_runtime(request)
     # refuses invalid input before the run is stored
-    await task_of(runtime.component, body)
+    requested = await requested_run(request, runtime.component, body)
+    if requested.task.saved is not None:
+        raise _chat_error()
+    state_id = None
+    if requested.state is not None:
+        body = resumed_body(body, requested.state)
+        state_id = await _state_to_use(runtime, requested.state)
     # the same for its headers
     granted_limits(request.headers, runtime.settings)
     origin = origin_of(
@@ -171,8 +177,10 @@ async def start_run(
             "idempotency_key": key,
             "fingerprint": fingerprint,
             "origin": origin.to_dict(),
+            "owner": owner_of(request),
             "metadata": dict(origin.attributes.metadata),
-        }
+        },
+        state_id,
     )
     # an older run with this key must be one of the same request
     if fingerprint is not None:
@@ -181,6 +189,23 @@ async def start_run(
     if run["id"] != run_id:
         headers[REPLAYED] = "true"
     return _response(_response_data(run, worker), 202, headers)
+
+
+async def _state_to_use(runtime: Runtime, state: SavedState) -> str | None:
+    """Return the id of a kept state, which is used when the run is stored; None for a sealed one, which is used now."""
+    if state.is_kept:
+        return state.id
+    await runtime.states.claim(state, None)
+    return None
+
+
+def _chat_error() -> RequestError:
+    return RequestError(
+        422,
+        "request_invalid",
+        "A run that waits inside a chat goes on with POST /run, not as a background run.",
+        "Send the same body to POST /run.",
+    )
 
 
 @router.get(
@@ -491,13 +516,10 @@ def _check_decision(
     # what waits may always be rejected
     if decision.is_rejection and question.ends_on_reject:
         return False
-    tool: Tool | None = None
-    if component is not None and question.tool:
-        tool = tool_of_agent(component, question.component, question.tool)
-    if tool is None:
+    if component is None:
         question.check(decision)
     else:
-        check_decision(question, decision, tool)
+        check_decision_on(component, question, decision)
     return True
 
 

@@ -16,7 +16,11 @@ from podwright.json_data import to_json_bytes
 from podwright.result import ExecutionResult
 from podwright.run import Task
 from podwright.usage import Usage
-from podwright_service.execution import execute_request, new_run_id
+from podwright_service.execution import (
+    RequestedRun,
+    execute_request,
+    new_run_id,
+)
 from podwright_service.http.idempotency import IdempotentRoute
 from podwright_service.http.problems import ProblemDetails, RequestError
 from podwright_service.http.streams import RunStream, StreamedRun
@@ -156,8 +160,7 @@ async def _run(
     work = execute_request(
         request,
         runtime.component,
-        task,
-        run_id=answer.run_id,
+        RequestedRun(task, answer.run_id),
         origin=origin,
         subscribers=(answer.read,),
     )
@@ -199,7 +202,8 @@ async def _stream(
 ) -> Response:
     """Start a run, wait for its first event, and send its events; an earlier error is answered with its own status."""
     async with contextlib.AsyncExitStack() as cleanup:
-        beginning = begun_stream(request, task, sender, run_id=answer.run_id)
+        run = RequestedRun(task, answer.run_id)
+        beginning = begun_stream(request, run, sender)
         stream = await cleanup.enter_async_context(beginning)
         events = _events(request, stream, answer, protocol)
         return StreamedRun(events, stream, cleanup.pop_all())

@@ -15,13 +15,12 @@ from podwright.components import Component
 from podwright.headers import RUN_ID, USAGE, format_usage
 from podwright.json_data import to_json_bytes
 from podwright.result import ExecutionResult
-from podwright.run import Task
 from podwright_service.execution import (
+    RequestedRun,
     execute_request,
+    perform_run,
+    requested_run,
     result_content,
-    run_id_of,
-    run_task,
-    task_of,
 )
 from podwright_service.http.idempotency import IdempotentRoute
 from podwright_service.http.problems import ProblemDetails, problem_details
@@ -97,20 +96,18 @@ async def run_blueprint(
 @contextlib.asynccontextmanager
 async def begun_stream(
     request: Request,
-    task: Task,
+    run: RequestedRun,
     sender: Sender,
     *,
-    run_id: str,
     trace: bool = False,
 ) -> AsyncGenerator[RunStream]:
     """Start a run and wait for its first event; an error before that is answered with its own status."""
     runtime = get_runtime(request)
-    stream = RunStream(run_id, runtime.settings.stream_buffer_bytes)
+    stream = RunStream(run.run_id, runtime.settings.stream_buffer_bytes)
     work = execute_request(
         request,
         runtime.component,
-        task,
-        run_id=run_id,
+        run,
         subscribers=(stream.publish,),
         origin=origin_of(
             request, runtime.settings, sender, component=runtime.component
@@ -137,11 +134,9 @@ async def run_stream(
     as_data: AsData = False,
 ) -> Response:
     """Run the served component and send its events as they happen, and at the end the response of `/run`."""
-    task = await task_of(get_runtime(request).component, body)
+    run = await requested_run(request, get_runtime(request).component, body)
     async with contextlib.AsyncExitStack() as cleanup:
-        beginning = begun_stream(
-            request, task, body, run_id=run_id_of(task), trace=trace
-        )
+        beginning = begun_stream(request, run, body, trace=trace)
         stream = await cleanup.enter_async_context(beginning)
         events = _events(request, stream, as_data)
         return StreamedRun(events, stream, cleanup.pop_all())
@@ -185,12 +180,9 @@ async def _run(
     trace: bool,
     as_data: bool,
 ) -> Response:
-    task = await task_of(component, body)
-    run_id = run_id_of(task)
-    result = await run_task(
-        request, component, task, run_id=run_id, body=body, trace=trace
-    )
-    headers = {RUN_ID: run_id, USAGE: format_usage(result.usage)}
+    run = await requested_run(request, component, body)
+    result = await perform_run(request, component, run, body=body, trace=trace)
+    headers = {RUN_ID: run.run_id, USAGE: format_usage(result.usage)}
     return Response(
         _content(component, result, as_data),
         headers=headers,

@@ -1,0 +1,313 @@
+"""The states of runs that have stopped, or wait for a person, until another request has them go on.
+
+The client sends back what it was given, and the service believes none of it: it keeps the state in the database of
+background runs, or seals it. A state belongs to a component with its blueprint and to a caller, has an age, and is used
+once.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from pydantic import TypeAdapter, ValidationError
+
+from podwright import blueprints
+from podwright.components import Component
+from podwright.components.walks import walk
+from podwright.json_data import JsonObject, to_json_bytes, to_json_data
+from podwright.templates import visible
+from podwright_service.http.problems import RequestError
+from podwright_service.http.sealing import Seal
+from podwright_service.settings import Settings
+
+STATE = "_state"
+"""The name in the `context` of a problem under which the state is."""
+_KEPT = "kept."
+"""Begins the name of a state that is in the database; others are sealed."""
+_CLEANUP_INTERVAL = 60.0
+"""Seconds between two removals of states that are too old to be used."""
+_MAX_USED = 100_000
+"""States that a process remembers as used; the oldest are forgotten first."""
+
+
+@dataclass(frozen=True, slots=True)
+class SavedState:
+    """What a run needs to go on."""
+
+    id: str
+    """32 hexadecimal digits, new for each state."""
+    component: str
+    digest: str
+    """Digest of the blueprints of the component and all its parts."""
+    owner: str
+    """What identifies the caller; empty without API keys."""
+    saved_at: float
+    """Unix time in seconds."""
+    context: JsonObject
+    resume_path: list[int] | None = None
+    question: JsonObject | None = None
+    """What a person is asked; None if the run does not wait for one."""
+    is_kept: bool = False
+    """Whether the database has it."""
+
+    @property
+    def public_context(self) -> JsonObject:
+        """The part of the context that its caller sees: inputs and outputs."""
+        return visible(self.context)
+
+
+_STATES = TypeAdapter(SavedState)
+
+
+class StateStore(Protocol):
+    """Where states are kept: the database of background runs."""
+
+    async def add(self, state: Mapping[str, Any]) -> None:
+        """Keep a state, by column."""
+        ...
+
+    async def get(self, state_id: str) -> Mapping[str, Any] | None:
+        """Return a state by column; None if there is none."""
+        ...
+
+    async def claim(self, state_id: str) -> bool:
+        """Mark a state as used; false if it was used before."""
+        ...
+
+
+class SavedStates:
+    """The states of the runs of a service.
+
+    Args:
+        settings: The keys, and how old a state may be.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._seal = Seal(settings.state_keys)
+        self._ttl = settings.state_ttl
+        self._used: _UsedStates = _UsedStates(self._ttl)
+        if settings.workers > 1:
+            self._used = _SharedUsedStates(self._ttl)
+
+    async def save(
+        self, state: SavedState, store: StateStore | None
+    ) -> JsonObject:
+        """Keep or seal a state.
+
+        Args:
+            state: The state.
+            store: The database; None to seal.
+
+        Returns:
+            The context that its caller is given, and sends back.
+        """
+        token = ""
+        if store is not None:
+            # a run that waits is not lost because of its database
+            with contextlib.suppress(RequestError):
+                await store.add(_columns(state))
+                token = _KEPT + state.id
+        if not token:
+            token = self._seal.close(to_json_bytes(_columns(state)))
+        return {**state.public_context, STATE: token}
+
+    async def open(
+        self,
+        token: object,
+        component: Component,
+        owner: str,
+        store: StateStore | None,
+    ) -> SavedState:
+        """Return the state that a caller sends back.
+
+        Args:
+            token: What the caller sends.
+            component: What is to go on.
+            owner: What identifies the caller.
+            store: The database, if there is one.
+
+        Raises:
+            RequestError: 422: it is not a state of this service, component, blueprint and caller, or too old.
+        """
+        state = await self._read(token, store)
+        if state.component != component.name:
+            raise _invalid_state("It is of another component.")
+        if state.digest != digest_of(component):
+            raise _invalid_state(
+                "The blueprint of the component has changed since."
+            )
+        if state.owner != owner:
+            raise _invalid_state("It was given to another caller.")
+        if time.time() - state.saved_at > self._ttl:
+            raise _invalid_state(f"It is older than {self._ttl:g} s.")
+        return state
+
+    async def _read(
+        self, token: object, store: StateStore | None
+    ) -> SavedState:
+        if not isinstance(token, str):
+            raise _invalid_state("It is not a text.")
+        if not token.startswith(_KEPT):
+            return self._opened(token)
+        row = None
+        if store is not None:
+            row = await store.get(token.removeprefix(_KEPT))
+        if row is None:
+            raise _invalid_state("The database does not have it.")
+        return SavedState(**row, is_kept=True)
+
+    def _opened(self, token: str) -> SavedState:
+        try:
+            data = self._seal.open(token)
+        except ValueError as error:
+            raise _invalid_state(f"It cannot be opened: {error}.") from None
+        try:
+            # unlike pydantic, it reads the lone surrogates that a model may write
+            return _STATES.validate_python(json.loads(data))
+        except ValidationError:
+            raise _invalid_state("It is of another release.") from None
+
+    async def claim(self, state: SavedState, store: StateStore | None) -> None:
+        """Use a state, which is possible once.
+
+        Raises:
+            RequestError: 409: it was used before.
+        """
+        if state.is_kept and store is not None:
+            is_new = await store.claim(state.id)
+        else:
+            is_new = self._used.add(state.id)
+        if not is_new:
+            raise used_state_error()
+
+
+class _UsedStates:
+    """The states that this process has used.
+
+    Args:
+        ttl: Seconds after which a state is too old to be used.
+    """
+
+    def __init__(self, ttl: float) -> None:
+        self._ttl = ttl
+        self._times: OrderedDict[str, float] = OrderedDict()
+
+    def add(self, state_id: str) -> bool:
+        """Add a state; false if it is there already."""
+        while self._times and (
+            len(self._times) >= _MAX_USED
+            or time.monotonic() - next(iter(self._times.values())) > self._ttl
+        ):
+            self._times.popitem(last=False)
+        if state_id in self._times:
+            return False
+        self._times[state_id] = time.monotonic()
+        return True
+
+
+class _SharedUsedStates(_UsedStates):
+    """The states that the processes of a service have used: a file for each, in a folder made before they fork."""
+
+    def __init__(self, ttl: float) -> None:
+        super().__init__(ttl)
+        self._folder = Path(tempfile.mkdtemp(prefix="podwright-states-"))
+        self._owner = os.getpid()
+        self._cleaned_at = time.monotonic()
+        atexit.register(self._remove_folder)
+
+    def add(self, state_id: str) -> bool:
+        """As the base class."""
+        if time.monotonic() - self._cleaned_at > _CLEANUP_INTERVAL:
+            self._remove_old()
+        try:
+            (self._folder / state_id).touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True
+
+    def _remove_old(self) -> None:
+        self._cleaned_at = time.monotonic()
+        for file in self._folder.iterdir():
+            # another process removes them too
+            with contextlib.suppress(FileNotFoundError):
+                if time.time() - file.stat().st_mtime > self._ttl:
+                    file.unlink()
+
+    def _remove_folder(self) -> None:
+        # forked processes end before the service does
+        if os.getpid() == self._owner:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def new_state(
+    component: Component,
+    owner: str,
+    context: Mapping[str, Any],
+    resume_path: list[int] | None,
+    question: JsonObject | None,
+) -> SavedState:
+    """Return the state of a run that has stopped now.
+
+    Args:
+        component: What stopped.
+        owner: What identifies its caller.
+        context: The context of the error.
+        resume_path: Where it resumes; None in a chat.
+        question: What it waits for; None if it failed or was cancelled.
+    """
+    return SavedState(
+        id=os.urandom(16).hex(),
+        component=component.name,
+        digest=digest_of(component),
+        owner=owner,
+        saved_at=time.time(),
+        context=to_json_data(dict(context)),
+        resume_path=resume_path,
+        question=question,
+    )
+
+
+def _columns(state: SavedState) -> JsonObject:
+    columns = asdict(state)
+    del columns["is_kept"]
+    return columns
+
+
+def digest_of(component: Component) -> str:
+    """Digest of the blueprints of a component and all its parts."""
+    digests = [
+        blueprints.digest(part.to_blueprint()) for part in walk(component)
+    ]
+    return hashlib.sha256(" ".join(digests).encode()).hexdigest()
+
+
+def used_state_error() -> RequestError:
+    """Return the error about a state that was used before."""
+    return RequestError(
+        409,
+        "state_used",
+        f"The run has gone on from this '{STATE}' before, and goes on from it once.",
+        "Use the response to that request. Send an Idempotency-Key with a request that may be repeated.",
+    )
+
+
+def _invalid_state(reason: str) -> RequestError:
+    return RequestError(
+        422,
+        "state_invalid",
+        f"The '{STATE}' of the context is not a state of a run here. {reason}",
+        "Send the `context` of the problem unchanged, to the same service, with the same API key; or run it again. "
+        "With PODWRIGHT_STATE_KEYS or PODWRIGHT_RUNS_DATABASE, a state outlasts a restart.",
+    )
