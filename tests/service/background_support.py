@@ -12,6 +12,7 @@ from sqlalchemy.engine import URL
 from tests.helpers import until
 
 from podwright import Agent, AgentStep, ApprovalStep, EchoModel, Workflow
+from podwright_service.background.caller_runs import Access, CallerRuns
 from podwright_service.background.database import database_url, migrate
 from podwright_service.background.outbox import WebhookMode
 from podwright_service.background.store import RunStore
@@ -53,6 +54,11 @@ async def opened_stores(
     yield stores
     for store in stores:
         await store.close()
+
+
+def runs_of(store: RunStore, component: str = "c") -> CallerRuns:
+    """The runs of a component, of all callers."""
+    return store.runs_of(Access(component))
 
 
 def begin(client: httpx.Client, text: str = "x", **headers: str) -> str:

@@ -378,7 +378,7 @@ def test_who_did_it(
         flow,
         runs_database=sqlite_database,
         api_keys=(
-            f"run@ann:{keys['ann']}",
+            f"run+runs:all@ann:{keys['ann']}",
             f"approve@bob:{keys['bob']}",
             keys["cyd"],
         ),

@@ -24,14 +24,15 @@ from typing import Any
 
 import pytest
 from sqlalchemy import create_engine, select
-from tests.service.background_support import opened_stores, synchronous_url
-
-from podwright_service.background.database import database_url
-from podwright_service.background.store import (
-    AttemptUpdate,
-    RunChange,
-    RunStore,
+from tests.service.background_support import (
+    opened_stores,
+    runs_of,
+    synchronous_url,
 )
+
+from podwright_service.background.caller_runs import RunChange
+from podwright_service.background.database import database_url
+from podwright_service.background.store import AttemptUpdate, RunStore
 from podwright_service.background.tables import deliveries, runs
 
 OLD = "sha256:old"
@@ -59,7 +60,7 @@ def decide(decision: str, **values: Any) -> Operation:
     }
 
     async def operation(store: RunStore, run: Mapping[str, Any]) -> Any:
-        change = await store.decide(
+        change = await runs_of(store, run["component"]).decide(
             run["id"],
             1,
             stored,
@@ -72,15 +73,21 @@ def decide(decision: str, **values: Any) -> Operation:
 
 
 async def cancel(store: RunStore, run: Mapping[str, Any]) -> Any:
-    return answer_of(await store.cancel(run["id"], "ann"))
+    return answer_of(
+        await runs_of(store, run["component"]).cancel(run["id"], "ann")
+    )
 
 
 async def resume(store: RunStore, run: Mapping[str, Any]) -> Any:
-    return answer_of(await store.resume(run["id"], "ann"))
+    return answer_of(
+        await runs_of(store, run["component"]).resume(run["id"], "ann")
+    )
 
 
 async def move(store: RunStore, run: Any) -> Any:
-    return answer_of(await store.move(run, NEW, "ann"))
+    return answer_of(
+        await runs_of(store, run["component"]).move(run, NEW, "ann")
+    )
 
 
 async def delete(store: RunStore, run: Mapping[str, Any]) -> Any:
@@ -171,7 +178,7 @@ class Processes:
         await store.add(run)
         for operation in PREPARED[status]:
             await operation(store, run)
-        row = await store.get(run_id)
+        row = await runs_of(store, run_id).get(run_id)
         assert row is not None
         assert row["status"] == status
         return dict(row)

@@ -22,6 +22,7 @@ from tests.service.background_support import (
     begin,
     change_run,
     opened_stores,
+    runs_of,
     synchronous_url,
     wait,
 )
@@ -626,8 +627,8 @@ async def test_a_run_that_changes_while_it_is_compared(database: str) -> None:
             {"id": "r", "component": "c", "digest": "old", "request": {}}
         )
         await store.claim("worker", "c", "old", 1)
-        assert await store.move(run, "new") is None
-        stored = await store.get("r")
+        assert await runs_of(store).move(run, "new") is None
+        stored = await runs_of(store).get("r")
         assert stored is not None
         assert stored["digest"] == "old"
 
@@ -678,10 +679,10 @@ async def test_a_lost_run_whose_blueprint_nobody_has(
         ):
             run = {"id": run_id, "component": "c", "digest": run_digest}
             await store.add({**run, "request": {}}, "dead")
-        await store.cancel("cancelled")
+        await runs_of(store).cancel("cancelled")
         await store.blueprints.keep("c", {"old": {}, "new": {}})
         await store.requeue_unserved("c")
-        assert await store.status("lost") == "running"
+        assert await runs_of(store).status("lost") == "running"
         monkeypatch.setattr(SERVED_SECONDS, -1.0)
         await store.blueprints.keep("c", {"old": {}})
         # the process lives
@@ -689,13 +690,14 @@ async def test_a_lost_run_whose_blueprint_nobody_has(
         await store.join("dead", "c")
         monkeypatch.setattr(LEASE_SECONDS, -1.0)
         await store.requeue_unserved("c")
-        assert await store.status("lost") == "running"
+        assert await runs_of(store).status("lost") == "running"
         await store.release_lease("dead")
         await store.requeue_unserved("other")
-        assert await store.status("lost") == "running"
+        assert await runs_of(store).status("lost") == "running"
         await store.requeue_unserved("c")
         statuses = [
-            await store.status(each) for each in ("lost", "cancelled", "served")
+            await runs_of(store).status(each)
+            for each in ("lost", "cancelled", "served")
         ]
         assert statuses == ["queued", "cancelled", "running"]
         late = AttemptUpdate("lost", 1, values={"status": "succeeded"})
@@ -741,7 +743,7 @@ async def test_blueprints_are_kept_as_long_as_they_are_needed(
         await store.delete_ended("c", 0.0)
         assert await store.blueprints.get("old") == old
         assert await store.blueprints.get("unused") is None
-        await store.cancel("r")
+        await runs_of(store).cancel("r")
         await store.delete_ended("c", 0.0)
         await store.delete_ended("c", 0.0)
         assert await store.blueprints.get("old") is None

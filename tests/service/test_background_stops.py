@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import pytest
+from tests.service.background_support import runs_of
 from tests.service.support import Served
 
 from podwright import (
@@ -47,6 +48,7 @@ from podwright.events import Event
 from podwright.models.retries import Retries
 from podwright.testing import ModelRequest, ModelResponse, ToolCall
 from podwright.usage import Usage
+from podwright_service.background.caller_runs import CallerRuns, StoredRun
 from podwright_service.background.database import (
     Database,
     DatabaseUnavailableError,
@@ -54,7 +56,7 @@ from podwright_service.background.database import (
     migrate,
 )
 from podwright_service.background.previous import Previous
-from podwright_service.background.store import RunStore, StoredRun
+from podwright_service.background.store import RunStore
 from podwright_service.background.worker import BackgroundWorker
 from podwright_service.inline.policy import inline_policy
 from podwright_service.observability import Observability
@@ -541,7 +543,7 @@ class Teller:
             processes.append(Process(self._component, self._database))
             async with processes[1].running():
                 await self._until_ended(ids, processes[1])
-        runs = [run for run_id in ids if (run := await self._store.get(run_id))]
+        runs = [run for run_id in ids if (run := await self._runs.get(run_id))]
         events = [
             [data for _, data in await self._store.events(run_id)]
             for run_id in ids
@@ -549,6 +551,10 @@ class Teller:
         return Story(
             processes, runs, events, recorded, books.of(None), self._resumed
         )
+
+    @property
+    def _runs(self) -> CallerRuns:
+        return runs_of(self._store, self._component.name)
 
     def _new_run(self, run_id: str, digest: str) -> dict[str, Any]:
         inputs = {"inputs": {"input": "go", "items": '["one", "two", "three"]'}}
@@ -577,10 +583,10 @@ class Teller:
     async def _have_ended(self, ids: list[str], process: Process) -> bool:
         ended = True
         for run_id in ids:
-            run = await self._store.get(run_id)
+            run = await self._runs.get(run_id)
             assert run is not None
             if run["status"] == "waiting_for_approval":
-                await self._store.decide(
+                await self._runs.decide(
                     run_id,
                     run["attempt"],
                     {"approved": True, "comment": ""},
@@ -589,7 +595,7 @@ class Teller:
                 process.worker.wake()
             elif run["status"] == "interrupted":
                 self._resumed += 1
-                await self._store.resume(run_id)
+                await self._runs.resume(run_id)
                 process.worker.wake()
             else:
                 assert run["status"] in ("queued", "running", "succeeded"), run[

@@ -30,6 +30,7 @@ from tests.service.background_support import (
     MAX_TAKEOVERS,
     begin,
     opened_stores,
+    runs_of,
     synchronous_url,
     wait,
 )
@@ -613,7 +614,7 @@ async def test_a_notification_is_part_of_the_change(
             with pytest.raises(RuntimeError):
                 await store.write([AttemptUpdate("r", 1, (), ended)])
         assert pending(database) == []
-        assert await store.status("r") == "running"
+        assert await runs_of(store).status("r") == "running"
 
         # the second time, as if the response of the database to the first had been lost
         for _ in range(2):
@@ -625,10 +626,10 @@ async def test_a_run_that_is_cancelled_as_it_pauses(database: str) -> None:
     """A run that goes back to the queue instead of waiting is not notified."""
     async with opened_stores(database, 1, "status") as (store,):
         await store.add(RUN, "worker")
-        await store.cancel("r")
+        await runs_of(store).cancel("r")
         paused = {"status": "waiting_for_approval", "approval": {}}
         await store.write([AttemptUpdate("r", 1, (), paused)])
-        assert await store.status("r") == "queued"
+        assert await runs_of(store).status("r") == "queued"
     assert pending(database) == []
 
 

@@ -294,7 +294,7 @@ def test_background_runs(serve: Serve, sqlite_database: str) -> None:
     assert waiting.approval.message == "Go on?"
     assert (waiting.caller, waiting.user) == ("bo", "ada")
     assert [each.id for each in runs.list("waiting_for_approval")] == [run.id]
-    assert runs.list("failed", component="flow") == []
+    assert runs.list("failed") == []
     assert [each.id for each in runs.list(caller="bo")] == [run.id]
     assert runs.list(caller="cy") == []
     runs.approve(run.id, "Good.", waiting.attempt)

@@ -21,7 +21,10 @@ from podwright.events import Event, Subscriber
 from podwright.json_data import to_json_data
 from podwright.run import execute
 from podwright.usage import Usage
-from podwright_service.background.store import StoredRun, cancelled_problem
+from podwright_service.background.caller_runs import (
+    StoredRun,
+    cancelled_problem,
+)
 from podwright_service.background.stored_journal import StoredJournal
 from podwright_service.background.writer import Writer
 from podwright_service.execution import result_content, task_of, use_origin

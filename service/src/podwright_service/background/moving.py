@@ -21,7 +21,7 @@ from podwright.errors import (
 from podwright.events import ToolCallFailed, adapter
 from podwright.journal import is_reported_to_model
 from podwright.json_data import JsonMapping, as_array, copy_json
-from podwright_service.background.store import StoredRun
+from podwright_service.background.caller_runs import CallerRuns, StoredRun
 from podwright_service.background.worker import BackgroundWorker
 from podwright_service.execution import task_of
 from podwright_service.http.problems import RequestError
@@ -63,12 +63,18 @@ class Move:
 
 
 async def move_run(
-    worker: BackgroundWorker, run: StoredRun, caller: str, *, only_check: bool
+    worker: BackgroundWorker,
+    own_runs: CallerRuns,
+    run: StoredRun,
+    *,
+    caller: str,
+    only_check: bool,
 ) -> Move | None:
     """Have a run go on with the served blueprint.
 
     Args:
         worker: The worker of the service.
+        own_runs: The runs that the caller may change.
         run: The run, which no process performs.
         caller: Who moves it; empty if that has no name.
         only_check: Whether to find out only whether the run can be moved.
@@ -79,11 +85,6 @@ async def move_run(
     Raises:
         RequestError: 409: it cannot; with the changes that stand in the way.
     """
-    if run["component"] != worker.component.name:
-        raise _refusal(
-            f"It is a run of '{run['component']}', and this service is of '{worker.component.name}'.",
-            suggestion=f"Ask the service of '{run['component']}'.",
-        )
     if run["digest"] == worker.digest:
         return Move(run, ())
     old = await worker.blueprint(run["digest"])
@@ -93,7 +94,7 @@ async def move_run(
             suggestion="Put the blueprint into the folder PODWRIGHT_PREVIOUS of this service.",
         )
     new = worker.component.to_blueprint()
-    events = await worker.store.events(run["id"])
+    events = await own_runs.events(run["id"])
     obstacles = _obstacles(run, (event for _, event in events), old, new)
     if obstacles:
         problems = [
@@ -118,7 +119,7 @@ async def move_run(
     changes = blueprint_changes(old, new)
     if only_check:
         return Move(run, changes)
-    moved = await worker.store.move(run, worker.digest, caller)
+    moved = await own_runs.move(run, worker.digest, caller)
     if moved is None:
         return None
     worker.wake()

@@ -7,7 +7,6 @@ refused once there is a later one: a process that was thought dead cannot harm a
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import (
     Collection,
     Iterable,
@@ -20,41 +19,39 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import (
     Executable,
-    RowMapping,
-    TextClause,
     bindparam,
     case,
     delete,
     exists,
     func,
     select,
-    tuple_,
     update,
 )
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL
 from sqlalchemy.sql.elements import ColumnElement
 
+from podwright_service.background.caller_runs import (
+    Access,
+    CallerRuns,
+    StoredRun,
+    cancelled_columns,
+    events_in,
+    queued_columns,
+)
 from podwright_service.background.database import Database, Transaction
 from podwright_service.background.kept_blueprints import KeptBlueprints
 from podwright_service.background.kept_states import KeptStates
 from podwright_service.background.outbox import Outbox, WebhookMode
 from podwright_service.background.tables import (
     OPEN,
-    UNSUCCESSFUL,
     is_open,
-    is_unsuccessful,
     run_events,
     runs,
     workers,
 )
-from podwright_service.http.problems import stored_problem
 from podwright_service.http.schemas import (
     ENDED,
-    MOVABLE,
-    RESUMABLE,
-    RunActionName,
-    RunStatus,
 )
 from podwright_service.saved_states import used_state_error
 
@@ -62,8 +59,6 @@ LEASE_SECONDS = 15.0
 """Seconds after which a run whose process is silent is taken over."""
 RECENT_SECONDS = 10.0
 """Seconds since the last renewal of a lease within which the database was not away for long."""
-StoredRun = RowMapping
-"""A row of the runs, by column."""
 
 
 class RunCount(NamedTuple):
@@ -74,15 +69,6 @@ class RunCount(NamedTuple):
     """Seconds since the longest waiting one was queued."""
     unserved: int = 0
     """Those of them with a blueprint that no process has."""
-
-
-class RunChange(NamedTuple):
-    """What a caller has done with a run."""
-
-    run: StoredRun
-    """The run as it is now."""
-    is_repeated: bool = False
-    """Whether it had been done before, so that nothing has changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +113,6 @@ class RunStore:
         """Close all connections."""
         await self._database.close()
 
-    # --- Callers ------------------------------------------------------------------------------------------------------
-
     async def add(
         self,
         run: Mapping[str, Any],
@@ -172,254 +156,14 @@ class RunStore:
         if not await self.states.claim_in(transaction, state_id):
             raise used_state_error()
 
-    async def get(self, run_id: str) -> StoredRun | None:
-        """A run by its id."""
+    def runs_of(self, access: Access) -> CallerRuns:
+        """The runs that a caller may see and change."""
+        return CallerRuns(self._database, self.outbox, access)
+
+    async def events(self, run_id: str) -> Sequence[tuple[int, dict[str, Any]]]:
+        """All events of a run, with their numbers."""
         async with self._database.reading() as connection:
-            return await connection.first(
-                select(runs).where(runs.c.id == run_id)
-            )
-
-    async def page(
-        self,
-        statuses: Sequence[RunStatus],
-        component: str | None,
-        before: tuple[float, str] | None,
-        size: int,
-        *,
-        caller: str | None = None,
-    ) -> Sequence[StoredRun]:
-        """Runs, newest first.
-
-        Args:
-            statuses: Only runs with one of these; all if there are none.
-            component: Only runs of this component.
-            before: Time of creation and id of the last run of the page before.
-            size: How many.
-            caller: Only runs that a key with this name started.
-        """
-        # which may be megabytes
-        shown = [column for column in runs.c if column is not runs.c.request]
-        query = (
-            select(*shown)
-            .order_by(runs.c.created_at.desc(), runs.c.id.desc())
-            .limit(size)
-        )
-        if statuses:
-            query = query.where(runs.c.status.in_(statuses))
-            query = query.where(*_conditions_of_indexes(statuses))
-        if component is not None:
-            query = query.where(runs.c.component == component)
-        if caller is not None:
-            query = query.where(runs.c.origin["caller"].as_string() == caller)
-        if before is not None:
-            place = tuple_(runs.c.created_at, runs.c.id)
-            query = query.where(place < tuple_(*before))
-        async with self._database.reading() as connection:
-            return await connection.all(query)
-
-    async def status(self, run_id: str) -> RunStatus | None:
-        """The status of a run."""
-        query = select(runs.c.status).where(runs.c.id == run_id)
-        async with self._database.reading() as connection:
-            return await connection.scalar(query)
-
-    async def events(
-        self, run_id: str, after: int = -1, most: int | None = None
-    ) -> Sequence[tuple[int, dict[str, Any]]]:
-        """Events of a run, with their numbers.
-
-        Args:
-            run_id: The run.
-            after: Number of the last event that is known; -1 begins with the first.
-            most: How many at most; None is all.
-        """
-        columns = run_events.c
-        query = select(columns.seq, columns.event).where(
-            columns.run_id == run_id, columns.seq > after
-        )
-        async with self._database.reading() as connection:
-            rows = await connection.execute(
-                query.order_by(columns.seq).limit(most)
-            )
-            return [(row.seq, row.event) for row in rows]
-
-    async def cancel(self, run_id: str, caller: str = "") -> RunChange | None:
-        """Cancel a run: at once if no process performs it, else have that process do so; None if it has ended.
-
-        Args:
-            run_id: The run.
-            caller: The name of the key that cancels it.
-        """
-        waiting = runs.c.status.in_(
-            ("queued", "waiting_for_approval", "interrupted")
-        )
-        is_running = runs.c.status == "running"
-        return await self._change(
-            run_id,
-            _action("cancel", caller),
-            (waiting, self._cancelled(run_id)),
-            (
-                is_running & ~runs.c.cancel_requested,
-                {"cancel_requested": True},
-            ),
-            # its process has not seen the first request yet
-            (is_running, {}),
-        )
-
-    async def decide(
-        self,
-        run_id: str,
-        attempt: int,
-        decision: Mapping[str, Any],
-        *,
-        goes_on: bool,
-        caller: str = "",
-    ) -> RunChange | None:
-        """Decide about what a run waits for.
-
-        Args:
-            run_id: The run.
-            attempt: The attempt that ended in the wait.
-            decision: `approved`, `decision`, `comment`, `values`, and as `caller` the digest of the key that decides.
-            goes_on: Whether the run goes on; if not, it ends as cancelled.
-            caller: The name of that key.
-
-        Returns:
-            What has changed; None if the run does not wait in that attempt, and the key has not decided so before.
-        """
-        decision = {**decision, "attempt": attempt}
-        async with self._database.transaction() as connection:
-            is_run = runs.c.id == run_id
-            run = await connection.first(
-                select(runs).where(is_run).with_for_update()
-            )
-            if run is None:
-                return None
-            if (
-                run["status"] != "waiting_for_approval"
-                or run["attempt"] != attempt
-            ):
-                if _has_decision(run, decision):
-                    return RunChange(run, is_repeated=True)
-                return None
-            # the name is not a part of what a repeated decision has to repeat
-            named = {**decision, "caller_name": caller or None}
-            values = self._decided(run, named, goes_on=goes_on)
-            statement = update(runs).where(is_run).values(values)
-            result = await connection.execute(statement.returning(runs))
-            await self.outbox.add(connection, run_id)
-            return RunChange(result.mappings().one())
-
-    def _decided(
-        self, run: StoredRun, decision: Mapping[str, Any], *, goes_on: bool
-    ) -> Mapping[str, Any]:
-        """The columns that a decision changes."""
-        if goes_on:
-            values = self._queued()
-        else:
-            problem = _rejected_problem(run["id"], decision["comment"])
-            values = {
-                "status": "cancelled",
-                "ended_at": self._database.now(),
-                "problem": problem,
-            }
-        decided = {**run["approval"], **decision, "at": time.time()}
-        values["decisions"] = [*run["decisions"], decided]
-        return values
-
-    async def resume(self, run_id: str, caller: str = "") -> RunChange | None:
-        """Have a run that failed or was interrupted go on; None if it did not, or was not.
-
-        Args:
-            run_id: The run.
-            caller: The name of the key that resumes it.
-        """
-        values = {
-            "ended_at": None,
-            "problem": None,
-            "cancel_requested": False,
-            **self._queued(),
-        }
-        # the caller that resumes a run that failed does not know of tool calls whose end is unknown
-        values["repeat_calls"] = runs.c.status == "interrupted"
-        return await self._change(
-            run_id,
-            _action("resume", caller),
-            (runs.c.status.in_(RESUMABLE), values),
-        )
-
-    async def move(
-        self, run: StoredRun, digest: str, caller: str = ""
-    ) -> RunChange | None:
-        """Have a run go on with another blueprint.
-
-        Args:
-            run: The run, as it was compared.
-            digest: Digest of the blueprint.
-            caller: The name of the key that moves it.
-
-        Returns:
-            What has changed; None if the run has changed meanwhile.
-        """
-        action = {
-            **_action("move", caller),
-            "old": run["digest"],
-            "new": digest,
-        }
-        is_as_compared = (
-            (runs.c.digest == run["digest"])
-            # what it has done since is in a later attempt
-            & (runs.c.attempt == run["attempt"])
-            & runs.c.status.in_(MOVABLE)
-        )
-        return await self._change(
-            run["id"], action, (is_as_compared, {"digest": digest})
-        )
-
-    def _queued(self) -> dict[str, Any]:
-        return {"status": "queued", "queued_at": self._database.now()}
-
-    def _cancelled(self, run_id: str) -> dict[str, Any]:
-        return {
-            "status": "cancelled",
-            "ended_at": self._database.now(),
-            "problem": cancelled_problem(run_id),
-        }
-
-    async def _change(
-        self,
-        run_id: str,
-        action: Mapping[str, Any],
-        *changes: tuple[ColumnElement[bool], Mapping[str, Any]],
-    ) -> RunChange | None:
-        """Apply the first change whose condition holds, and note who did it; None if none does.
-
-        One without values has been made before. A change of the status is notified.
-        """
-        is_run = runs.c.id == run_id
-        known = select(runs.c.actions).where(is_run)
-        async with self._database.transaction() as connection:
-            # locked, because between two statements the run could go from one condition to another
-            run = await connection.first(known.with_for_update())
-            if run is None:
-                return None
-            actions = [*(run["actions"] or ()), action]
-            for condition, values in changes:
-                statement: Executable = select(runs).where(is_run, condition)
-                if values:
-                    statement = (
-                        update(runs)
-                        .where(is_run, condition)
-                        .values({**values, "actions": actions})
-                        .returning(runs)
-                    )
-                changed = await connection.first(statement)
-                if changed is None:
-                    continue
-                if "status" in values:
-                    await self.outbox.add(connection, run_id)
-                return RunChange(changed, is_repeated=not values)
-        return None
+            return await events_in(connection, run_id, after=-1, most=None)
 
     # --- Processes that perform runs ----------------------------------------------------------------------------------
 
@@ -499,9 +243,9 @@ class RunStore:
             # another process may do so at the same time
             locked = lost.with_for_update(skip_locked=True, of=runs)
             for run_id, is_cancelled in await connection.execute(locked):
-                values = self._queued()
+                values = queued_columns(self._database)
                 if is_cancelled:
-                    values = self._cancelled(run_id)
+                    values = cancelled_columns(self._database, run_id)
                 statement = update(runs).where(runs.c.id == run_id)
                 await connection.execute(statement.values(values))
                 await self.outbox.add(connection, run_id)
@@ -719,47 +463,3 @@ _UPDATE_HELD = (
     .returning(runs.c.webhook)
 )
 """Changes the run `held_id` unless another attempt than `held_attempt` has begun."""
-
-
-def _conditions_of_indexes(
-    statuses: Sequence[RunStatus],
-) -> Iterator[TextClause]:
-    """What holds for all runs with these statuses, as the indexes that can find them have it."""
-    if set(statuses) <= set(OPEN):
-        yield is_open
-    if set(statuses) <= set(UNSUCCESSFUL):
-        yield is_unsuccessful
-
-
-def _action(name: RunActionName, caller: str) -> Mapping[str, Any]:
-    """What is stored of an action of a caller."""
-    return {"action": name, "caller": caller or None, "at": time.time()}
-
-
-def _has_decision(run: StoredRun, decision: Mapping[str, Any]) -> bool:
-    """Whether it has been decided so before."""
-    return any(decision.items() <= known.items() for known in run["decisions"])
-
-
-def cancelled_problem(run_id: str) -> dict[str, Any]:
-    """The problem of a run that a caller cancelled."""
-    return stored_problem(
-        run_id,
-        503,
-        "run_cancelled",
-        detail="The run was cancelled by a caller.",
-        suggestion="Start another run.",
-    )
-
-
-def _rejected_problem(run_id: str, comment: str) -> dict[str, Any]:
-    detail = "The run was rejected."
-    if comment:
-        detail = f"The run was rejected: {comment}"
-    return stored_problem(
-        run_id,
-        403,
-        "approval_rejected",
-        detail=detail,
-        suggestion="Start another run.",
-    )

@@ -20,8 +20,9 @@ from podwright.headers import UnfinishedCalls
 from podwright.journal import Journal
 from podwright.json_data import to_json_data
 from podwright.usage import NO_USAGE, Usage
+from podwright_service.background.caller_runs import StoredRun
 from podwright_service.background.gate import Gate
-from podwright_service.background.store import AttemptUpdate, StoredRun
+from podwright_service.background.store import AttemptUpdate
 from podwright_service.background.writer import Writer
 
 _CONTEXTS = ("context",)

@@ -25,13 +25,14 @@ from sqlalchemy.engine import URL
 from podwright import blueprints
 from podwright.components import Component
 from podwright_service.background.attempt import Attempt
+from podwright_service.background.caller_runs import StoredRun
 from podwright_service.background.database import (
     DatabaseUnavailableError,
     explain_database_error,
 )
 from podwright_service.background.outbox import WebhookMode
 from podwright_service.background.previous import Previous
-from podwright_service.background.store import RunStore, StoredRun
+from podwright_service.background.store import RunStore
 from podwright_service.background.webhook import Webhook
 from podwright_service.background.writer import Writer
 from podwright_service.http.shutdown import RESPONSE_SECONDS

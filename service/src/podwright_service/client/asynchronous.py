@@ -262,7 +262,6 @@ class AsyncRuns:
     async def list(
         self,
         *statuses: RunStatus,
-        component: str | None = None,
         caller: str | None = None,
         limit: int = 50,
     ) -> Sequence[BackgroundRun]:
@@ -270,13 +269,10 @@ class AsyncRuns:
 
         Args:
             *statuses: Only runs with one of these; by default with any.
-            component: Only runs of this component.
             caller: Only runs that a key with this name started.
             limit: How many at most.
         """
         query: dict[str, Any] = {"status": statuses}
-        if component is not None:
-            query["component"] = component
         if caller is not None:
             query["caller"] = caller
         runs: list[BackgroundRun] = []

@@ -125,15 +125,12 @@ class Runs:
     def list(
         self,
         *statuses: RunStatus,
-        component: str | None = None,
         caller: str | None = None,
         limit: int = 50,
     ) -> Sequence[BackgroundRun]:
         """The newest runs; see `AsyncRuns.list`."""
         return run_sync(
-            self.asynchronous.list(
-                *statuses, component=component, caller=caller, limit=limit
-            )
+            self.asynchronous.list(*statuses, caller=caller, limit=limit)
         )
 
     def wait(

@@ -10,6 +10,9 @@ from starlette.types import Scope
 OPENAI_PREFIX = "/v1/"
 """How the paths of the OpenAI-compatible routes begin."""
 
+ALL_RUNS = "runs:all"
+"""The scope with which a key with the scope `run` sees and changes the background runs of all callers."""
+
 SCOPES: Mapping[str, tuple[str, ...]] = {
     "run": (
         "/run",
@@ -28,6 +31,7 @@ SCOPES: Mapping[str, tuple[str, ...]] = {
     "approve": ("/runs/{run_id}/approve", "/runs/{run_id}/reject"),
     "blueprint": ("/run-blueprint", "/validate-blueprint"),
     "read": ("/info", "/metrics", "/openapi.json"),
+    ALL_RUNS: (),
 }
 """The paths that a key with each scope may use."""
 

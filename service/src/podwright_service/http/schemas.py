@@ -371,7 +371,7 @@ class BackgroundRunPage(BaseModel):
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
-    runs: list[BackgroundRun] | list[RunToApprove]
+    runs: list[BackgroundRun | RunToApprove]
     next: str | None
     """The `cursor` of the next page; null on the last one."""
 

@@ -17,6 +17,7 @@ from podwright.headers import RUN_ID
 from podwright.json_data import to_json_bytes
 from podwright.result import ExecutionResult
 from podwright_service.http.problems import RequestError
+from podwright_service.http.public_events import EventFilter, without_context
 
 HEARTBEAT = 15.0
 """Seconds of silence after which a comment is sent, so that proxies keep the connection."""
@@ -34,10 +35,17 @@ class RunStream:
     Args:
         run_id: Id of the run.
         max_bytes: Size of the unread events beyond which the run is cancelled.
+        show: Returns an event as the reader sees it.
     """
 
-    def __init__(self, run_id: str, max_bytes: int) -> None:
+    def __init__(
+        self,
+        run_id: str,
+        max_bytes: int,
+        show: EventFilter = without_context,
+    ) -> None:
         self.run_id = run_id
+        self._show = show
         self._has_begun = False
         """Whether there was an event."""
         self._max_bytes = max_bytes
@@ -52,8 +60,10 @@ class RunStream:
     def publish(self, event: Event) -> None:
         """Append an event; this is a subscriber of the run."""
         self._has_begun = True
-        if self._too_slow:
+        shown = self._show(event)
+        if self._too_slow or shown is None:
             return
+        event = shown
         if len(self._unread) > _MERGE_AFTER:
             event = self._merge_with_last(event)
         data = to_json_bytes(event.to_dict()).decode()

@@ -8,6 +8,7 @@ import hashlib
 import re
 import time
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any, cast
 
@@ -21,9 +22,14 @@ from podwright.components import Component
 from podwright.components.walks import check_decision_on
 from podwright.headers import BUDGET, HOPS
 from podwright.json_data import to_json_bytes, to_json_data
+from podwright_service.background.caller_runs import (
+    Access,
+    CallerRuns,
+    RunChange,
+    StoredRun,
+)
 from podwright_service.background.database import DatabaseUnavailableError
 from podwright_service.background.moving import move_run
-from podwright_service.background.store import RunChange, StoredRun
 from podwright_service.background.tables import OPEN
 from podwright_service.background.worker import BackgroundWorker
 from podwright_service.execution import (
@@ -32,7 +38,11 @@ from podwright_service.execution import (
     requested_run,
     resumed_body,
 )
-from podwright_service.http.auth import owner_of, scope_missing
+from podwright_service.http.auth import (
+    has_scope,
+    owner_of,
+    scope_missing,
+)
 from podwright_service.http.hosts import check_origin
 from podwright_service.http.idempotency import (
     HEADER,
@@ -43,7 +53,13 @@ from podwright_service.http.idempotency import (
 )
 from podwright_service.http.json_body import JSONRoute
 from podwright_service.http.limits import granted_limits
+from podwright_service.http.paths import ALL_RUNS
 from podwright_service.http.problems import RequestError
+from podwright_service.http.public_events import (
+    EventFilter,
+    event_filter,
+    public_data,
+)
 from podwright_service.http.schemas import (
     ENDED,
     MOVABLE,
@@ -96,36 +112,90 @@ Worker = Annotated[BackgroundWorker, Depends(get_worker)]
 CallerName = Annotated[str, Depends(caller_of)]
 
 
-async def get_stored_run(worker: Worker, run_id: str) -> StoredRun:
-    """The run of the request's path.
+def get_viewer(request: Request, worker: Worker) -> Viewer:
+    """Who asks, and what they may see."""
+    owner: str | None = owner_of(request)
+    if has_scope(request, ALL_RUNS):
+        owner = None
+    component = worker.component.name
+    return Viewer(
+        own=Access(component, owner),
+        seen=Access(
+            component, owner, sees_waiting=has_scope(request, "approve")
+        ),
+        runs=has_scope(request, "run"),
+        show=event_filter(reads=has_scope(request, "read")),
+        worker=worker,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """A caller, and what they may see of background runs."""
+
+    own: Access
+    """Runs that they may change: their own, or those of all callers."""
+    seen: Access
+    """Also runs that wait for an approval, if they may approve."""
+    runs: bool
+    """Whether they may do more than approve."""
+    show: EventFilter
+    """Returns an event as they see it."""
+    worker: BackgroundWorker
+
+    @property
+    def own_runs(self) -> CallerRuns:
+        """The runs that they may change."""
+        return self.worker.store.runs_of(self.own)
+
+    @property
+    def seen_runs(self) -> CallerRuns:
+        """The runs that they may see."""
+        return self.worker.store.runs_of(self.seen)
+
+    @property
+    def runs_to_approve(self) -> CallerRuns:
+        """The runs that they may decide about if they may approve: those of all callers."""
+        return self.worker.store.runs_of(Access(self.own.component))
+
+    def shown(self, run: StoredRun, *, as_data: bool = False) -> dict[str, Any]:
+        """A run as they see it: the question alone, if they may do no more than decide about it."""
+        data = _response_data(run, self.worker, as_data=as_data)
+        if self.runs and self.own.owns(run):
+            return data
+        return {name: data[name] for name in RunToApprove.model_fields}
+
+
+SeenBy = Annotated[Viewer, Depends(get_viewer)]
+
+
+async def get_own_run(viewer: SeenBy, run_id: str) -> StoredRun:
+    """The run of the request's path, which the caller may change.
 
     Raises:
         RequestError: 404: there is none.
     """
-    run = await worker.store.get(run_id)
+    return found(await viewer.own_runs.get(run_id))
+
+
+def found(run: StoredRun | None) -> StoredRun:
+    """A run, if there is one.
+
+    Raises:
+        RequestError: 404: there is none.
+    """
     if run is None:
-        detail = "There is no such run: it never existed, or was deleted some time after its end."
+        detail = "There is no such run: it never existed, was deleted some time after its end, or is another caller's."
         raise RequestError(
             404,
             "run_not_found",
             detail,
-            "Use the 'id' of the response to POST /runs.",
+            "Use the 'id' of the response to POST /runs, at the same service and with the same API key.",
         )
     return run
 
 
-Run = Annotated[StoredRun, Depends(get_stored_run)]
-
-
-def may_only_approve(request: Request) -> bool:
-    """Whether the API key of the request has the scope `approve`, and not `run`."""
-    scopes: frozenset[str] = getattr(
-        request.state, "key_scopes", frozenset({"run"})
-    )
-    return "run" not in scopes
-
-
-OnlyApproves = Annotated[bool, Depends(may_only_approve)]
+OwnRun = Annotated[StoredRun, Depends(get_own_run)]
 AsData = Annotated[bool, Query(alias="data", description=AS_DATA)]
 
 
@@ -214,30 +284,27 @@ def _chat_error() -> RequestError:
     responses=READ_PROBLEMS,
 )
 async def get_run(
-    worker: Worker,
-    run: Run,
-    only_approves: OnlyApproves,
-    as_data: AsData = False,
+    viewer: SeenBy, run_id: str, as_data: AsData = False
 ) -> Response:
     """A run: its status, and its result or its problem once it has ended.
 
-    With the scope `approve` alone, only a run that waits for approval, and what is needed to decide.
+    Of a run that the caller may only approve, what is needed to decide, while it waits.
     """
-    if only_approves and run["status"] != "waiting_for_approval":
+    seen_runs = viewer.seen_runs
+    if not viewer.runs:
+        seen_runs = viewer.runs_to_approve
+    run = found(await seen_runs.get(run_id))
+    if not viewer.runs and run["status"] != "waiting_for_approval":
         raise scope_missing("run")
-    return _response(_shown(run, worker, only_approves, as_data=as_data))
+    return _response(viewer.shown(run, as_data=as_data))
 
 
 @router.get("", response_model=BackgroundRunPage, responses=DATABASE_PROBLEMS)
 async def list_runs(
-    worker: Worker,
-    only_approves: OnlyApproves,
+    viewer: SeenBy,
     status: Annotated[
         list[RunStatus] | None,
         Query(description="Only runs with one of these."),
-    ] = None,
-    component: Annotated[
-        str | None, Query(description="Only runs of this component.")
     ] = None,
     caller: Annotated[
         str | None,
@@ -249,36 +316,33 @@ async def list_runs(
     ] = None,
     as_data: AsData = False,
 ) -> Response:
-    """The runs of all components in the database, newest first; with the scope `approve` alone, those that wait."""
-    if only_approves:
+    """The runs that the caller may see, newest first; with the scope `approve` alone, those that wait."""
+    if not viewer.runs:
         if set(status or ()) - {"waiting_for_approval"}:
             raise scope_missing("run")
         status = ["waiting_for_approval"]
     before = _parse_cursor(cursor)
     # one more, which shows whether there is another page
-    found = await worker.store.page(
-        status or [], component, before, limit + 1, caller=caller
+    page = await viewer.seen_runs.page(
+        status or [], before, limit + 1, caller=caller
     )
     next_cursor = None
-    if len(found) > limit:
-        last = found[limit - 1]
+    if len(page) > limit:
+        last = page[limit - 1]
         next_cursor = f"{last['created_at']!r}-{last['id']}"
-    shown = [
-        _shown(run, worker, only_approves, as_data=as_data)
-        for run in found[:limit]
-    ]
+    shown = [viewer.shown(run, as_data=as_data) for run in page[:limit]]
     return _response({"runs": shown, "next": next_cursor})
 
 
 @router.get(
     "/{run_id}/events",
     response_class=StreamingResponse,
-    dependencies=[Depends(get_stored_run)],
+    dependencies=[Depends(get_own_run)],
     responses=EVENT_STREAM | READ_PROBLEMS,
 )
 async def follow_run(
     request: Request,
-    worker: Worker,
+    viewer: SeenBy,
     run_id: str,
     last_event_id: Annotated[
         int,
@@ -296,39 +360,41 @@ async def follow_run(
     """
     # not FastAPI's mode for generators, which fails with an exception when the reader leaves
     return EventSourceResponse(
-        _events(request, worker, run_id, last_event_id, as_data=as_data),
+        _events(request, viewer, run_id, last_event_id, as_data=as_data),
         headers=STREAM_HEADERS,
     )
 
 
 async def _events(
     request: Request,
-    worker: BackgroundWorker,
+    viewer: Viewer,
     run_id: str,
     last_event_id: int,
     *,
     as_data: bool,
 ) -> AsyncIterator[bytes]:
     lifecycle = get_runtime(request).lifecycle
-    store = worker.store
+    own_runs = viewer.own_runs
     sent_at = time.monotonic()
     while lifecycle.state != "draining":
         # the stream goes on when it is back
         with contextlib.suppress(DatabaseUnavailableError):
             # before the events, which are complete if it has ended
-            status = await store.status(run_id)
-            while found := await store.events(
+            status = await own_runs.status(run_id)
+            while events := await own_runs.events(
                 run_id, last_event_id, MAX_EVENTS
             ):
-                for seq, data in found:
-                    yield _event(data["type"], data, str(seq))
-                last_event_id = found[-1][0]
+                for seq, data in events:
+                    shown = public_data(data, viewer.show)
+                    if shown is not None:
+                        yield _event(shown["type"], shown, str(seq))
+                last_event_id = events[-1][0]
                 sent_at = time.monotonic()
             if status is None:  # deleted in the meantime
                 return
             run = None
             if status in ENDED:
-                run = await store.get(run_id)
+                run = await own_runs.get(run_id)
             # it was not resumed in the meantime
             if run and run["status"] in ENDED:
                 yield _end_event(run, as_data)
@@ -354,13 +420,13 @@ def _end_event(run: StoredRun, as_data: bool) -> bytes:
     dependencies=[Depends(check_origin)],
 )
 async def cancel_run(
-    worker: Worker, run_id: str, caller: CallerName
+    worker: Worker, viewer: SeenBy, run_id: str, caller: CallerName
 ) -> Response:
     """Cancel a run wherever it is performed, its model call included."""
-    change = await worker.store.cancel(run_id, caller)
+    change = await viewer.own_runs.cancel(run_id, caller)
     if change is None:
         rule = "A run can be cancelled until it has succeeded, failed or been cancelled"
-        raise await _conflict_error(worker, run_id, rule)
+        raise await _conflict_error(viewer.own_runs, run_id, rule)
     action = "run cancelled"
     if change.run["status"] == "running":
         # it may still succeed before its process sees the request
@@ -378,13 +444,13 @@ async def cancel_run(
     dependencies=[Depends(check_origin)],
 )
 async def resume_run(
-    worker: Worker, run_id: str, caller: CallerName
+    worker: Worker, viewer: SeenBy, run_id: str, caller: CallerName
 ) -> Response:
     """Have a run that failed or was interrupted go on where it stood. Calls whose end is unknown are repeated."""
-    change = await worker.store.resume(run_id, caller)
+    change = await viewer.own_runs.resume(run_id, caller)
     if change is None:
         rule = "A run can be resumed when it failed or was interrupted"
-        raise await _conflict_error(worker, run_id, rule)
+        raise await _conflict_error(viewer.own_runs, run_id, rule)
     _log_change("run resumed", change, caller)
     worker.wake()
     return _response(_response_data(change.run, worker), 202)
@@ -398,7 +464,8 @@ async def resume_run(
 )
 async def move_to_blueprint(
     worker: Worker,
-    run: Run,
+    viewer: SeenBy,
+    run: OwnRun,
     caller: CallerName,
     check: Annotated[
         bool, Query(description="Whether to find out only what differs.")
@@ -410,10 +477,12 @@ async def move_to_blueprint(
     """
     move = None
     if run["status"] in MOVABLE:
-        move = await move_run(worker, run, caller, only_check=check)
+        move = await move_run(
+            worker, viewer.own_runs, run, caller=caller, only_check=check
+        )
     if move is None:
         rule = "A run can be moved while it waits, or when it failed or was interrupted"
-        raise await _conflict_error(worker, run["id"], rule)
+        raise await _conflict_error(viewer.own_runs, run["id"], rule)
     if move.is_done:
         log_action("run moved", run["id"], run["component"], caller)
     data = _response_data(move.run, worker)
@@ -428,10 +497,10 @@ async def move_to_blueprint(
     responses=BODY_PROBLEMS | CHANGE_PROBLEMS,
 )
 async def approve_run(
-    request: Request, worker: Worker, run: Run, body: DecisionRequest
+    request: Request, viewer: SeenBy, run_id: str, body: DecisionRequest
 ) -> Response:
     """Approve what a run waits for, or decide otherwise; it goes on. The same decision may be sent again."""
-    return await _decide(request, worker, run, body, body.decision)
+    return await _decide(request, viewer, run_id, body, body.decision)
 
 
 @with_body.post(
@@ -441,22 +510,24 @@ async def approve_run(
     responses=BODY_PROBLEMS | CHANGE_PROBLEMS,
 )
 async def reject_run(
-    request: Request, worker: Worker, run: Run, body: DecisionRequest
+    request: Request, viewer: SeenBy, run_id: str, body: DecisionRequest
 ) -> Response:
     """Reject what a run waits for; it ends as cancelled unless it has steps for that, or its model is told.
 
     The same decision may be sent again.
     """
-    return await _decide(request, worker, run, body, REJECT)
+    return await _decide(request, viewer, run_id, body, REJECT)
 
 
 async def _decide(
     request: Request,
-    worker: BackgroundWorker,
-    run: StoredRun,
+    viewer: Viewer,
+    run_id: str,
     body: DecisionRequest,
     name: str,
 ) -> Response:
+    runs = viewer.runs_to_approve
+    run = found(await runs.get(run_id))
     key = request.headers.get("authorization", "")
     caller = caller_of(request)
     decision = Decision(name, body.comment, body.values)
@@ -471,23 +542,22 @@ async def _decide(
         attempt = _asked_attempt(run)
     goes_on = True
     if run["status"] == "waiting_for_approval" and attempt == run["attempt"]:
-        performed = worker.component_of(run["digest"])
+        performed = viewer.worker.component_of(run["digest"])
         goes_on = await compute(
             _check_decision, run["approval"], decision, performed
         )
-    change = await worker.store.decide(
-        run["id"], attempt, stored, goes_on=goes_on, caller=caller
+    change = await runs.decide(
+        run_id, attempt, stored, goes_on=goes_on, caller=caller
     )
     word = "approved"
     if decision.is_rejection:
         word = "rejected"
     if change is None:
         rule = f"A run can be {word} while it waits for approval, in the attempt given"
-        raise await _conflict_error(worker, run["id"], rule)
+        raise await _conflict_error(runs, run_id, rule)
     _log_change(f"run {word}", change, caller)
-    worker.wake()
-    shown = _shown(change.run, worker, may_only_approve(request))
-    return _response(shown, 202)
+    viewer.worker.wake()
+    return _response(viewer.shown(change.run), 202)
 
 
 def _log_change(action: str, change: RunChange, caller: str) -> None:
@@ -531,9 +601,9 @@ def _asked_attempt(run: StoredRun) -> int:
 
 
 async def _conflict_error(
-    worker: BackgroundWorker, run_id: str, rule: str
+    runs: CallerRuns, run_id: str, rule: str
 ) -> RequestError:
-    run = await get_stored_run(worker, run_id)
+    run = found(await runs.get(run_id))
     detail = (
         f"{rule}; this one is '{run['status']}', in attempt {run['attempt']}."
     )
@@ -570,20 +640,6 @@ def _response(
 ) -> Response:
     # not FastAPI's own response, which cannot write the lone surrogates that a model may have written
     return Response(to_json_bytes(data), status, headers, "application/json")
-
-
-def _shown(
-    run: StoredRun,
-    worker: BackgroundWorker,
-    only_approves: bool,
-    *,
-    as_data: bool = False,
-) -> dict[str, Any]:
-    """A run as a caller sees it who may read runs, or who may only approve."""
-    data = _response_data(run, worker, as_data=as_data)
-    if only_approves:
-        return {name: data[name] for name in RunToApprove.model_fields}
-    return data
 
 
 def _result(run: StoredRun, as_data: bool) -> Any:
@@ -634,7 +690,7 @@ def _response_data(
 
 
 def _notice(run: StoredRun, worker: BackgroundWorker) -> str | None:
-    if run["status"] in OPEN and run["component"] == worker.component.name:
+    if run["status"] in OPEN:
         notice = _blueprint_notice(run, worker)
         if notice:
             return notice

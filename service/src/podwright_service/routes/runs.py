@@ -22,8 +22,15 @@ from podwright_service.execution import (
     requested_run,
     result_content,
 )
+from podwright_service.http.auth import has_scope
 from podwright_service.http.idempotency import IdempotentRoute
 from podwright_service.http.problems import ProblemDetails, problem_details
+from podwright_service.http.public_events import (
+    EventFilter,
+    event_filter,
+    public_result,
+    without_context,
+)
 from podwright_service.http.schemas import (
     InlineRunRequest,
     RunOutput,
@@ -100,10 +107,11 @@ async def begun_stream(
     sender: Sender,
     *,
     trace: bool = False,
+    show: EventFilter = without_context,
 ) -> AsyncGenerator[RunStream]:
     """Start a run and wait for its first event; an error before that is answered with its own status."""
     runtime = get_runtime(request)
-    stream = RunStream(run.run_id, runtime.settings.stream_buffer_bytes)
+    stream = RunStream(run.run_id, runtime.settings.stream_buffer_bytes, show)
     work = execute_request(
         request,
         runtime.component,
@@ -136,7 +144,9 @@ async def run_stream(
     """Run the served component and send its events as they happen, and at the end the response of `/run`."""
     run = await requested_run(request, get_runtime(request).component, body)
     async with contextlib.AsyncExitStack() as cleanup:
-        beginning = begun_stream(request, run, body, trace=trace)
+        beginning = begun_stream(
+            request, run, body, trace=trace, show=filter_of(request)
+        )
         stream = await cleanup.enter_async_context(beginning)
         events = _events(request, stream, as_data)
         return StreamedRun(events, stream, cleanup.pop_all())
@@ -148,8 +158,9 @@ async def _events(
     async for event in stream.events():
         yield event
     try:
+        result = await stream.result()
         content = _content(
-            get_runtime(request).component, await stream.result(), as_data
+            request, get_runtime(request).component, result, as_data
         )
     except Exception as error:  # noqa: BLE001 - the response has begun, so any error becomes the last event
         problem = report_late_failure(request, stream.run_id, error)
@@ -184,17 +195,26 @@ async def _run(
     result = await perform_run(request, component, run, body=body, trace=trace)
     headers = {RUN_ID: run.run_id, USAGE: format_usage(result.usage)}
     return Response(
-        _content(component, result, as_data),
+        _content(request, component, result, as_data),
         headers=headers,
         media_type="application/json",
     )
 
 
+def filter_of(request: Request) -> EventFilter:
+    """Return what shows events as the caller of a request sees them."""
+    return event_filter(reads=has_scope(request, "read"))
+
+
 def _content(
-    component: Component, result: ExecutionResult, as_data: bool
+    request: Request,
+    component: Component,
+    result: ExecutionResult,
+    as_data: bool,
 ) -> bytes:
     """The body of the response: a trace if the result has events, else the context of a workflow or the output."""
     if result.events:
-        return to_json_bytes(result.to_dict())
+        shown = public_result(result, filter_of(request))
+        return to_json_bytes(shown.to_dict())
     content = result_content(component, result, as_data=as_data)
     return to_json_bytes(content)
