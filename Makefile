@@ -62,8 +62,9 @@ version:  ## print the version
 FLAVOUR ?= slim
 IMAGE ?= podwright:$(FLAVOUR)
 image:  ## build the image podwright:FLAVOUR, slim (default) or full; ARGS="--push" passes options to docker build
-	@docker=$$(deploy/engine.sh docker) && "$$docker" build --tag $(IMAGE) --build-arg FLAVOUR=$(FLAVOUR) \
-		--build-arg VERSION=$(VERSION) --build-arg REVISION=$$(git rev-parse HEAD 2>/dev/null || true) $(ARGS) .
+	@docker=$$(deploy/engine.sh docker) && base=$$(deploy/engine.sh base) && "$$docker" build --tag $(IMAGE) \
+		--build-arg BASE_IMAGE="$$base" --build-arg FLAVOUR=$(FLAVOUR) --build-arg VERSION=$(VERSION) \
+		--build-arg REVISION=$$(git rev-parse HEAD 2>/dev/null || true) $(ARGS) .
 
 dist: docs  ## build the files of a release in dist/: wheels, chart and documentation
 	rm -rf dist && mkdir dist

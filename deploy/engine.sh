@@ -4,9 +4,12 @@
 #
 #   deploy/engine.sh          install and start what is missing
 #   deploy/engine.sh docker   print the path of the Docker client
+#   deploy/engine.sh base     print the base image to build with: with its digest, unless it was made here
 set -euo pipefail
 
-BASE_IMAGE=${BASE_IMAGE:-python:3.13-slim-trixie}
+PINNED=$(sed -n 's/^FROM //p' "$(dirname "$0")/base/Dockerfile")
+DEFAULT=${PINNED%@*}
+BASE_IMAGE=${BASE_IMAGE:-$DEFAULT}
 SPACE=10 # in GB
 SUITE=trixie # the Docker of Debian 12 has no compose, and an old builder
 
@@ -91,12 +94,30 @@ start_engine() {
     fail "the engine did not start within a minute"
 }
 
+# An image that no registry has, because it was made by `provide_base_image`, has no digest there.
+is_made_here() {
+    docker=$(client) && [ "$("$docker" image inspect --format '{{.RepoDigests}}' "$1" 2>/dev/null)" = '[]' ]
+}
+
+# The base image to build with: the default one by its digest, where a registry has it.
+base_image() {
+    if [ "$BASE_IMAGE" != "$DEFAULT" ] || is_made_here "$DEFAULT"; then
+        echo "$BASE_IMAGE"
+    else
+        echo "$PINNED"
+    fi
+}
+
 # Without a registry, the base image is made from Debian's packages.
 provide_base_image() {
     docker=$(client)
     if "$docker" image inspect "$BASE_IMAGE" >/dev/null 2>&1; then return; fi
-    if timeout 60 "$docker" pull -q "$BASE_IMAGE" >/dev/null 2>&1; then return; fi
-    [ "$BASE_IMAGE" = python:3.13-slim-trixie ] || fail "$BASE_IMAGE cannot be pulled, and only the default can be made"
+    image=$(base_image)
+    if timeout 60 "$docker" pull -q "$image" >/dev/null 2>&1; then
+        "$docker" tag "$image" "$BASE_IMAGE"
+        return
+    fi
+    [ "$BASE_IMAGE" = "$DEFAULT" ] || fail "$BASE_IMAGE cannot be pulled, and only the default can be made"
     command -v mmdebstrap >/dev/null || apt install --no-install-recommends mmdebstrap
     say "no registry responds: making $BASE_IMAGE from Debian's packages"
     work=$(mktemp -d)
@@ -128,6 +149,10 @@ warn_of_full_disk() {
             "\`docker system df\` shows what the engine holds"
 }
 
+if [ "${1:-}" = base ]; then
+    base_image
+    exit
+fi
 if [ "${1:-}" = docker ]; then
     client || fail "there is no Docker client with compose and buildx; \`make engine\` installs one on Debian"
     exit

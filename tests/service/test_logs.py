@@ -17,7 +17,7 @@ from tests.helpers import NO_AUTHORITIES, plain_http
 from tests.service.background_support import FLOW, begin, wait
 from tests.service.support import Address, Command, Serve, check_end
 
-from podwright import Agent
+from podwright import Agent, tool
 from podwright_service.observability.short_lines import short_line
 
 SECRET = "canary-7d1f"
@@ -381,3 +381,133 @@ def test_every_worker_logs_its_runs(
         if line["event"] == "run"
     ]
     assert sorted(runs) == sorted(run_ids)
+
+
+REQUESTS = f"""
+import logging
+import httpx
+import urllib3
+from podwright import Agent, tool
+from podwright_service import Service
+
+PARAMETERS = {{"q": "{SECRET}", "key": "{SECRET}"}}
+
+@tool(on_error="fail")
+def look() -> str:
+    logging.getLogger("my_tool").info("looking at https://example.com/shelves?page=2")
+    pool = urllib3.PoolManager(retries=urllib3.Retry(1, backoff_factor=0))
+    try:
+        pool.request("GET", "http://127.0.0.1:9/found", fields=PARAMETERS)
+    except urllib3.exceptions.MaxRetryError:
+        pass
+    answer = httpx.MockTransport(lambda request: httpx.Response(404))
+    client = httpx.Client(transport=answer, base_url="https://ann:{SECRET}@example.com")
+    return client.get("/search", params=PARAMETERS).raise_for_status().text
+
+Service(Agent("looker", "Look.", "offline/echo", tools=[look])).run("127.0.0.1", 0)
+"""
+
+
+@pytest.mark.parametrize("level", ["info", "debug"])
+def test_secrets_in_urls_of_tools_are_not_logged(
+    command: Command, address: Address, level: str
+) -> None:
+    """Lines, tracebacks and spans have the URLs of requests without query and password; a tool's own line is whole."""
+    process = command(
+        code=REQUESTS,
+        OTEL_TRACES_EXPORTER="console",
+        PODWRIGHT_LOG_LEVEL=level,
+    )
+    with httpx.Client(
+        verify=NO_AUTHORITIES, base_url=address(process), timeout=60
+    ) as client:
+        assert client.post("/run", json={"input": "x"}).status_code == 502
+    process.send_signal(signal.SIGTERM)
+    output, _ = process.communicate(timeout=60)
+    assert "https://example.com/shelves?page=2" in output
+    assert "HTTPStatusError" in output
+    assert "/found?…" in output, "the warning of urllib3"
+    assert '"exception.stacktrace"' in output
+    requests = "HTTP Request: GET https://" in output
+    assert requests == (level == "debug")
+    assert "example.com/search?…" in output
+    assert SECRET not in output
+
+
+LEVELS = """
+import logging
+from podwright_service.observability import configure_logging
+from podwright_service.settings import Settings
+configure_logging(Settings(log_level={level!r}, log_format="json"))
+for name in ("httpx", "httpcore.http11", "urllib3.connectionpool", "requests", "botocore.endpoint", "boto3.resources",
+             "s3transfer.tasks", "openai._base_client", "anthropic._base_client", "LiteLLM", "LiteLLM Router",
+             "aiohttp.client", "aiohttp.access", "sqlalchemy.engine.Engine", "asyncio", "google.auth.transport",
+             "azure.core.pipeline.policies.http_logging_policy", "hpack.hpack", "websockets.client",
+             "mcp.client.streamable_http", "langchain_core", "twilio.http_client"):
+    logging.getLogger(name).info("of a library")
+    logging.getLogger(name).warning("GET /search?key=SECRET of a library")
+logging.getLogger("my_tool").info("GET /search?page=2")
+logging.getLogger().info("GET /search?page=3")
+"""
+
+
+@pytest.mark.parametrize("level", ["info", "debug", "error"])
+def test_levels_of_libraries(level: str) -> None:
+    """Libraries that log requests do so only at `debug`; their warnings are without queries, other lines whole."""
+    done = subprocess.run(
+        [sys.executable, "-c", LEVELS.format(level=level)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    events = [line["event"] for line in lines]
+    assert ("of a library" in events) == (level == "debug")
+    assert ("GET /search?… of a library" in events) == (level != "error")
+    own = {"GET /search?page=2", "GET /search?page=3"}
+    assert own.issubset(events) == (level != "error")
+    assert "SECRET" not in done.stdout + done.stderr
+
+
+UNLISTED = """
+import logging, sysconfig, warnings
+from podwright_service.observability import configure_logging
+from podwright_service.settings import Settings
+configure_logging(Settings(log_format="json"))
+file = sysconfig.get_path("purelib") + "/some_sdk/client.py"
+call = compile("logging.getLogger('some_sdk').info('GET %s', '/p?key=SECRET')", file, "exec")
+exec(call)
+warnings.warn("https://example.com/p?key=SECRET is deprecated")
+"""
+
+
+def test_lines_of_any_installed_package() -> None:
+    """Lines of a library that no list has are without queries too, by the file that they come from."""
+    done = subprocess.run(
+        [sys.executable, "-c", UNLISTED],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert "GET /p?…" in done.stdout
+    assert "is deprecated" in done.stdout
+    assert "SECRET" not in done.stdout + done.stderr
+
+
+@pytest.mark.usefixtures("plain_logging")
+def test_a_traceback_in_a_program_has_no_query(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In a program without structlog, its handlers write the traceback of a tool without what is secret in URLs."""
+
+    @tool(on_error="fail")
+    def look() -> str:
+        """Look."""
+        raise LookupError("https://example.com/search?key=SECRET")
+
+    client = serve(Agent("looker", "Look.", "offline/echo", tools=[look]))
+    assert client.post("/run", json={"input": "x"}).status_code == 502
+    assert "LookupError: https://example.com/search?…" in caplog.text
+    assert "SECRET" not in caplog.text

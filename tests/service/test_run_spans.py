@@ -421,17 +421,21 @@ async def test_a_failure_marks_each_span_that_it_ends(
 async def test_the_exception_of_a_tool_is_on_its_span_and_on_that_of_the_run(
     recorder: Recorder,
 ) -> None:
-    """Both have an exception event with the traceback; a failed model call has none, because it may quote a prompt."""
+    """Both have an exception event with the traceback, without what is secret in URLs.
+
+    A failed model call has none, because it may quote a prompt.
+    """
 
     def broken(place: str) -> str:
         """Look somewhere."""
         raise LookupError(place)
 
+    place = "https://ann:SECRET@example.com/moon?key=SECRET"
     await recorder.run(
         Agent(
             "a",
             "Look.",
-            scripted(ToolCall.of("broken", place="moon")),
+            scripted(ToolCall.of("broken", place=place)),
             tools=[broken],
             max_tool_retries=0,
         )
@@ -445,7 +449,10 @@ async def test_the_exception_of_a_tool_is_on_its_span_and_on_that_of_the_run(
     assert list(found) == ["execute_tool broken", "invoke_agent a"]
     for attributes_ in found.values():
         assert attributes_["exception.type"] == "podwright.errors.ToolError"
-        assert "LookupError: moon" in str(attributes_["exception.stacktrace"])
+        shown = "LookupError: https://…@example.com/moon?…"
+        assert shown in str(attributes_["exception.stacktrace"])
+        assert shown in str(attributes_["exception.message"])
+        assert "SECRET" not in str(attributes_)
 
 
 async def test_a_cancelled_run_ends_its_spans(recorder: Recorder) -> None:

@@ -56,6 +56,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from podwright.json_data import to_json_data
+from podwright.redaction import without_url_secrets
 from podwright.text import describe_error, printable
 
 if TYPE_CHECKING:
@@ -75,7 +76,11 @@ E = TypeVar("E", bound="PodwrightError")
 
 def help_page(code: str) -> str:
     """The address of the documentation of an error code."""
-    return f"{(os.environ.get('PODWRIGHT_DOCS_URL') or DOCS_URL).rstrip('/')}/errors.html#{code}"
+    docs_url = os.environ.get("PODWRIGHT_DOCS_URL") or DOCS_URL
+    # a page is below it, and what may be secret in it is not shown
+    if any(mark in docs_url for mark in "?#@"):
+        docs_url = DOCS_URL
+    return f"{docs_url.rstrip('/')}/errors.html#{code}"
 
 
 class PodwrightError(Exception):
@@ -166,10 +171,10 @@ class PodwrightError(Exception):
         from rich.text import Text
 
         body = Text.assemble(
-            (printable(self.message), "bold"),
-            *(f"\n  - {printable(line)}" for line in self.details()),
+            (_shown(self.message), "bold"),
+            *(f"\n  - {_shown(line)}" for line in self.details()),
             ("\n\nSuggestion: ", "green"),
-            printable(self.suggestion),
+            _shown(self.suggestion),
             ("\nHelp: ", "cyan"),
             (self.help_url, "underline"),
         )
@@ -181,6 +186,11 @@ class PodwrightError(Exception):
     def details(self) -> Sequence[str]:
         """Further lines of the text; none for most errors."""
         return ()
+
+
+def _shown(text: str) -> str:
+    """A text of an error for a terminal."""
+    return without_url_secrets(printable(text))
 
 
 def error_from(kind: type[E], subject: str, cause: BaseException) -> E:

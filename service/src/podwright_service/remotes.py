@@ -12,9 +12,11 @@ from podwright.blueprints.files import read_data
 from podwright.components import Component
 from podwright.components.remote import Remote, read_api_key
 from podwright.errors import ConfigurationError
+from podwright.redaction import without_url_secrets
 from podwright.text import did_you_mean
 from podwright.validation_errors import to_problems
 from podwright_service.settings import Settings
+from podwright_service.variables import masked
 
 
 def remotes_of(settings: Settings) -> dict[str, Component]:
@@ -103,9 +105,12 @@ def _urls_in(path: str | None) -> dict[str, str]:
         reason = "; ".join([error.message, *error.details()])
     except ValidationError as error:
         reason = "; ".join(
-            map(str, to_problems(error.errors(include_url=False), data))
+            map(
+                str,
+                to_problems(error.errors(include_url=False), masked(data)),
+            )
         )
     raise ConfigurationError(
-        f"PODWRIGHT_AGENTS_FILE: {reason}",
+        f"PODWRIGHT_AGENTS_FILE: {without_url_secrets(reason)}",
         suggestion='Write an object of URLs by name: {"writer": "http://writer:8000"}.',
     )

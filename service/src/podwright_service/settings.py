@@ -39,7 +39,7 @@ from podwright.errors import DOCS_URL, ConfigurationError
 from podwright.models import EVERY, MODEL_CLIENTS
 from podwright.models.call_settings import read_call_settings
 from podwright.models.proxies import invalid_proxies
-from podwright.models.urls import is_request_url
+from podwright.models.urls import is_request_url, join_url
 from podwright.text import short_repr
 from podwright.usage import RunLimits
 from podwright.validation_errors import to_problems
@@ -452,14 +452,18 @@ def read_settings(**options: Any) -> Settings:
 
 
 def _library_mistakes(folder: Path) -> Iterator[str]:
-    if os.environ.get("PODWRIGHT_SECRETS_DIR") and not folder.is_dir():
-        yield f"PODWRIGHT_SECRETS_DIR: Expected a folder, got '{folder}'."
+    secrets_dir = os.environ.get("PODWRIGHT_SECRETS_DIR")
+    if secrets_dir and not folder.is_dir():
+        yield f"PODWRIGHT_SECRETS_DIR: Expected a folder, got '{secrets_dir}'."
     client = os.environ.get("PODWRIGHT_MODEL_CLIENT")
     if client and client not in MODEL_CLIENTS:
         yield f"PODWRIGHT_MODEL_CLIENT: Expected one of {', '.join(MODEL_CLIENTS)}, got {short_repr(client)}."
     docs_url = os.environ.get("PODWRIGHT_DOCS_URL")
-    if docs_url and not docs_url.startswith(("https://", "http://")):
-        yield f"PODWRIGHT_DOCS_URL: Expected a URL such as {DOCS_URL}, got {short_repr(docs_url)}."
+    if docs_url and not _takes_pages(docs_url):
+        yield (
+            f"PODWRIGHT_DOCS_URL: Expected a URL such as {DOCS_URL}, without a user (@), a query (?) and a fragment"
+            f" (#), got {short_repr(variables.masked(docs_url))}."
+        )
     trust_env = os.environ.get("PODWRIGHT_TRUST_ENV") or "false"
     try:
         TypeAdapter(bool).validate_python(trust_env)
@@ -482,6 +486,15 @@ def _library_mistakes(folder: Path) -> Iterator[str]:
         read_call_settings()
     except ConfigurationError as error:
         yield from error.message.splitlines()
+
+
+def _takes_pages(docs_url: str) -> bool:
+    """Whether the pages of the documentation can be below a URL, which errors show to all callers."""
+    try:
+        join_url(docs_url, "/errors.html")
+    except ValueError:
+        return False
+    return True
 
 
 _FLAGS = {

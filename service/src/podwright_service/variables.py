@@ -11,6 +11,7 @@ from typing import Any, cast
 from pydantic import SecretStr
 
 from podwright.errors import ConfigurationError
+from podwright.redaction import shown_url, without_url_secrets
 from podwright.text import did_you_mean
 
 PREFIX = "PODWRIGHT_"
@@ -44,7 +45,8 @@ _SERVICE_LINK = re.compile(
     r"\w+_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
 )
 _LINK_URL = re.compile(r"(tcp|udp|sctp)://")
-_CREDENTIALS = re.compile(r"//[^/@\s]*@")
+_SCHEME = re.compile(r"\s*[A-Za-z][A-Za-z0-9+.-]*://")
+"""The start of a URL."""
 
 
 def is_service_link(name: str, value: str) -> bool:
@@ -55,7 +57,7 @@ def is_service_link(name: str, value: str) -> bool:
 
 
 def masked(value: Any) -> Any:
-    """A setting's value as JSON data without secrets."""
+    """A setting's value as JSON data without secrets; of URLs, without user and password, query and fragment."""
     match value:
         case SecretStr():
             return MASK
@@ -64,8 +66,10 @@ def masked(value: Any) -> Any:
             return {key: masked(item) for key, item in items}
         case list() | tuple():
             return [masked(item) for item in cast("list[Any]", value)]
+        case str() if _SCHEME.match(value):
+            return shown_url(value)
         case str():
-            return _CREDENTIALS.sub(f"//{MASK}@", value)
+            return without_url_secrets(value)
         case _:
             return value
 
@@ -138,7 +142,8 @@ def origin(names: Sequence[str], option: str | None, folder: Path) -> str:
 
 
 def failure(mistakes: Sequence[str]) -> ConfigurationError:
-    """One error for all mistakes in the settings."""
+    """One error for all mistakes in the settings; URLs in them are without what may be secret."""
+    mistakes = [without_url_secrets(mistake) for mistake in mistakes]
     if len(mistakes) == 1:
         return ConfigurationError(
             f"Invalid setting: {mistakes[0]}", suggestion="Correct or unset it."

@@ -15,6 +15,7 @@ from types import CodeType, ModuleType
 
 from podwright.errors import ConfigurationError
 from podwright.json_data import JsonObject, as_array, as_object
+from podwright.redaction import without_url_secrets
 from podwright.text import describe_error, did_you_mean, os_error_reason
 
 _SHARED = "shared"
@@ -307,7 +308,7 @@ def _import_error(path: Path, error: BaseException) -> ConfigurationError:
     )
     if isinstance(error, ModuleNotFoundError) and error.name:
         hint = f"Install the package that provides '{error.name}', and add it to requirements.txt there."
-    reason = describe_error(error).rstrip(".")
+    reason = without_url_secrets(describe_error(error)).rstrip(".")
     return ConfigurationError(
         f"Cannot import '{path.name}' of '{path.parent.name}': {reason}.",
         suggestion=hint,

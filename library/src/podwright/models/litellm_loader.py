@@ -18,6 +18,8 @@ _SET_BEFORE_IMPORT = {
     # else a stream with 101 equal pieces, as of a table, is an error
     "REPEATED_STREAMING_CHUNK_LIMIT": "1000000000",
 }
+LOGGERS = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy")
+"""Its loggers, which log requests and responses."""
 _lock = threading.Lock()
 _modules: list[Any] = []
 """The module `litellm`, once it is loaded."""
@@ -26,6 +28,11 @@ _modules: list[Any] = []
 def installed() -> bool:
     """Whether LiteLLM can be imported."""
     return importlib.util.find_spec("litellm") is not None
+
+
+def is_silent() -> bool:
+    """Whether LiteLLM logs nothing: unless its own variable says otherwise."""
+    return "LITELLM_LOG" not in os.environ
 
 
 def loaded() -> Any:
@@ -43,9 +50,8 @@ def load() -> Any:
             module.suppress_debug_info = True
             # else it asks huggingface.co for the tokenizer of models with certain names, on the event loop
             module.disable_hf_tokenizer_download = True
-            # it logs requests and responses
-            if "LITELLM_LOG" not in os.environ:
-                for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
+            if is_silent():
+                for name in LOGGERS:
                     logging.getLogger(name).setLevel(logging.CRITICAL)
             # this warning quotes responses, and services write warnings to their logs
             warnings.filterwarnings(

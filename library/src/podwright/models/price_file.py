@@ -21,6 +21,7 @@ from typing_extensions import TypedDict
 from podwright.blueprints.files import from_json, read_data
 from podwright.errors import ConfigurationError, Problem
 from podwright.json_data import JsonMapping, JsonObject, as_object, json_pointer
+from podwright.redaction import without_url_secrets
 from podwright.text import did_you_mean, short_repr, truncate
 from podwright.validation_errors import to_problems
 
@@ -319,7 +320,10 @@ def _invalid_file_error(
     file: str, details: Iterable[str]
 ) -> ConfigurationError:
     reasons = "; ".join(details)
+    message = (
+        f"Invalid price file '{truncate(file, 200)}' ({VARIABLE}): {reasons}"
+    )
     return ConfigurationError(
-        f"Invalid price file '{truncate(file, 200)}' ({VARIABLE}): {reasons}",
+        without_url_secrets(message),
         suggestion="Write {model: {input, output}} in USD per million tokens, or {model: {as: model}}.",
     )

@@ -31,7 +31,13 @@ from podwright_service.authoring.local_code import (
     package_files,
     registering_module,
 )
-from podwright_service.images.context import copy_folder
+from podwright_service.images.building import Report, no_report
+from podwright_service.images.context import (
+    copy_folder,
+    credentials_below,
+    files_with_credentials,
+)
+from podwright_service.images.credentials import note_on_credentials
 from podwright_service.model_checks import model_errors
 from podwright_service.remotes import remotes_of
 from podwright_service.settings import read_settings
@@ -109,8 +115,14 @@ class _Plan:
 
 
 @contextmanager
-def component_folder(source: str) -> Generator[Path]:
+def component_folder(
+    source: str, report: Report = no_report
+) -> Generator[Path]:
     """The component folder of a source: itself, or of `module:attribute` what `export` writes, for the time being.
+
+    Args:
+        source: As for `export`.
+        report: As for `export`.
 
     Raises:
         PodwrightError: As `export`.
@@ -119,7 +131,7 @@ def component_folder(source: str) -> Generator[Path]:
         yield Path(source)
         return
     with tempfile.TemporaryDirectory(prefix="podwright-") as work:
-        yield export(source, within=Path(work)).folder
+        yield export(source, within=Path(work), report=report).folder
 
 
 def _folder_name(component: Component) -> str:
@@ -129,7 +141,11 @@ def _folder_name(component: Component) -> str:
 
 
 def export(
-    source: str, target: Path | None = None, *, within: Path = Path()
+    source: str,
+    target: Path | None = None,
+    *,
+    within: Path = Path(),
+    report: Report = no_report,
 ) -> Exported:
     """Write a component as a folder that has all of it: the blueprint, the code and the agents.
 
@@ -141,6 +157,7 @@ def export(
         source: A component folder, a blueprint file, or `module:attribute`.
         target: A folder that is empty or does not exist; by default one with the name of the component.
         within: The folder in which that default is.
+        report: Called with a line about the files with credentials that are left out, if there are any.
 
     Raises:
         PodwrightError: The component cannot be loaded, a function cannot be imported by a name, the folder is not empty
@@ -164,7 +181,9 @@ def export(
         try:
             if is_folder(source):
                 needed = sorted(remotes)
-                copy_folder(Folder(Path(source)), folder, needed)
+                copied = Folder(Path(source))
+                copy_folder(copied, folder, needed)
+                left_out = files_with_credentials(copied, needed)
             else:
                 plan = _plan_of(component, module)
                 _add_providers(plan, component, module)
@@ -173,6 +192,9 @@ def export(
                 code = needed_by(plan.modules())
                 _share_code(plan, "")
                 _write_component(plan, code, folder)
+                left_out = _credentials_of(code)
+            if left_out:
+                report(note_on_credentials(left_out))
             check_copy(folder, digest, remotes=needed, providers=providers)
             shutil.copytree(folder, target, dirs_exist_ok=True)
         except OSError as error:
@@ -312,6 +334,16 @@ def _hidden_modules(agent: _Plan) -> list[str]:
         Path(file).stem for key, (file, _) in _FILES.items() if agent.code[key]
     ]
     return [stem for stem in stems if stem in needed]
+
+
+def _credentials_of(code: LocalCode) -> list[str]:
+    """The files with credentials in the packages that are copied."""
+    return [
+        f"{name}/{file}"
+        for name, path in code.files.items()
+        if path.is_dir()
+        for file in credentials_below(path)
+    ]
 
 
 def _copy(code: LocalCode, target: Path) -> None:

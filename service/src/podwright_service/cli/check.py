@@ -1,4 +1,4 @@
-"""The command `check`. It imports only the standard library, because containers run it every few seconds."""
+"""The command `check`. It imports little, because containers run it every few seconds."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import sys
 from collections.abc import Mapping
 from types import MappingProxyType
 from urllib.parse import urlsplit
+
+from podwright.redaction import shown_url, without_url_secrets
 
 TIMEOUT = 2.0
 """Seconds to wait for the service."""
@@ -36,7 +38,11 @@ def check(url: str | None = None, timeout: float = TIMEOUT) -> int:
             or str(error)
             or type(error).__name__
         )
-    line = f"{url}: {status or ''} {body}".replace("  ", " ")
+    line = (
+        f"{shown_url(url)}: {status or ''} {without_url_secrets(body)}".replace(
+            "  ", " "
+        )
+    )
     line = _printable(line)
     if status != 200:
         print(line, file=sys.stderr)

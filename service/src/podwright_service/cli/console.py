@@ -9,9 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from podwright.errors import ConfigurationError, PodwrightError
+from podwright.errors import ConfigurationError, PodwrightError, help_page
 from podwright.json_data import to_json_data
 from podwright.models.retries import Retries
+from podwright.redaction import without_url_secrets
 from podwright.text import os_error_reason, printable, truncate
 
 if TYPE_CHECKING:
@@ -28,6 +29,11 @@ def print_text(text: str, file: TextIO | None = None) -> None:
     if stream.isatty():
         text = printable(text)
     stream.write(text + "\n")
+
+
+def print_progress(line: str) -> None:
+    """Print a line about the work of a command to standard error."""
+    print_text(line, sys.stderr)
 
 
 def print_note(text: str, style: str = "dim") -> None:
@@ -69,13 +75,12 @@ def print_table(table: Table) -> None:
 
 
 def print_error(error: PodwrightError) -> None:
-    """Print an error: formatted on a terminal, else as plain lines."""
+    """Print an error: formatted on a terminal, else as plain lines; without what may be secret in URLs."""
     if sys.stderr.isatty():
         error.rich_print()
-    else:
-        print_text(
-            f"{type(error).__name__} [{error.code}]: {error}", sys.stderr
-        )
+        return
+    text = f"{type(error).__name__} [{error.code}]: {error}"
+    print_text(without_url_secrets(text, keep=help_page("")), sys.stderr)
 
 
 def run_and_report(command: Callable[[], object]) -> int:

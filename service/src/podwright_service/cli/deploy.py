@@ -14,6 +14,7 @@ from podwright.errors import ConfigurationError
 from podwright_service.authoring.export import component_folder
 from podwright_service.cli.console import (
     print_json,
+    print_progress,
     print_text,
     read_text,
     write_text,
@@ -27,6 +28,7 @@ from podwright_service.fleet.releases import (
     release_bytes,
     split,
 )
+from podwright_service.images.credentials import note_on_credentials
 from podwright_service.images.reference import (
     ImageReference,
     parse_reference,
@@ -136,11 +138,17 @@ def _updated(
 ) -> dict[str, Any]:
     with ExitStack() as stack:
         folders = {
-            stack.enter_context(component_folder(source)): source
+            stack.enter_context(
+                component_folder(source, print_progress)
+            ): source
             for source in sources
         }
         try:
-            return chart_values.update(running, folders, images, keep=keep)
+            values = chart_values.update(running, folders, images, keep=keep)
+            left_out = chart_values.left_out_credentials(values, folders)
+            if left_out:
+                print_progress(note_on_credentials(left_out))
+            return values
         except FilesError as error:
             paths = {
                 folder.resolve(): source for folder, source in folders.items()

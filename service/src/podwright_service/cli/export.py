@@ -9,7 +9,7 @@ from podwright.blueprints import digest, to_json
 from podwright.errors import ConfigurationError
 from podwright.text import os_error_reason
 from podwright_service.authoring.export import export
-from podwright_service.cli.console import print_text
+from podwright_service.cli.console import print_progress, print_text
 from podwright_service.source import load_component
 
 
@@ -30,7 +30,7 @@ def export_component(source: str, output: str | None) -> None:
         if target.suffix == ".json":
             _export_blueprint(source, target)
             return
-    exported = export(source, target)
+    exported = export(source, target, report=print_progress)
     print_text(f"Created {exported.folder}: {exported.digest}")
     for file in exported.files:
         print_text(f"  {file}")

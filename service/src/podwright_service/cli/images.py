@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, replace
 
 from podwright import blueprints
@@ -12,6 +11,7 @@ from podwright.text import truncate
 from podwright_service.authoring.export import component_folder
 from podwright_service.cli.console import (
     print_json,
+    print_progress,
     print_text,
     read_text,
     write_text,
@@ -67,7 +67,7 @@ def build_image(
     if target.platforms:
         parts = target.platforms.split(",")
         platforms = [part.strip() for part in parts]
-    with component_folder(source) as folder:
+    with component_folder(source, print_progress) as folder:
         name = folder.name
         _check_values(target, name)
         built = build(
@@ -77,20 +77,20 @@ def build_image(
             locked=locked,
             docker=Docker(docker),
             verbose=verbose,
-            report=_print_progress,
+            report=print_progress,
             push=target.push,
             platforms=platforms,
         )
     if names_module(source) and built.lock_changed:
-        _print_progress(
+        print_progress(
             f"Note: the next build may install newer packages. A folder keeps a lock: `podwright export {source}`."
         )
     elif built.lock_changed:
-        _print_progress(
+        print_progress(
             "Wrote requirements.lock to the folder. Commit it, so that the next build installs the same."
         )
     if unserved := built.facts["unserved"]:
-        _print_progress(
+        print_progress(
             f"Note: {base} has no client for {', '.join(unserved)}. Build with --base podwright:full, or set "
             "PODWRIGHT_MODEL where the component runs."
         )
@@ -124,7 +124,7 @@ def _write_values(path: str, name: str, image: ImageReference) -> None:
     """Write a component's image into a file of values."""
     values = with_image(read_values(read_text(path)), name, image)
     write_text(path, blueprints.to_yaml(values))
-    _print_progress(
+    print_progress(
         f"Wrote the image of components.{component_name(name)} to {path}, without the comments that were there."
     )
 
@@ -173,7 +173,3 @@ def _text(value: object) -> str:
     if value in ({}, []):
         return ""
     return " ".join(str(value).split())
-
-
-def _print_progress(line: str) -> None:
-    print_text(line, sys.stderr)

@@ -18,6 +18,7 @@ from pathlib import Path
 from podwright.components.folder import Folder
 from podwright.errors import PodwrightError
 from podwright_service.images.context import files_below, texts_of
+from podwright_service.images.credentials import has_name_of_credentials
 
 INTERVAL = 0.1
 """Seconds between two looks at the files."""
@@ -198,7 +199,8 @@ def _add_texts(parts: _Parts, blueprint_files: Iterable[Path]) -> None:
 
 def _part_files(folder: Path) -> Iterator[Path]:
     for path in files_below(folder):
-        if not _WRITTEN.fullmatch(path.name):
+        name = path.name
+        if not _WRITTEN.fullmatch(name) and not has_name_of_credentials(name):
             yield path
 
 

@@ -24,7 +24,11 @@ from podwright_service.fleet.component_values import (
     is_in_own_image,
     is_served,
 )
-from podwright_service.fleet.files import MAX_CONFIG_MAP_BYTES, files_of
+from podwright_service.fleet.files import (
+    MAX_CONFIG_MAP_BYTES,
+    files_of,
+    files_with_credentials,
+)
 from podwright_service.images.reference import ImageReference
 
 _HEADING = re.compile(r"\A(USER-SUPPLIED|COMPUTED) VALUES:\n")
@@ -100,6 +104,28 @@ def update(
         components[name] = component
     _check_served(components, defaults)
     return {**running, "components": dict(sorted(components.items()))}
+
+
+def left_out_credentials(
+    values: Mapping[str, Any], folders: Iterable[str | Path]
+) -> list[str]:
+    """The files with credentials that the values are without although they are in one of the folders.
+
+    Raises:
+        ConfigurationError: A file cannot be read.
+    """
+    components = components_of(values)
+    left_out: list[str] = []
+    for path in folders:
+        folder = Folder(Path(path).resolve())
+        source = as_object(
+            components[component_name(folder.path.name)].get("blueprint")
+        )
+        # what is in an image comes from its build
+        if source.get("inline") and not source.get("overlay"):
+            files = files_with_credentials(folder)
+            left_out += [f"{folder.path.name}/{file}" for file in files]
+    return left_out
 
 
 def _component_names(names: Collection[str], things: str) -> dict[str, str]:

@@ -11,6 +11,7 @@ from podwright.errors import ConfigurationError
 from podwright.text import os_error_reason
 from podwright_service.images.context import (
     component_files,
+    credentials_below,
     existing_texts,
     requirements,
     shared_packages,
@@ -80,6 +81,23 @@ def files_of(component: Folder) -> dict[str, str]:
     return texts
 
 
+def files_with_credentials(component: Folder) -> list[str]:
+    """The files and hidden folders with credentials that the values are without.
+
+    Raises:
+        ConfigurationError: A file cannot be read.
+    """
+    folder = component.path
+    packages = shared_packages([component])
+    try:
+        found = [str(file) for file in credentials_below(folder)]
+        for name, package in packages.items():
+            found += [f"{name}/{file}" for file in credentials_below(package)]
+    except OSError as error:
+        raise _read_error(folder, error) from error
+    return found
+
+
 def _contents(folder: Path) -> dict[str, bytes]:
     blueprint_files = {f"blueprint{suffix}" for suffix in blueprints.SUFFIXES}
     texts = set(existing_texts(folder))
@@ -93,8 +111,12 @@ def _contents(folder: Path) -> dict[str, bytes]:
                 continue
             contents[file.as_posix()] = path.read_bytes()
     except OSError as error:
-        raise ConfigurationError(
-            f"Cannot read the folder '{folder.name}': {os_error_reason(error)}: {error.filename}.",
-            suggestion="Make it readable for this user.",
-        ) from error
+        raise _read_error(folder, error) from error
     return contents
+
+
+def _read_error(folder: Path, error: OSError) -> ConfigurationError:
+    return ConfigurationError(
+        f"Cannot read the folder '{folder.name}': {os_error_reason(error)}: {error.filename}.",
+        suggestion="Make it readable for this user.",
+    )

@@ -16,7 +16,13 @@ from podwright import __version__, blueprints
 from podwright.components.folder import Folder
 from podwright.errors import ConfigurationError, Problem
 from podwright.text import os_error_reason, truncate
-from podwright_service.images.context import LOCK, requirements, stage
+from podwright_service.images.context import (
+    LOCK,
+    files_with_credentials,
+    requirements,
+    stage,
+)
+from podwright_service.images.credentials import note_on_credentials
 from podwright_service.images.describe import ERROR_PREFIX
 from podwright_service.images.docker import BuildError, Docker
 from podwright_service.images.labels import BASE_NAME, VERSION, label, to_labels
@@ -36,7 +42,7 @@ _INDEX = "UV_DEFAULT_INDEX"
 Report = Callable[[str], None]
 
 
-def _ignore(line: str) -> None:
+def no_report(line: str) -> None:
     """Report nothing."""
 
 
@@ -62,7 +68,7 @@ def build(
     locked: bool = False,
     docker: Docker | None = None,
     verbose: bool = False,
-    report: Report = _ignore,
+    report: Report = no_report,
     push: bool = False,
     platforms: Sequence[str] = (),
 ) -> BuiltImage:
@@ -102,6 +108,9 @@ def build(
         output = Path(work, "output")
         context.mkdir()
         files = stage(component, context, remotes)
+        left_out = files_with_credentials(component, remotes)
+        if left_out:
+            report(note_on_credentials(left_out))
         installer_lock = "requirements-uv.lock"
         shutil.copyfile(_FOLDER / installer_lock, context / installer_lock)
         client = docker or Docker()
@@ -112,7 +121,7 @@ def build(
             wanted=requirements(component.path),
         )
         report(f"Checking '{blueprint['name']}' in {base}.")
-        log = _ignore
+        log = no_report
         if verbose:
             log = report
         check = ["--target=facts", f"--output={output}", str(context)]

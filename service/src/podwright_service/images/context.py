@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shutil
 import stat
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -17,12 +16,15 @@ from podwright.components.folder import Folder
 from podwright.components.folder_code import read_project
 from podwright.errors import ConfigurationError, PodwrightError
 from podwright.text import os_error_reason, truncate
+from podwright_service.images.credentials import (
+    has_credentials,
+    is_folder_of_credentials,
+    is_hidden_credentials,
+)
 
 LOCK = "requirements.lock"
 """The file with the locked dependencies of a component folder."""
 
-_SECRETS = re.compile(r".*\.(env|pem|key)|id_(rsa|ed25519).*")
-"""The names of files that often have passwords or keys."""
 _DEPENDENCIES = ("requirements.txt", "pyproject.toml", LOCK)
 
 
@@ -81,16 +83,44 @@ def copy_folder(folder: Folder, target: Path, remotes: Collection[str]) -> None:
 def _copy_component(
     folder: Folder, target: Path, remotes: Collection[str]
 ) -> None:
-    sources = {target: folder.path}
-    agents = _sibling_agents(folder, remotes)
-    for name, agent in agents.items():
-        sources[target / "agents" / name] = agent.path
-    for name, package in shared_packages([folder, *agents.values()]).items():
-        sources[target / name] = package
-    for destination, source in sources.items():
+    for place, source in _sources(folder, remotes).items():
+        destination = target / place
         destination.mkdir(parents=True, exist_ok=True)
         for file in component_files(source):
             _copy(source / file, destination / file)
+
+
+def _sources(folder: Folder, remotes: Collection[str]) -> dict[Path, Path]:
+    """The folders that a component needs, by their places in a copy of its own folder."""
+    sources = {Path(): folder.path}
+    agents = _sibling_agents(folder, remotes)
+    for name, agent in agents.items():
+        sources[Path("agents", name)] = agent.path
+    for name, package in shared_packages([folder, *agents.values()]).items():
+        sources[Path(name)] = package
+    return sources
+
+
+def files_with_credentials(
+    folder: Folder, remotes: Collection[str]
+) -> list[str]:
+    """The files and hidden folders with credentials that a copy of a component is without, by their places in it.
+
+    Args:
+        folder: The component folder.
+        remotes: Names of agents that run in other containers.
+
+    Raises:
+        ConfigurationError: A file cannot be read.
+    """
+    try:
+        return [
+            str(place / file)
+            for place, source in _sources(folder, remotes).items()
+            for file in credentials_below(source)
+        ]
+    except OSError as error:
+        raise _copy_error(folder, error) from error
 
 
 def _copy_dependencies(folder: Folder, target: Path) -> None:
@@ -132,8 +162,8 @@ def shared_packages(folders: Iterable[Folder]) -> dict[str, Path]:
 def component_files(folder: Path) -> Iterator[Path]:
     """The paths of the files that a component needs at run time, relative to its folder, sorted.
 
-    Hidden files, byte code, virtual environments, tests and the lists of dependencies are left out, unless a blueprint
-    has a text in them.
+    Hidden files, credentials, byte code, virtual environments, tests and the lists of dependencies are left out, unless
+    a blueprint has a text in them.
 
     Raises:
         ConfigurationError: There is a link or a special file.
@@ -150,17 +180,45 @@ def files_below(
 ) -> Iterator[Path]:
     """The paths of files and links below a folder, without hidden files, byte code, virtual environments and tests.
 
+    Files with credentials are among them.
+
     Args:
         folder: The folder of a component or a package.
         on_error: Called if a folder cannot be read; by default, what it has is left out.
     """
-    for path, folders, files in os.walk(folder, onerror=on_error):
-        parent = Path(path)
+    for parent, folders, files in _walk(folder, on_error):
         links = [name for name in folders if (parent / name).is_symlink()]
-        folders[:] = [name for name in folders if _is_part(parent / name)]
         for name in (*files, *links):
             if not _is_excluded(name):
                 yield parent / name
+
+
+def _walk(
+    folder: Path, on_error: Callable[[OSError], Any] | None = None
+) -> Iterator[tuple[Path, list[str], list[str]]]:
+    """Each folder that may have files of a component, with the names of all folders and files in it."""
+    for path, folders, files in os.walk(folder, onerror=on_error):
+        parent = Path(path)
+        yield parent, list(folders), files
+        folders[:] = [name for name in folders if _is_part(parent / name)]
+
+
+def credentials_below(folder: Path) -> Iterator[Path]:
+    """The paths of files and folders with credentials that are left out of copies of a folder, relative to it, sorted.
+
+    Raises:
+        OSError: A file cannot be read.
+    """
+    own = set(Folder(folder).blueprint_files())
+    found = {path for path in files_below(folder) if _is_left_out(path, own)}
+    for parent, folders, files in _walk(folder):
+        for name in (*folders, *files):
+            if is_hidden_credentials(name):
+                found.add(parent / name)
+        for name in filter(is_folder_of_credentials, folders):
+            found.add(parent / name)
+    for path in sorted(found.difference(existing_texts(folder))):
+        yield path.relative_to(folder)
 
 
 def texts_of(blueprint_file: Path) -> list[Path]:
@@ -237,11 +295,29 @@ def _is_in_code(folder: Folder, agent: str) -> bool:
 
 
 def _files(folder: Path) -> Iterator[Path]:
+    own = set(Folder(folder).blueprint_files())
     for path in files_below(folder, on_error=_raise):
-        if path.name not in _DEPENDENCIES or (
-            path.parent != folder and not Folder(path.parent).has_blueprint()
-        ):
+        is_list = path.name in _DEPENDENCIES and (
+            path.parent == folder or Folder(path.parent).has_blueprint()
+        )
+        if not is_list and not _is_left_out(path, own):
             yield path
+
+
+def _is_left_out(path: Path, blueprint_files: Collection[Path]) -> bool:
+    """Whether a file has credentials and is not a blueprint, such as that of an agent called `token`."""
+    if not has_credentials(path):
+        return False
+    return path not in blueprint_files or not _is_blueprint(path)
+
+
+def _is_blueprint(path: Path) -> bool:
+    if path.stem == "blueprint":
+        return True
+    try:
+        return not blueprints.problems(blueprints.read_file(path))
+    except PodwrightError:
+        return False
 
 
 def _raise(error: OSError) -> None:
@@ -250,9 +326,9 @@ def _raise(error: OSError) -> None:
 
 def _is_part(folder: Path) -> bool:
     """Whether a folder inside that of a component belongs to it, unlike a virtual environment."""
-    return (
-        not _is_excluded(folder.name) and not (folder / "pyvenv.cfg").exists()
-    )
+    if _is_excluded(folder.name) or is_folder_of_credentials(folder.name):
+        return False
+    return not (folder / "pyvenv.cfg").exists()
 
 
 def _is_excluded(name: str) -> bool:
@@ -260,8 +336,6 @@ def _is_excluded(name: str) -> bool:
     if name in ("__pycache__", "node_modules", "conftest.py"):
         return True
     if name.startswith("test_") and name.endswith(".py"):
-        return True
-    if _SECRETS.fullmatch(name):
         return True
     return name.startswith(".") or name.endswith(".pyc")
 

@@ -31,11 +31,20 @@ from podwright.events import (
     ToolCallFailed,
 )
 from podwright.json_data import as_array, as_object
+from podwright.models import litellm_loader
 from podwright.run_context import FUNCTION_LOGGER
 from podwright.text import printable, truncate
+from podwright_service.observability.library_loggers import (
+    AT_WARNING,
+    is_of_library,
+)
 from podwright_service.observability.semconv import run_status
 from podwright_service.observability.short_lines import short_line
-from podwright_service.observability.tracebacks import error_of_own_code
+from podwright_service.observability.tracebacks import (
+    error_of_own_code,
+    traceback_of,
+    without_secrets,
+)
 from podwright_service.origin import current_origin
 from podwright_service.settings import Settings
 
@@ -84,6 +93,7 @@ def logging_config(settings: Settings) -> dict[str, Any]:
                 "foreign_pre_chain": [
                     structlog.stdlib.add_logger_name,
                     _add_fields,
+                    _hide_secrets_of_libraries,
                     *_COMMON,
                 ],
                 "processors": [
@@ -107,9 +117,20 @@ def logging_config(settings: Settings) -> dict[str, Any]:
             "gunicorn.error": {"handlers": ["stdout"], "propagate": False},
             "alembic": {"level": "WARNING"},  # else it lists its own plug-ins
             "uvicorn.error": _server_logger(settings),
-            **{name: {"level": "CRITICAL"} for name in _QUIET},
+            **_levels_of_libraries(settings),
         },
     }
+
+
+def _levels_of_libraries(settings: Settings) -> dict[str, Any]:
+    """The loggers of libraries whose lines begin at a higher level than others."""
+    levels: dict[str, str] = {}
+    if settings.log_level == "info":
+        levels |= dict.fromkeys(AT_WARNING, "WARNING")
+    levels |= dict.fromkeys(_QUIET, "CRITICAL")
+    if litellm_loader.is_silent():
+        levels |= dict.fromkeys(litellm_loader.LOGGERS, "CRITICAL")
+    return {name: {"level": level} for name, level in levels.items()}
 
 
 def _server_logger(settings: Settings) -> dict[str, Any]:
@@ -202,10 +223,26 @@ def log_action(event: str, run_id: str, component: str, caller: str) -> None:
     log.info(event, **fields)
 
 
+class WithoutSecrets(logging.Filter):
+    """Has the handlers of a program write the traceback of a record without what may be secret in URLs."""
+
+    @override
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.exc_info and record.exc_info[1] is not None:
+            # formatters take this text instead of making one
+            record.exc_text = traceback_of(record.exc_info[1]).rstrip("\n")
+        return True
+
+
+_without_secrets = WithoutSecrets()
+
+
 def _standard_logger() -> structlog.stdlib.BoundLogger:
     """The logger of lines about runs in a program that does not use structlog."""
+    logger = logging.getLogger(_RUN_LOGGER)
+    logger.addFilter(_without_secrets)
     return structlog.wrap_logger(
-        logging.getLogger(_RUN_LOGGER),
+        logger,
         processors=[_to_record],
         wrapper_class=structlog.stdlib.BoundLogger,
     )
@@ -264,10 +301,12 @@ def _renderers(settings: Settings) -> list[Processor]:
     if log_format == "json":
         return [
             structlog.processors.format_exc_info,
+            _hide_secrets_of_exceptions,
             structlog.processors.JSONRenderer(_to_json),
         ]
     return [
         structlog.processors.format_exc_info,
+        _hide_secrets_of_exceptions,
         _escape_control_characters,
         _lines_for_people(log_format, terminal),
     ]
@@ -311,6 +350,24 @@ def _add_fields(logger: Any, method: str, event: EventDict) -> EventDict:
     if record.name == FUNCTION_LOGGER:
         return _all_fields(logger, method, event)
     return _request_fields(logger, method, event)
+
+
+def _hide_secrets_of_libraries(
+    logger: object, method: str, event: EventDict
+) -> EventDict:
+    """Leave out of URLs in a line of a library what may be secret; the lines of a component's own code stay."""
+    if is_of_library(event["_record"]):
+        event["event"] = without_secrets(event["event"])
+    return event
+
+
+def _hide_secrets_of_exceptions(
+    logger: object, method: str, event: EventDict
+) -> EventDict:
+    """Leave out of URLs in a traceback what may be secret: most exceptions are those of libraries."""
+    if "exception" in event:
+        event["exception"] = without_secrets(event["exception"])
+    return event
 
 
 def _add_trace_ids(logger: object, method: str, event: EventDict) -> EventDict:

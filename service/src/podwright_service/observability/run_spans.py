@@ -32,7 +32,11 @@ from podwright.messages import ContentPart, Message
 from podwright.run_context import current_attributes
 from podwright.usage import NO_USAGE, Usage
 from podwright_service.observability import semconv, span_content
-from podwright_service.observability.tracebacks import error_of_own_code
+from podwright_service.observability.tracebacks import (
+    error_of_own_code,
+    traceback_of,
+    without_secrets,
+)
 from podwright_service.observability.tracing import resumed_run
 from podwright_service.origin import current_origin
 
@@ -188,7 +192,11 @@ class RunSpans:
                 span.set_status(StatusCode.ERROR, code)
         error = error_of_own_code(event)
         if error is not None:
-            span.record_exception(error)
+            texts = {
+                semconv.EXCEPTION_MESSAGE: without_secrets(str(error)),
+                semconv.EXCEPTION_TRACEBACK: traceback_of(error),
+            }
+            span.record_exception(error, attributes=texts)
 
 
 def _start_time(event: events.Event) -> int | None:

@@ -71,6 +71,8 @@ TOOL_ARGUMENTS: Final = "gen_ai.tool.call.arguments"
 TOOL_RESULT: Final = "gen_ai.tool.call.result"
 
 ERROR: Final = "error.type"
+EXCEPTION_MESSAGE: Final = "exception.message"
+EXCEPTION_TRACEBACK: Final = "exception.stacktrace"
 
 COMPONENT_KIND: Final = "podwright.component.kind"
 BLUEPRINT_DIGEST: Final = "podwright.blueprint.digest"

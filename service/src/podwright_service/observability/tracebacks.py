@@ -1,11 +1,13 @@
-"""The errors whose traceback the operator needs: those of the component's own code."""
+"""Tracebacks for the operator: of which errors they are, and what is left out of them."""
 
 from __future__ import annotations
 
 import sys
+import traceback
 
-from podwright.errors import ConditionError, ToolError
+from podwright.errors import ConditionError, ToolError, help_page
 from podwright.events import RunEvent, RunFailed, ToolCallFailed
+from podwright.redaction import without_url_secrets
 
 
 def error_of_own_code(event: RunEvent) -> BaseException | None:
@@ -21,3 +23,13 @@ def error_of_own_code(event: RunEvent) -> BaseException | None:
     if type(error) in (ToolError, ConditionError):
         return error
     return None
+
+
+def traceback_of(error: BaseException) -> str:
+    """The traceback of an error and of its causes, without what may be secret in URLs."""
+    return without_secrets("".join(traceback.format_exception(error)))
+
+
+def without_secrets(text: str) -> str:
+    """A text of a library or an exception, without what may be secret in URLs; links to the documentation stay."""
+    return without_url_secrets(text, keep=help_page(""))
