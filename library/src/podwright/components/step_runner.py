@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from podwright.approvals import DEFAULT_OPTIONS, ApprovalId, Decision, Question
+from podwright.callables import compute
 from podwright.components.base import Component
 from podwright.components.frames import (
     Decided,
@@ -179,7 +180,7 @@ class StepRunner:
     async def _run_agent(self, step: AgentStep, frame: StepFrame) -> None:
         name = cast("str", step.agent)
         agent = self._agent_of(step, name)
-        task = agent.step_task(
+        task = await agent.step_task(
             self._input_of(step, agent, frame.scope),
             dict(frame.scope.values),
             response_model=step.response_schema,
@@ -242,7 +243,7 @@ class StepRunner:
         frame.scope.write(step.output or f"{name}_output", result)
 
     async def _run_workflow(self, step: WorkflowStep, frame: StepFrame) -> None:
-        frame.scope.complete(step.workflow.inputs)
+        await frame.scope.complete(step.workflow.inputs)
         task = WorkflowTask(
             input=visible(frame.scope.context),
             scope=frame.scope,
@@ -264,7 +265,7 @@ class StepRunner:
     async def _run_approval(self, step: ApprovalStep, frame: StepFrame) -> None:
         # once it is set, the decision is made and written
         if "at" not in frame.progress:
-            decision = self._apply_decision(step, frame)
+            decision = await self._apply_decision(step, frame)
             if not decision.is_rejection:
                 return
             if not step.on_reject:
@@ -274,7 +275,9 @@ class StepRunner:
             frame.progress["at"] = _ON_REJECT
         await self.run_sequence(step.on_reject, frame.sequence(_ON_REJECT))
 
-    def _apply_decision(self, step: ApprovalStep, frame: StepFrame) -> Decision:
+    async def _apply_decision(
+        self, step: ApprovalStep, frame: StepFrame
+    ) -> Decision:
         """Write what a person has decided to the context, and return it.
 
         Raises:
@@ -295,7 +298,7 @@ class StepRunner:
             raise ApprovalRequired(
                 question.message, question=question, asked=asked
             )
-        question.check(decision)
+        await compute(question.check, decision)
         for name, value in decision.values.items():
             scope.edit(name, value)
         written = {"decision": decision.decision, "comment": decision.comment}

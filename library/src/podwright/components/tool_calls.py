@@ -12,6 +12,7 @@ from time import perf_counter
 from typing import Any, cast
 
 from podwright.approvals import ApprovalId, Decision
+from podwright.callables import compute
 from podwright.components.tool_answers import (
     changed_text,
     cut_result,
@@ -215,7 +216,7 @@ class ToolCaller:
             raise ApprovalRequired(
                 question.message, question=question, asked=asked
             )
-        question.check(decision)
+        await compute(question.check, decision)
         return replace(decision, values=question.changes(decision))
 
     def _refuse(self, call: _Call, decision: Decision) -> _ToolAnswer:

@@ -234,9 +234,7 @@ class Workflow(Component):
         Raises:
             PodwrightError: With `context` and `resume_path` if the workflow can be resumed.
         """
-        task = self._task_with_updates(
-            context, start_step, resume_path, updates=kwargs
-        )
+        task = self._task_with_updates(context, start_step, resume_path, kwargs)
         return self._run(task, stream=False, trace=trace)
 
     async def arun(
@@ -248,8 +246,8 @@ class Workflow(Component):
         **kwargs: Any,
     ) -> Any:
         """As `run`, from asynchronous code; cancelling it cancels the run."""
-        task = self._task_with_updates(
-            context, start_step, resume_path, updates=kwargs
+        task = await self._make_task(
+            self._task_with_updates, context, start_step, resume_path, kwargs
         )
         return await self._arun(task, stream=False, trace=trace)
 
@@ -261,9 +259,7 @@ class Workflow(Component):
         **kwargs: Any,
     ) -> Iterator[Event]:
         """Run and yield each event as it happens, tokens included; leaving early cancels the run."""
-        task = self._task_with_updates(
-            context, start_step, resume_path, updates=kwargs
-        )
+        task = self._task_with_updates(context, start_step, resume_path, kwargs)
         return self._stream(task)
 
     def astream(
@@ -273,11 +269,10 @@ class Workflow(Component):
         resume_path: ResumePath = None,
         **kwargs: Any,
     ) -> AsyncGenerator[Event]:
-        """As `stream`, from asynchronous code."""
-        task = self._task_with_updates(
-            context, start_step, resume_path, updates=kwargs
+        """As `stream`, from asynchronous code; errors of the context come with the first event."""
+        return self._astream(
+            self._task_with_updates, context, start_step, resume_path, kwargs
         )
-        return self._astream(task)
 
     def task(
         self,
@@ -361,7 +356,7 @@ class Workflow(Component):
             given=given,
         )
 
-    def nested_task(
+    async def nested_task(
         self, data: Any, values: JsonMapping, response_model: Any = None
     ) -> WorkflowTask:
         """The task of a run inside another run; a workflow has a context of its own."""
@@ -375,9 +370,9 @@ class Workflow(Component):
             if isinstance(data, list):
                 named = {INPUT: cast("object", data)}
             data = {**self.inputs.select(values), **to_context(named)}
-        return self.task(data)
+        return await self._make_task(self.task, data)
 
-    def step_task(
+    async def step_task(
         self,
         data: Any,
         values: JsonMapping,
@@ -389,9 +384,9 @@ class Workflow(Component):
     ) -> WorkflowTask:
         """The task of a run as a step of another workflow, which saves its context and progress."""
         if "context" in progress:
-            task = self.task(progress["context"])
+            task = await self._make_task(self.task, progress["context"])
         else:
-            task = self.nested_task(data, values, response_model)
+            task = await self.nested_task(data, values, response_model)
         # the same object: what steps write into it is saved
         progress["context"] = task.scope.context
         return replace(
@@ -407,7 +402,6 @@ class Workflow(Component):
         context: object,
         start_step: object,
         resume_path: object,
-        *,
         updates: Mapping[str, Any],
     ) -> WorkflowTask:
         named = dict(updates)
@@ -428,7 +422,7 @@ class Workflow(Component):
     async def perform(self, run: Run, task: Task) -> Any:
         """Run the steps; if it is stopped, leave a checkpoint."""
         if not isinstance(task, WorkflowTask):
-            task = self.task(task.input)
+            task = await self._make_task(self.task, task.input)
         context = task.scope.context
         progress = task.progress
         try:
