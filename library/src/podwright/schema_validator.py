@@ -16,6 +16,7 @@ from podwright.json_schema import (
     without_dialects,
 )
 from podwright.schema_data import brief
+from podwright.schema_formats import format_checker
 from podwright.schema_keywords import (
     Check,
     CheckBudget,
@@ -41,13 +42,14 @@ class SchemaValidator:
 
     Args:
         schema: The schema; each `$schema` in it is ignored.
+        formats: Whether texts have to fit `format`; see `podwright.schema_formats`. If not, it is an annotation.
 
     Raises:
         InvalidSchemaError: It is no JSON Schema, or refers to something that is not a part of it.
         SchemaTooComplexError: A check of it could take too long.
     """
 
-    def __init__(self, schema: JsonMapping) -> None:
+    def __init__(self, schema: JsonMapping, *, formats: bool = False) -> None:
         check_cancelled()
         own_schema: JsonObject = dict(schema)
         own_schema.pop("$schema", None)
@@ -63,6 +65,7 @@ class SchemaValidator:
         self._validator = validator_type()(
             brief(without_dialects(own_schema)),
             registry=referencing.Registry[Any](),
+            format_checker=format_checker() if formats else None,
         )
 
     def problem(
