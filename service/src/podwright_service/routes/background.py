@@ -24,6 +24,7 @@ from podwright_service.background.store import RunChange, StoredRun
 from podwright_service.background.tables import OPEN
 from podwright_service.background.worker import BackgroundWorker
 from podwright_service.execution import (
+    compute_for,
     context_as_texts,
     new_run_id,
     task_of,
@@ -134,7 +135,7 @@ async def start_run(
     """Store a run of the served component, which begins as soon as a process is free."""
     runtime = get_runtime(request)
     # refuses invalid input before the run is stored
-    await task_of(runtime.component, body)
+    await task_of(runtime.component, body, request)
     # the same for its headers
     granted_limits(request.headers, runtime.settings)
     origin = origin_of(
@@ -439,7 +440,9 @@ async def _decide(
     attempt = body.attempt or _asked_attempt(run)
     goes_on = True
     if run["status"] == "waiting_for_approval" and attempt == run["attempt"]:
-        goes_on = _check_decision(run["approval"], decision)
+        goes_on = await compute_for(
+            request, _check_decision, run["approval"], decision
+        )
     change = await worker.store.decide(
         run["id"], attempt, stored, goes_on=goes_on, caller=caller
     )

@@ -137,7 +137,7 @@ async def run_stream(
     as_data: AsData = False,
 ) -> Response:
     """Run the served component and send its events as they happen, and at the end the response of `/run`."""
-    task = await task_of(get_runtime(request).component, body)
+    task = await task_of(get_runtime(request).component, body, request)
     async with contextlib.AsyncExitStack() as cleanup:
         beginning = begun_stream(
             request, task, body, run_id=run_id_of(task), trace=trace
@@ -185,7 +185,7 @@ async def _run(
     trace: bool,
     as_data: bool,
 ) -> Response:
-    task = await task_of(component, body)
+    task = await task_of(component, body, request)
     run_id = run_id_of(task)
     result = await run_task(
         request, component, task, run_id=run_id, body=body, trace=trace
