@@ -1,6 +1,7 @@
 """Documents of callers that cost more than their size: whether the event loop stays free while fifty of a kind arrive.
 
-Each kind is sent fifty times at once, while `/health` is asked every 20 ms, whether it has answered or not.
+Each kind is sent fifty times at once, while `/health` is asked every 20 ms, whether it has answered or not, and small
+runs are sent, one after the other.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +67,23 @@ def obj(**properties: Any) -> dict[str, Any]:
     }
 
 
+def with_input(
+    schema: dict[str, Any], value: Any
+) -> tuple[str, dict[str, Any]]:
+    """An inline agent whose input must fit a JSON Schema, and that input."""
+    blueprint = {
+        "name": "a",
+        "instructions": "",
+        "config": {"model": "offline/echo"},
+        "inputs": {"q": schema},
+    }
+    return "/run-blueprint", {
+        "type": "agent",
+        "blueprint": blueprint,
+        "inputs": {"input": "x", "q": value},
+    }
+
+
 def workflow(
     steps: list[Any], inputs: dict[str, Any]
 ) -> tuple[str, dict[str, Any]]:
@@ -83,6 +102,8 @@ def workflow(
     }
 
 
+_, SMALL = with_input({"type": "string"}, "a text")
+"""A run of others, whose blueprint and input are checked too."""
 AGENT_STEP = {"type": "agent_step", "agent": "a", "name": "a"}
 
 
@@ -110,6 +131,15 @@ def condition(reference: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def nested(levels: int) -> Any:
+    """An object in an object, so many levels deep."""
+    value: Any = "x"
+    for _ in range(levels):
+        value = {"a": value}
+    return value
+
+
+CONSTANTS = [{"const": -number} for number in range(1, 200)]
 LINES = "\n".join(["x"] * 1000)
 LONG = "y" * 900_000
 NEVER = {
@@ -154,6 +184,32 @@ KINDS: dict[str, Callable[[], tuple[str, dict[str, Any]]]] = {
     ),
     "one with 4 000 alternatives": lambda: with_schema(
         obj(a={"anyOf": [{"const": n} for n in range(2400)]})
+    ),
+    "10 000 items that are to be unique": lambda: with_input(
+        {"uniqueItems": True}, [[number] for number in range(9_999)] + ["x"]
+    ),
+    "40 000 items with 200 alternatives": lambda: with_input(
+        {"items": {"anyOf": [*CONSTANTS, {}]}}, [1] * 40_000
+    ),
+    "40 000 items that none of 200 alternatives fits": lambda: with_input(
+        {"anyOf": [{"items": {"anyOf": CONSTANTS}}]}, [1] * 40_000
+    ),
+    "40 000 items of 1 000 constants": lambda: with_input(
+        {"items": {"enum": [f"{number}" for number in range(1_000)]}},
+        ["999"] * 40_000,
+    ),
+    "200 arrays that are to contain something": lambda: with_input(
+        {"items": {"contains": {"anyOf": CONSTANTS}}}, [[1] * 200] * 200
+    ),
+    "an object of 25 levels whose type is twice in itself": lambda: with_input(
+        {"anyOf": [obj(a={"$ref": "#"}), obj(a={"$ref": "#"}), obj(b={})]},
+        nested(25),
+    ),
+    "40 000 numbers that are larger than floats divide": lambda: with_input(
+        {"items": {"multipleOf": 2.0**-900}}, [1e308] * 40_000
+    ),
+    "a text of 900 KB with 1 500 alternatives": lambda: with_input(
+        {"anyOf": [{"type": "null"}] * 1_500}, LONG
     ),
     "a map over conditions on texts of 3.6 MB": lambda: workflow(
         [map_of([condition(NEVER)])], {"items": LINES, "long": LONG}
@@ -252,16 +308,50 @@ KINDS: dict[str, Callable[[], tuple[str, dict[str, Any]]]] = {
 """Documents of at most 1 MiB, by what they are."""
 
 
-async def measure(
-    server: Server, path: str, body: dict[str, Any]
-) -> tuple[list[float], Counter[str], float]:
-    """Milliseconds of each `/health` while the documents are served, their statuses, and the highest memory in MiB."""
+@dataclass
+class Measured:
+    """What was measured while the documents of a kind were served."""
+
+    health: list[float] = field(default_factory=list[float])
+    """Milliseconds of each `/health`."""
+    statuses: Counter[str] = field(default_factory=Counter[str])
+    """Of the documents."""
+    others: Counter[str] = field(default_factory=Counter[str])
+    """Statuses of small runs."""
+    slowest_other: float = 0.0
+    """Seconds."""
+    memory: float = 0.0
+    """The highest, in MiB."""
+
+    @property
+    def details(self) -> str:
+        documents = counted(self.statuses)
+        others = counted(self.others)
+        return (
+            f"{documents}; at most {max(self.health):.0f} ms, {self.memory:.0f} MiB; "
+            f"others {others}, at most {self.slowest_other:.1f} s"
+        )
+
+
+def counted(statuses: Counter[str]) -> str:
+    return ", ".join(
+        f"{count} × {status}" for status, count in sorted(statuses.items())
+    )
+
+
+async def measure(server: Server, path: str, body: dict[str, Any]) -> Measured:
+    """Send the documents, and meanwhile ask for `/health` and small runs."""
     base = f"http://127.0.0.1:{server.port}"
-    statuses, health, memory = Counter[str](), list[float](), 0.0
+    measured = Measured()
     data = json.dumps(body, separators=(",", ":")).encode()
     assert len(data) <= 2**20, len(data)
 
-    async def send(session: aiohttp.ClientSession) -> None:
+    async def send(
+        session: aiohttp.ClientSession,
+        path: str,
+        data: bytes,
+        statuses: Counter[str],
+    ) -> None:
         try:
             async with session.post(
                 base + path,
@@ -273,25 +363,37 @@ async def measure(
         except (aiohttp.ClientError, TimeoutError) as error:
             statuses[type(error).__name__] += 1
 
+    async def run_others(session: aiohttp.ClientSession) -> None:
+        small = json.dumps(SMALL).encode()
+        while not all(task.done() for task in sending):
+            started = time.perf_counter()
+            await send(session, "/run-blueprint", small, measured.others)
+            seconds = time.perf_counter() - started
+            measured.slowest_other = max(measured.slowest_other, seconds)
+
     async def ask_health(session: aiohttp.ClientSession) -> None:
         started = time.perf_counter()
         with contextlib.suppress(TimeoutError, aiohttp.ClientError):
             async with session.get(base + "/health") as response:
                 await response.read()
-        health.append((time.perf_counter() - started) * 1e3)
+        measured.health.append((time.perf_counter() - started) * 1e3)
 
     timeout = aiohttp.ClientTimeout(total=60)
     async with aiohttp.ClientSession(
         timeout=timeout, connector=aiohttp.TCPConnector(limit=0)
     ) as session:
-        sending = [asyncio.create_task(send(session)) for _ in range(DOCUMENTS)]
+        sending = [
+            asyncio.create_task(send(session, path, data, measured.statuses))
+            for _ in range(DOCUMENTS)
+        ]
+        others = asyncio.create_task(run_others(session))
         asking = list[asyncio.Task[None]]()
         while len(asking) < 100 or not all(task.done() for task in sending):
             asking.append(asyncio.create_task(ask_health(session)))
-            memory = max(memory, server.resident)
+            measured.memory = max(measured.memory, server.resident)
             await asyncio.sleep(0.02)
-        await asyncio.gather(*sending, *asking)
-    return sorted(health), statuses, memory
+        await asyncio.gather(*sending, *asking, others)
+    return measured
 
 
 async def figures() -> list[Figure]:
@@ -300,17 +402,15 @@ async def figures() -> list[Figure]:
     for title, make in KINDS.items():
         with serve(HOSTILE) as server:
             await wait_for_response(server.port)
-            health, statuses, memory = await measure(server, *make())
-        answers = ", ".join(
-            f"{count} × {status}" for status, count in sorted(statuses.items())
-        )
+            measured = await measure(server, *make())
+        health = sorted(measured.health)
         p99 = health[math.ceil(len(health) * 0.99) - 1]
         rows.append(
             Figure(
                 title,
                 p99,
                 "ms",
-                f"{answers}; at most {health[-1]:.0f} ms, {memory:.0f} MiB",
+                measured.details,
                 HEALTH_LIMIT_MS,
             )
         )

@@ -8,6 +8,11 @@ import threading
 import pytest
 
 from podwright import Agent, EventManager, RunLimits, ScriptedModel
+from podwright.callables import (
+    COMPUTING_THREADS,
+    check_cancelled,
+    compute,
+)
 from podwright.errors import LimitExceededError
 from podwright.testing import ToolCall
 
@@ -124,3 +129,72 @@ Agent("a", "", model, tools=[wait], limits=RunLimits(wall_time=0.1)).run("?")
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60
     )
     assert "LimitExceededError" in process.stderr
+
+
+class Computation:
+    """A computation without an end, of which others may leave."""
+
+    def __init__(self) -> None:
+        self.ended = 0
+        self._begun = asyncio.Semaphore(0)
+        self._loop = asyncio.get_running_loop()
+
+    def go_on(self) -> None:
+        self._loop.call_soon_threadsafe(self._begun.release)
+        try:
+            while True:
+                check_cancelled()
+        finally:
+            self.ended += 1
+
+    async def start(self, number: int) -> list[asyncio.Task[None]]:
+        """Start as many, and wait until all threads compute."""
+        tasks = [
+            asyncio.create_task(compute(self.go_on)) for _ in range(number)
+        ]
+        for _ in range(min(number, COMPUTING_THREADS)):
+            await self._begun.acquire()
+        return tasks
+
+
+async def test_computations_end_when_their_callers_leave() -> None:
+    """Their threads are free for others, and those that still wait do not begin."""
+    computation = Computation()
+    tasks = await computation.start(COMPUTING_THREADS + 3)
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    assert all(task.cancelled() for task in tasks)
+    all_threads = threading.Barrier(COMPUTING_THREADS)
+    async with asyncio.timeout(60):
+        await asyncio.gather(
+            *(compute(all_threads.wait) for _ in range(COMPUTING_THREADS))
+        )
+    assert computation.ended == COMPUTING_THREADS
+
+
+async def test_a_computation_ends_at_its_time_limit() -> None:
+    """What awaits it may stop at any time."""
+    computation = Computation()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await compute(computation.go_on)
+    async with asyncio.timeout(60):
+        for _ in range(COMPUTING_THREADS + 1):
+            assert await compute(lambda: "done") == "done"
+
+
+async def test_a_computation_that_is_awaited_goes_on() -> None:
+    """Its callers are apart from each other, and nothing is cancelled outside of computations."""
+    check_cancelled()
+    computation = Computation()
+    (task,) = await computation.start(1)
+
+    def look() -> str:
+        check_cancelled()
+        return "done"
+
+    assert await compute(look) == "done"
+    task.cancel()
+    await asyncio.wait([task])
+    assert await compute(look) == "done"

@@ -16,6 +16,8 @@ from podwright.json_data import (
     as_object,
     json_pointer,
 )
+from podwright.json_schema import SchemaTooComplexError
+from podwright.schema_keywords import CheckBudget
 from podwright.schema_validator import SchemaValidator
 from podwright.text import did_you_mean
 from podwright.validation_errors import describe_value
@@ -194,6 +196,7 @@ class Question:
                 detail=f"Unknown decision '{decision.decision}'.",
                 suggestion=did_you_mean(decision.decision, self.options),
             )
+        budget = CheckBudget()
         for name, value in self.changes(decision).items():
             at = f"/values{json_pointer(name)}"
             if name not in self.edit:
@@ -204,7 +207,15 @@ class Question:
                 )
                 continue
             schema = as_object(self.edit[name].get("schema"))
-            problem = SchemaValidator(schema).problem(value)
+            # the validation of a tool knows what it takes: other dates than a JSON Schema, for example
+            validator = SchemaValidator(schema, formats=not self.tool)
+            try:
+                problem = validator.problem(value, budget)
+            except SchemaTooComplexError as error:
+                yield Problem(
+                    at, detail=f"'{name}' cannot be checked: {error}."
+                )
+                return
             if problem is not None:
                 yield Problem(
                     at + problem.pointer,

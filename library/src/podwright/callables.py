@@ -36,6 +36,10 @@ _computing: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = (
 """Free threads of each event loop for computations."""
 COMPUTING_THREADS = 2
 """More of them would keep the event loop from its turn."""
+_caller_left: ContextVar[threading.Event | None] = ContextVar(
+    "podwright_caller_left", default=None
+)
+"""Set as soon as nobody awaits the present computation; None outside of computations."""
 
 
 async def call_function(
@@ -74,10 +78,34 @@ def _slots_of(loop: asyncio.AbstractEventLoop, level: int) -> asyncio.Semaphore:
 
 
 async def compute(function: Callable[..., T], /, *args: Any) -> T:
-    """Call a function of our own that may take long in one of few threads, so that the event loop stays free."""
+    """Call a function of our own that may take long in one of few threads, so that the event loop stays free.
+
+    A thread cannot be cancelled: the function calls `check_cancelled` now and then, and its end frees the thread.
+    """
     loop = asyncio.get_running_loop()
     slots = _computing.setdefault(loop, asyncio.Semaphore(COMPUTING_THREADS))
-    return await _in_thread(partial(function, *args), slots)
+    caller_left = threading.Event()
+
+    def work() -> T:
+        # the thread has a copy of the context
+        _caller_left.set(caller_left)
+        return function(*args)
+
+    try:
+        return await _in_thread(work, slots)
+    finally:
+        caller_left.set()
+
+
+def check_cancelled() -> None:
+    """End a computation that nobody awaits any more; without effect outside of `compute`.
+
+    Raises:
+        asyncio.CancelledError: The task that awaited it was cancelled.
+    """
+    caller_left = _caller_left.get()
+    if caller_left is not None and caller_left.is_set():
+        raise asyncio.CancelledError
 
 
 def is_async(function: Callable[..., Any]) -> bool:

@@ -9,7 +9,7 @@ What the caller of a stopped workflow keeps is a `Checkpoint`; see `podwright.ru
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeGuard, cast
@@ -84,11 +84,11 @@ class Journal:
         for event in recorded:
             self.add(event)
 
-    def decision_on(
+    async def decision_on(
         self,
         asked: ApprovalId,
         question: Question,
-        check: Callable[[Decision], Decision],
+        check: Callable[[Decision], Awaitable[Decision]],
     ) -> Decision | None:
         """Return the decision on a question, checked; None if there is none, or only one on another question.
 
@@ -104,7 +104,7 @@ class Journal:
         if decision is None or not question.is_answered_by(decision):
             return None
         try:
-            return check(decision)
+            return await check(decision)
         except InputsError:
             if self.asks_again:
                 return None

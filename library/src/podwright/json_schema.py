@@ -2,11 +2,12 @@
 
 A schema of two kilobytes can name parts that refer to each other so that its check takes a lifetime. So the subschemas
 that a check visits are counted first, with each reference followed, in a time that grows with the schema's size only.
+What a check of data costs is bounded while it is done; see `podwright.schema_keywords`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, cast
@@ -27,6 +28,8 @@ MAX_DEPTH = 100
 """Levels of its nesting."""
 MAX_VISITS = 20_000
 """Subschemas that the check of an answer visits if each property and item occurs once."""
+_MAX_TYPES = 100
+"""Entries of a list under `type`: jsonschema compares each with each before it says that they are no types."""
 
 _IDENTIFIERS = ("$id", "$anchor", "$dynamicAnchor", "$dynamicRef")
 """Keywords that name other places than a JSON pointer in the schema does."""
@@ -42,6 +45,8 @@ _INNER_VALUE_MAPS = ("properties", "patternProperties")
 """Keywords whose subschemas apply to values inside it."""
 _NOT_AT_ROOT = ("anyOf", "oneOf", "allOf", "not", "enum", "const")
 """Keywords that OpenAI refuses in the root of a schema, also beside `type: object`."""
+_DEFINITIONS = ("$defs", "definitions")
+"""Keywords whose subschemas apply only where they are referred to."""
 _ANNOTATIONS = frozenset(
     {
         "$defs",
@@ -57,13 +62,14 @@ _ANNOTATIONS = frozenset(
 
 
 class SchemaTooComplexError(ValueError):
-    """A JSON Schema is too large, or refers to itself too often, to be checked."""
+    """A JSON Schema is too large, or refers to itself too often, or the check of data against it takes too long."""
 
 
 @dataclass(slots=True)
 class _Part:
     """A subschema, and the subschemas that it applies, by their identity."""
 
+    schema: JsonObject
     same_value: list[int]
     inner_values: list[int]
 
@@ -97,6 +103,10 @@ def _check_size(schema: JsonMapping) -> None:
                 f"it has more than {MAX_VALUES} values, or more than {MAX_DEPTH} levels of nesting"
             )
         part = as_object(value)
+        if len(as_array(part.get("type"))) > _MAX_TYPES:
+            raise ValueError(
+                f"{pointer}/type has more than {_MAX_TYPES} entries"
+            )
         for key in _IDENTIFIERS:
             if isinstance(part.get(key), str):
                 raise ValueError(
@@ -118,7 +128,7 @@ def _parts_of(schema: JsonMapping) -> dict[int, _Part]:
             continue
         same = list(_applied_to_same(part, schema))
         inner = list(_applied_to_inner(part))
-        parts[id(part)] = _Part(_identities(same), _identities(inner))
+        parts[id(part)] = _Part(part, _identities(same), _identities(inner))
         waiting += same
         waiting += inner
     return parts
@@ -253,6 +263,55 @@ def _count_visits(parts: Mapping[int, _Part], root: int) -> int:
             path[target] = 1
             stack.append((target, parts[target].applied()))
     return counts[root]
+
+
+def without_dialects(schema: JsonMapping) -> JsonObject:
+    """A copy of a schema whose subschemas do not name a dialect of their own: all are read as draft 2020-12."""
+    dialects: set[int] = set()
+    for part in _parts_of(schema).values():
+        if "$schema" in part.schema:
+            dialects.add(id(part.schema))
+    return cast("JsonObject", _copy_without_dialects(schema, dialects))
+
+
+def _copy_without_dialects(value: object, dialects: Set[int]) -> object:
+    if isinstance(value, list):
+        items = cast("list[object]", value)
+        return [_copy_without_dialects(item, dialects) for item in items]
+    if not isinstance(value, dict):
+        return value
+    copied: JsonObject = {}
+    part = cast("JsonObject", value)
+    for key, item in part.items():
+        if key != "$schema" or id(part) not in dialects:
+            copied[key] = _copy_without_dialects(item, dialects)
+    return copied
+
+
+def parts_under_unknown_keywords(schema: JsonMapping) -> Iterator[JsonObject]:
+    """The parts that are named by a `$ref`, and that no keyword of JSON Schema makes a subschema.
+
+    A check of the schema itself does not look at them.
+    """
+    known = set(_identities(_subschemas_below(schema)))
+    for part in _parts_of(schema).values():
+        if id(part.schema) not in known:
+            yield part.schema
+            known.update(_identities(_subschemas_below(part.schema)))
+
+
+def _subschemas_below(schema: JsonMapping) -> Iterator[JsonObject]:
+    """A subschema and those inside it, whether it applies them or only defines them."""
+    waiting = [as_object(schema)]
+    while waiting:
+        part = waiting.pop()
+        yield part
+        waiting += _subschemas(
+            part,
+            (*_SAME_VALUE, *_INNER_VALUE),
+            (*_SAME_VALUE_LISTS, *_INNER_VALUE_LISTS),
+            (*_SAME_VALUE_MAPS, *_INNER_VALUE_MAPS, *_DEFINITIONS),
+        )
 
 
 def has_open_objects(schema: JsonMapping) -> bool:

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable
 from importlib import import_module
+from itertools import islice
 from typing import Any
 
+from podwright.callables import check_cancelled
 from podwright.errors import Problem
-from podwright.json_data import JsonMapping, JsonObject, json_pointer
-from podwright.json_schema import SchemaTooComplexError, measure
+from podwright.json_data import JsonMapping, JsonObject, copy_json, json_pointer
+from podwright.json_schema import (
+    SchemaTooComplexError,
+    measure,
+    parts_under_unknown_keywords,
+    without_dialects,
+)
+from podwright.schema_data import brief
+from podwright.schema_formats import format_checker
+from podwright.schema_keywords import (
+    Check,
+    CheckBudget,
+    current_check,
+    validator_type,
+)
 from podwright.text import short_repr, truncate
 
-MAX_REFERENCES = 20_000
-"""References of a JSON Schema that one check follows."""
+MAX_ERRORS = 100
+"""Errors of which the most telling one is chosen."""
 _MAX_REASON = 200
 """Characters of the reason why a schema is invalid."""
 
@@ -25,63 +38,73 @@ class InvalidSchemaError(ValueError):
 class SchemaValidator:
     """Checks data against a JSON Schema. References lead to other parts of the schema only, so nothing is loaded.
 
+    Threads may share one.
+
     Args:
-        schema: The schema; its `$schema` is ignored.
+        schema: The schema; each `$schema` in it is ignored.
+        formats: Whether texts have to fit `format`; see `podwright.schema_formats`. If not, it is an annotation.
 
     Raises:
         InvalidSchemaError: It is no JSON Schema, or refers to something that is not a part of it.
         SchemaTooComplexError: A check of it could take too long.
     """
 
-    def __init__(self, schema: JsonMapping) -> None:
+    def __init__(self, schema: JsonMapping, *, formats: bool = False) -> None:
+        check_cancelled()
         own_schema: JsonObject = dict(schema)
         own_schema.pop("$schema", None)
         self.schema = own_schema
-        self.visits = _measure(own_schema)
-        """How much a check may take; see `podwright.json_schema.measure`."""
-        # imported late, because few programs need them
+        self._visits = _measure(own_schema)
+        _check_schema(own_schema)
+        for part in parts_under_unknown_keywords(own_schema):
+            _check_schema(part)
+        # imported late, because few programs need it
         import referencing
 
-        # without type hints
-        self._jsonschema: Any = import_module("jsonschema")
-        draft = self._jsonschema.Draft202012Validator
-        try:
-            draft.check_schema(own_schema)
-        except self._jsonschema.SchemaError as error:
-            place = json_pointer(*error.absolute_path) or "the whole"
-            reason = truncate(error.message, _MAX_REASON)
-            raise InvalidSchemaError(f"{place} is wrong: {reason}") from error
-        self._references = _CountedReferences(draft.VALIDATORS["$ref"])
-        validator_type = self._jsonschema.validators.extend(
-            draft, {"$ref": self._references}
-        )
         # an empty registry: no remote schemas are loaded
-        self._validator = validator_type(
-            own_schema, registry=referencing.Registry[Any]()
+        self._validator = validator_type()(
+            brief(without_dialects(own_schema)),
+            registry=referencing.Registry[Any](),
+            format_checker=format_checker() if formats else None,
         )
 
-    def problem(self, data: object) -> Problem | None:
-        """What is wrong with the data, at its JSON pointer: the most telling of all errors; None if it fits.
+    def problem(
+        self, data: object, budget: CheckBudget | None = None
+    ) -> Problem | None:
+        """What is wrong with the data, at its JSON pointer: the most telling of the first errors; None if it fits.
+
+        Args:
+            data: JSON data.
+            budget: What the check may cost, if several share it; by default as much as one may.
 
         Raises:
-            SchemaTooComplexError: The check follows too many references.
+            SchemaTooComplexError: The check takes too long, or the data is nested too deeply for it.
+            asyncio.CancelledError: It is a part of a computation that nobody awaits any more.
         """
-        self._references.count = 0
+        check = Check(budget or CheckBudget(), self._visits)
+        token = current_check.set(check)
         try:
-            errors = self._validator.iter_errors(data)
-            error = self._jsonschema.exceptions.best_match(errors)
+            error = self._most_telling_error(data)
         except RecursionError:
             raise SchemaTooComplexError(
-                "an answer follows its $refs too often"
+                "the data is nested too deeply for a check; use fewer levels"
             ) from None
+        finally:
+            current_check.reset(token)
         if error is None:
             return None
         pointer = json_pointer(*error.absolute_path)
-        expected = short_repr(error.validator_value)
+        expected = short_repr(copy_json(error.validator_value))
         return Problem(
             pointer,
             detail=f"does not fit {error.validator} {expected}",
         )
+
+    def _most_telling_error(self, data: object) -> Any:
+        # without type hints
+        exceptions: Any = import_module("jsonschema.exceptions")
+        errors = self._validator.iter_errors(brief(data))
+        return exceptions.best_match(islice(errors, MAX_ERRORS))
 
 
 def _measure(schema: JsonMapping) -> int:
@@ -93,20 +116,11 @@ def _measure(schema: JsonMapping) -> int:
         raise InvalidSchemaError(str(error)) from None
 
 
-class _CountedReferences(threading.local):
-    """The keyword `$ref`, which stops after many: those of a short schema can be too many to follow.
-
-    Each thread counts its own check.
-    """
-
-    def __init__(self, follow: Callable[..., Iterable[Any]]) -> None:
-        self._follow = follow
-        self.count = 0
-
-    def __call__(
-        self, validator: Any, reference: str, instance: Any, schema: Any
-    ) -> Iterable[Any]:
-        self.count += 1
-        if self.count > MAX_REFERENCES:
-            raise RecursionError
-        return self._follow(validator, reference, instance, schema)
+def _check_schema(schema: JsonMapping) -> None:
+    jsonschema: Any = import_module("jsonschema")
+    try:
+        jsonschema.Draft202012Validator.check_schema(schema)
+    except jsonschema.SchemaError as error:
+        place = json_pointer(*error.absolute_path) or "the whole"
+        reason = truncate(error.message, _MAX_REASON)
+        raise InvalidSchemaError(f"{place} is wrong: {reason}") from error

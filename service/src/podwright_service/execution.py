@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
@@ -23,6 +23,7 @@ from podwright.errors import (
     DECISION,
     ApprovalRequired,
     InputsError,
+    LimitExceededError,
     PodwrightError,
     Problem,
     RunCancelledError,
@@ -52,6 +53,8 @@ from podwright_service.saved_states import (
     new_state,
 )
 from podwright_service.settings import Settings
+
+T = TypeVar("T")
 
 
 def new_run_id() -> str:
@@ -93,7 +96,7 @@ async def requested_run(
         body = resumed_body(body, state)
     elif not may_begin_anywhere:
         _check_names(body)
-    task = await task_of(component, body)
+    task = await task_of(component, body, request)
     if state is None and not may_begin_anywhere:
         _check_beginning(body)
     run_id = new_run_id()
@@ -122,7 +125,8 @@ async def state_of(
         if body.decision is not None:
             decision = body.decision
         try:
-            await compute(
+            await compute_for(
+                request,
                 check_decision_on,
                 component,
                 Question.from_dict(state.question),
@@ -416,15 +420,58 @@ def context_as_texts(content: dict[str, Any]) -> dict[str, Any]:
     return {name: to_text(value) for name, value in content.items()}
 
 
-async def task_of(component: Component, body: RunRequest) -> Task:
-    """The task in a request; declared inputs are checked in a thread, because that of long ones takes a while.
+async def compute_for(
+    request: Request, function: Callable[..., T], /, *args: Any
+) -> T:
+    """Compute something for a request before its run begins; see `podwright.callables.compute`.
+
+    It ends if the client leaves, and it may not take longer than the run.
 
     Raises:
-        RequestError: 422: it has keys that components of this kind do not take.
+        RequestError: 503: the service computes too much for others, or stops.
+        LimitExceededError: The time of the run is over.
+        starlette.requests.ClientDisconnect: The client left.
+    """
+    runtime = get_runtime(request)
+    limits, _ = granted_limits(request.headers, runtime.settings)
+
+    async def work() -> T:
+        async with runtime.admission.computing_slot(request.headers):
+            return await compute(function, *args)
+
+    timeout = asyncio.timeout(limits.wall_time)
+    try:
+        async with timeout:
+            return await runtime.active_runs.run_until_disconnect(
+                request, work()
+            )
+    except TimeoutError as error:
+        if not timeout.expired():
+            raise
+        message = (
+            f"The request was checked for longer than {limits.wall_time:g} s."
+        )
+        raise LimitExceededError(message, limit="wall_time") from error
+
+
+async def task_of(
+    component: Component, body: RunRequest, request: Request | None = None
+) -> Task:
+    """The task in the body of a request; declared inputs are checked in a thread, because that may take a while.
+
+    Args:
+        component: What is to run.
+        body: The body.
+        request: The request, if it waits for the task.
+
+    Raises:
+        RequestError: 422: it has keys that components of this kind do not take; or see `compute_for`.
         InputsError: The inputs do not fit those that the component declares; with pointers into the body.
         InputError: The input or the start is wrong.
     """
     try:
+        if component.inputs and request is not None:
+            return await compute_for(request, _task_of, component, body)
         if component.inputs:
             return await compute(_task_of, component, body)
         return _task_of(component, body)

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Callable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from podwright._sync import iterate_sync, run_sync
 from podwright.approvals import Decision
+from podwright.callables import compute
 from podwright.components.inputs import INPUT, DeclaredInputs
 from podwright.components.models_of_chat import (
     DEFAULT_FALLBACK_WAIT,
@@ -45,6 +52,8 @@ from podwright.usage import NO_USAGE, RunLimits, Usage, limits_of_blueprint
 if TYPE_CHECKING:
     from podwright.components.frames import Decided
     from podwright.components.resume import StepProgress
+
+AnyTask = TypeVar("AnyTask", bound=Task)
 
 DEFAULT_MAX_LOOPS = 10
 """Most model calls of one chat, if a blueprint does not say."""
@@ -170,10 +179,10 @@ class Component(ABC):
             return self.text(value)
         return data
 
-    def nested_task(
+    async def nested_task(
         self, data: Any, values: JsonMapping, response_model: Any = None
     ) -> Task:
-        """The task of a run inside another run.
+        """The task of a run inside another run; the event loop stays free while declared inputs are checked.
 
         Args:
             data: The input: a text, named inputs, or texts and images.
@@ -186,10 +195,10 @@ class Component(ABC):
         if self.inputs:
             named = _by_name(data)
             declared = self.inputs.select(values)
-            data = self.inputs.complete({**declared, **named})
+            data = await self.inputs.complete_in_thread({**declared, **named})
         return Task(data, response_model, values=values)
 
-    def step_task(
+    async def step_task(
         self,
         data: Any,
         values: JsonMapping,
@@ -209,7 +218,7 @@ class Component(ABC):
             progress: The progress of that step, which a nested workflow updates.
             decided: What a person has decided on a step inside a nested workflow.
         """
-        task = self.nested_task(data, values, response_model)
+        task = await self.nested_task(data, values, response_model)
         return replace(task, messages=messages)
 
     @abstractmethod
@@ -218,6 +227,14 @@ class Component(ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(name={self.name!r})"
+
+    async def _make_task(
+        self, make: Callable[..., AnyTask], /, *args: Any
+    ) -> AnyTask:
+        """The task that a function makes; the event loop stays free while it checks declared inputs."""
+        if self.inputs:
+            return await compute(make, *args)
+        return make(*args)
 
     async def _arun(self, task: Task, stream: bool, trace: bool) -> Any:
         result = await execute(self, task, stream=stream, trace=trace)
@@ -235,7 +252,11 @@ class Component(ABC):
 
         return run_sync(run(), loop)
 
-    async def _astream(self, task: Task) -> AsyncGenerator[Event]:
+    async def _astream(
+        self, make: Callable[..., Task], /, *args: Any
+    ) -> AsyncGenerator[Event]:
+        """Run the task that a function makes, and yield the events."""
+        task = await self._make_task(make, *args)
         # the run is a task of its own, so that its context variables do not leak into the reader
         queue: asyncio.Queue[Event | None] = asyncio.Queue()
         execution = execute(
@@ -256,7 +277,8 @@ class Component(ABC):
                 running.exception()
 
     def _stream(self, task: Task) -> Iterator[Event]:
-        return iterate_sync(self._astream(task), _loop_of_outer_run())
+        events = self._astream(lambda: task)
+        return iterate_sync(events, _loop_of_outer_run())
 
 
 class PromptComponent(Component):
@@ -301,7 +323,9 @@ class PromptComponent(Component):
         messages: Messages = (),
     ) -> Any:
         """As `run`, from asynchronous code; cancelling it cancels the run."""
-        task = self.task(input_data, response_model, messages)
+        task = await self._make_task(
+            self.task, input_data, response_model, messages
+        )
         return await self._arun(task, stream, trace)
 
     def stream(
@@ -322,9 +346,8 @@ class PromptComponent(Component):
         *,
         messages: Messages = (),
     ) -> AsyncGenerator[Event]:
-        """As `stream`, from asynchronous code."""
-        task = self.task(input_data, response_model, messages)
-        return self._astream(task)
+        """As `stream`, from asynchronous code; errors of the input come with the first event."""
+        return self._astream(self.task, input_data, response_model, messages)
 
     def task(
         self, data: Any, response_model: Any = None, messages: object = ()

@@ -254,7 +254,8 @@ class _PlanState:
         step_type = "plan_step" if is_planned else "skill_step"
         with self.run.step(skill.name, step_type, path):
             run = self.run.child(skill, path)
-            value = await run.execute(skill.nested_task(task, self.values))
+            nested_task = await skill.nested_task(task, self.values)
+            value = await run.execute(nested_task)
         return to_text(skill.output(value, run.data))
 
     def _begin_step(self, skill: str) -> bool:

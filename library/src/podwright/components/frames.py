@@ -114,14 +114,16 @@ class Scope:
             context[DECISIONS] = {**decisions, **own_decisions}
         return Scope(context, written, self.iteration, error=self.error)
 
-    def complete(self, inputs: DeclaredInputs) -> None:
+    async def complete(self, inputs: DeclaredInputs) -> None:
         """Put the defaults of declared inputs in front of the context, which may have any other names.
+
+        The event loop stays free while the values are checked.
 
         Raises:
             InputsError: A declared input is missing or has a wrong value.
         """
         given = dict(self.context)
-        complete = inputs.complete(given, also_known=given)
+        complete = await inputs.complete_in_thread(given, also_known=given)
         missing = {
             name: value for name, value in complete.items() if name not in given
         }

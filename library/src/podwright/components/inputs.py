@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+from podwright.callables import compute
 from podwright.errors import InputsError, Problem
 from podwright.json_data import (
     JsonMapping,
@@ -15,6 +17,8 @@ from podwright.json_data import (
     copy_json,
     json_pointer,
 )
+from podwright.json_schema import SchemaTooComplexError
+from podwright.schema_keywords import CheckBudget
 from podwright.schema_validator import SchemaValidator
 from podwright.text import did_you_mean
 from podwright.validation_errors import describe_value
@@ -64,16 +68,51 @@ class DeclaredInputs:
         complete: JsonObject = {**given}
         for name, value in self.defaults.items():
             complete.setdefault(name, value)
-        problems = list(self._problems(complete, also_known))
-        if problems:
-            count = f"{len(problems)} problems"
-            if len(problems) == 1:
-                count = "1 problem"
-            raise InputsError(
-                f"The inputs of '{self._component}' are invalid: {count}.",
-                problems=problems,
-            )
+        budget = CheckBudget()
+        self._refuse(list(self._problems(complete, also_known, budget)))
         return complete
+
+    def check_values(
+        self,
+        context: JsonMapping,
+        edits: Mapping[str, Sequence[JsonMapping]],
+    ) -> None:
+        """Check the declared inputs that the context of a stopped run has, together with any other names.
+
+        Args:
+            context: The context.
+            edits: JSON Schemas of what persons may have made of them, by name.
+
+        Raises:
+            InputsError: A value fits neither its own schema nor one of these.
+        """
+        budget = CheckBudget()
+        problems: list[Problem] = []
+        for name, value in self.select(context).items():
+            found = list(self._value_problems(name, value, budget))
+            if found and not _fits(value, edits.get(name, ()), budget):
+                problems += found
+        self._refuse(problems)
+
+    def _refuse(self, problems: Sequence[Problem]) -> None:
+        """Raise the error about the problems, if there are any."""
+        if not problems:
+            return
+        count = f"{len(problems)} problems"
+        if len(problems) == 1:
+            count = "1 problem"
+        raise InputsError(
+            f"The inputs of '{self._component}' are invalid: {count}.",
+            problems=problems,
+        )
+
+    async def complete_in_thread(
+        self, given: JsonMapping, also_known: Container[str] = ()
+    ) -> JsonMapping:
+        """As `complete`; the event loop stays free while the values are checked."""
+        if not self.schemas:
+            return given
+        return await compute(self.complete, given, also_known)
 
     @property
     def defaults(self) -> JsonObject:
@@ -96,17 +135,20 @@ class DeclaredInputs:
     def convert_texts(self, given: JsonMapping) -> JsonObject:
         """Named inputs from where all values are texts: `{"count": "3"}` becomes `{"count": 3}` if that is an integer.
 
-        A text that its schema takes stays as it is. Another one becomes the data in it, if it is JSON.
+        A text that its schema takes stays as it is. Another one becomes the data in it, if it is JSON; and so does one
+        whose check takes too long, of which `complete` says so.
         """
         converted: JsonObject = {**given}
+        budget = CheckBudget()
         for name, value in given.items():
             if name in self.schemas and isinstance(value, str):
-                converted[name] = self._data_in(name, value)
+                with contextlib.suppress(SchemaTooComplexError):
+                    converted[name] = self._data_in(name, value, budget)
         return converted
 
-    def _data_in(self, name: str, text: str) -> Any:
+    def _data_in(self, name: str, text: str, budget: CheckBudget) -> Any:
         validator = self._validators[name]
-        if validator.problem(text) is None:
+        if validator.problem(text, budget) is None:
             return text
         try:
             data = json.loads(text)
@@ -116,7 +158,7 @@ class DeclaredInputs:
             return text
         types = self.schemas[name].get("type")
         is_text = types == "string" or "string" in as_array(types)
-        if is_text and validator.problem(data) is not None:
+        if is_text and validator.problem(data, budget) is not None:
             # what is wrong is the text, such as its length
             return text
         return data
@@ -126,7 +168,10 @@ class DeclaredInputs:
         return {name: values[name] for name in self.schemas if name in values}
 
     def _problems(
-        self, inputs: JsonMapping, also_known: Container[str]
+        self,
+        inputs: JsonMapping,
+        also_known: Container[str],
+        budget: CheckBudget,
     ) -> Iterator[Problem]:
         for name in self.schemas:
             if name not in inputs:
@@ -137,7 +182,9 @@ class DeclaredInputs:
                 )
         for name, value in inputs.items():
             if name in self.schemas:
-                yield from self._value_problems(name, value)
+                # of the input that has spent it there is a problem
+                if not budget.is_spent:
+                    yield from self._value_problems(name, value, budget)
             elif name != INPUT and name not in also_known:
                 yield Problem(
                     json_pointer(name),
@@ -145,8 +192,17 @@ class DeclaredInputs:
                     suggestion=did_you_mean(name, self.schemas),
                 )
 
-    def _value_problems(self, name: str, value: Any) -> Iterator[Problem]:
-        problem = self._validators[name].problem(value)
+    def _value_problems(
+        self, name: str, value: Any, budget: CheckBudget
+    ) -> Iterator[Problem]:
+        try:
+            problem = self._validators[name].problem(value, budget)
+        except SchemaTooComplexError as error:
+            yield Problem(
+                json_pointer(name),
+                detail=f"The input '{name}' cannot be checked: {error}.",
+            )
+            return
         if problem is None:
             return
         got = describe_value(value)
@@ -159,3 +215,15 @@ class DeclaredInputs:
     def _describe(self, name: str) -> str:
         """The description of an input; may be empty."""
         return str(self.schemas[name].get("description", ""))
+
+
+def _fits(
+    value: Any, schemas: Sequence[JsonMapping], budget: CheckBudget
+) -> bool:
+    """Whether a value fits one of some JSON Schemas."""
+    with contextlib.suppress(SchemaTooComplexError):
+        return any(
+            SchemaValidator(schema).problem(value, budget) is None
+            for schema in schemas
+        )
+    return False

@@ -115,7 +115,9 @@ class Pipeline(PromptComponent):
             if index == last:
                 response_model = task.response_model
             with run.step(step.name, "agent_step", path):
-                step_task = step.nested_task(value, values, response_model)
+                step_task = await step.nested_task(
+                    value, values, response_model
+                )
                 if index == 0:
                     step_task = replace(step_task, messages=task.messages)
                 step_run = run.child(step, path)

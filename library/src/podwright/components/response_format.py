@@ -24,8 +24,6 @@ from podwright.messages import OutputSchema
 from podwright.schema_validator import InvalidSchemaError, SchemaValidator
 from podwright.validation_errors import to_problems
 
-_SMALL_CHECK = 4_000
-"""Visits of a schema, times characters of an answer, that are checked on the event loop."""
 _DEFINITIONS = ("#/$defs/", "#/definitions/")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -36,7 +34,7 @@ class ResponseFormat:
     Args:
         response_model: A pydantic model, or any type with a JSON Schema.
         schema: The JSON Schema that the model sees; by default that of the type.
-        visits: How much a check of an answer may take; see `podwright.json_schema.measure`.
+        is_slow: Whether the check of an answer may take long.
 
     Raises:
         InputError: The type has no JSON Schema.
@@ -46,9 +44,10 @@ class ResponseFormat:
         self,
         response_model: Any,
         schema: JsonMapping | None = None,
-        visits: int = 0,
+        *,
+        is_slow: bool = False,
     ) -> None:
-        self._visits = visits
+        self._is_slow = is_slow
         try:
             self._adapter: TypeAdapter[Any] = TypeAdapter(response_model)
             if schema is None:
@@ -62,10 +61,9 @@ class ResponseFormat:
 
     async def read(self, text: str) -> Any:
         """As `parse`; what may take long is done in a thread."""
-        is_small = self._visits * len(text) <= _SMALL_CHECK
-        if is_small:
-            return self.parse(text)
-        return await compute(self.parse, text)
+        if self._is_slow:
+            return await compute(self.parse, text)
+        return self.parse(text)
 
     def parse(self, text: str) -> Any:
         """The value in a model's answer: JSON, which may be in a Markdown code fence.
@@ -226,6 +224,4 @@ def _cached_format_of_text(text: str) -> ResponseFormat:
         raise _too_complex_error(str(error)) from None
     except InvalidSchemaError as error:
         raise _invalid_schema_error(str(error)) from None
-    return ResponseFormat(
-        _type_of(validator), validator.schema, validator.visits
-    )
+    return ResponseFormat(_type_of(validator), validator.schema, is_slow=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from podwright.approvals import DEFAULT_OPTIONS, ApprovalId, Decision, Question
+from podwright.callables import compute
 from podwright.components.base import Component
 from podwright.components.frames import (
     Decided,
@@ -179,7 +180,7 @@ class StepRunner:
     async def _run_agent(self, step: AgentStep, frame: StepFrame) -> None:
         name = cast("str", step.agent)
         agent = self._agent_of(step, name)
-        task = agent.step_task(
+        task = await agent.step_task(
             self._input_of(step, agent, frame.scope),
             dict(frame.scope.values),
             response_model=step.response_schema,
@@ -242,7 +243,7 @@ class StepRunner:
         frame.scope.write(step.output or f"{name}_output", result)
 
     async def _run_workflow(self, step: WorkflowStep, frame: StepFrame) -> None:
-        frame.scope.complete(step.workflow.inputs)
+        await frame.scope.complete(step.workflow.inputs)
         task = WorkflowTask(
             input=visible(frame.scope.context),
             scope=frame.scope,
@@ -264,7 +265,7 @@ class StepRunner:
     async def _run_approval(self, step: ApprovalStep, frame: StepFrame) -> None:
         # once it is set, the decision is made and written
         if "at" not in frame.progress:
-            decision = self._apply_decision(step, frame)
+            decision = await self._apply_decision(step, frame)
             if not decision.is_rejection:
                 return
             if step.on_reject is None:
@@ -275,7 +276,9 @@ class StepRunner:
         rejected = step.on_reject or ()
         await self.run_sequence(rejected, frame.sequence(_ON_REJECT))
 
-    def _apply_decision(self, step: ApprovalStep, frame: StepFrame) -> Decision:
+    async def _apply_decision(
+        self, step: ApprovalStep, frame: StepFrame
+    ) -> Decision:
         """Write what a person has decided to the context, and return it.
 
         Raises:
@@ -286,7 +289,7 @@ class StepRunner:
         scope = frame.scope
         # a question that was answered is not asked again: its message may be new, and not fit the context
         question = _question_of(step, scope, message="")
-        decision = self._decision_on(asked, question)
+        decision = await self._decision_on(asked, question)
         if decision is None:
             message = self._message_of(step, scope)
             raise ApprovalRequired(
@@ -304,20 +307,20 @@ class StepRunner:
         )
         return decision
 
-    def _decision_on(
+    async def _decision_on(
         self, asked: ApprovalId, question: Question
     ) -> Decision | None:
         """What a person has decided, which is stored with the run, or comes with the context of a stopped one."""
 
-        def check(decision: Decision) -> Decision:
-            question.check(decision)
+        async def check(decision: Decision) -> Decision:
+            await compute(question.check, decision)
             return decision
 
-        decision = self._run.journal.decision_on(asked, question, check)
+        decision = await self._run.journal.decision_on(asked, question, check)
         if decision is None and self._decided is not None:
             decision = self._decided.on(asked.path)
             if decision is not None:
-                question.check(decision)
+                await check(decision)
         return decision
 
     def _message_of(self, step: ApprovalStep, scope: Scope) -> str:

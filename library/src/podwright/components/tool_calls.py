@@ -12,6 +12,7 @@ from time import perf_counter
 from typing import Any, cast
 
 from podwright.approvals import ApprovalId, Decision
+from podwright.callables import compute
 from podwright.components.call_approvals import (
     changed_text,
     check_decision,
@@ -213,10 +214,10 @@ class ToolCaller:
             # the call itself reports it
             return None
         asked = ApprovalId(self._run.id, *self._id_of(call))
-        decision = self._run.journal.decision_on(
+        decision = await self._run.journal.decision_on(
             asked,
             question,
-            lambda decision: check_decision(question, decision, tool),
+            lambda decision: compute(check_decision, question, decision, tool),
         )
         if decision is None and is_asked:
             raise ApprovalRequired(

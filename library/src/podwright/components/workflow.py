@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import (
     AsyncGenerator,
     Callable,
@@ -196,6 +197,15 @@ class Workflow(Component):
         """The names that its steps may write to the context, each once."""
         return output_names(self._steps)
 
+    @property
+    def _edit_schemas(self) -> Mapping[str, Sequence[JsonMapping]]:
+        """The JSON Schemas of what persons may change, by name."""
+        schemas: defaultdict[str, list[JsonMapping]] = defaultdict(list)
+        for _, step in walk_steps(self._blueprint["steps"]):
+            for name, schema in as_object(step.get("edit")).items():
+                schemas[name].append(schema)
+        return schemas
+
     def members(self) -> Mapping[str, Component]:
         """Its agents by name."""
         return self._references.agents
@@ -238,9 +248,7 @@ class Workflow(Component):
         Raises:
             PodwrightError: With `context` and `resume_path` if the workflow can be resumed.
         """
-        task = self._task_with_updates(
-            context, start_step, resume_path, updates=kwargs
-        )
+        task = self._task_with_updates(context, start_step, resume_path, kwargs)
         return self._run(task, stream=False, trace=trace)
 
     async def arun(
@@ -252,8 +260,8 @@ class Workflow(Component):
         **kwargs: Any,
     ) -> Any:
         """As `run`, from asynchronous code; cancelling it cancels the run."""
-        task = self._task_with_updates(
-            context, start_step, resume_path, updates=kwargs
+        task = await self._make_task(
+            self._task_with_updates, context, start_step, resume_path, kwargs
         )
         return await self._arun(task, stream=False, trace=trace)
 
@@ -265,9 +273,7 @@ class Workflow(Component):
         **kwargs: Any,
     ) -> Iterator[Event]:
         """Run and yield each event as it happens, tokens included; leaving early cancels the run."""
-        task = self._task_with_updates(
-            context, start_step, resume_path, updates=kwargs
-        )
+        task = self._task_with_updates(context, start_step, resume_path, kwargs)
         return self._stream(task)
 
     def astream(
@@ -277,11 +283,10 @@ class Workflow(Component):
         resume_path: ResumePath = None,
         **kwargs: Any,
     ) -> AsyncGenerator[Event]:
-        """As `stream`, from asynchronous code."""
-        task = self._task_with_updates(
-            context, start_step, resume_path, updates=kwargs
+        """As `stream`, from asynchronous code; errors of the context come with the first event."""
+        return self._astream(
+            self._task_with_updates, context, start_step, resume_path, kwargs
         )
-        return self._astream(task)
 
     def task(
         self,
@@ -337,10 +342,12 @@ class Workflow(Component):
             start_step=start_step,
             resume_path=resume_path,
         )
-        # a stopped workflow has checked them, and has added names since
-        if saved is None:
+        if saved is None or resume_path is None:
             known = (*self.output_names, MESSAGES, DECISIONS)
             named = dict(self.inputs.complete(named, known))
+        else:
+            # it has added names since, and persons may have changed inputs
+            self.inputs.check_values(named, self._edit_schemas)
         decided: Decided | None = None
         if resume_path is not None:
             decided = Decided(tuple(path_of(progress)), decision)
@@ -367,7 +374,7 @@ class Workflow(Component):
             given=given,
         )
 
-    def nested_task(
+    async def nested_task(
         self, data: Any, values: JsonMapping, response_model: Any = None
     ) -> WorkflowTask:
         """The task of a run inside another run; a workflow has a context of its own."""
@@ -381,9 +388,9 @@ class Workflow(Component):
             if isinstance(data, list):
                 named = {INPUT: cast("object", data)}
             data = {**self.inputs.select(values), **to_context(named)}
-        return self.task(data)
+        return await self._make_task(self.task, data)
 
-    def step_task(
+    async def step_task(
         self,
         data: Any,
         values: JsonMapping,
@@ -395,9 +402,9 @@ class Workflow(Component):
     ) -> WorkflowTask:
         """The task of a run as a step of another workflow, which saves its context and progress."""
         if "context" in progress:
-            task = self.task(progress["context"])
+            task = await self._make_task(self.task, progress["context"])
         else:
-            task = self.nested_task(data, values, response_model)
+            task = await self.nested_task(data, values, response_model)
         # the same object: what steps write into it is saved
         progress["context"] = task.scope.context
         return replace(
@@ -413,7 +420,6 @@ class Workflow(Component):
         context: object,
         start_step: object,
         resume_path: object,
-        *,
         updates: Mapping[str, Any],
     ) -> WorkflowTask:
         named = dict(updates)
@@ -434,7 +440,7 @@ class Workflow(Component):
     async def perform(self, run: Run, task: Task) -> Any:
         """Run the steps; if it is stopped, leave a checkpoint."""
         if not isinstance(task, WorkflowTask):
-            task = self.task(task.input)
+            task = await self._make_task(self.task, task.input)
         context = task.scope.context
         progress = task.progress
         try:

@@ -12,12 +12,15 @@ from typing import Literal
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from podwright.callables import COMPUTING_THREADS
 from podwright_service.http.problems import RequestError
 from podwright_service.settings import Settings
 
 Reason = Literal["full", "waited"]
 MAX_HEAD = 64 * 1024
 """Bytes of the target and the headers of a request."""
+_SMALL_BODY = 8 * 1024
+"""Bytes of a body that costs little to check, unless its sender means it."""
 _SEPARATORS = len(": \r\n")
 _MAX_RETRY_AFTER = 60
 _MEAN_OVER = 16
@@ -32,6 +35,9 @@ class Admission:
         self._max_wait = settings.max_wait
         self._max_in_progress = settings.max_runs + settings.max_waiting
         self._slots = asyncio.Semaphore(settings.max_runs)
+        self._computing_slots = asyncio.Semaphore(COMPUTING_THREADS)
+        # one thread is left for small requests
+        self._large_computing_slots = asyncio.Semaphore(COMPUTING_THREADS - 1)
         self._mean_run_seconds = 1.0
         self._in_progress = 0
         self._rejected: dict[Reason, int] = {"full": 0, "waited": 0}
@@ -78,6 +84,32 @@ class Admission:
                 time.monotonic() - started - self._mean_run_seconds
             ) / _MEAN_OVER
             self._slots.release()
+
+    @contextlib.asynccontextmanager
+    async def computing_slot(self, headers: Headers) -> AsyncGenerator[None]:
+        """Compute something for a request within this context, before its run begins.
+
+        Small requests do not wait for large ones.
+
+        Args:
+            headers: Those of the request.
+
+        Raises:
+            RequestError: 503: others have computed for `max_wait`.
+        """
+        slots = self._large_computing_slots
+        length = headers.get("content-length", "")
+        if length.isdecimal() and int(length) <= _SMALL_BODY:
+            slots = self._computing_slots
+        try:
+            async with asyncio.timeout(self._max_wait):
+                await slots.acquire()
+        except TimeoutError:
+            raise self._reject("waited") from None
+        try:
+            yield
+        finally:
+            slots.release()
 
     async def _wait_for_slot(self) -> None:
         self.waiting += 1

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from podwright import blueprints
+from podwright.callables import check_cancelled
 from podwright.components import Agent, Component, Conductor, Pipeline, Workflow
 from podwright.components.template_names import check_names
 from podwright.components.walks import tools_of, walk
@@ -64,6 +65,7 @@ class InlinePolicy:
         if not inspection.unsafe_to_build:
             available = dict(self.agents)
             for name in order:
+                check_cancelled()
                 pointer = json_pointer("agents", name)
                 built, more = self._build(
                     None, agents[name], available, pointer

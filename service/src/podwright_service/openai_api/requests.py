@@ -189,7 +189,7 @@ class OpenAIRequest(Options, ABC):
     def metadata_values(self, component: Component) -> dict[str, str]:
         """See `Sender`: the texts of the metadata that are no named inputs, as far as they are few and short."""
         values: dict[str, str] = {}
-        inputs = self._named_inputs(component)
+        inputs = self._given_inputs(component)
         for name, value in (self.metadata or {}).items():
             if name == _SESSION or name in inputs:
                 continue
@@ -220,7 +220,8 @@ class OpenAIRequest(Options, ABC):
         settings += self.own_settings()
         return [setting for setting in settings if setting.value is not None]
 
-    def _named_inputs(self, component: Component) -> dict[str, JsonValue]:
+    def _given_inputs(self, component: Component) -> dict[str, JsonValue]:
+        """The metadata that are named inputs of a component, as they came."""
         given: dict[str, JsonValue] = {}
         for name, value in (self.metadata or {}).items():
             if value is not None and name != INPUT:
@@ -229,11 +230,16 @@ class OpenAIRequest(Options, ABC):
             return {}
         if component.inputs:
             # other entries are not for the component
-            return component.inputs.convert_texts(
-                component.inputs.select(given)
-            )
+            return component.inputs.select(given)
         used = _template_names(component)
-        inputs = {name: given[name] for name in given if name in used}
+        return {name: given[name] for name in given if name in used}
+
+    def _named_inputs(self, component: Component) -> dict[str, JsonValue]:
+        inputs = self._given_inputs(component)
+        if component.inputs:
+            return component.inputs.convert_texts(inputs)
+        if not inputs:
+            return {}
         for member in walk(component):
             inputs = member.inputs.convert_texts(inputs)
         return inputs

@@ -17,7 +17,6 @@ from fastapi.responses import StreamingResponse
 from fastapi.sse import KEEPALIVE_COMMENT, EventSourceResponse, format_sse_event
 
 from podwright.approvals import REJECT, Decision, Question
-from podwright.callables import compute
 from podwright.components import Component
 from podwright.components.walks import check_decision_on
 from podwright.headers import BUDGET, HOPS
@@ -33,6 +32,7 @@ from podwright_service.background.moving import move_run
 from podwright_service.background.tables import OPEN
 from podwright_service.background.worker import BackgroundWorker
 from podwright_service.execution import (
+    compute_for,
     context_as_texts,
     new_run_id,
     requested_run,
@@ -543,8 +543,8 @@ async def _decide(
     goes_on = True
     if run["status"] == "waiting_for_approval" and attempt == run["attempt"]:
         performed = viewer.worker.component_of(run["digest"])
-        goes_on = await compute(
-            _check_decision, run["approval"], decision, performed
+        goes_on = await compute_for(
+            request, _check_decision, run["approval"], decision, performed
         )
     change = await runs.decide(
         run_id, attempt, stored, goes_on=goes_on, caller=caller

@@ -5,9 +5,9 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict
 
-from podwright.callables import compute
 from podwright.components import Component
 from podwright.errors import BlueprintValidationError
+from podwright_service.execution import compute_for
 from podwright_service.http.json_body import JSONRoute
 from podwright_service.http.problems import ErrorEntry, error_entries
 from podwright_service.http.schemas import InlineBlueprint, InlineRunRequest
@@ -40,7 +40,9 @@ async def validate_blueprint(
         return Validation(
             valid=False, errors=error_entries(error.problems), warnings=[]
         )
-    warnings = await compute(inline_warnings, body.blueprint, body.agents)
+    warnings = await compute_for(
+        request, inline_warnings, body.blueprint, body.agents
+    )
     return Validation(
         valid=True,
         errors=[],
@@ -58,4 +60,6 @@ async def build_inline(
     """
     policy = get_runtime(request).policy
     # in a thread, because a large blueprint with many problems takes a while
-    return await compute(policy.build, body.type, body.blueprint, body.agents)
+    return await compute_for(
+        request, policy.build, body.type, body.blueprint, body.agents
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator
+from functools import partial
 from typing import Any, Literal, Protocol
 
 from fastapi import APIRouter, Request, Response
@@ -18,6 +19,7 @@ from podwright.run import Task
 from podwright.usage import Usage
 from podwright_service.execution import (
     RequestedRun,
+    compute_for,
     execute_request,
     new_run_id,
 )
@@ -91,7 +93,7 @@ def _entry(name: str) -> ModelEntry:
 )
 async def chat_completions(request: Request, body: ChatRequest) -> Response:
     """Run the served component, as OpenAI's Chat Completions."""
-    task, answer = _prepare(request, body)
+    task, answer = await _prepare(request, body)
     if body.stream:
         with_usage = bool(
             body.stream_options and body.stream_options.include_usage
@@ -110,7 +112,7 @@ async def chat_completions(request: Request, body: ChatRequest) -> Response:
 @router.post("/responses", response_class=Response, responses=OPENAI_RESPONSES)
 async def responses(request: Request, body: ResponsesRequest) -> Response:
     """Run the served component, as OpenAI's Responses; nothing is stored."""
-    task, answer = _prepare(request, body)
+    task, answer = await _prepare(request, body)
     state = ResponseObject(answer, body)
     if body.stream:
         events = ResponseEvents(state)
@@ -137,14 +139,20 @@ async def responses_get() -> None:
     )
 
 
-def _prepare(
+async def _prepare(
     request: Request, body: ChatRequest | ResponsesRequest
 ) -> tuple[Task, Answer]:
     runtime = get_runtime(request)
     settings = runtime.settings
-    task = body.task(runtime.component, settings.openai_settings)
+    component = runtime.component
+    make = partial(body.task, component, settings.openai_settings)
+    if component.inputs or body.metadata:
+        # the check of named inputs may take a while
+        task = await compute_for(request, make)
+    else:
+        task = make()
     answer = Answer(
-        runtime.component,
+        component,
         task,
         run_id=new_run_id(),
         show_reasoning=settings.show_reasoning,
