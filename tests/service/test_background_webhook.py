@@ -245,7 +245,7 @@ def test_ends_by_persons(
 ) -> None:
     """A run that is rejected or cancelled while it waits is cancelled; the pod that was asked need have no webhook."""
     client = serve(FLOW, **receiver.settings(database))
-    other = serve(ECHO, runs_database=database)
+    other = serve(FLOW, runs_database=database)
     for end in ("reject", "cancel"):
         url = begin(client)
         wait(client, url, "waiting_for_approval")
@@ -257,7 +257,8 @@ def test_ends_by_persons(
         "run.cancelled": 2,
     }
     # a run without a webhook
-    wait(other, begin(other))
+    helper = serve(ECHO, runs_database=database)
+    wait(helper, begin(helper))
     assert pending(database) == []
 
 

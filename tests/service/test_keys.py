@@ -238,7 +238,7 @@ def write(path: Path, data: bytes) -> str:
     return str(path)
 
 
-ALL_SCOPES = {"run", "approve", "blueprint", "read"}
+ALL_SCOPES = {"run", "approve", "blueprint", "read", "runs:all"}
 ENTRIES: dict[str, tuple[str, set[str]]] = {
     "": ("", ALL_SCOPES),
     "run:": ("", {"run"}),
