@@ -329,6 +329,43 @@ def test_each_component_has_its_keys(helm: Helm) -> None:
     }
 
 
+def test_the_pods_of_a_component_share_the_keys_of_states(helm: Helm) -> None:
+    """Each component has its own, by its seeds; a new seed replaces pods, and the old one still opens states."""
+    old = ["the previous seed, of 32 characters too"]
+    seeds = [*SEEDS["seeds"], *old]
+    components = {"a": {}, "b": {}, "c": {"apiKeys": {"existingSecret": "o"}}}
+    before, after = (
+        by_name(helm({"apiKeys": {"seeds": each}, "components": components}))
+        for each in (old, seeds)
+    )
+    old_keys = decoded(before["Secret", "fleet-a-keys"])["state-keys"]
+    keys = decoded(after["Secret", "fleet-a-keys"])["state-keys"].split(",")
+    assert keys[1:] == [old_keys]
+    others = decoded(after["Secret", "fleet-b-keys"])["state-keys"].split(",")
+    assert not {*keys} & {*others}
+    assert all(len(key) == 64 for key in keys)
+    sources = {
+        name: {
+            entry["name"]: entry.get("valueFrom")
+            for entry in container_of(after["Deployment", f"fleet-{name}"])[
+                "env"
+            ]
+        }["PODWRIGHT_STATE_KEYS"]
+        for name in components
+    }
+    own = {"name": "fleet-a-keys", "key": "state-keys"}
+    assert sources["a"] == {"secretKeyRef": own}
+    existing = {"name": "o", "key": "state-keys", "optional": True}
+    assert sources["c"] == {"secretKeyRef": existing}
+    checksums = {
+        each["Deployment", "fleet-a"]["spec"]["template"]["metadata"][
+            "annotations"
+        ]["checksum/state-keys"]
+        for each in (before, after)
+    }
+    assert len(checksums) == 2
+
+
 def test_agents_in_another_release(helm: Helm) -> None:
     """A component has the address and the key of an agent in another release with the same seeds."""
     agents = ["near", {"name": "far", "component": "b", "release": "other"}]

@@ -223,7 +223,11 @@ def test_variables_with_sources(helm: Helm) -> None:
     )
     sources = {name for name, value in env.items() if isinstance(value, dict)}
     for container in (*own["component"]["containers"], *own["migrate"]["containers"]):  # fmt: skip
-        entries = container["env"]
+        entries = [
+            each
+            for each in container["env"]
+            if each["name"] != "PODWRIGHT_STATE_KEYS"
+        ]
         assert {each["name"] for each in entries[: len(sources)]} == sources
         by_variable = {each.pop("name"): each for each in entries}
         assert {name: by_variable[name] for name in sources} == {
@@ -243,6 +247,7 @@ def test_exceptions_of_a_proxy_with_a_source(helm: Helm) -> None:
     env = {"HTTPS_PROXY": {"valueFrom": SECRET}, "no_proxy": {"valueFrom": SECRET}}  # fmt: skip
     entries = component_in(pods(helm, env=env)["component"])["env"]
     sources = {each["name"] for each in entries if "valueFrom" in each}
+    sources.remove("PODWRIGHT_STATE_KEYS")
     assert sources == {"HTTPS_PROXY", "NO_PROXY", "no_proxy"}
 
 

@@ -321,7 +321,8 @@ def test_the_settings_are_those_of_the_service() -> None:
     )
     set_by_the_chart = {
         "component", "model", "port", "drain_delay", "shutdown_timeout", "api_keys", "api_keys_file", "agents",
-        "agents_file", "agent_keys", "agent_key_files", "agent_proxies", "previous", "secrets_dir", "webhook",
+        "agents_file", "agent_keys", "agent_key_files", "agent_proxies", "previous", "secrets_dir", "state_keys",
+        "webhook",
     }  # fmt: skip
     secret = {"model_api_key", "runs_database", "webhook_secret"}
     of_the_library = {
@@ -371,9 +372,9 @@ def test_host_names(
     (container,) = manifests["Deployment", "fleet-x"]["spec"]["template"][
         "spec"
     ]["containers"]
-    assert {entry["name"]: entry["value"] for entry in container["env"]}.get(
-        "PODWRIGHT_ALLOWED_HOSTS"
-    ) == expected
+    assert {
+        entry["name"]: entry.get("value") for entry in container["env"]
+    }.get("PODWRIGHT_ALLOWED_HOSTS") == expected
 
 
 def test_zero_false_and_null(helm: Helm) -> None:

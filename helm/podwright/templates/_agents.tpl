@@ -45,10 +45,19 @@
 {{- if .Values.apiKeys.seeds }}{{ toJson .Values.apiKeys.seeds }}{{ else }}{{ list .newSeed | toJson }}{{ end }}
 {{- end }}
 
-{{/* A component's key for one purpose (admin, run, read). A key reveals neither the seed nor other keys. */}}
+{{/* A component's key for one purpose (admin, run, read, state). A key reveals neither the seed nor other keys. */}}
 {{- define "podwright.key" -}}
 {{- $root := index . 0 }}
 {{- printf "%s/%s/%s/%s/%s" (index . 3) $root.Release.Namespace (include "podwright.fleet" $root) (index . 1) (index . 2) | sha256sum }}
+{{- end }}
+
+{{/* The keys that seal the states of a component's stopped runs; the first one seals. */}}
+{{- define "podwright.stateKeys" -}}
+{{- $root := index . 0 }}{{ $name := index . 1 }}{{ $keys := list }}
+{{- range $seed := include "podwright.seeds" $root | fromJsonArray }}
+{{- $keys = append $keys (include "podwright.key" (list $root $name "state" $seed)) }}
+{{- end }}
+{{- join "," $keys }}
 {{- end }}
 
 {{/* The keys that a component sends to its agents, as a JSON object. */}}

@@ -42,7 +42,12 @@
 {{- end }}
 {{- $keyFiles := include "podwright.agentKeyFiles" $agents }}
 {{- if ne "{}" $keyFiles }}{{ $_ := set $env "PODWRIGHT_AGENT_KEY_FILES" $keyFiles }}{{ end }}
-{{- if $root.Values.apiKeys.enabled }}{{ $_ := set $env "PODWRIGHT_API_KEYS_FILE" "/run/podwright/api-keys" }}{{ end }}
+{{- if $root.Values.apiKeys.enabled }}
+{{- $_ := set $env "PODWRIGHT_API_KEYS_FILE" "/run/podwright/api-keys" }}
+{{- $stateKeys := dict "name" (include "podwright.keysSecret" (list $root $name $c)) "key" "state-keys" }}
+{{- if $c.apiKeys.existingSecret }}{{ $_ := set $stateKeys "optional" true }}{{ end }}
+{{- $_ := set $env "PODWRIGHT_STATE_KEYS" (dict "valueFrom" (dict "secretKeyRef" $stateKeys)) }}
+{{- end }}
 {{- if include "podwright.readsSecrets" (list $c (include "podwright.sendsKeys" (list $root $agents))) }}{{ $_ := set $env "PODWRIGHT_SECRETS_DIR" "/run/podwright" }}{{ end }}
 {{- if eq $c.runs.store "sqlite" }}{{ $_ := set $env "PODWRIGHT_RUNS_DATABASE" "sqlite:////runs/runs.db" }}{{ end }}
 {{- with $c.webhook.url }}{{ $_ := set $env "PODWRIGHT_WEBHOOK" . }}{{ end }}
