@@ -354,6 +354,29 @@ def test_settings_that_do_not_serve(
     assert shell("settings", **{name: value}).returncode == 0
 
 
+def test_settings_that_may_surprise(shell: Shell) -> None:
+    """Keys that see their own runs only, and contexts that are believed, are told of; the code is 0 as before."""
+    keys = [
+        f"run@ann:{'a' * 20}",
+        f"run+runs:all@eve:{'e' * 20}",
+        f"read@scraper:{'m' * 20}",
+        "k" * 20,
+    ]
+    variables = {
+        "PODWRIGHT_API_KEYS": ",".join(keys),
+        "PODWRIGHT_RUNS_DATABASE": "sqlite:///runs.db",
+        "PODWRIGHT_TRUST_CONTEXTS": "true",
+    }
+    done = shell("settings", "--check", **variables)
+    owners, contexts = done.stderr.splitlines()
+    assert (done.returncode, owners.split(". ")[0].rpartition(": ")[2]) == (
+        0,
+        "ann",
+    )
+    assert contexts.startswith("PODWRIGHT_TRUST_CONTEXTS: ")
+    assert not any("a" * 20 in line for line in (owners, contexts))
+
+
 def test_differences(shell: Shell, tmp_path: Path) -> None:
     """Each change is a line that says whether it is breaking; `--exit-code` makes that an exit code."""
     old = write(tmp_path / "old.json", AGENT)

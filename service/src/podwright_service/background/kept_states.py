@@ -52,12 +52,16 @@ class KeptStates:
         )
         return await transaction.first(statement) is not None
 
-    async def remove_old(self, seconds: float) -> None:
-        """Delete the states that are too old to be used.
+    async def remove_old(self, component: str, seconds: float) -> None:
+        """Delete the states of a component that are too old to be used.
 
         Args:
+            component: The name of the component.
             seconds: How old a state may be.
         """
-        is_old = states.c.saved_at < time.time() - seconds
+        statement = delete(states).where(
+            states.c.component == component,
+            states.c.saved_at < time.time() - seconds,
+        )
         async with self._database.transaction() as transaction:
-            await transaction.execute(delete(states).where(is_old))
+            await transaction.execute(statement)

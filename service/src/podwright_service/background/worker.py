@@ -409,7 +409,7 @@ class BackgroundWorker:
 
     async def _clean_up(self) -> None:
         component = self.component.name
-        await self.store.states.remove_old(self._settings.state_ttl)
+        await self.store.states.remove_old(component, self._settings.state_ttl)
         while True:
             deleted = await self.store.delete_ended(
                 component, self._settings.runs_retention

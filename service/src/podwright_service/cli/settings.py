@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from pydantic import SecretStr
@@ -18,9 +18,11 @@ from podwright_service.cli.console import (
     print_error,
     print_json,
     print_table,
+    print_text,
     table_of,
 )
-from podwright_service.http.auth import ApiKeys
+from podwright_service.http.auth import ApiKeys, Caller
+from podwright_service.http.paths import ALL_RUNS
 from podwright_service.inline.policy import inline_policy
 from podwright_service.model_checks import (
     called_models,
@@ -69,8 +71,10 @@ def print_settings(as_json: bool, check: bool, **options: Any) -> int:
 
 
 def _check(settings: Settings) -> int:
-    """Print how models are called, and why `serve` would not start, or runs would fail; return the exit code."""
-    ApiKeys(settings)
+    """Print how models are called, what callers may do, and why `serve` would not start; return the exit code."""
+    keys = ApiKeys(settings)
+    for warning in _warnings(settings, keys.callers):
+        print_text(warning, sys.stderr)
     check_webhook(settings)
     models: list[Model | str] = list(settings.allowed_models or ())
     if settings.component:
@@ -95,6 +99,25 @@ def _check(settings: Settings) -> int:
     if errors:
         return 1
     return 0
+
+
+def _warnings(settings: Settings, callers: Iterable[Caller]) -> Iterator[str]:
+    """What an operator may not expect of the settings."""
+    own = [
+        caller.name or "a key without a name"
+        for caller in callers
+        if "run" in caller.scopes and ALL_RUNS not in caller.scopes
+    ]
+    if settings.runs_database is not None and own:
+        yield (
+            f"PODWRIGHT_API_KEYS: These see and change their own background runs only: {', '.join(sorted(own))}. "
+            f"The scope '{ALL_RUNS}' is for those of all callers."
+        )
+    if settings.trust_contexts:
+        yield (
+            "PODWRIGHT_TRUST_CONTEXTS: Callers may begin a run at any step, behind approval steps too, and say what "
+            "agents have answered."
+        )
 
 
 def _names_of(models: Iterable[Model | str]) -> list[str]:

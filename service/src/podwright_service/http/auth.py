@@ -93,6 +93,11 @@ class ApiKeys:
         names = {caller.name for caller in self._keys.values()}
         return frozenset(names - {""})
 
+    @property
+    def callers(self) -> list[Caller]:
+        """The caller of each key."""
+        return list(self._keys.values())
+
     def authenticate(self, headers: Headers) -> tuple[Caller, str]:
         """The caller whose API key a request has, and what identifies it as the owner of runs.
 

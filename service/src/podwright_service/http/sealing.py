@@ -48,7 +48,10 @@ class Seal:
         try:
             sealed = base64.urlsafe_b64decode(text)
         except (binascii.Error, ValueError):
-            raise ValueError("it is not as it was given") from None
+            sealed = b""
+        # the decoder overlooks characters that are not of base64
+        if base64.urlsafe_b64encode(sealed).decode() != text:
+            raise ValueError("it is not as it was given")
         for box in self._boxes:
             try:
                 return zlib.decompress(box.decrypt(sealed, _PURPOSE))
