@@ -81,14 +81,22 @@ with_body = APIRouter(
 ROUTERS = (router, with_body)
 
 
-def get_worker(request: Request) -> BackgroundWorker:
+# FastAPI calls dependencies in threads that are not async
+async def get_worker(request: Request) -> BackgroundWorker:
     """The worker of background runs."""
     # these routes exist only with one
     return cast("BackgroundWorker", get_runtime(request).background)
 
 
 Worker = Annotated[BackgroundWorker, Depends(get_worker)]
-CallerName = Annotated[str, Depends(caller_of)]
+
+
+async def get_caller(request: Request) -> str:
+    """The name of the caller's API key; empty without one."""
+    return caller_of(request)
+
+
+CallerName = Annotated[str, Depends(get_caller)]
 
 
 async def get_stored_run(worker: Worker, run_id: str) -> StoredRun:
@@ -112,7 +120,7 @@ async def get_stored_run(worker: Worker, run_id: str) -> StoredRun:
 Run = Annotated[StoredRun, Depends(get_stored_run)]
 
 
-def may_only_approve(request: Request) -> bool:
+async def may_only_approve(request: Request) -> bool:
     """Whether the API key of the request has the scope `approve`, and not `run`."""
     scopes: frozenset[str] = getattr(
         request.state, "key_scopes", frozenset({"run"})
@@ -451,7 +459,7 @@ async def _decide(
         raise await _conflict_error(worker, run["id"], rule)
     _log_change(f"run {word}", change, caller)
     worker.wake()
-    shown = _shown(change.run, worker, may_only_approve(request))
+    shown = _shown(change.run, worker, await may_only_approve(request))
     return _response(shown, 202)
 
 
