@@ -7,11 +7,12 @@ import gc
 import itertools
 import logging
 import multiprocessing
+import os
 import re
 import sqlite3
 import threading
 from collections import Counter
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Literal
@@ -204,6 +205,113 @@ def test_a_service_logs_why_its_database_is_away(
     assert "PODWRIGHT_RUNS_DATABASE" in line
     assert "secret" not in line
     assert records[0].exc_info is None
+
+
+def delete(path: Path) -> None:
+    """Delete the file of a database and those beside it."""
+    for file in path.parent.glob(f"{path.name}*"):
+        file.unlink()
+
+
+def replace_by_copy(path: Path) -> None:
+    """Replace the file by an older copy, as one who restores a backup."""
+    content = path.read_bytes()
+    delete(path)
+    path.write_bytes(content)
+
+
+def truncate(path: Path) -> None:
+    os.truncate(path, 0)
+
+
+def overwrite(path: Path) -> None:
+    path.write_bytes(os.urandom(path.stat().st_size))
+
+
+@pytest.mark.parametrize(
+    "change", [delete, Path.unlink, replace_by_copy, truncate, overwrite]
+)
+def test_a_file_that_is_changed_while_it_is_open(
+    serve: Serve,
+    sqlite_database: str,
+    caplog: pytest.LogCaptureFixture,
+    change: Callable[[Path], object],
+) -> None:
+    """No run is accepted that would be lost, and a log line says why; other runs go on."""
+    client = serve(ECHO, runs_database=sqlite_database)
+    wait(client, begin(client))
+    path = Path(make_url(sqlite_database).database or "")
+    change(path)
+    for _ in range(2):
+        answer = client.post("/runs", json={"input": "x"})
+        check_problem(answer, 503, "runs_unavailable")
+    until(lambda: f"the file '{path}'" in caplog.text)
+    assert client.post("/run", json={"input": "x"}).status_code == 200
+    assert client.get("/health").status_code == 200
+
+
+def test_a_file_that_is_put_back(
+    serve: Serve, sqlite_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when a volume is away for a while: then runs go on, and what was accepted is there."""
+    monkeypatch.setattr(RETRY_INTERVAL, 0.02)
+    client = serve(ECHO, runs_database=sqlite_database)
+    url = begin(client)
+    wait(client, url)
+    path = Path(make_url(sqlite_database).database or "")
+    away = path.with_name("away")
+    path.rename(away)
+    check_problem(client.get(url), 503, "runs_unavailable")
+    away.rename(path)
+    assert wait(client, url)["status"] == "succeeded"
+    later = begin(client)
+    assert wait(client, later)["status"] == "succeeded"
+
+
+async def test_a_file_that_changes_during_a_transaction(
+    sqlite_database: str,
+) -> None:
+    """What is committed to a file that has been deleted meanwhile is not reported as stored."""
+    path = Path(make_url(sqlite_database).database or "")
+
+    async def commit_to(database: Database) -> None:
+        async with database.transaction() as transaction:
+            row = insert(workers).values(id="w", lease_until=1.0)
+            await transaction.execute(row)
+            path.unlink()
+
+    migrate(database_url(sqlite_database))
+    database = Database(database_url(sqlite_database))
+    with pytest.raises(DatabaseUnavailableError):
+        await commit_to(database)
+    await database.close()
+
+
+def test_a_full_disk(serve: Serve, sqlite_database: str) -> None:
+    """A run for which there is no room is refused, and those that were accepted are there."""
+
+    def limit_pages(connection: Any, _: object) -> None:
+        cursor = connection.cursor()
+        cursor.execute("PRAGMA max_page_count = 100")
+        cursor.close()
+
+    event.listen(Engine, "connect", limit_pages)
+    try:
+        client = serve(ECHO, runs_database=sqlite_database, shutdown_timeout=1)
+        answers = [
+            client.post("/runs", json={"input": "x" * 50_000})
+            for _ in range(20)
+        ]
+        refused = [each for each in answers if each.status_code != 202]
+        assert refused
+        for answer in refused:
+            check_problem(answer, 503, "runs_unavailable")
+        accepted = [each for each in answers if each.status_code == 202]
+        for answer in accepted:
+            url = answer.headers["location"]
+            assert client.get(url).status_code == 200
+    finally:
+        event.remove(Engine, "connect", limit_pages)
 
 
 # --- Rows ---------------------------------------------------------------------------------------------------------
@@ -544,7 +652,9 @@ async def test_closing_waits_for_transactions(
     database: str, sqlite_connections: list[SQLiteConnection]
 ) -> None:
     """A transaction in progress ends before the database is closed: its connection would be lost."""
-    opened = Database(database_url(database))
+    url = database_url(database)
+    migrate(url)
+    opened = Database(url)
     began = asyncio.Event()
     may_end = asyncio.Event()
 
