@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import subprocess
+import sys
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator
 from functools import partial
@@ -612,6 +614,35 @@ def test_a_given_cost_comes_before_the_price_list() -> None:
     usage = unknown.run("x", trace=True).usage
     assert (usage.cost, usage.unpriced_model_calls) == (None, 1)
     assert usage.total_tokens == 2
+
+
+def test_a_report_on_the_event_loop_waits_for_no_import() -> None:
+    """The price lists are loaded in a thread before the function is called."""
+    code = """
+import asyncio, sys, threading
+from podwright import FunctionAgent, RunContext
+
+imported = []
+def watch(event, arguments):
+    if event == "import" and threading.current_thread() is threading.main_thread():
+        imported.append(arguments[0])
+
+async def answer(task: str, context: RunContext) -> str:
+    context.report_usage("openai/gpt-4o", input_tokens=1_000_000)
+    return task
+
+async def main():
+    sys.addaudithook(watch)
+    agent = FunctionAgent("f", answer)
+    await agent.arun("x")
+    print(agent.last_usage.cost, "genai_prices" in imported)
+
+asyncio.run(main())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "2.5 False\n"
 
 
 def test_what_was_written_to_a_cache_costs_more() -> None:

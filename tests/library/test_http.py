@@ -539,6 +539,24 @@ def test_concurrent_first_requests_share_a_session() -> None:
     assert in_a_process(code) == "{'Hi.'} 9"
 
 
+def test_certificates_are_loaded_in_a_thread() -> None:
+    """That reads a large file, once for a loop; the loop goes on meanwhile."""
+    code = """
+    import aiohttp, ssl, threading  # aiohttp has a context of its own
+    load = ssl.create_default_context
+    threads = []
+    def watched(*arguments, **options):
+        threads.append(threading.current_thread())
+        return load(*arguments, **options)
+    ssl.create_default_context = watched
+    async def first_requests():
+        await asyncio.gather(*(agent.arun("Hello?") for _ in range(8)))
+    asyncio.run(first_requests())
+    print([thread is threading.main_thread() for thread in threads])
+    """
+    assert in_a_process(code) == "[False]"
+
+
 def test_sessions_end_with_their_loops() -> None:
     """Each loop has its own connections, which are closed with it, as those of the background loop are at the exit."""
     code = """

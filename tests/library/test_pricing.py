@@ -1,5 +1,6 @@
 """The price of a model call: as the sources say it, and unknown where they do not."""
 
+import asyncio
 import json
 import time
 from dataclasses import replace
@@ -250,7 +251,7 @@ def test_the_file_is_read_every_minute(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A changed price is valid from the next minute of the clock."""
+    """A changed price is valid from the next call that begins in another minute of the clock."""
     write_prices(
         tmp_path / "prices.json",
         '{"a/b": {"input": 1, "output": 1}}',
@@ -263,11 +264,15 @@ def test_the_file_is_read_every_minute(
         '{"a/b": {"input": 2, "output": 1}}',
         monkeypatch,
     )
+    pricing.load("a/b")
     assert lookup("a/b", Usage(1_000_000)) == Cost(1.0, "override")
     monkeypatch.setattr(time, "time", lambda: 6_060.0)
+    assert lookup("a/b", Usage(1_000_000)) == Cost(1.0, "override")
+    pricing.load("a/b")
     assert lookup("a/b", Usage(1_000_000)) == Cost(2.0, "override")
     write_prices(tmp_path / "prices.json", '{"a/b": {"inp', monkeypatch)
     monkeypatch.setattr(time, "time", lambda: 6_120.0)
+    pricing.load("a/b")
     assert lookup("a/b", Usage(1_000_000)) == Cost(2.0, "override"), (
         "a file that has become invalid stops no call"
     )
@@ -596,6 +601,58 @@ def test_a_region_has_a_price_of_its_own() -> None:
     )
     assert cost
     assert not cost.is_complete
+
+
+@pytest.mark.parametrize(
+    ("asked", "file", "is_asked"),
+    [
+        ("openai/gpt-4o", {"*": {"as": "*"}}, False),
+        ("openai/ours", {"openai/ours": {"input": 1, "output": 1}}, False),
+        ("openai/ours", {"openai/*": {"as": "openai/*"}}, True),
+        ("openai/gpt-4o", {"openai/gpt-4o": {"as": "dashscope/qwen-plus"}}, True),
+        ("", {"*": {"as": "*"}}, False),
+    ],
+)  # fmt: skip
+def test_the_model_that_is_asked_for_decides_about_litellm(
+    asked: str, file: Any, is_asked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LiteLLM is loaded before a call if nothing else has the price of the model, and never by a look-up after it."""
+    loads: list[str] = []
+    monkeypatch.setattr(litellm_loader, "installed", lambda: True)
+    monkeypatch.setattr(litellm_loader, "loaded", lambda: None)
+    monkeypatch.setattr(litellm_loader, "load", lambda: loads.append(asked))
+    monkeypatch.setenv(VARIABLE, json.dumps(file))
+    pricing.load(asked)
+    assert bool(loads) is is_asked
+    loads.clear()
+    lookup(asked, Usage(1000), Terms(model="nobody-knows-it"))
+    assert not loads
+
+
+def test_an_alias_of_the_file_counts_before_a_list(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A model costs what LiteLLM says of its alias, also if genai-prices knows the model itself."""
+    litellm_loader.load()
+    alias = {"openai/gpt-4o": {"as": "dashscope/qwen-plus"}}
+    monkeypatch.setenv(VARIABLE, json.dumps(alias))
+    cost = lookup("openai/gpt-4o", Usage(1_000_000))
+    assert cost is not None
+    assert cost.source == "litellm"
+
+
+def test_a_model_without_prices_loads_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Not even where a file has list prices for all models."""
+    monkeypatch.setattr(
+        litellm_loader, "load", lambda: pytest.fail("LiteLLM was loaded")
+    )
+    monkeypatch.setenv(VARIABLE, '{"*": {"as": "*"}}')
+    model = resolve("offline/echo")
+    model.load_prices()
+    asyncio.run(model.prepare())
+    assert model.has_price()
 
 
 @pytest.mark.parametrize("loaded", [False, True])

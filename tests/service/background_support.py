@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import AsyncGenerator
 from typing import Any
 
 import httpx
-from sqlalchemy import create_engine, update
+import pytest
+from sqlalchemy import create_engine, literal_column, update
 from sqlalchemy.engine import URL
 from tests.helpers import until
 
@@ -37,6 +39,7 @@ POLL_INTERVAL = "podwright_service.background.worker.POLL_INTERVAL"
 RENEWAL_INTERVAL = "podwright_service.background.worker.RENEWAL_INTERVAL"
 RETRY_INTERVAL = "podwright_service.background.worker.RETRY_INTERVAL"
 SERVED_SECONDS = "podwright_service.background.kept_blueprints.SERVED_SECONDS"
+CLOCK = "podwright_service.background.database._CLOCK"
 TRANSACTION_TIMEOUT = (
     "podwright_service.background.database.TRANSACTION_TIMEOUT"
 )
@@ -59,6 +62,16 @@ async def opened_stores(
 def runs_of(store: RunStore, component: str = "c") -> CallerRuns:
     """The runs of a component, of all callers."""
     return store.runs_of(Access(component))
+
+
+def set_clock(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """Set the clock of both databases by some seconds from what it really is."""
+    monkeypatch.setattr(time, "time", lambda: _now() + seconds)
+    clock = f"(extract(epoch from statement_timestamp()) + {seconds})"
+    monkeypatch.setattr(CLOCK, literal_column(clock))
+
+
+_now = time.time
 
 
 def begin(client: httpx.Client, text: str = "x", **headers: str) -> str:

@@ -68,8 +68,6 @@ def _served(component: Component, /, **settings: Any) -> Iterator[httpx.Client]:
             base_url=f"http://127.0.0.1:{port}",
             timeout=60,
         ) as client:
-            # FastAPI builds its routes now, as pytest's filters of warnings are not thread-safe
-            client.get("/health")
             yield client
         server.should_exit = True
         thread.join()

@@ -6,12 +6,15 @@ import asyncio
 import gc
 import itertools
 import logging
+import math
 import multiprocessing
+import os
 import re
 import sqlite3
 import threading
+import time
 from collections import Counter
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Literal
@@ -43,8 +46,10 @@ from tests.service.background_support import (
     RETRY_INTERVAL,
     TRANSACTION_TIMEOUT,
     begin,
+    change_run,
     opened_stores,
     runs_of,
+    set_clock,
     synchronous_url,
     wait,
 )
@@ -67,6 +72,7 @@ from podwright_service.background.database import (
 )
 from podwright_service.background.store import AttemptUpdate, RunStore
 from podwright_service.background.tables import metadata, runs, workers
+from podwright_service.background.webhook import wait_after
 from podwright_service.testing import Metrics
 
 PREPARED = "SELECT count(*) FROM pg_prepared_statements"
@@ -205,6 +211,113 @@ def test_a_service_logs_why_its_database_is_away(
     assert "PODWRIGHT_RUNS_DATABASE" in line
     assert "secret" not in line
     assert records[0].exc_info is None
+
+
+def delete(path: Path) -> None:
+    """Delete the file of a database and those beside it."""
+    for file in path.parent.glob(f"{path.name}*"):
+        file.unlink()
+
+
+def replace_by_copy(path: Path) -> None:
+    """Replace the file by an older copy, as one who restores a backup."""
+    content = path.read_bytes()
+    delete(path)
+    path.write_bytes(content)
+
+
+def truncate(path: Path) -> None:
+    os.truncate(path, 0)
+
+
+def overwrite(path: Path) -> None:
+    path.write_bytes(os.urandom(path.stat().st_size))
+
+
+@pytest.mark.parametrize(
+    "change", [delete, Path.unlink, replace_by_copy, truncate, overwrite]
+)
+def test_a_file_that_is_changed_while_it_is_open(
+    serve: Serve,
+    sqlite_database: str,
+    caplog: pytest.LogCaptureFixture,
+    change: Callable[[Path], object],
+) -> None:
+    """No run is accepted that would be lost, and a log line says why; other runs go on."""
+    client = serve(ECHO, runs_database=sqlite_database)
+    wait(client, begin(client))
+    path = Path(make_url(sqlite_database).database or "")
+    change(path)
+    for _ in range(2):
+        answer = client.post("/runs", json={"input": "x"})
+        check_problem(answer, 503, "runs_unavailable")
+    until(lambda: f"the file '{path}'" in caplog.text)
+    assert client.post("/run", json={"input": "x"}).status_code == 200
+    assert client.get("/health").status_code == 200
+
+
+def test_a_file_that_is_put_back(
+    serve: Serve, sqlite_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when a volume is away for a while: then runs go on, and what was accepted is there."""
+    monkeypatch.setattr(RETRY_INTERVAL, 0.02)
+    client = serve(ECHO, runs_database=sqlite_database)
+    url = begin(client)
+    wait(client, url)
+    path = Path(make_url(sqlite_database).database or "")
+    away = path.with_name("away")
+    path.rename(away)
+    check_problem(client.get(url), 503, "runs_unavailable")
+    away.rename(path)
+    assert wait(client, url)["status"] == "succeeded"
+    later = begin(client)
+    assert wait(client, later)["status"] == "succeeded"
+
+
+async def test_a_file_that_changes_during_a_transaction(
+    sqlite_database: str,
+) -> None:
+    """What is committed to a file that has been deleted meanwhile is not reported as stored."""
+    path = Path(make_url(sqlite_database).database or "")
+
+    async def commit_to(database: Database) -> None:
+        async with database.transaction() as transaction:
+            row = insert(workers).values(id="w", lease_until=1.0)
+            await transaction.execute(row)
+            path.unlink()
+
+    migrate(database_url(sqlite_database))
+    database = Database(database_url(sqlite_database))
+    with pytest.raises(DatabaseUnavailableError):
+        await commit_to(database)
+    await database.close()
+
+
+def test_a_full_disk(serve: Serve, sqlite_database: str) -> None:
+    """A run for which there is no room is refused, and those that were accepted are there."""
+
+    def limit_pages(connection: Any, _: object) -> None:
+        cursor = connection.cursor()
+        cursor.execute("PRAGMA max_page_count = 100")
+        cursor.close()
+
+    event.listen(Engine, "connect", limit_pages)
+    try:
+        client = serve(ECHO, runs_database=sqlite_database, shutdown_timeout=1)
+        answers = [
+            client.post("/runs", json={"input": "x" * 50_000})
+            for _ in range(20)
+        ]
+        refused = [each for each in answers if each.status_code != 202]
+        assert refused
+        for answer in refused:
+            check_problem(answer, 503, "runs_unavailable")
+        accepted = [each for each in answers if each.status_code == 202]
+        for answer in accepted:
+            url = answer.headers["location"]
+            assert client.get(url).status_code == 200
+    finally:
+        event.remove(Engine, "connect", limit_pages)
 
 
 # --- Rows ---------------------------------------------------------------------------------------------------------
@@ -367,6 +480,132 @@ async def test_a_new_process_does_not_take_runs_over_at_once(
         # another process has reached the database a moment ago, and is dead
         await third.join("third", "c")
         assert len(await third.claim_orphans("third", "c", ["d"], 9, ())) == 1
+
+
+def lease(database: str, worker: str, until: float) -> None:
+    """Store the lease of a process that has since died."""
+    engine = create_engine(synchronous_url(database))
+    with engine.begin() as connection:
+        connection.execute(insert(workers).values(id=worker, lease_until=until))
+    engine.dispose()
+
+
+async def test_a_lease_of_a_clock_that_was_ahead(database: str) -> None:
+    """It is over, as it is longer than any; that of a process that lives is not."""
+    async with opened_stores(database, 2) as (alive, other):
+        await alive.renew("alive", "c")
+        lease(database, "dead", time.time() + 7200)
+        for worker in ("alive", "dead"):
+            run = {"component": "c", "digest": "d", "request": {}}
+            await alive.add({**run, "id": worker}, worker)
+        await other.join("other", "c")
+        claimed = await other.claim_orphans("other", "c", ["d"], 9, ())
+        assert [run["id"] for run in claimed] == ["dead"]
+
+
+async def test_the_lease_of_another_clock_says_nothing_of_an_outage(
+    database: str,
+) -> None:
+    """The database may just be back, although a lease ends in hours."""
+    async with opened_stores(database, 1) as (store,):
+        lease(database, "dead", time.time() + 7200)
+        run = {"id": "r", "component": "c", "digest": "d", "request": {}}
+        await store.add(run, "late")
+        await store.join("other", "c")
+        assert await store.claim_orphans("other", "c", ["d"], 9, ()) == []
+
+
+@pytest.mark.parametrize("seconds", [7200, -7200])
+async def test_a_clock_that_is_set(
+    database: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    seconds: float,
+) -> None:
+    """Runs of processes that live are not taken over before these have renewed their leases, nor after."""
+    async with opened_stores(database, 3) as (alive, other, third):
+        await alive.renew("alive", "c")
+        await alive.renew("dead", "c")
+        for worker in ("alive", "dead"):
+            run = {"component": "c", "digest": "d", "request": {}}
+            await alive.add({**run, "id": worker}, worker)
+        await other.join("other", "c")
+        set_clock(monkeypatch, seconds)
+        assert await other.claim_orphans("other", "c", ["d"], 9, ()) == []
+        assert not caplog.records
+        await other.renew("other", "c")
+        assert f"was set by {seconds:+d} seconds" in caplog.text
+        assert await other.claim_orphans("other", "c", ["d"], 9, ()) == []
+        await alive.renew("alive", "c")
+        await third.join("third", "c")
+        claimed = await third.claim_orphans("third", "c", ["d"], 9, ())
+        assert [run["id"] for run in claimed] == ["dead"]
+
+
+async def test_a_blueprint_that_was_served_when_the_clock_was_ahead(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It counts as served no longer than others."""
+    async with opened_stores(database, 1) as (store,):
+        set_clock(monkeypatch, 7200)
+        await store.blueprints.keep("c", {"d": {}})
+        assert await store.blueprints.served("c") == {"d"}
+        set_clock(monkeypatch, 0)
+        assert await store.blueprints.served("c") == set()
+
+
+async def test_runs_that_were_stored_when_the_clock_was_ahead(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their age is not negative, and they are deleted some time after the clock was corrected."""
+    day = 86400.0
+    run = {"component": "c", "digest": "d", "request": {}}
+    async with opened_stores(database, 1) as (store,):
+        await store.add({**run, "id": "old"})
+        set_clock(monkeypatch, 3650 * day)
+        await store.add({**run, "id": "new"})
+        await runs_of(store).cancel("old")
+        set_clock(monkeypatch, 0)
+        assert (await store.counts("c"))["queued"].age == 0
+        await runs_of(store).cancel("new")
+        set_clock(monkeypatch, day + 60)
+        await store.correct_times("c", day)
+        assert await store.delete_ended("c", day) == 0
+        set_clock(monkeypatch, 2 * day + 120)
+        assert await store.delete_ended("c", day) == 2
+
+
+async def test_notifications_that_were_stored_when_the_clock_was_ahead(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are sent when the clock has been corrected; one that waits after a failed request still waits."""
+    run = {"component": "c", "digest": "d", "request": {}}
+    async with opened_stores(database, 1, webhook="status") as (store,):
+        await store.add({**run, "id": "usual"})
+        await runs_of(store).cancel("usual")
+        (usual,) = await store.outbox.claim("c", 9)
+        await store.outbox.postpone(usual, wait_after(7, math.inf, lambda: 1.0))
+        set_clock(monkeypatch, 7200)
+        await store.add({**run, "id": "ahead"})
+        await runs_of(store).cancel("ahead")
+        set_clock(monkeypatch, 0)
+        assert await store.outbox.claim("c", 9) == []
+        await store.correct_times("c", 60)
+        (due,) = await store.outbox.claim("c", 9)
+        assert due["run_id"] == "ahead"
+        assert due["created_at"] <= time.time()
+        assert await store.outbox.claim("c", 9) == []
+
+
+def test_a_service_corrects_times(serve: Serve, database: str) -> None:
+    """A run that ended at a time to come is deleted after its retention all the same."""
+    client = serve(ECHO, runs_database=database)
+    url = begin(client)
+    wait(client, url)
+    ahead = time.time() + 7200
+    change_run(database, url, created_at=ahead, ended_at=ahead)
+    cleaner = serve(ECHO, runs_database=database, runs_retention=0)
+    until(lambda: cleaner.get(url).status_code == 404)
 
 
 async def test_cancelling_a_run_that_moves(postgresql_database: str) -> None:
@@ -546,7 +785,9 @@ async def test_closing_waits_for_transactions(
     database: str, sqlite_connections: list[SQLiteConnection]
 ) -> None:
     """A transaction in progress ends before the database is closed: its connection would be lost."""
-    opened = Database(database_url(database))
+    url = database_url(database)
+    migrate(url)
+    opened = Database(url)
     began = asyncio.Event()
     may_end = asyncio.Event()
 

@@ -667,8 +667,10 @@ async def test_a_lost_run_whose_blueprint_nobody_has(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It waits in the queue, from where it can be moved; one that was cancelled ends. Others are left alone."""
-    monkeypatch.setattr(LEASE_SECONDS, -1.0)
     async with opened_stores(database, 1) as (store,):
+        # with a process that has renewed its lease, another one need not wait for such
+        await store.renew("recent", "c")
+        await store.join("new", "c")
         for run_id, run_digest in (
             ("lost", "old"),
             ("cancelled", "old"),
@@ -680,12 +682,11 @@ async def test_a_lost_run_whose_blueprint_nobody_has(
         await store.blueprints.keep("c", {"old": {}, "new": {}})
         await store.requeue_unserved("c")
         assert await runs_of(store).status("lost") == "running"
-        monkeypatch.setattr(SERVED_SECONDS, -1.0)
-        await store.blueprints.keep("c", {"old": {}})
+        with monkeypatch.context() as patch:
+            patch.setattr(SERVED_SECONDS, -1.0)
+            await store.blueprints.keep("c", {"old": {}})
         # the process lives
-        monkeypatch.setattr(LEASE_SECONDS, 600.0)
-        await store.join("dead", "c")
-        monkeypatch.setattr(LEASE_SECONDS, -1.0)
+        await store.renew("dead", "c")
         await store.requeue_unserved("c")
         assert await runs_of(store).status("lost") == "running"
         await store.release_lease("dead")

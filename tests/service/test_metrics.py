@@ -9,6 +9,8 @@ import re
 import shutil
 import subprocess
 import sys
+import time
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,7 +24,6 @@ import podwright
 from podwright import Agent, LoopStep, ScriptedModel, Workflow, events
 from podwright.components import FunctionStep, WorkflowStep
 from podwright.errors import ConfigurationError, ModelError
-from podwright.models import price_file, pricing
 from podwright.testing import (
     Model,
     ModelRequest,
@@ -536,10 +537,11 @@ def test_the_price_file_is_watched(
     monkeypatch.setenv("PODWRIGHT_PRICES", str(file))
     client = serve(Agent("a", "Do.", "openai/gpt-4o", api_key="k"))
     assert scrape(client).get("podwright_price_file_valid") == 1
-    for text, valid in (("{", 0), ("{}", 1)):
+    now = time.time()
+    for minutes, text, valid in ((1, "{", 0), (2, "{}", 1)):
         file.write_text(text)
-        price_file.read_prices.cache_clear()
-        pricing.operators_file()
+        later = now + 60 * minutes
+        monkeypatch.setattr(time, "time", partial(float, later))
         assert scrape(client).get("podwright_price_file_valid") == valid
 
 

@@ -221,6 +221,26 @@ def test_a_dead_worker_is_replaced(start: Command, address: Address) -> None:
     check_end(process)
 
 
+def test_workers_end_after_the_first_process(
+    start: Command, address: Address, tmp_path: Path
+) -> None:
+    """If it is killed, they listen no longer, whatever the drain delay is, finish their runs, and end."""
+    process = start(PODWRIGHT_WORKERS="2", PODWRIGHT_DRAIN_DELAY="600")
+    url = begun(process, address, "2")
+    with ThreadPoolExecutor() as pool:
+        active = pool.submit(run, url, "open")
+        wait_for_line(process, "called")
+        os.kill(process.pid, signal.SIGKILL)
+        until(lambda: refused(url))
+        port = httpx.URL(url).port
+        assert port is not None
+        socket.create_server(("127.0.0.1", port)).close()
+        (tmp_path / "open").touch()
+        assert active.result().status_code == 200
+    # when all of them have closed their output
+    check_end(process, -signal.SIGKILL)
+
+
 def test_workers_are_replaced_after_their_requests(
     start: Command, address: Address, tmp_path: Path
 ) -> None:

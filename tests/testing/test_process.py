@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
+import httpx
 import pytest
+from tests.helpers import plain_http, until
 
 from podwright.events import RunFinished
 from podwright_service.client import RunOptions
@@ -76,6 +80,38 @@ def test_a_process_that_is_never_ready(
         with pytest.raises(StartError, match="running on"):
             ComponentProcess("calculator", startup=2, python=program).start()
         assert not_ready.requests
+
+
+LEFT = """
+import signal, sys
+from podwright_service.testing import ComponentProcess
+
+process = ComponentProcess(sys.argv[1], model="offline/echo").start()
+print(process.url, flush=True)
+signal.pause()
+"""
+
+
+def test_a_killed_test_leaves_no_process(calculator: Path) -> None:
+    """If the process of a test is killed, the component that it serves ends too."""
+    with subprocess.Popen(
+        [sys.executable, "-c", LEFT, str(calculator)],
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as test:
+        assert test.stdout is not None
+        url = test.stdout.readline().strip()
+        assert plain_http.get(f"{url}/ready").status_code == 200
+        test.kill()
+
+    def is_refused() -> bool:
+        try:
+            plain_http.get(f"{url}/health")
+        except httpx.TransportError:
+            return True
+        return False
+
+    until(is_refused)
 
 
 TELL = """

@@ -6,12 +6,13 @@ import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, wait
+from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from podwright import events
-from podwright.errors import LimitExceededError
+from podwright.errors import ConfigurationError, LimitExceededError
 from podwright.messages import ModelRequest, ModelResponse
 from podwright.models import pricing
 from podwright.models.token_counts import as_uncounted
@@ -30,7 +31,7 @@ _PATIENCE = 1.0
 """Seconds after which a thread that reports no longer waits for the event loop of the run."""
 
 
-def make_context(
+async def make_context(
     run: Run,
     call: ToolCallId | None,
     call_key: str | None,
@@ -44,6 +45,9 @@ def make_context(
         call_key: The key of the call.
         is_over: Tells whether nobody waits for the function any more.
     """
+    # a function reports where nothing can wait for the price lists, as on the event loop
+    with suppress(ConfigurationError):
+        await pricing.prepare()
     attributes = run.attributes
     log = run_logger(run_id=run.id, component=run.component_name)
     return RunContext(

@@ -600,10 +600,10 @@ class Run:
             current_tool_call.reset(call_token)
             context_source.reset(source_token)
 
-    def _make_context(self, is_over: Callable[[], bool]) -> RunContext:
+    async def _make_context(self, is_over: Callable[[], bool]) -> RunContext:
         """The context for a call of a function in this run; see `ContextSource`."""
         call = current_tool_call.get()
-        return make_context(self, call, call_key(), is_over)
+        return await make_context(self, call, call_key(), is_over)
 
     @contextlib.contextmanager
     def bound_to_current_task(self) -> Generator[None]:

@@ -10,6 +10,7 @@ import math
 import sys
 import threading
 from collections.abc import (
+    Awaitable,
     Callable,
     Generator,
     Mapping,
@@ -349,7 +350,7 @@ def _report_error(
     )
 
 
-ContextSource = Callable[[Callable[[], bool]], RunContext]
+ContextSource = Callable[[Callable[[], bool]], Awaitable[RunContext]]
 """Makes a context; it is given what tells whether the call is over for which the context is made."""
 
 context_source: ContextVar[ContextSource | None] = ContextVar(
@@ -377,7 +378,7 @@ async def call_with_context(
     if not parameters:
         return await call_function(function, *args, **kwargs)
     is_over = threading.Event()
-    context = _make_context(is_over.is_set, seconds)
+    context = await _make_context(is_over.is_set, seconds)
     positional, named = with_context(parameters, context, args, kwargs)
     try:
         return await call_function(function, *positional, **named)
@@ -386,13 +387,13 @@ async def call_with_context(
         is_over.set()
 
 
-def _make_context(
+async def _make_context(
     is_over: Callable[[], bool], seconds: float | None
 ) -> RunContext:
     make = context_source.get()
     context = RunContext(_is_cancelled=is_over)
     if make is not None:
-        context = make(is_over)
+        context = await make(is_over)
     if seconds is None:
         return context
     deadlines = [moment_after(seconds), context.deadline]

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
+from fastapi.routing import iter_route_contexts
 from starlette.exceptions import HTTPException
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from starlette.middleware.cors import CORSMiddleware
@@ -44,6 +45,7 @@ from podwright_service.observability import (
     Observability,
     RequestTelemetryMiddleware,
 )
+from podwright_service.preloading import preload
 from podwright_service.routes import OPEN_ROUTERS, OPENAI_ROUTERS, ROUTERS
 from podwright_service.routes.docs import static_files
 from podwright_service.routes.openai_responses import openai_errors
@@ -75,6 +77,8 @@ def create_app(settings: Settings, component: Component) -> FastAPI:
         description=component.description,
         version=__version__,
         lifespan=runtime.lifecycle.lifespan,
+        # routes/openapi.py has the document
+        openapi_url=None,
         # routes/docs.py has the page, without files from elsewhere
         docs_url=None,
         redoc_url=None,
@@ -170,6 +174,9 @@ def _add_routes(app: FastAPI, runtime: Runtime) -> None:
     for router in OPEN_ROUTERS:
         app.include_router(router)
     app.mount("/docs/static", static_files)
+    # FastAPI combines the routes when they are used first: not in the first request, and once for all processes
+    for _ in iter_route_contexts(app.routes):
+        pass
 
 
 def _allow_origins(app: FastAPI, origins: list[str]) -> None:
@@ -204,6 +211,7 @@ def _check_and_build_runtime(
     for warning in price_warnings(models, policy.models, reported):
         _log.warning("%s", warning)
     check_cost_limits(component, settings, models)
+    preload(component, policy, settings)
     api_keys = ApiKeys(settings)
     for name in settings.metric_callers:
         if name not in api_keys.names:

@@ -106,6 +106,7 @@ def price_warnings(
         yield _unknown_price(model.name)
     for name in reported:
         names.append(name)
+        pricing.load(name)
         if pricing.lookup(name, _ONE_CALL) is None:
             yield _unknown_price(name)
     for problem in operators_file().unused(names):

@@ -50,14 +50,17 @@ class Allowance:
         return ""
 
     async def reserve(self, request: ModelRequest) -> ModelRequest:
-        """Hold back the worst case of a request, and return it with the tokens that the tightest budget allows.
+        """Prepare the model, and hold back the worst case of a request.
+
+        Returns:
+            The request with the tokens that the tightest budget allows.
 
         Raises:
             LimitExceededError: Not even one output token is left, or no call.
         """
+        await self._model.prepare()
         if not self._budgets:
             return request
-        await self._model.prepare()
         asked = request.settings.get("max_tokens")
         if not self._wanted:
             self._wanted = asked or self._default_output_tokens()

@@ -14,7 +14,7 @@ from typing_extensions import TypedDict, Unpack
 
 from podwright import events
 from podwright.blueprints.schema import ModelName
-from podwright.callables import call_function, compute, is_async
+from podwright.callables import call_function, is_async
 from podwright.components.base import PromptComponent
 from podwright.components.chat_messages import ChatMessages, one_turn
 from podwright.components.function_calls import call_recorded
@@ -33,7 +33,6 @@ from podwright.run_context import (
 )
 from podwright.text import short_repr
 from podwright.tools import Tool
-from podwright.usage import NO_USAGE
 
 
 class _Arguments(TypedDict):
@@ -193,7 +192,8 @@ class _Call:
         if self._models:
             for budget in self._run.budgets:
                 budget.check_left()
-            await compute(_load_prices, self._models)
+            for model in self._models:
+                await pricing.prepare(model)
         own = replace(
             context, inputs=self._inputs, messages=tuple(self._messages)
         )
@@ -236,12 +236,6 @@ class _Call:
         """Pass a piece of the answer on, if the caller streams and has not left."""
         if piece and self._run.streaming and not self._run.is_closed:
             self._run.emit(events.Token(**self._run.stamp(), text=piece))
-
-
-def _load_prices(models: Collection[str]) -> None:
-    """Look prices up that are not known yet: this may take seconds, which the event loop cannot spare later."""
-    for model in models:
-        pricing.lookup(model, NO_USAGE)
 
 
 def _checked_piece(piece: object) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from podwright.callables import max_tool_calls
-from podwright.errors import ModelResponseError
+from podwright.errors import ConfigurationError, ModelResponseError
 from podwright.messages import ModelRequest, ModelResponse
 from podwright.models import pricing
 from podwright.models.retries import Retries, Timeouts
@@ -92,15 +93,20 @@ class Model(ABC):
         """
         return
 
-    def load_prices(self) -> None:  # noqa: B027 - most models need nothing
+    def load_prices(self) -> None:
         """Load what `cost` needs. Takes up to seconds: on an event loop, call it in a thread.
 
         Raises:
             ConfigurationError: The price file is wrong.
         """
+        if self._has_price_of_file():
+            pricing.load(self.name, at_vendor=False)
 
-    async def prepare(self) -> None:  # noqa: B027 - most models need nothing
-        """Call `load_prices` once; awaited before a call within limits. Errors are left to `complete`."""
+    async def prepare(self) -> None:
+        """Load what a call and `cost` need, in a thread; awaited before each call. Errors are left to `complete`."""
+        if self._has_price_of_file():
+            with suppress(ConfigurationError):
+                await pricing.prepare(self.name, at_vendor=False)
 
     def max_output_tokens(self) -> int | None:
         """The most output tokens of an answer to a request without `max_tokens`; None if that is not known.
@@ -128,9 +134,13 @@ class Model(ABC):
             ConfigurationError: The price file is wrong.
         """
         self.load_prices()
-        if type(self).cost is Model.cost:
+        if self._has_price_of_file():
             return True
         return self.cost(Usage(input_tokens=1, output_tokens=1)) is not None
+
+    def _has_price_of_file(self) -> bool:
+        """Whether it has no `cost` of its own."""
+        return type(self).cost is Model.cost
 
     def address(self) -> tuple[str, int] | None:
         """Host and port of its endpoint, for telemetry; None if it has none."""

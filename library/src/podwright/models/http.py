@@ -15,6 +15,7 @@ import ssl
 from asyncio import AbstractEventLoop
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import Generic, Literal, TypeVar
+from weakref import WeakKeyDictionary
 
 import aiohttp
 
@@ -391,13 +392,13 @@ class OnePerLoop(Generic[ClientT]):
     """One client for each event loop, closed when the loop shuts down.
 
     Args:
-        make: Makes a client on the running loop.
+        make: Makes a client on the running loop; it is given the certificates to trust.
         close: Closes it.
     """
 
     def __init__(
         self,
-        make: Callable[[], ClientT],
+        make: Callable[[ssl.SSLContext], ClientT],
         close: Callable[[ClientT], Awaitable[None]],
     ) -> None:
         self._make = make
@@ -406,20 +407,36 @@ class OnePerLoop(Generic[ClientT]):
             AbstractEventLoop, tuple[ClientT, AsyncGenerator[ClientT]]
         ] = {}
         """With the generators that close them."""
+        self._making: WeakKeyDictionary[AbstractEventLoop, asyncio.Lock] = (
+            WeakKeyDictionary()
+        )
+        """Held while a client is made, so that no other task makes a second one."""
 
     async def get(self) -> ClientT:
-        """The client of the running event loop."""
+        """The client of the running event loop.
+
+        Raises:
+            TransportError: The certificates cannot be read.
+        """
         loop = asyncio.get_running_loop()
         if loop not in self._clients:
-            keeper = self._keep(loop)
-            # nothing is awaited before, so no other task makes a second one
-            self._clients[loop] = await anext(keeper), keeper
+            async with self._making.setdefault(loop, asyncio.Lock()):
+                await self._make_once(loop)
         client, _ = self._clients[loop]
         return client
 
-    async def _keep(self, loop: AbstractEventLoop) -> AsyncGenerator[ClientT]:
+    async def _make_once(self, loop: AbstractEventLoop) -> None:
+        if loop in self._clients:
+            return
+        certificates = await asyncio.to_thread(trusted_certificates)
+        keeper = self._keep(loop, certificates)
+        self._clients[loop] = await anext(keeper), keeper
+
+    async def _keep(
+        self, loop: AbstractEventLoop, certificates: ssl.SSLContext
+    ) -> AsyncGenerator[ClientT]:
         """Make a client, and close it at the end: a loop closes the asynchronous generators begun on it."""
-        client = self._make()
+        client = self._make(certificates)
         try:
             yield client
         finally:
@@ -427,10 +444,12 @@ class OnePerLoop(Generic[ClientT]):
             await self._close(client)
 
 
-def _new_session(*, trust_env: bool) -> aiohttp.ClientSession:
+def _new_session(
+    certificates: ssl.SSLContext, *, trust_env: bool
+) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(
-            limit=0, keepalive_timeout=_KEEP_ALIVE, ssl=trusted_certificates()
+            limit=0, keepalive_timeout=_KEEP_ALIVE, ssl=certificates
         ),
         cookie_jar=aiohttp.DummyCookieJar(),
         trust_env=trust_env,
@@ -439,12 +458,14 @@ def _new_session(*, trust_env: bool) -> aiohttp.ClientSession:
     )
 
 
-def _new_environment_session() -> aiohttp.ClientSession:
-    return _new_session(trust_env=trusts_environment())
+def _new_environment_session(
+    certificates: ssl.SSLContext,
+) -> aiohttp.ClientSession:
+    return _new_session(certificates, trust_env=trusts_environment())
 
 
-def _new_direct_session() -> aiohttp.ClientSession:
-    return _new_session(trust_env=False)
+def _new_direct_session(certificates: ssl.SSLContext) -> aiohttp.ClientSession:
+    return _new_session(certificates, trust_env=False)
 
 
 _sessions = OnePerLoop(_new_environment_session, aiohttp.ClientSession.close)
@@ -453,7 +474,11 @@ _direct_sessions = OnePerLoop(_new_direct_session, aiohttp.ClientSession.close)
 
 
 def trusted_certificates() -> ssl.SSLContext:
-    """The certificates to trust: those of the file that SSL_CERT_FILE names, else the machine's."""
+    """The certificates to trust: those of the file that SSL_CERT_FILE names, else the machine's. Takes a while.
+
+    Raises:
+        TransportError: They cannot be read.
+    """
     file = os.environ.get("SSL_CERT_FILE")
     try:
         return ssl.create_default_context(cafile=file or None)

@@ -13,6 +13,7 @@ from podwright import errors
 from podwright._version import __version__
 from podwright.json_data import JsonObject, to_json_bytes
 from podwright.messages import ModelRequest, ModelResponse
+from podwright.models import pricing
 from podwright.models.answer import InvalidResponseError, Piece
 from podwright.models.answer_tool import from_answer_tool, with_answer_tool
 from podwright.models.api_keys import ApiKey
@@ -32,7 +33,6 @@ from podwright.models.providers import Endpoint, first_value, is_vendors
 from podwright.models.refusals import RefusedError, refusal, transport_error
 from podwright.models.token_counts import read_amount
 from podwright.models.urls import host_and_port, is_header_value, join_url
-from podwright.usage import Usage
 
 
 class DocumentAnswer(Answer, Protocol):
@@ -228,8 +228,7 @@ class HTTPModel(ProviderModel):
     def load_prices(self) -> None:
         """See `Model.load_prices`; the price of a vendor holds only at its own URL."""
         self.is_at_vendor = is_vendors(self._provider, self._base_url())
-        # a first look-up reads the price lists, for which a run would wait
-        self.cost(Usage(input_tokens=1, output_tokens=1))
+        pricing.load(self.name, at_vendor=self.is_at_vendor)
 
     async def prepare(self) -> None:
         """See `Model.prepare`."""
@@ -242,6 +241,8 @@ class HTTPModel(ProviderModel):
             destination = self.destination()
             await asyncio.to_thread(self.load_prices)
             self._destination = destination
+        else:
+            await pricing.prepare(self.name, at_vendor=self.is_at_vendor)
         return self._destination
 
     def destination(self) -> Destination:

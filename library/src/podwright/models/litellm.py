@@ -17,7 +17,7 @@ from podwright import errors
 from podwright.json_data import JsonObject, as_object
 from podwright.json_schema import has_open_objects
 from podwright.messages import ModelRequest, ModelResponse
-from podwright.models import litellm_loader
+from podwright.models import litellm_loader, pricing
 from podwright.models.answer import InvalidResponseError
 from podwright.models.answer_tool import from_answer_tool, with_answer_tool
 from podwright.models.api_keys import ApiKey
@@ -41,7 +41,6 @@ from podwright.models.providers import ANY, ENDPOINTS, first_value, is_vendors
 from podwright.models.proxies import via
 from podwright.models.refusals import RefusedError, refusal, transport_error
 from podwright.text import causes
-from podwright.usage import Usage
 
 _Meaning = tuple[type[errors.ModelError], str]
 """The class of our error, and its message."""
@@ -290,7 +289,7 @@ class LiteLLMModel(ProviderModel):
     def load_prices(self) -> None:
         """See `Model.load_prices`."""
         self.is_at_vendor = self._calls_vendor()
-        self.cost(Usage(input_tokens=1, output_tokens=1))
+        pricing.load(self.name, at_vendor=self.is_at_vendor)
 
     def _calls_vendor(self) -> bool:
         """Whether the base URL is that of the provider itself, as LiteLLM's own is."""
@@ -308,6 +307,8 @@ class LiteLLMModel(ProviderModel):
         """Load LiteLLM and the prices; return whether the model has a JSON Schema mode."""
         if self._has_json_schema is None:
             self._has_json_schema = await asyncio.to_thread(self._load)
+        else:
+            await pricing.prepare(self.name, at_vendor=self.is_at_vendor)
         return self._has_json_schema
 
     def _load(self) -> bool:

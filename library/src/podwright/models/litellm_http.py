@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import re
+import ssl
 from collections.abc import AsyncIterator, Callable, Generator, Mapping
 from contextvars import ContextVar
 from typing import Any
@@ -21,7 +22,6 @@ from podwright.models.http import (
     OnePerLoop,
     TransportError,
     propagated,
-    trusted_certificates,
 )
 from podwright.models.proxies import (
     environment_proxy_of_litellm,
@@ -164,11 +164,10 @@ async def _complete(request: httpx.Request) -> None:
     request.headers.update(propagated())
 
 
-def _new_client() -> Any:
+def _new_client(certificates: ssl.SSLContext) -> Any:
     handlers: Any = importlib.import_module(
         "litellm.llms.custom_httpx.http_handler"
     )
-    certificates = trusted_certificates()
     # without a transport, LiteLLM takes one of its own, which uses the proxies of the environment
     transport = None
     if not trusts_environment():

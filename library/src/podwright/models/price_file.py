@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
-from functools import lru_cache
 from typing import Annotated, Any, NamedTuple, NotRequired, cast
 
 from pydantic import (
@@ -103,6 +103,11 @@ class PriceFile:
         # the name decides between patterns of one length, so that every process decides alike
         self._patterns = sorted(patterns, key=lambda name: (-len(name), name))
 
+    @property
+    def has_aliases(self) -> bool:
+        """Whether a model costs as much as another one."""
+        return bool(self._aliases)
+
     def find(self, *models: str) -> Iterator[Match]:
         """What the file says of a model that has several names, what counts first coming first.
 
@@ -193,21 +198,47 @@ _valid: dict[str, PriceFile] = {}
 """The last valid content of each file."""
 _stale: set[str] = set()
 """Files whose content was invalid when they were last read."""
+_minutes: dict[str, int] = {}
+"""The minute since 1970 in which each file was last read."""
 
 
-@lru_cache(maxsize=1)
-def read_prices(file: str, minute: int) -> PriceFile:
-    """The content of a file, or its last valid content if it has become invalid.
+def current_prices(file: str) -> PriceFile:
+    """The last valid content of a file, which is read only if there is none yet.
 
     Args:
         file: Its path, or its content as JSON; empty if there is none.
-        minute: The minute since 1970 in which it is read.
 
     Raises:
         ConfigurationError: It cannot be read, or is invalid.
     """
     if not file:
         return EMPTY
+    if file not in _valid:
+        refresh_prices(file)
+    return _valid[file]
+
+
+def is_current(file: str) -> bool:
+    """Whether a file need not be read: there is none, or it has valid content and was read in this minute."""
+    if not file:
+        return True
+    return file in _valid and _minutes[file] == _this_minute()
+
+
+def refresh_prices(file: str) -> None:
+    """Read a file, unless it has been read in this minute; on an event loop, call this in a thread.
+
+    The last valid content of a file that has become invalid stays.
+
+    Args:
+        file: As in `current_prices`.
+
+    Raises:
+        ConfigurationError: It cannot be read, or is invalid, and has never been valid.
+    """
+    if is_current(file):
+        return
+    _minutes[file] = _this_minute()
     try:
         _valid[file] = _parse(file)
         _stale.discard(file)
@@ -216,7 +247,10 @@ def read_prices(file: str, minute: int) -> PriceFile:
         if file not in _valid:
             raise
         _log.error("%s The previous prices stay valid.", error.message)
-    return _valid[file]
+
+
+def _this_minute() -> int:
+    return int(time.time() // 60)
 
 
 def is_valid() -> bool:

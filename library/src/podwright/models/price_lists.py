@@ -58,6 +58,8 @@ def listed_prices(model: str) -> list[ListedPrice]:
     Raises:
         ConfigurationError: The operator's file cannot be read, or is invalid.
     """
+    if litellm_loader.installed():
+        litellm_loader.load()
     file = os.environ.get(VARIABLE, "")
     versions = {"override": file, **list_versions()}
     now = datetime.fromtimestamp(time.time(), UTC)

@@ -3,13 +3,17 @@
 The operator's file (`PODWRIGHT_PRICES`) comes first, then genai-prices, then LiteLLM's own price list if LiteLLM is
 installed and genai-prices does not know the model. A price that none of them knows is unknown, never 0. On servers of
 the operator's own only the file counts.
+
+`load` reads files and imports packages, which takes up to seconds; the other functions use what is loaded.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -20,12 +24,15 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast, get_args
 from podwright.json_data import JsonObject
 from podwright.models import litellm_loader
 from podwright.models.price_file import (
+    EMPTY,
     VARIABLE,
     Entry,
     PriceFile,
     Rates,
     TieredRates,
-    read_prices,
+    current_prices,
+    is_current,
+    refresh_prices,
 )
 from podwright.models.providers import PRICE_NAMES
 from podwright.usage import Usage
@@ -37,7 +44,8 @@ Source = Literal["override", "genai-prices", "litellm"]
 SOURCES: tuple[Source, ...] = get_args(Source)
 """The lists, in the order in which they count."""
 _LISTS: tuple[Source, ...] = ("genai-prices", "litellm")
-"""Those that are published."""
+"""The published lists."""
+_ONE_CALL = Usage(input_tokens=1, output_tokens=1)
 
 _API = re.compile(r"^(converse|invoke|responses)/")
 """The provider's API, with which some model names begin; it does not change the price."""
@@ -130,10 +138,10 @@ def lookup(
     at_vendor: bool = True,
     at: float | None = None,
 ) -> Cost | None:
-    """What `usage` costs; None if the price is unknown.
+    """What `usage` costs; None if the price is unknown. Call `load` before.
 
-    Takes up to seconds for the first model of a process that genai-prices does not know, because LiteLLM is imported:
-    on an event loop, call it in a thread.
+    LiteLLM's list counts only if neither the file nor genai-prices knows the model that was asked for, whatever the
+    name of the one that answered.
 
     Args:
         model: "<provider>/<model_name>", as a blueprint names it. The price of the model that answered counts more.
@@ -147,14 +155,87 @@ def lookup(
     """
     if at is None:
         at = time.time()
+    prices = operators_file()
+    lists = _LISTS[:1]
+    if litellm_loader.loaded() and _needs_litellm(model, prices, at_vendor):
+        lists = _LISTS
     return _lookup(
         model,
         _tokens(usage),
         terms,
-        prices=operators_file(),
+        prices=prices,
+        lists=lists,
         minute=int(at // 60),
         at_vendor=at_vendor,
     )
+
+
+async def prepare(model: str = "", *, at_vendor: bool = True) -> None:
+    """Call `load` in a thread, unless it has nothing to do.
+
+    Raises:
+        ConfigurationError: As `load`.
+    """
+    if not _is_loaded(model, at_vendor=at_vendor):
+        await asyncio.to_thread(load, model, at_vendor=at_vendor)
+
+
+def load(model: str = "", *, at_vendor: bool = True) -> None:
+    """Load what `lookup` needs, and read the operator's file again if a minute has passed.
+
+    Takes up to seconds for the first model that genai-prices does not know, because LiteLLM is imported: on an event
+    loop, call `prepare`.
+
+    Args:
+        model: "<provider>/<model_name>"; empty for all that genai-prices knows.
+        at_vendor: As in `lookup`.
+
+    Raises:
+        ConfigurationError: As `lookup`.
+    """
+    refresh_operators_file()
+    prices = operators_file()
+    entry, _ = _in_file(prices, model)
+    if prices.has_aliases or (at_vendor and entry is None):
+        # the first look-up imports the tables
+        _from_genai_prices("openai/gpt-4o", _usual_call())
+    if _needs_litellm(model, prices, at_vendor) and litellm_loader.installed():
+        litellm_loader.load()
+    _loaded[model, at_vendor] = prices
+
+
+_loaded: dict[tuple[str, bool], PriceFile] = {}
+"""The content of the operator's file with which `load` was called last, by its arguments."""
+
+
+def _is_loaded(model: str, *, at_vendor: bool) -> bool:
+    """Whether `load` has nothing to do."""
+    file = os.environ.get(VARIABLE, "")
+    if not is_current(file):
+        return False
+    prices = operators_file()
+    if prices is EMPTY and not at_vendor:
+        return True
+    return _loaded.get((model, at_vendor)) is prices
+
+
+@lru_cache(maxsize=4096)
+def _needs_litellm(model: str, prices: PriceFile, at_vendor: bool) -> bool:
+    """Whether a list may have the price of a model, and genai-prices does not."""
+    if "/" not in model:
+        return False
+    entry, names = _in_file(prices, model)
+    if not names:
+        if entry is not None or not at_vendor:
+            return False
+        names = [model]
+    return _from_lists(_LISTS[:1], names, _usual_call()) is None
+
+
+def _usual_call() -> _Call:
+    """A call at the usual price, now."""
+    now = datetime.fromtimestamp(time.time(), UTC)
+    return _Call(_tokens(_ONE_CALL), PLAIN, now)
 
 
 def _tokens(usage: Usage) -> Tokens:
@@ -196,41 +277,40 @@ def own_price(model: str, usage: Usage, terms: Terms, at: float) -> Cost | None:
 
 
 def operators_file() -> PriceFile:
-    """The content of the operator's file now; empty if there is none.
+    """The content of the operator's file when it was last read; empty if there is none.
 
     Raises:
         ConfigurationError: As `lookup`.
     """
-    file = os.environ.get(VARIABLE, "")
-    minute = int(time.time() // 60)
-    return read_prices(file, minute)
+    return current_prices(os.environ.get(VARIABLE, ""))
 
 
 def refresh_operators_file() -> None:
-    """Read the operator's price file again if a minute has passed.
+    """Read the operator's price file again if a minute has passed; on an event loop, call this in a thread.
 
     Raises:
-        ConfigurationError: It is invalid.
+        ConfigurationError: As `lookup`.
     """
-    operators_file()
+    refresh_prices(os.environ.get(VARIABLE, ""))
 
 
-# Some prices depend on the time of day and the file may change, so a result is valid for one minute.
+# Some prices depend on the time of day, so a result is valid for one minute.
 @lru_cache(maxsize=4096)
 def _lookup(
     model: str,
     tokens: Tokens,
     terms: Terms,
     prices: PriceFile,
+    lists: Sequence[Source],
     minute: int,
     at_vendor: bool,
 ) -> Cost | None:
     began = datetime.fromtimestamp(minute * 60, UTC)
     call = _Call(tokens, terms, began)
     names = _names(model, terms)
-    cost = _from_file(prices, *names, call=call)
+    cost = _from_file(prices, names, lists, call)
     if cost is None and at_vendor:
-        cost = _from_lists(*names, call=call)
+        cost = _from_lists(lists, names, call)
     return cost
 
 
@@ -248,20 +328,35 @@ def _names(model: str, terms: Terms) -> tuple[str, ...]:
     return answered, model
 
 
-def _from_file(prices: PriceFile, *names: str, call: _Call) -> Cost | None:
-    """What a call costs by the operator's file, which may send it on to the lists."""
+def _in_file(prices: PriceFile, *names: str) -> tuple[Entry | None, list[str]]:
+    """The first rates that the operator's file has of these names, and the aliases that count before them."""
+    aliases: list[str] = []
     for match in prices.find(*names):
         if match.entry is not None:
-            return _from_entry(match.entry, call)
-        cost = _from_lists(match.alias, call=call)
-        if cost is not None:
-            return cost
-    return None
+            return match.entry, aliases
+        aliases.append(match.alias)
+    return None, aliases
 
 
-def _from_lists(*names: str, call: _Call) -> Cost | None:
-    """What a call costs by the published lists, of the first of these names that one knows."""
-    for source in _LISTS:
+def _from_file(
+    prices: PriceFile,
+    names: Sequence[str],
+    lists: Sequence[Source],
+    call: _Call,
+) -> Cost | None:
+    """What a call costs by the operator's file, which may send it on to the lists."""
+    entry, aliases = _in_file(prices, *names)
+    cost = _from_lists(lists, aliases, call)
+    if cost is None and entry is not None:
+        return _from_entry(entry, call)
+    return cost
+
+
+def _from_lists(
+    lists: Sequence[Source], names: Sequence[str], call: _Call
+) -> Cost | None:
+    """What a call costs by these lists, of the first of these names that one knows."""
+    for source in lists:
         for name in names:
             cost = _from_list(source, name, call)
             if cost is not None:
@@ -281,7 +376,7 @@ def cost_in_list(
     tokens: Tokens,
     now: datetime,
 ) -> float | None:
-    """What tokens cost by one of the lists, in USD; None if it does not know the model.
+    """What tokens cost by one of the lists, in USD; None if it does not know the model, or is not loaded.
 
     Args:
         source: The list.
@@ -294,7 +389,7 @@ def cost_in_list(
     """
     call = _Call(tokens, PLAIN, now)
     if source == "override":
-        cost = _from_file(operators_file(), model, call=call)
+        cost = _from_file(operators_file(), [model], _LISTS, call)
     else:
         cost = _from_list(source, model, call)
     if cost is None:
@@ -448,9 +543,9 @@ def _has_rates(result: PriceCalculation, call: _Call) -> bool:
 
 
 def _from_litellm(model: str, call: _Call) -> Cost | None:
-    if "/" not in model or not litellm_loader.installed():
+    litellm = litellm_loader.loaded()
+    if "/" not in model or litellm is None:
         return None
-    litellm = litellm_loader.load()
     conditions = call.conditions()
     tier = conditions.pop("service_tier", "")
     usage = _litellm_usage(litellm, call)

@@ -45,6 +45,10 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from podwright.errors import ConfigurationError
 from podwright.json_data import to_json_bytes
+from podwright_service.background.sqlite_file import (
+    DatabaseFileError,
+    SQLiteFile,
+)
 from podwright_service.http.problems import RequestError
 
 TRANSACTION_TIMEOUT = 10.0
@@ -181,6 +185,9 @@ class Database:
         self._engine = _engine(url)
         self._reading_engine = self._engine.execution_options(**_READING)
         self.is_sqlite = self._engine.dialect.name == "sqlite"
+        self._file: SQLiteFile | None = None
+        if self.is_sqlite:
+            self._file = SQLiteFile(url)
         self.reached_since: float | None = None
         """Since when the database has been reached, by `time.monotonic()`; None while it cannot be reached."""
         self._closing: set[asyncio.Task[None]] = set()
@@ -264,12 +271,24 @@ class Database:
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
         try:
+            self._check_file()
             await transaction.open()
             yield transaction
             await transaction.commit()
+            # what was committed is lost if the file has changed meanwhile
+            self._check_file()
         finally:
             end.set()
             await asyncio.shield(closing)
+
+    def _check_file(self) -> None:
+        """Check that the file of SQLite is the one that the connections have open.
+
+        Raises:
+            OSError: It is not, or cannot be read.
+        """
+        if self._file is not None:
+            self._file.check()
 
 
 _DRIVERS = {
@@ -341,9 +360,11 @@ def explain_database_error(error: BaseException) -> ConfigurationError:
     reason, _, _ = text.partition("\n")
     suggestion = (
         "Check that the server is up and can be reached, and the host, port, user, password and name in "
-        "PODWRIGHT_RUNS_DATABASE; of SQLite, that the file can be written."
+        "PODWRIGHT_RUNS_DATABASE; of SQLite, that the file can be written, and the disk has room."
     )
-    if isinstance(cause, UndefinedTable | UndefinedColumn):
+    if isinstance(cause, DatabaseFileError):
+        suggestion = "Stop the service, put the file back or delete it, delete those with -wal and -shm, and start it."
+    elif isinstance(cause, UndefinedTable | UndefinedColumn):
         suggestion = "Run `podwright runs migrate`."
     elif isinstance(cause, InsufficientPrivilege | InvalidSchemaName):
         suggestion = "Let the user in PODWRIGHT_RUNS_DATABASE create tables: GRANT USAGE, CREATE ON SCHEMA."

@@ -9,6 +9,7 @@ from sqlalchemy import delete, exists, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.elements import ColumnElement
 
+from podwright_service.background.clock import TOLERANCE
 from podwright_service.background.database import Database, Transaction
 from podwright_service.background.tables import (
     is_open,
@@ -85,9 +86,13 @@ class KeptBlueprints:
     ) -> Set[str]:
         """As `served`, in a transaction."""
         columns = kept_blueprints.c
+        now = self._database.now()
+        # one that is served for longer than any was kept when the clock was ahead
+        longest = now + SERVED_SECONDS + TOLERANCE
         query = select(columns.digest).where(
             columns.component == component,
-            columns.served_until > self._database.now(),
+            columns.served_until > now,
+            columns.served_until <= longest,
         )
         result = await transaction.execute(query)
         return set(result.scalars())

@@ -21,12 +21,15 @@ from sqlalchemy import (
     update,
 )
 
+from podwright_service.background.clock import TOLERANCE
 from podwright_service.background.database import Database, Transaction
 from podwright_service.background.tables import deliveries, runs
 from podwright_service.http.schemas import RESTING
 
 CLAIM_SECONDS = 60.0
 """Seconds after which a notification is sent again whose process was killed."""
+LONGEST_WAIT = 16 * 3600.0
+"""Seconds: no notification waits longer for its next request."""
 KEPT_SECONDS = 7 * 86400.0
 """Seconds after which a notification is deleted that no process has sent."""
 WebhookMode = Literal["status", "content"]
@@ -119,6 +122,36 @@ class Outbox:
         )
         async with self._database.transaction() as transaction:
             await transaction.execute(statement)
+
+    async def correct_times(
+        self, transaction: Transaction, component: str
+    ) -> None:
+        """Have notifications sent now that wait because they were stored when the clock was ahead.
+
+        Args:
+            transaction: A transaction.
+            component: Only those of its runs.
+        """
+        now = self._database.now()
+        columns = deliveries.c
+        latest = now + TOLERANCE
+        found = (
+            select(columns.id)
+            .where(columns.component == component)
+            .where(columns.due_at > latest)  # an index has these
+            .where(
+                (columns.created_at > latest)
+                | (columns.due_at > latest + LONGEST_WAIT)
+            )
+        )
+        chosen = found.with_for_update(skip_locked=True).cte("chosen")
+        created_at = columns.created_at
+        created_at = case((created_at > now, now), else_=created_at)
+        await transaction.execute(
+            update(deliveries)
+            .where(columns.id.in_(select(chosen.c.id)))
+            .values(due_at=now, created_at=created_at)
+        )
 
     async def forget_content(
         self, transaction: Transaction, run_ids: Collection[str]

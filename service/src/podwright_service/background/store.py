@@ -7,6 +7,7 @@ refused once there is a later one: a process that was thought dead cannot harm a
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import (
     Collection,
     Iterable,
@@ -24,6 +25,7 @@ from sqlalchemy import (
     delete,
     exists,
     func,
+    literal,
     select,
     update,
 )
@@ -39,6 +41,7 @@ from podwright_service.background.caller_runs import (
     events_in,
     queued_columns,
 )
+from podwright_service.background.clock import TOLERANCE, DatabaseClock
 from podwright_service.background.database import Database, Transaction
 from podwright_service.background.kept_blueprints import KeptBlueprints
 from podwright_service.background.kept_states import KeptStates
@@ -98,6 +101,7 @@ class RunStore:
 
     def __init__(self, url: URL, webhook: WebhookMode | None = None) -> None:
         self._database = Database(url)
+        self._clock = DatabaseClock()
         self.outbox = Outbox(self._database)
         """The notifications of the runs."""
         self.states = KeptStates(self._database)
@@ -211,15 +215,28 @@ class RunStore:
         )
 
     def _leases_are_renewed(self) -> bool:
-        """Whether each live process has renewed its lease: after an outage of the database that takes a while."""
+        """Whether each live process has renewed its lease: a while after an outage, or after the clock was set."""
         return self._database.seconds_reached() > LEASE_SECONDS
 
     def _is_silent(self) -> ColumnElement[bool]:
-        """Whether the process of a run has let its lease run out."""
-        now = self._database.now()
-        return ~exists().where(
-            workers.c.id == runs.c.worker, workers.c.lease_until >= now
+        """Whether the process of a run has let its lease run out, by a clock that was not set since its renewals.
+
+        A lease that is longer than any is over too: it was renewed when the clock was ahead.
+        """
+        now = self._now()
+        longest = now + LEASE_SECONDS + TOLERANCE
+        lease = workers.c.lease_until
+        has_lease = exists().where(
+            workers.c.id == runs.c.worker, lease.between(now, longest)
         )
+        return ~has_lease & now.between(*self._clock.bounds())
+
+    def _now(self) -> ColumnElement[float]:
+        """The time by the clock of the database, as an expression."""
+        now = self._database.now()
+        if self._database.is_sqlite:  # which is given the time
+            return literal(now)
+        return now
 
     async def requeue_unserved(self, component: str) -> None:
         """Queue the runs of silent processes that no other process takes over, because none has their blueprint.
@@ -295,7 +312,11 @@ class RunStore:
 
         Only if some process has renewed its lease recently: else the database may just be back after an outage.
         """
-        query = select(func.max(workers.c.lease_until) - self._database.now())
+        now = self._database.now()
+        lease = workers.c.lease_until
+        # not one that was renewed when the clock was ahead
+        is_lease = lease <= now + LEASE_SECONDS + TOLERANCE
+        query = select(func.max(lease) - now).where(is_lease)
         async with self._database.reading() as connection:
             left = await connection.scalar(query)
         if left is not None and left > LEASE_SECONDS - RECENT_SECONDS:
@@ -306,11 +327,12 @@ class RunStore:
         self, worker: str, component: str
     ) -> dict[str, tuple[int, bool]]:
         """Renew the lease of a process on its runs: attempt, and whether it is to be cancelled, by run."""
+        asked_at = time.monotonic()
         until = self._database.now() + LEASE_SECONDS
         lease = self._insert(workers).values(id=worker, lease_until=until)
         lease = lease.on_conflict_do_update(
             index_elements=["id"], set_={"lease_until": until}
-        )
+        ).returning(workers.c.lease_until)
         held = select(runs.c.id, runs.c.attempt, runs.c.cancel_requested).where(
             is_open,
             runs.c.component == component,
@@ -318,9 +340,14 @@ class RunStore:
             runs.c.worker == worker,
         )
         async with self._database.transaction() as connection:
-            await connection.execute(lease)
+            renewed_until = await connection.scalar(lease)
             rows = await connection.execute(held)
-            return {row.id: (row.attempt, row.cancel_requested) for row in rows}
+            attempts = {
+                row.id: (row.attempt, row.cancel_requested) for row in rows
+            }
+        if self._clock.note(renewed_until - LEASE_SECONDS, asked_at):
+            self._database.reached_since = time.monotonic()
+        return attempts
 
     async def release_lease(self, worker: str) -> None:
         """End the lease of a process."""
@@ -416,6 +443,45 @@ class RunStore:
                 )
         return counts
 
+    async def correct_times(self, component: str, seconds: float) -> None:
+        """Set times that are ahead to now: they were stored when the clock was ahead.
+
+        Args:
+            component: Only those of its runs.
+            seconds: For how long a run is kept after its end.
+        """
+        now = self._now()
+        latest = now + TOLERANCE
+        columns = runs.c
+        # an index has these, and those that were created before the runs that are kept
+        created_ahead = columns.created_at > latest
+        ended_ahead = (
+            (columns.created_at < now - seconds)
+            & columns.status.in_(ENDED)
+            & (columns.ended_at > latest)
+        )
+        times = (
+            columns.created_at,
+            columns.queued_at,
+            columns.started_at,
+            columns.ended_at,
+        )
+        corrected = {
+            time: case((time > now, now), else_=time) for time in times
+        }
+        async with self._database.transaction() as connection:
+            for is_ahead in (created_ahead, ended_ahead):
+                found = select(columns.id).where(
+                    columns.component == component, is_ahead
+                )
+                # another process may do so at the same time
+                chosen = found.with_for_update(skip_locked=True).cte("chosen")
+                statement = update(runs).where(
+                    columns.id.in_(select(chosen.c.id))
+                )
+                await connection.execute(statement.values(corrected))
+            await self.outbox.correct_times(connection, component)
+
     async def delete_ended(self, component: str, seconds: float) -> int:
         """Delete old leases, and the runs of a component that ended at least some seconds ago; returns how many."""
         now = self._database.now()
@@ -434,7 +500,10 @@ class RunStore:
         )
         # another process may delete at the same time
         old = old.with_for_update(skip_locked=True)
-        old_leases = workers.c.lease_until < now - LEASE_SECONDS
+        lease = workers.c.lease_until
+        old_leases = (lease < now - LEASE_SECONDS) | (
+            lease > now + 2 * LEASE_SECONDS
+        )
         async with self._database.transaction() as connection:
             await connection.execute(delete(workers).where(old_leases))
             await self.outbox.remove_old(connection, component)

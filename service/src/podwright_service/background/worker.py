@@ -409,11 +409,11 @@ class BackgroundWorker:
 
     async def _clean_up(self) -> None:
         component = self.component.name
+        retention = self._settings.runs_retention
         await self.store.states.remove_old(component, self._settings.state_ttl)
+        await self.store.correct_times(component, retention)
         while True:
-            deleted = await self.store.delete_ended(
-                component, self._settings.runs_retention
-            )
+            deleted = await self.store.delete_ended(component, retention)
             if deleted == 0:
                 return
 

@@ -9,6 +9,7 @@ from http import HTTPStatus
 from typing import Any
 
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import iter_route_contexts
 from pydantic import BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -119,17 +120,16 @@ class RequestError(HTTPException):
         self.problems = problems
 
 
-_METHODS = ("get", "head", "post", "put", "patch", "delete")
-
-
 def allowed_methods(request: Request, headers: Mapping[str, str]) -> str:
     """The methods of a path; Starlette's header names those of one route only."""
-    paths = request.app.openapi()["paths"]
-    path = paths.get(route_of(path_in(request.scope)), {})
-    methods = [method.upper() for method in path if method in _METHODS]
+    path = route_of(path_in(request.scope))
+    methods: set[str] = set()
+    for route in iter_route_contexts(request.app.routes):
+        if route.path_format == path and route.include_in_schema:
+            methods |= route.methods or set()
     if not methods:
         return headers.get("Allow", "")
-    return ", ".join(methods)
+    return ", ".join(sorted(methods))
 
 
 def problem_details(request: Request, error: Exception) -> ProblemDetails:

@@ -16,6 +16,7 @@ from contextlib import AbstractAsyncContextManager
 from types import FrameType
 from typing import Literal, Protocol
 
+import anyio.lowlevel
 from fastapi import FastAPI
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -80,6 +81,8 @@ class Lifecycle:
         """The lifespan of the application."""
         with self._handle_signals():
             self._begin()
+            # streams use anyio, which imports a part of itself when it is used first
+            await anyio.lowlevel.checkpoint()
             try:
                 async with self._background_work():
                     self.state = "ready"

@@ -7,12 +7,19 @@ from podwright_service.routes import (
     info,
     metrics,
     openai,
+    openapi,
     runs,
 )
 
 OPEN_ROUTERS = (health.router, docs.router)
 """Routes that require no API key."""
-ROUTERS = (runs.router, blueprints.router, info.router, metrics.router)
+ROUTERS = (
+    runs.router,
+    blueprints.router,
+    info.router,
+    metrics.router,
+    openapi.router,
+)
 OPENAI_ROUTERS = (openai.router, openai.models_router)
 """Routes that a setting can turn off."""
 

@@ -102,17 +102,25 @@ with_body = APIRouter(
 ROUTERS = (router, with_body)
 
 
-def get_worker(request: Request) -> BackgroundWorker:
+# FastAPI calls dependencies in threads that are not async
+async def get_worker(request: Request) -> BackgroundWorker:
     """The worker of background runs."""
     # these routes exist only with one
     return cast("BackgroundWorker", get_runtime(request).background)
 
 
 Worker = Annotated[BackgroundWorker, Depends(get_worker)]
-CallerName = Annotated[str, Depends(caller_of)]
 
 
-def get_viewer(request: Request, worker: Worker) -> Viewer:
+async def get_caller(request: Request) -> str:
+    """The name of the caller's API key; empty without one."""
+    return caller_of(request)
+
+
+CallerName = Annotated[str, Depends(get_caller)]
+
+
+async def get_viewer(request: Request, worker: Worker) -> Viewer:
     """Who asks, and what they may see."""
     owner: str | None = owner_of(request)
     if has_scope(request, ALL_RUNS):

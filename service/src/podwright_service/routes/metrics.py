@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from fastapi import APIRouter, Request, Response
 
 from podwright_service.runtime import get_runtime
@@ -18,8 +20,10 @@ _FORMATS = {
 )
 async def metrics(request: Request) -> Response:
     """Metrics for Prometheus, in the format that the header `Accept` prefers."""
-    content, media_type = get_runtime(request).observability.metrics.render(
-        request.headers.get("accept", "")
+    # it reads files, and many series take a while
+    content, media_type = await asyncio.to_thread(
+        get_runtime(request).observability.metrics.render,
+        request.headers.get("accept", ""),
     )
     return Response(
         content,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 from collections.abc import Iterator, Mapping
 from typing import Any, cast, get_args
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.responses import JSONResponse
 
 from podwright import blueprints
 from podwright.components import Component, Workflow
@@ -21,6 +24,8 @@ from podwright_service.http.paths import OPENAI_PREFIX, scopes_of
 from podwright_service.http.problems import MEDIA_TYPE, ProblemDetails
 from podwright_service.inline.policy import InlinePolicy
 
+router = APIRouter()
+
 
 def extend_openapi(
     app: FastAPI, component: Component, policy: InlinePolicy, api_keys: bool
@@ -34,21 +39,36 @@ def extend_openapi(
         api_keys: Whether the service requires API keys.
     """
     build = app.openapi
+    # a request must not find a document that another one still extends
+    building = threading.Lock()
 
     def openapi() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            document = build()
-            _add_blueprints(document)
-            _add_inputs(document, component)
-            _add_examples(document, component, policy)
-            _add_answer(document, component)
-            _add_model(document, component)
-            _set_media_types(document)
-            if api_keys:
-                _add_security(document)
-        return app.openapi_schema or {}
+        with building:
+            if app.openapi_schema is None:
+                document = build()
+                _add_blueprints(document)
+                _add_inputs(document, component)
+                _add_examples(document, component, policy)
+                _add_answer(document, component)
+                _add_model(document, component)
+                _set_media_types(document)
+                if api_keys:
+                    _add_security(document)
+            return app.openapi_schema or {}
 
     app.openapi = openapi
+
+
+@router.head("/openapi.json", include_in_schema=False)
+@router.get("/openapi.json", include_in_schema=False)
+async def openapi_document(request: Request) -> JSONResponse:
+    """The document, with the path at which the application is mounted as its server."""
+    # the first request makes it, which takes half a second
+    document = await asyncio.to_thread(request.app.openapi)
+    mounted_at: str = request.scope.get("root_path", "").rstrip("/")
+    if mounted_at:
+        document = {**document, "servers": [{"url": mounted_at}]}
+    return JSONResponse(document)
 
 
 def _operations(

@@ -6,7 +6,10 @@ workers share its memory.
 
 from __future__ import annotations
 
+import logging
+import math
 import os
+import signal
 import socket
 from collections.abc import Iterable
 from pathlib import Path
@@ -32,6 +35,10 @@ HANG_TIMEOUT = 30
 """Seconds without a heartbeat after which a worker counts as hung, and is replaced."""
 FLUSH_SECONDS = 5
 """Seconds that a worker has to flush its telemetry."""
+EACH_SECOND = -math.inf
+"""Seconds between two heartbeats: uvicorn compares them with its clock each second, which may be set back."""
+
+_log = logging.getLogger("podwright.service")
 
 
 def serve_with_workers(
@@ -45,6 +52,23 @@ def serve_with_workers(
         sockets: Bound sockets to serve on, which are closed.
     """
     _Application(app, settings, sockets).run()
+
+
+class _Worker(UvicornWorker):
+    """A worker that stops when the first process has ended, which may have been killed."""
+
+    _is_orphan = False
+
+    async def callback_notify(self) -> None:
+        """Send the heartbeat, and look for the first process; uvicorn calls this about each second."""
+        await super().callback_notify()
+        if os.getppid() == self.ppid:
+            return
+        if not self._is_orphan:
+            _log.warning("The first process has ended, so this one stops.")
+        self._is_orphan = True
+        # as gunicorn does; the second signal ends the drain delay, for which another service could not have the port
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 class _Application(BaseApplication):
@@ -64,8 +88,11 @@ class _Application(BaseApplication):
     def load_config(self) -> None:
         settings = self._settings
 
-        class Worker(UvicornWorker):
-            CONFIG_KWARGS = uvicorn_options(settings)
+        worker_options = uvicorn_options(settings)
+        worker_options["timeout_notify"] = EACH_SECOND
+
+        class Worker(_Worker):
+            CONFIG_KWARGS = worker_options
 
         finish = settings.shutdown_timeout + RESPONSE_SECONDS + FLUSH_SECONDS
         options = {

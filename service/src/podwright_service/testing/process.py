@@ -22,6 +22,20 @@ if TYPE_CHECKING:
     from podwright_service.testing.served import Model, Volume
     from podwright_service.testing.spans import SpanCollector
 
+_PROGRAM = """
+import os, signal, threading, time
+from podwright_service.cli import main
+
+def stop_after(parent):
+    while os.getppid() == parent:
+        time.sleep(1)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+threading.Thread(target=stop_after, args=(os.getppid(),), daemon=True).start()
+main()
+"""
+"""The command, which stops soon after the process of the test, also if that was killed."""
+
 
 class ComponentProcess(Served):
     """Serves a component with `podwright serve`, from `start` to `stop` or within a `with` block.
@@ -71,11 +85,7 @@ class ComponentProcess(Served):
             for key, value in os.environ.items()
             if not key.startswith(("PODWRIGHT_", "OTEL_"))
         }
-        program = [
-            self._python,
-            "-c",
-            "from podwright_service.cli import main; main()",
-        ]
+        program = [self._python, "-c", _PROGRAM]
         options = [
             "serve",
             self._component,
