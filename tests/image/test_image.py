@@ -28,7 +28,7 @@ def mounted(folder: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    ("flavour", "megabytes"), [("slim", 90), ("full", 400)]
+    ("flavour", "megabytes"), [("slim", 100), ("full", 400)]
 )
 def test_size(
     docker: Docker, request: pytest.FixtureRequest, flavour: str, megabytes: int

@@ -9,8 +9,10 @@ import shutil
 import signal
 import socket
 import threading
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -27,7 +29,7 @@ from podwright_service.testing import Metrics, ModelStub
 
 COMPONENT = """
 import asyncio, os, pathlib
-from podwright import Agent, FunctionModel, ScriptedModel, Workflow
+from podwright import Agent, ApprovalStep, FunctionModel, FunctionStep, ScriptedModel, Workflow
 
 async def respond(request):
     text = request.messages[-1].text
@@ -39,6 +41,13 @@ async def respond(request):
 
 agent = Agent('agent', 'Do.', FunctionModel(respond))
 flow = Workflow('flow', [Agent('first', 'Do.', ScriptedModel('one')), agent])
+
+def note(input):
+    with open('noted', 'a') as file:
+        print(os.getpid(), file=file)
+    return str(os.getpid())
+
+asking = Workflow('asking', [ApprovalStep('{input}?', 'ask'), FunctionStep(note, {'input': '{input}'})])
 """
 
 
@@ -239,6 +248,33 @@ def test_workers_end_after_the_first_process(
         assert active.result().status_code == 200
     # when all of them have closed their output
     check_end(process, -signal.SIGKILL)
+
+
+def test_a_run_goes_on_once_in_all_processes(
+    start: Command, address: Address, tmp_path: Path, workers: str
+) -> None:
+    """Whichever process stopped it, each can have a run go on, and only one request does."""
+    process = start("asking", PODWRIGHT_WORKERS=workers)
+    url = begun(process, address, workers)
+    noted: list[str] = []
+    while len(noted) < 10 or len(set(noted)) < int(workers):
+        assert len(noted) < 200, noted
+        stopped = run(url, "x").json()
+        body = {
+            "inputs": stopped["context"],
+            "resume_path": stopped["resume_path"],
+        }
+
+        def go_on(_: int, body: dict[str, Any] = body) -> httpx.Response:
+            return plain_http.post(f"{url}/run", json=body)
+
+        with ThreadPoolExecutor(4) as threads:
+            responses = list(threads.map(go_on, range(6)))
+        codes = Counter(each.json().get("code") for each in responses)
+        assert codes == {None: 1, "state_used": 5}
+        before = len(noted)
+        noted = (tmp_path / "noted").read_text().split()
+        assert len(noted) == before + 1
 
 
 def test_workers_are_replaced_after_their_requests(

@@ -13,12 +13,10 @@ import hashlib
 import json
 import os
 import shutil
-import tempfile
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 from pydantic import TypeAdapter, ValidationError
@@ -31,6 +29,7 @@ from podwright.templates import visible
 from podwright_service.http.problems import RequestError
 from podwright_service.http.sealing import Seal
 from podwright_service.settings import Settings
+from podwright_service.shared_folders import make_shared_folder
 
 STATE = "_state"
 """The name in the `context` of a problem under which the state is."""
@@ -38,6 +37,7 @@ _KEPT = "kept."
 """Begins the name of a state that is in the database; others are sealed."""
 _CLEANUP_INTERVAL = 60.0
 """Seconds between two removals of states that are too old to be used."""
+_ID_PATTERN = "?" * 32
 _MAX_USED = 100_000
 """States that a process remembers as used; the oldest are forgotten first."""
 
@@ -222,7 +222,7 @@ class _SharedUsedStates(_UsedStates):
 
     def __init__(self, ttl: float) -> None:
         super().__init__(ttl)
-        self._folder = Path(tempfile.mkdtemp(prefix="podwright-states-"))
+        self._folder = make_shared_folder("podwright-used-states-")
         self._owner = os.getpid()
         self._cleaned_at = time.monotonic()
         atexit.register(self._remove_folder)
@@ -239,7 +239,7 @@ class _SharedUsedStates(_UsedStates):
 
     def _remove_old(self) -> None:
         self._cleaned_at = time.monotonic()
-        for file in self._folder.iterdir():
+        for file in self._folder.glob(_ID_PATTERN):
             # another process removes them too
             with contextlib.suppress(FileNotFoundError):
                 if time.time() - file.stat().st_mtime > self._ttl:

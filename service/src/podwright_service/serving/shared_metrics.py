@@ -10,12 +10,13 @@ from pathlib import Path
 
 from podwright.errors import ConfigurationError
 from podwright_service.settings import Settings
+from podwright_service.shared_folders import (
+    MEMORY_DIR,
+    make_shared_folder,
+    remove_abandoned_folders,
+)
 
-MEMORY_DIR = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108 - mkdtemp makes the names below it
-"""A folder in memory for files that are written all the time, if there is one."""
 _PREFIX = "podwright-worker-metrics-"
-_IN_USE = "in-use"
-"""A file in each folder that is locked for as long as a process of its service runs."""
 
 
 def share_metrics(settings: Settings) -> None:
@@ -48,7 +49,7 @@ def share_metrics(settings: Settings) -> None:
 def make_spare_folder(folder: Path) -> Path:
     """A folder for the metrics of processes for which another one has no room; the other one, if none can be made."""
     with contextlib.suppress(OSError):
-        return _make_held_folder(tempfile.gettempdir())
+        return make_shared_folder(_PREFIX, tempfile.gettempdir())
     return folder
 
 
@@ -63,33 +64,7 @@ def _make_folder() -> Path:
     from podwright_service.observability.metric_files import has_room
 
     if MEMORY_DIR is not None:
-        _remove_abandoned_folders(MEMORY_DIR)
+        remove_abandoned_folders(_PREFIX, MEMORY_DIR)
         if has_room(MEMORY_DIR):
-            return _make_held_folder(MEMORY_DIR)
-    return _make_held_folder(tempfile.gettempdir())
-
-
-def _make_held_folder(parent: str) -> Path:
-    """A new folder that counts as in use until this process and its children have ended."""
-    import fcntl  # not on Windows, where one process serves
-
-    _remove_abandoned_folders(parent)
-    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
-    begun = folder / "begun"
-    # stays open: its end releases the lock
-    descriptor = os.open(begun, os.O_RDONLY | os.O_CREAT, 0o600)
-    fcntl.flock(descriptor, fcntl.LOCK_SH)
-    # under this name it is never seen without the lock
-    begun.rename(folder / _IN_USE)
-    return folder
-
-
-def _remove_abandoned_folders(parent: str) -> None:
-    """Remove the folders of services that were killed; in a pod, that in memory outlasts its containers."""
-    import fcntl
-
-    for folder in Path(parent).glob(f"{_PREFIX}*"):
-        # the folder is in use, or belongs to another user
-        with contextlib.suppress(OSError), (folder / _IN_USE).open() as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(folder, ignore_errors=True)
+            return make_shared_folder(_PREFIX)
+    return make_shared_folder(_PREFIX, tempfile.gettempdir())

@@ -24,12 +24,12 @@ from podwright_service.http.shutdown import RESPONSE_SECONDS
 from podwright_service.observability import logging_config, metric_files
 from podwright_service.serving.listening import log_addresses
 from podwright_service.serving.shared_metrics import (
-    MEMORY_DIR,
     make_spare_folder,
     remove_folders,
 )
 from podwright_service.serving.uvicorn_options import uvicorn_options
 from podwright_service.settings import Settings
+from podwright_service.shared_folders import MEMORY_DIR
 
 HANG_TIMEOUT = 30
 """Seconds without a heartbeat after which a worker counts as hung, and is replaced."""
