@@ -384,7 +384,11 @@ def test_containers_are_as_rendered(namespace: Namespace) -> None:
         container = namespace.get("deployment", f"fleet-{name}")["spec"][
             "template"
         ]["spec"]["containers"][0]
-        variables = {each["name"]: each["value"] for each in container["env"]}
+        state_keys = namespace.key(name, "state-keys")
+        variables = {
+            each["name"]: each.get("value", state_keys)
+            for each in container["env"]
+        }
         assert variables.items() <= inside["environment"].items()
         assert (inside["memory"], inside["cpus"]) == (512 << 20, 1.0)
 

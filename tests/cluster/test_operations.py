@@ -95,7 +95,11 @@ class Walk:
         container = self.deployment(component)["spec"]["template"]["spec"][
             "containers"
         ][0]
-        return {each["name"]: each["value"] for each in container["env"]}
+        return {
+            each["name"]: each["value"]
+            for each in container["env"]
+            if "value" in each
+        }
 
     def templates(self) -> dict[str, Manifest]:
         """The template of the pods of each component."""

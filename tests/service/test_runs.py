@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -306,7 +307,8 @@ def test_a_disconnect_within_the_body(
     connect(client, "/run", b"{", "content-length: 99").close()
     until(lambda: 'status="499"' in client.get("/metrics").text)
     assert client.post("/run", json={"input": "x"}).json() == {"output": "a"}
-    assert not caplog.records
+    # a test before may have left the level at INFO
+    assert all(each.levelno < logging.WARNING for each in caplog.records)
 
 
 def user(content: Any) -> dict[str, Any]:
