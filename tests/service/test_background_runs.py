@@ -40,6 +40,7 @@ from podwright_service.background.attempt import Attempt
 from podwright_service.background.gate import Gate as CallGate
 from podwright_service.background.store import RunStore
 from podwright_service.background.worker import BackgroundWorker
+from podwright_service.saved_states import SavedState
 from podwright_service.testing import ComponentProcess, SpanCollector
 
 
@@ -392,10 +393,10 @@ def test_no_more_runs_than_allowed(
     adding = threading.Event()
 
     async def note_add(
-        worker: BackgroundWorker, run: Any, state_id: str | None
+        worker: BackgroundWorker, run: Any, state: SavedState | None
     ) -> Any:
         adding.set()
-        return await add(worker, run, state_id)
+        return await add(worker, run, state)
 
     async def claim_slowly(store: RunStore, *arguments: Any) -> Any:
         looking.set()

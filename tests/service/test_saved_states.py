@@ -182,9 +182,8 @@ def test_a_state_that_is_too_old(serve: Serve, database: str | None) -> None:
         "runs_database": database,
         "state_keys": (STATE_KEY,),
     }
-    body = going_on(stopped(serve(clerk(), **options)))
     hurried = serve(clerk(), **options, state_ttl=1e-6)
-    refused = hurried.post("/run", json=body)
+    refused = hurried.post("/run", json=going_on(stopped(hurried)))
     check_problem(refused, 422, "state_invalid")
     assert not PAID
 

@@ -579,6 +579,7 @@ class Run:
             cancelled = RunCancelledError(
                 f"The run of '{self.component_name}' was cancelled."
             )
+            self._save_chat(cancelled, task)
             self._end_with(cancelled)
             # asyncio recognises only this exact exception type, so the error with the checkpoint is its cause
             raise asyncio.CancelledError(*cancellation.args) from cancelled
@@ -642,22 +643,25 @@ class Run:
             ) from error
 
     def _save_chat(self, error: BaseException, task: Task) -> None:
-        """Save an outermost run that pauses where no step can resume, so that its caller can let it go on."""
-        if not isinstance(error, ApprovalRequired):
-            return
-        if self.kind != "workflow":
-            error.needs_replay = True
+        """Save an outermost run that stops where no step can resume, so that its caller can let it go on.
+
+        It pauses inside a chat, or has gone on from there, and what a person has approved must not be done again.
+        """
+        asked: ApprovalId | None = None
+        question: Question | None = None
+        needs_replay = task.saved is not None
+        if isinstance(error, ApprovalRequired):
+            error.needs_replay |= self.kind != "workflow"
+            needs_replay = error.needs_replay and error.asked is not None
+            asked, question = error.asked, error.question
         recorded = self._tree.recorded
-        asked = error.asked
-        if self.parent is not None or recorded is None or asked is None:
-            return
-        if not error.needs_replay:
+        if self.parent is not None or recorded is None or not needs_replay:
             return
         saved = SavedRun(
             self.id,
             given=task.given,
             asked=asked,
-            about=_digest_of(error.question),
+            about=_digest_of(question),
             events=tuple(recorded),
             decisions=self._tree.decisions,
         )

@@ -2,7 +2,7 @@
 
 A workflow that pauses between its steps is saved as a context and a path. A chat that pauses has no such place: what
 it has done so far is saved, and a new attempt of the run performs it again from that, as a background run does from
-its journal.
+its journal. If that attempt fails, it is saved too: what persons have decided, and what was called then, holds.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _NOT_NEEDED = (events.Token, events.Reasoning, events.ModelCallStarted)
 
 @dataclass(frozen=True, slots=True)
 class SavedRun:
-    """What a run has done before it paused."""
+    """What a run has done before it stopped."""
 
     run_id: str
     given: JsonMapping
     """What its task was made from; see `Task.given`."""
-    asked: ApprovalId
-    """The place of the question that it waits for."""
+    asked: ApprovalId | None
+    """The place of the question that it waits for; None if it failed or was cancelled."""
     about: str | None = None
     """Digest of that question; None in states of older releases."""
     events: tuple[Event, ...] = ()
@@ -53,7 +53,9 @@ class SavedRun:
         return Journal(self.events, self.decisions)
 
     def with_decision(self, decision: Decision) -> SavedRun:
-        """The same run with the decision that it waits for."""
+        """The same run with the decision that it waits for, if it does."""
+        if self.asked is None:
+            return self
         decision = replace(decision, about=self.about)
         return replace(self, decisions={**self.decisions, self.asked: decision})
 
@@ -61,16 +63,19 @@ class SavedRun:
         """The run as JSON data."""
         decisions = [
             {
-                **asked.to_dict(),
+                **about_call.to_dict(),
                 **decision.to_dict(),
                 "about": decision.about,
             }
-            for asked, decision in self.decisions.items()
+            for about_call, decision in self.decisions.items()
         ]
+        asked: JsonObject | None = None
+        if self.asked is not None:
+            asked = self.asked.to_dict()
         return {
             "run_id": self.run_id,
             "given": to_json_data(dict(self.given)),
-            "asked": self.asked.to_dict(),
+            "asked": asked,
             "about": self.about,
             "events": [event.to_dict() for event in self.events],
             "decisions": decisions,
@@ -98,10 +103,13 @@ class SavedRun:
                     about=_text_or_none(entry.get("about")),
                 )
                 decisions[ApprovalId.from_dict(entry)] = decision
+            asked: ApprovalId | None = None
+            if saved["asked"] is not None:
+                asked = ApprovalId.from_dict(as_object(saved["asked"]))
             return cls(
                 run_id=_checked_id(saved["run_id"]),
                 given=as_object(saved["given"]),
-                asked=ApprovalId.from_dict(as_object(saved["asked"])),
+                asked=asked,
                 about=_text_or_none(saved.get("about")),
                 events=tuple(recorded),
                 decisions=decisions,

@@ -318,8 +318,9 @@ def _multiple_of(
 
 def _is_multiple(number: Any, divisor: Any) -> bool:
     # Python reads 1e999 as infinity
-    if isinstance(number, float) and not math.isfinite(number):
-        return False
+    for value in (number, divisor):
+        if isinstance(value, float) and not math.isfinite(value):
+            return False
     return Fraction(number) % Fraction(divisor) == 0
 
 

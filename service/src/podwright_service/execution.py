@@ -17,10 +17,11 @@ from starlette.requests import Request
 from podwright.approvals import Decision, Question
 from podwright.callables import compute
 from podwright.components import Component, Workflow
-from podwright.components.base import PromptComponent
+from podwright.components.base import PromptComponent, nothing_to_decide
 from podwright.components.walks import check_decision_on
 from podwright.errors import (
     DECISION,
+    ApprovalRejectedError,
     ApprovalRequired,
     InputsError,
     LimitExceededError,
@@ -40,7 +41,10 @@ from podwright.result import ExecutionResult
 from podwright.run import Task, execute
 from podwright.run_context import run_attributes
 from podwright_service.http.auth import owner_of
-from podwright_service.http.idempotency import idempotent_request
+from podwright_service.http.idempotency import (
+    IdempotentRequest,
+    idempotent_request,
+)
 from podwright_service.http.limits import granted_limits
 from podwright_service.http.problems import RequestError
 from podwright_service.http.schemas import RunDecision, RunRequest
@@ -113,6 +117,7 @@ async def state_of(
     Raises:
         RequestError: 422: it is not a state of this service.
         InputsError: The caller has changed the context, or the decision does not fit the question.
+        InputError: There is a decision, and no question.
     """
     runtime = get_runtime(request)
     token = body.inputs[STATE]
@@ -120,6 +125,8 @@ async def state_of(
         token, component, owner_of(request), state_store(runtime)
     )
     _check_unchanged(body, state)
+    if state.question is None and body.decision is not None:
+        raise nothing_to_decide()
     if state.question is not None:
         decision = RunDecision()
         if body.decision is not None:
@@ -210,11 +217,12 @@ def _check_unchanged(body: RunRequest, state: SavedState) -> None:
         problems.append(
             Problem("/start_step", "A run goes on where it stopped.")
         )
-    if body.resume_path not in (None, state.resume_path):
+    if body.resume_path and body.resume_path != state.resume_path:
         problems.append(
             Problem(
                 "/resume_path",
-                f"The run goes on at {state.resume_path}, not {body.resume_path}.",
+                f"The run does not go on at {body.resume_path}.",
+                f"Its problem has {state.resume_path or 'no resume_path'}.",
             )
         )
     if problems:
@@ -227,7 +235,8 @@ def _check_unchanged(body: RunRequest, state: SavedState) -> None:
 
 def resumed_body(body: RunRequest, state: SavedState) -> RunRequest:
     """Return a body with what its state has, in place of what the caller sent."""
-    update: dict[str, Any] = {"inputs": state.context}
+    # its earlier turns are a part of the state
+    update: dict[str, Any] = {"inputs": state.context, "messages": []}
     if state.resume_path is not None:
         update["resume_path"] = state.resume_path
     return body.model_copy(update=update)
@@ -236,20 +245,28 @@ def resumed_body(body: RunRequest, state: SavedState) -> RunRequest:
 async def save_state(
     request: Request, component: Component, error: PodwrightError
 ) -> None:
-    """Replace the context of an error that stopped a run by what its caller may carry, and with which it can go on."""
+    """Replace the context of an error that stopped a run by what its caller may carry, and with which it can go on.
+
+    What a person has rejected does not go on.
+    """
+    if isinstance(error, ApprovalRejectedError):
+        error.context = None
+        error.resume_path = None
     if error.context is None:
         return
     question: JsonObject | None = None
-    if isinstance(error, ApprovalRequired) and error.question is not None:
+    # a decision that does not fit leaves the question open
+    if isinstance(error, ApprovalRequired | InputsError) and error.question:
         question = error.question.to_dict()
+    runtime = get_runtime(request)
     state = new_state(
         component,
         owner_of(request),
         error.context,
         error.resume_path,
         question,
+        ttl=runtime.settings.state_ttl,
     )
-    runtime = get_runtime(request)
     error.context = await runtime.states.save(state, state_store(runtime))
 
 
@@ -360,7 +377,7 @@ async def execute_request(
     async with runtime.admission.run_slot():
         # not before: a request that is refused may be sent again
         if run.state is not None:
-            await runtime.states.claim(run.state, state_store(runtime))
+            await runtime.states.use(run.state, state_store(runtime))
         try:
             with use_origin(runtime.settings, origin):
                 return await execute(
@@ -378,6 +395,7 @@ async def execute_request(
             if isinstance(error, InputsError) and error.question is not None:
                 error.problems = below(error, "/decision").problems
             await save_state(request, component, error)
+            _note_stop(idempotent, run, error)
             raise
         except asyncio.CancelledError as cancelled:
             # the cause knows where a workflow resumes
@@ -385,7 +403,18 @@ async def execute_request(
             if not isinstance(cause, RunCancelledError):
                 raise
             await save_state(request, component, cause)
+            _note_stop(idempotent, run, cause)
             raise cause from None
+
+
+def _note_stop(
+    idempotent: IdempotentRequest | None,
+    run: RequestedRun,
+    error: PodwrightError,
+) -> None:
+    """Have a repeated request find where a run has stopped: it cannot go on from the same state again."""
+    if idempotent is not None and run.state is not None:
+        idempotent.stopped = error
 
 
 def result_content(
@@ -508,7 +537,7 @@ def _refuse_keys_of(
     owners: str, keys: Sequence[str], body: RunRequest, component: Component
 ) -> None:
     """Raise a `RequestError` if the body has keys that only components of other kinds take."""
-    sent = [key for key in keys if key in body.model_fields_set]
+    sent = [key for key in keys if getattr(body, key)]
     if not sent:
         return
     detail = f"Only {owners} have '{sent[0]}'; '{component.name}' is of the kind '{component.kind}'."

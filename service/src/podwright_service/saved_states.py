@@ -11,12 +11,14 @@ import atexit
 import contextlib
 import hashlib
 import json
+import logging
 import os
+import re
 import shutil
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
 from pydantic import TypeAdapter, ValidationError
@@ -24,6 +26,7 @@ from pydantic import TypeAdapter, ValidationError
 from podwright import blueprints
 from podwright.components import Component
 from podwright.components.walks import walk
+from podwright.errors import ConfigurationError
 from podwright.json_data import JsonObject, to_json_bytes, to_json_data
 from podwright.templates import visible
 from podwright_service.http.problems import RequestError
@@ -34,12 +37,13 @@ from podwright_service.shared_folders import make_shared_folder
 STATE = "_state"
 """The name in the `context` of a problem under which the state is."""
 _KEPT = "kept."
-"""Begins the name of a state that is in the database; others are sealed."""
+"""Begins the token of a state that is in the database; others are sealed, and base64 has no dot."""
 _CLEANUP_INTERVAL = 60.0
 """Seconds between two removals of states that are too old to be used."""
+_ID = re.compile("[0-9a-f]{32}")
 _ID_PATTERN = "?" * 32
-_MAX_USED = 100_000
-"""States that a process remembers as used; the oldest are forgotten first."""
+
+_log = logging.getLogger("podwright.service")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,7 @@ class SavedState:
     """Digest of the blueprints of the component and all its parts."""
     owner: str
     """What identifies the caller; empty without API keys."""
-    saved_at: float
+    expires_at: float
     """Unix time in seconds."""
     context: JsonObject
     resume_path: list[int] | None = None
@@ -72,7 +76,7 @@ _STATES = TypeAdapter(SavedState)
 
 
 class StateStore(Protocol):
-    """Where states are kept: the database of background runs."""
+    """Keeps states."""
 
     async def add(self, state: Mapping[str, Any]) -> None:
         """Keep a state, by column."""
@@ -82,8 +86,12 @@ class StateStore(Protocol):
         """Return a state by column; None if there is none."""
         ...
 
-    async def claim(self, state_id: str) -> bool:
-        """Mark a state as used; false if it was used before."""
+    async def use(self, state: SavedState) -> None:
+        """Mark a state as used, kept or sealed.
+
+        Raises:
+            RequestError: 409: it was used before.
+        """
         ...
 
 
@@ -97,9 +105,10 @@ class SavedStates:
     def __init__(self, settings: Settings) -> None:
         self._seal = Seal(settings.state_keys)
         self._ttl = settings.state_ttl
-        self._used: _UsedStates = _UsedStates(self._ttl)
-        if settings.workers > 1:
-            self._used = _SharedUsedStates(self._ttl)
+        self._used: _UsedStates = _UsedInProcess(self._ttl)
+        # a database notes it for all processes
+        if settings.workers > 1 and settings.runs_database is None:
+            self._used = _UsedInFolder(self._ttl)
 
     async def save(
         self, state: SavedState, store: StateStore | None
@@ -115,10 +124,12 @@ class SavedStates:
         """
         token = ""
         if store is not None:
-            # a run that waits is not lost because of its database
-            with contextlib.suppress(RequestError):
+            try:
                 await store.add(_columns(state))
                 token = _KEPT + state.id
+            except RequestError as error:
+                # a run that waits is not lost because of its database
+                _log.warning("A state is sealed, not kept: %s", error.detail)
         if not token:
             token = self._seal.close(to_json_bytes(_columns(state)))
         return {**state.public_context, STATE: token}
@@ -150,8 +161,8 @@ class SavedStates:
             )
         if state.owner != owner:
             raise _invalid_state("It was given to another caller.")
-        if time.time() - state.saved_at > self._ttl:
-            raise _invalid_state(f"It is older than {self._ttl:g} s.")
+        if time.time() > state.expires_at:
+            raise _invalid_state("It has expired.")
         return state
 
     async def _read(
@@ -161,9 +172,14 @@ class SavedStates:
             raise _invalid_state("It is not a text.")
         if not token.startswith(_KEPT):
             return self._opened(token)
+        if store is None:
+            raise _invalid_state(
+                "It is in a database, and this service has none."
+            )
+        state_id = token.removeprefix(_KEPT)
         row = None
-        if store is not None:
-            row = await store.get(token.removeprefix(_KEPT))
+        if _ID.fullmatch(state_id):
+            row = await store.get(state_id)
         if row is None:
             raise _invalid_state("The database does not have it.")
         return SavedState(**row, is_kept=True)
@@ -179,21 +195,27 @@ class SavedStates:
         except ValidationError:
             raise _invalid_state("It is of another release.") from None
 
-    async def claim(self, state: SavedState, store: StateStore | None) -> None:
+    async def use(self, state: SavedState, store: StateStore | None) -> None:
         """Use a state, which is possible once.
 
         Raises:
             RequestError: 409: it was used before.
         """
-        if state.is_kept and store is not None:
-            is_new = await store.claim(state.id)
-        else:
-            is_new = self._used.add(state.id)
-        if not is_new:
+        if store is not None:
+            await store.use(state)
+        elif not self._used.add(state.id):
             raise used_state_error()
 
 
-class _UsedStates:
+class _UsedStates(Protocol):
+    """The states that were used."""
+
+    def add(self, state_id: str) -> bool:
+        """Add a state; false if it is there already."""
+        ...
+
+
+class _UsedInProcess:
     """The states that this process has used.
 
     Args:
@@ -207,8 +229,7 @@ class _UsedStates:
     def add(self, state_id: str) -> bool:
         """Add a state; false if it is there already."""
         while self._times and (
-            len(self._times) >= _MAX_USED
-            or time.monotonic() - next(iter(self._times.values())) > self._ttl
+            time.monotonic() - next(iter(self._times.values())) > self._ttl
         ):
             self._times.popitem(last=False)
         if state_id in self._times:
@@ -217,18 +238,31 @@ class _UsedStates:
         return True
 
 
-class _SharedUsedStates(_UsedStates):
-    """The states that the processes of a service have used: a file for each, in a folder made before they fork."""
+class _UsedInFolder:
+    """The states that the processes of a service have used: a file for each, in a folder made before they fork.
+
+    Args:
+        ttl: Seconds after which a state is too old to be used.
+
+    Raises:
+        ConfigurationError: The folder cannot be made.
+    """
 
     def __init__(self, ttl: float) -> None:
-        super().__init__(ttl)
-        self._folder = make_shared_folder("podwright-used-states-")
+        self._ttl = ttl
+        try:
+            self._folder = make_shared_folder("podwright-used-states-")
+        except OSError as error:
+            raise ConfigurationError(
+                f"The processes cannot share a folder for the states that were used: {error}.",
+                suggestion="Let this user write to /dev/shm or to a folder for temporary files.",
+            ) from error
         self._owner = os.getpid()
         self._cleaned_at = time.monotonic()
         atexit.register(self._remove_folder)
 
     def add(self, state_id: str) -> bool:
-        """As the base class."""
+        """Add a state; false if it is there already."""
         if time.monotonic() - self._cleaned_at > _CLEANUP_INTERVAL:
             self._remove_old()
         try:
@@ -257,6 +291,8 @@ def new_state(
     context: Mapping[str, Any],
     resume_path: list[int] | None,
     question: JsonObject | None,
+    *,
+    ttl: float,
 ) -> SavedState:
     """Return the state of a run that has stopped now.
 
@@ -266,13 +302,14 @@ def new_state(
         context: The context of the error.
         resume_path: Where it resumes; None in a chat.
         question: What it waits for; None if it failed or was cancelled.
+        ttl: Seconds for which it can go on.
     """
     return SavedState(
         id=os.urandom(16).hex(),
         component=component.name,
         digest=digest_of(component),
         owner=owner,
-        saved_at=time.time(),
+        expires_at=time.time() + ttl,
         context=to_json_data(dict(context)),
         resume_path=resume_path,
         question=question,
@@ -280,9 +317,12 @@ def new_state(
 
 
 def _columns(state: SavedState) -> JsonObject:
-    columns = asdict(state)
-    del columns["is_kept"]
-    return columns
+    # unlike `asdict`, it copies nothing: contexts may have megabytes
+    return {
+        field.name: getattr(state, field.name)
+        for field in fields(state)
+        if field.name != "is_kept"
+    }
 
 
 def digest_of(component: Component) -> str:

@@ -366,9 +366,11 @@ class PromptComponent(Component):
         saved = saved_run_in(data)
         if saved is not None:
             data = saved.given.get("data")
+            # states of older releases have none
+            messages = saved.given.get("messages", messages)
         elif DECISION in as_object(data):
             raise nothing_to_decide()
-        given = {"data": data}
+        given = {"data": data, "messages": messages}
         values: JsonMapping = {}
         if self.inputs:
             named = self.inputs.complete(_by_name(data))
@@ -488,18 +490,21 @@ def nothing_to_decide() -> InputError:
 
 
 def saved_run_in(data: object) -> SavedRun | None:
-    """The paused run in the context of an error, with the decision of a person, who approves if there is none.
+    """The stopped run in the context of an error; if it waits, with the decision of a person, by default to approve.
 
     Raises:
-        InputError: It cannot be read.
+        InputError: It cannot be read, or a decision comes with one that does not wait.
     """
     context = as_object(data)
     if SAVED_RUN not in context:
         return None
+    saved = SavedRun.from_dict(context[SAVED_RUN])
     decision = Decision()
     if DECISION in context:
+        if saved.asked is None:
+            raise nothing_to_decide()
         decision = Decision.from_dict(context[DECISION])
-    return SavedRun.from_dict(context[SAVED_RUN]).with_decision(decision)
+    return saved.with_decision(decision)
 
 
 def _by_name(data: Any) -> JsonMapping:

@@ -248,7 +248,7 @@ class CallerRuns:
             values = queued_columns(self._database)
         else:
             problem = _rejected_problem(run["id"], decision["comment"])
-            values = {
+            values: dict[str, Any] = {
                 "status": "cancelled",
                 "ended_at": self._database.now(),
                 "problem": problem,

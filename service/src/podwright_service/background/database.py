@@ -29,10 +29,13 @@ from sqlalchemy import (
     CursorResult,
     Executable,
     RowMapping,
+    Table,
     create_engine,
     event,
+    literal,
     literal_column,
 )
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
@@ -203,11 +206,17 @@ class Database:
             await asyncio.wait(self._closing)
         await self._engine.dispose()
 
-    def now(self) -> Any:
+    def now(self) -> ColumnElement[float]:
         """Unix time in seconds, by the clock that all processes share."""
         if self.is_sqlite:
-            return time.time()
+            return literal(time.time())
         return _CLOCK
+
+    def insert(self, table: Table) -> Any:
+        """An INSERT that may say what happens if the row exists: standard SQL has no statement for it."""
+        if self.is_sqlite:
+            return sqlite.insert(table)
+        return postgresql.insert(table)
 
     def seconds_reached(self) -> float:
         """For how long the database has been reached; 0 while it cannot be reached."""

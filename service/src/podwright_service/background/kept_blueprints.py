@@ -6,7 +6,6 @@ from collections.abc import Mapping, Set
 from typing import Any
 
 from sqlalchemy import delete, exists, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.elements import ColumnElement
 
 from podwright_service.background.clock import TOLERANCE
@@ -30,9 +29,6 @@ class KeptBlueprints:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._insert: Any = postgresql.insert
-        if database.is_sqlite:
-            self._insert = sqlite.insert
 
     async def keep(
         self, component: str, blueprints: Mapping[str, Mapping[str, Any]]
@@ -58,7 +54,9 @@ class KeptBlueprints:
             .values(served_until=served_until)
             .returning(columns.digest)
         )
-        add = self._insert(kept_blueprints).values(served_until=served_until)
+        add = self._database.insert(kept_blueprints).values(
+            served_until=served_until
+        )
         row = {
             "digest": digest,
             "component": component,

@@ -53,8 +53,6 @@ class Outbox:
             else_=runs.c.problem,
         )
         now = self._database.now()
-        if self._database.is_sqlite:  # which is given the time
-            now = literal(now)
         columns = {
             "id": literal(f"msg_{os.urandom(16).hex()}"),
             "component": runs.c.component,

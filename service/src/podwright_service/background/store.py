@@ -25,11 +25,9 @@ from sqlalchemy import (
     delete,
     exists,
     func,
-    literal,
     select,
     update,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL
 from sqlalchemy.sql.elements import ColumnElement
 
@@ -42,7 +40,7 @@ from podwright_service.background.caller_runs import (
     queued_columns,
 )
 from podwright_service.background.clock import TOLERANCE, DatabaseClock
-from podwright_service.background.database import Database, Transaction
+from podwright_service.background.database import Database
 from podwright_service.background.kept_blueprints import KeptBlueprints
 from podwright_service.background.kept_states import KeptStates
 from podwright_service.background.outbox import Outbox, WebhookMode
@@ -56,7 +54,7 @@ from podwright_service.background.tables import (
 from podwright_service.http.schemas import (
     ENDED,
 )
-from podwright_service.saved_states import used_state_error
+from podwright_service.saved_states import SavedState
 
 LEASE_SECONDS = 15.0
 """Seconds after which a run whose process is silent is taken over."""
@@ -109,9 +107,6 @@ class RunStore:
         self.blueprints = KeptBlueprints(self._database)
         """The blueprints of the runs."""
         self._webhook = webhook
-        self._insert: Any = postgresql.insert
-        if self._database.is_sqlite:
-            self._insert = sqlite.insert
 
     async def close(self) -> None:
         """Close all connections."""
@@ -121,14 +116,14 @@ class RunStore:
         self,
         run: Mapping[str, Any],
         worker: str | None = None,
-        state_id: str | None = None,
+        state: SavedState | None = None,
     ) -> StoredRun:
         """Add a run, or return the one that has its idempotency key.
 
         Args:
             run: `id`, `component`, `digest`, `request`, and with an idempotency key also that and its `fingerprint`.
             worker: The process that performs it at once; None has it wait for one.
-            state_id: The kept state from which it goes on, which is used with it.
+            state: The state from which it goes on, which is used with it.
 
         Raises:
             RequestError: 409: the state was used before.
@@ -139,7 +134,7 @@ class RunStore:
         if worker is not None:
             row |= {"status": "running", "attempt": 1, "worker": worker}
             times["started_at"] = now
-        statement = self._insert(runs).values(times)
+        statement = self._database.insert(runs).values(times)
         statement = statement.on_conflict_do_nothing(
             index_elements=["component", "idempotency_key"]
         )
@@ -150,15 +145,11 @@ class RunStore:
         async with self._database.transaction() as connection:
             added = await connection.first(statement.returning(runs), row)
             if added is not None:
-                if state_id is not None:
-                    await self._use_state(connection, state_id)
+                if state is not None:
+                    await self.states.use_in(connection, state)
                 return added
             result = await connection.execute(known)
             return result.mappings().one()
-
-    async def _use_state(self, transaction: Transaction, state_id: str) -> None:
-        if not await self.states.claim_in(transaction, state_id):
-            raise used_state_error()
 
     def runs_of(self, access: Access) -> CallerRuns:
         """The runs that a caller may see and change."""
@@ -223,20 +214,13 @@ class RunStore:
 
         A lease that is longer than any is over too: it was renewed when the clock was ahead.
         """
-        now = self._now()
+        now = self._database.now()
         longest = now + LEASE_SECONDS + TOLERANCE
         lease = workers.c.lease_until
         has_lease = exists().where(
             workers.c.id == runs.c.worker, lease.between(now, longest)
         )
         return ~has_lease & now.between(*self._clock.bounds())
-
-    def _now(self) -> ColumnElement[float]:
-        """The time by the clock of the database, as an expression."""
-        now = self._database.now()
-        if self._database.is_sqlite:  # which is given the time
-            return literal(now)
-        return now
 
     async def requeue_unserved(self, component: str) -> None:
         """Queue the runs of silent processes that no other process takes over, because none has their blueprint.
@@ -329,7 +313,9 @@ class RunStore:
         """Renew the lease of a process on its runs: attempt, and whether it is to be cancelled, by run."""
         asked_at = time.monotonic()
         until = self._database.now() + LEASE_SECONDS
-        lease = self._insert(workers).values(id=worker, lease_until=until)
+        lease = self._database.insert(workers).values(
+            id=worker, lease_until=until
+        )
         lease = lease.on_conflict_do_update(
             index_elements=["id"], set_={"lease_until": until}
         ).returning(workers.c.lease_until)
@@ -376,7 +362,9 @@ class RunStore:
                     await self.outbox.add(connection, each.run_id)
                 rows += each.event_rows()
             if rows:
-                insert = self._insert(run_events).on_conflict_do_nothing()
+                insert = self._database.insert(
+                    run_events
+                ).on_conflict_do_nothing()
                 await connection.execute(insert, rows)
         return superseded
 
@@ -450,7 +438,7 @@ class RunStore:
             component: Only those of its runs.
             seconds: For how long a run is kept after its end.
         """
-        now = self._now()
+        now = self._database.now()
         latest = now + TOLERANCE
         columns = runs.c
         # an index has these, and those that were created before the runs that are kept

@@ -201,14 +201,14 @@ states = Table(
         nullable=False,
         comment="what identifies the caller; empty without API keys",
     ),
-    Column("saved_at", Float, nullable=False),
+    Column("expires_at", Float, nullable=False),
     Column("context", JSON, nullable=False),
     Column("resume_path", JSON(none_as_null=True)),
     Column("question", JSON(none_as_null=True)),
     Column("used_at", Float, comment="when a run went on from it"),
-    Index("podwright_states_by_time", "saved_at"),
+    Index("podwright_states_by_time", "expires_at"),
 )
-"""The states of runs of requests that have stopped, or wait for a person."""
+"""The states of runs of requests that have stopped, or wait for a person; of a sealed one only that it was used."""
 
 workers = Table(
     "podwright_workers",

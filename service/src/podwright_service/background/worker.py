@@ -37,6 +37,7 @@ from podwright_service.background.webhook import Webhook
 from podwright_service.background.writer import Writer
 from podwright_service.http.shutdown import RESPONSE_SECONDS
 from podwright_service.observability import Observability
+from podwright_service.saved_states import SavedState
 from podwright_service.settings import Settings
 
 POLL_INTERVAL = 1.0
@@ -188,13 +189,13 @@ class BackgroundWorker:
             await self.store.close()
 
     async def add_or_find(
-        self, run: Mapping[str, Any], state_id: str | None = None
+        self, run: Mapping[str, Any], state: SavedState | None = None
     ) -> StoredRun:
         """Store a new run, or find the one that has its idempotency key; begin it if this process has room.
 
         Args:
             run: What `RunStore.add` takes.
-            state_id: The kept state from which it goes on.
+            state: The state from which it goes on.
 
         Raises:
             RequestError: 409: the state was used before.
@@ -205,9 +206,9 @@ class BackgroundWorker:
             if has_room:
                 self._starting.add(run_id)
         if not has_room:
-            return await self.store.add(run, state_id=state_id)
+            return await self.store.add(run, state=state)
         try:
-            stored = await self.store.add(run, self._id, state_id)
+            stored = await self.store.add(run, self._id, state)
             if stored["id"] == run_id:
                 self._start(stored)
             return stored
@@ -410,12 +411,11 @@ class BackgroundWorker:
     async def _clean_up(self) -> None:
         component = self.component.name
         retention = self._settings.runs_retention
-        await self.store.states.remove_old(component, self._settings.state_ttl)
         await self.store.correct_times(component, retention)
-        while True:
-            deleted = await self.store.delete_ended(component, retention)
-            if deleted == 0:
-                return
+        while await self.store.delete_ended(component, retention):
+            pass
+        while await self.store.states.remove_expired():
+            pass
 
     async def _repeat(
         self, seconds: float, work: Callable[[], Coroutine[Any, Any, None]]

@@ -51,6 +51,7 @@ _LONGEST_WAIT = 60.0
 _MAX_BYTES = 256 * 2**20
 """Bytes of the longest response."""
 IDEMPOTENCY_KEY = "idempotency-key"
+REPLAYED = "idempotency-replayed"
 """Request header: the request with this key runs once."""
 
 
@@ -251,8 +252,12 @@ class ServiceRequests:
         is_early = (
             response.status == 503 or error.code == "idempotency_in_progress"
         )
+        is_replayed = REPLAYED in response.headers
         error.transient = (
-            may_repeat and is_early and error.retry_after is not None
+            may_repeat
+            and is_early
+            and not is_replayed
+            and error.retry_after is not None
         )
         return error
 

@@ -3,7 +3,8 @@
 Follows the Internet-Draft draft-ietf-httpapi-idempotency-key-header: 409 while the first request is in progress, 422
 for a different request with its key, otherwise the first response. Responses of runs are stored unless they are server
 errors: a repeated request may succeed where the first one failed. A run that was cut off because its client left is not
-repeated if it had called a tool that is not idempotent: what the tool did is unknown.
+repeated if it had called a tool that is not idempotent: what the tool did is unknown. A run that has gone on from the
+state of a stopped one cannot do that again, so that every response to it is stored, with the state to go on from.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class StoredResponse:
         return size
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class IdempotentRequest:
     """A request that has claimed its key."""
 
@@ -68,6 +69,8 @@ class IdempotentRequest:
     """Digest of the request."""
     called_tools: set[str] = field(default_factory=set[str])
     """The tools of its run whose calls must not be repeated."""
+    stopped: PodwrightError | None = None
+    """What ended a run that had gone on from the state of a stopped one, which it cannot do again."""
 
     def note_tool(self, event: Event) -> None:
         """Note the tool of a call that is not idempotent; this is a subscriber of the run."""
@@ -174,7 +177,7 @@ class IdempotentRoute(JSONRoute):
             except PodwrightError as error:
                 response = problem_response(request, error)
             except BaseException:
-                store.interrupt(claimed)
+                _give_up(store, claimed, request)
                 raise
             return _RecordedResponse(response, store, claimed)
 
@@ -216,14 +219,16 @@ class _RecordedResponse(Response):
                 await self._response.send_rest(record_and_send)
         finally:
             if not self._complete:
-                self._store.interrupt(self._request)
+                _give_up(self._store, self._request, Request(scope))
 
     def _settle(self, scope: Scope) -> None:
         # a stream answers 200 when its run begins, and leaves the status of its end in the request's state
         final_status = getattr(
             Request(scope).state, "final_status", self._status
         )
-        if final_status >= 500 or RUN_ID.lower() not in self._sent_headers:
+        is_refused = RUN_ID.lower() not in self._sent_headers
+        may_succeed = final_status >= 500 and self._request.stopped is None
+        if is_refused or may_succeed:
             self._store.release(self._request.key)
             return
         body = None
@@ -251,6 +256,23 @@ class _RecordedResponse(Response):
                 self._too_large = (
                     len(self._recorded) > self._store.max_response_bytes
                 )
+
+
+def _give_up(
+    store: IdempotencyStore, claimed: IdempotentRequest, request: Request
+) -> None:
+    """Settle a claim whose client left: what has stopped its run is kept if the run cannot begin again."""
+    if claimed.stopped is None:
+        store.interrupt(claimed)
+        return
+    problem = problem_response(request, claimed.stopped)
+    response = StoredResponse(
+        claimed.fingerprint,
+        problem.status_code,
+        headers=tuple(problem.headers.items()),
+        body=bytes(problem.body),
+    )
+    store.keep(claimed.key, response)
 
 
 def key_of(request: Request) -> str:

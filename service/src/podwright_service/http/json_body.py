@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Coroutine
 from itertools import islice
 from typing import Any
@@ -23,6 +25,9 @@ MAX_VALUES = 50_000
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
+_LARGE_NUMBER = re.compile(rb"\d{19}")
+
+
 class JSONRequest(Request):
     """A request whose JSON is parsed by orjson, which rejects NaN, infinities and lone surrogates."""
 
@@ -38,7 +43,7 @@ class JSONRequest(Request):
         """The JSON data of the body."""
         body = await self.body()
         if len(body) <= _SMALL:
-            return orjson.loads(body)
+            return _parse(body)
         return await compute(_parse_large, body)
 
 
@@ -63,13 +68,32 @@ class JSONRoute(APIRoute):
         return handle
 
 
+def _parse(body: bytes) -> Any:
+    """The JSON data of a body, with integers of any size.
+
+    Raises:
+        orjson.JSONDecodeError: It is no JSON.
+        RequestError: 400: a number is too long, or it is nested too deeply.
+    """
+    data: Any = orjson.loads(body)
+    if not _LARGE_NUMBER.search(body):
+        return data
+    # orjson reads integers of more than 64 bits as floats, which are other numbers
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError) as error:
+        detail = f"The JSON of the body cannot be read: {error}."
+        suggestion = "Send long numbers as texts."
+        raise RequestError(400, "json_invalid", detail, suggestion) from None
+
+
 def _parse_large(body: bytes) -> Any:
     """The JSON data of a large body.
 
     Raises:
         RequestError: 413: it has more than `MAX_VALUES` values.
     """
-    data: Any = orjson.loads(body)
+    data = _parse(body)
     beyond = islice(values_in(data), MAX_VALUES, None)
     if any(True for _ in beyond):
         detail = f"The body has more than {MAX_VALUES} JSON values."

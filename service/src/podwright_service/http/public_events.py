@@ -2,7 +2,7 @@
 
 The scope `read` shows what a component consists of. A caller without it sees outputs, tokens, steps and the names of
 tools, and of the outermost chat, which is the caller's own conversation, also its tool calls; but no instructions, no
-requests to models, no schemas of tools, and nothing of what nested components say to each other.
+requests to models, no schemas of tools, no thoughts, and nothing of what nested components are told.
 """
 
 from __future__ import annotations
@@ -11,11 +11,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from starlette.requests import Request
+
 from podwright import events
 from podwright.events import Event, adapter
 from podwright.json_data import JsonObject
 from podwright.messages import ModelRequest, ModelResponse, ToolCall
 from podwright.result import ExecutionResult
+from podwright_service.http.auth import has_scope
 
 HIDDEN = "(hidden)"
 """Stands for a text that only callers with the scope `read` see."""
@@ -27,19 +30,15 @@ EventFilter = Callable[[Event], Event | None]
 """Returns an event as a caller sees it; None if it is not seen."""
 
 
-def event_filter(*, reads: bool) -> EventFilter:
-    """Return the filter for a caller.
-
-    Args:
-        reads: Whether the caller's API key has the scope `read`.
-    """
-    if reads:
+def filter_of(request: Request) -> EventFilter:
+    """Return what shows events as the caller of a request sees them."""
+    if has_scope(request, "read"):
         return without_context
     return public_event
 
 
 def without_context(event: Event) -> Event:
-    """Return an event without the context of a stopped workflow; only the problem of a run has one, which is sealed."""
+    """Return an event without the context of a stopped workflow, in whose place callers are given a state."""
     match event:
         case events.RunCancelled() | events.RunPaused():
             return replace(event, context=None, resume_path=None)
@@ -62,8 +61,9 @@ def public_event(event: Event) -> Event | None:
         case events.ModelCallStarted():
             request = ModelRequest(event.request.model, ())
             return replace(event, request=request)
-        case events.ModelCallFinished() if not is_own_chat:
-            return replace(event, response=_public_response(event.response))
+        case events.ModelCallFinished():
+            response = _public_response(event.response, is_own=is_own_chat)
+            return replace(event, response=response)
         case events.RunStarted() if not is_outermost:
             return replace(event, input=None)
         case events.RunFailed() if not is_outermost:
@@ -106,10 +106,10 @@ def _public_tool_call(
             return replace(event, error=error, report=report)
 
 
-def _public_response(response: ModelResponse) -> ModelResponse:
-    calls = tuple(
-        ToolCall(call.id, call.name, "{}") for call in response.tool_calls
-    )
+def _public_response(response: ModelResponse, *, is_own: bool) -> ModelResponse:
+    calls = response.tool_calls
+    if not is_own:
+        calls = tuple(ToolCall(call.id, call.name, HIDDEN) for call in calls)
     return replace(response, tool_calls=calls, reasoning="", provider_fields={})
 
 
@@ -125,7 +125,7 @@ def public_data(data: JsonObject, show: EventFilter) -> JsonObject | None:
         show: The filter for the caller.
     """
     if show is without_context:
-        # which is not stored
+        # stored events have no context
         return data
     event = show(adapter().validate_python(data))
     if event is None:
@@ -140,11 +140,4 @@ def public_result(
 ) -> ExecutionResult:
     """Return a traced result as a caller sees it."""
     seen = [show(event) for event in result.events]
-    return ExecutionResult(
-        result.value,
-        [event for event in seen if event is not None],
-        result.duration_ms,
-        usage=result.usage,
-        messages=result.messages,
-        data=result.data,
-    )
+    return replace(result, events=[each for each in seen if each is not None])

@@ -57,7 +57,7 @@ from podwright_service.http.paths import ALL_RUNS
 from podwright_service.http.problems import RequestError
 from podwright_service.http.public_events import (
     EventFilter,
-    event_filter,
+    filter_of,
     public_data,
 )
 from podwright_service.http.schemas import (
@@ -84,8 +84,7 @@ from podwright_service.routes.responses import (
     EVENT_STREAM,
     READ_PROBLEMS,
 )
-from podwright_service.runtime import Runtime, get_runtime
-from podwright_service.saved_states import SavedState
+from podwright_service.runtime import get_runtime
 
 EVENT_POLL_INTERVAL = 0.5
 """Seconds between two queries for new events of a run."""
@@ -132,7 +131,7 @@ async def get_viewer(request: Request, worker: Worker) -> Viewer:
             component, owner, sees_waiting=has_scope(request, "approve")
         ),
         runs=has_scope(request, "run"),
-        show=event_filter(reads=has_scope(request, "read")),
+        show=filter_of(request),
         worker=worker,
     )
 
@@ -220,11 +219,9 @@ async def start_run(
     requested = await requested_run(request, runtime.component, body)
     if requested.task.saved is not None:
         raise _chat_error()
-    state_id = None
     if requested.state is not None:
         body = resumed_body(body, requested.state)
-        state_id = await _state_to_use(runtime, requested.state)
-    # the same for its headers
+    # refuses invalid limits before the run is stored
     granted_limits(request.headers, runtime.settings)
     origin = origin_of(
         request, runtime.settings, body, component=runtime.component
@@ -258,7 +255,7 @@ async def start_run(
             "owner": owner_of(request),
             "metadata": dict(origin.attributes.metadata),
         },
-        state_id,
+        requested.state,
     )
     # an older run with this key must be one of the same request
     if fingerprint is not None:
@@ -267,14 +264,6 @@ async def start_run(
     if run["id"] != run_id:
         headers[REPLAYED] = "true"
     return _response(_response_data(run, worker), 202, headers)
-
-
-async def _state_to_use(runtime: Runtime, state: SavedState) -> str | None:
-    """Return the id of a kept state, which is used when the run is stored; None for a sealed one, which is used now."""
-    if state.is_kept:
-        return state.id
-    await runtime.states.claim(state, None)
-    return None
 
 
 def _chat_error() -> RequestError:
@@ -396,8 +385,8 @@ async def _events(
                     shown = public_data(data, viewer.show)
                     if shown is not None:
                         yield _event(shown["type"], shown, str(seq))
+                        sent_at = time.monotonic()
                 last_event_id = events[-1][0]
-                sent_at = time.monotonic()
             if status is None:  # deleted in the meantime
                 return
             run = None
@@ -722,7 +711,6 @@ def _blueprint_notice(run: StoredRun, worker: BackgroundWorker) -> str | None:
             f"If no such service runs: {advice}"
         )
     notice = f"It has the blueprint {digest}, which no running service has, so no process goes on with it."
-    move = f"`podwright runs move {run['id']}`"
     misfit = worker.previous.misfits.get(digest)
     if misfit is None:
         return f"{notice} {advice}"

@@ -22,12 +22,11 @@ from podwright_service.execution import (
     requested_run,
     result_content,
 )
-from podwright_service.http.auth import has_scope
 from podwright_service.http.idempotency import IdempotentRoute
 from podwright_service.http.problems import ProblemDetails, problem_details
 from podwright_service.http.public_events import (
     EventFilter,
-    event_filter,
+    filter_of,
     public_result,
     without_context,
 )
@@ -199,11 +198,6 @@ async def _run(
         headers=headers,
         media_type="application/json",
     )
-
-
-def filter_of(request: Request) -> EventFilter:
-    """Return what shows events as the caller of a request sees them."""
-    return event_filter(reads=has_scope(request, "read"))
 
 
 def _content(

@@ -16,12 +16,12 @@ def upgrade() -> None:
         sa.Column("component", sa.String, nullable=False),
         sa.Column("digest", sa.String, nullable=False),
         sa.Column("owner", sa.String, nullable=False),
-        sa.Column("saved_at", sa.Float, nullable=False),
+        sa.Column("expires_at", sa.Float, nullable=False),
         sa.Column("context", sa.JSON, nullable=False),
         sa.Column("resume_path", sa.JSON),
         sa.Column("question", sa.JSON),
         sa.Column("used_at", sa.Float),
     )
     op.create_index(
-        "podwright_states_by_time", "podwright_states", ["saved_at"]
+        "podwright_states_by_time", "podwright_states", ["expires_at"]
     )
