@@ -335,6 +335,8 @@ def test_models_that_can_be_called(shell: Shell, tmp_path: Path) -> None:
         ("PODWRIGHT_API_KEYS", "short"),
         ("PODWRIGHT_ALLOWED_MODELS", "gpt-4o"),
         ("PODWRIGHT_COMPONENT", "nowhere"),
+        ("PODWRIGHT_RUNS_DATABASE", "mysql://host/runs"),
+        ("PODWRIGHT_RUNS_DATABASE", "sqlite:////nowhere/runs.db"),
     ],
 )
 def test_settings_that_do_not_serve(
@@ -375,6 +377,18 @@ def test_settings_that_may_surprise(shell: Shell) -> None:
     )
     assert contexts.startswith("PODWRIGHT_TRUST_CONTEXTS: ")
     assert not any("a" * 20 in line for line in (owners, contexts))
+
+
+def test_states_that_end_with_the_process(shell: Shell) -> None:
+    """With API keys, and so callers elsewhere, the check tells that states are sealed with a key of the process."""
+    variables = {"PODWRIGHT_API_KEYS": f"run@ann:{'a' * 20}"}
+    done = shell("settings", "--check", **variables)
+    assert (done.returncode, done.stderr.split()[0]) == (
+        0,
+        "PODWRIGHT_STATE_KEYS",
+    )
+    variables["PODWRIGHT_STATE_KEYS"] = "k" * 32
+    assert not shell("settings", "--check", **variables).stderr
 
 
 def test_differences(shell: Shell, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from tests.service.support import Serve, check_problem, pointers
 from podwright import (
     Agent,
     ApprovalStep,
+    Conductor,
     FunctionStep,
     Pipeline,
     ScriptedModel,
@@ -373,3 +374,34 @@ def test_chat_completions_tell_what_may_be_decided(serve: Serve) -> None:
     message = response.json()["error"]["message"]
     assert "Send 'Dear all'?" in message
     assert "approve, reject. Start it with /run or /runs" in message
+
+
+def test_a_pause_is_no_failed_call(serve: Serve) -> None:
+    """The call in which a member of a conductor waits for a person counts as paused."""
+    model = ScriptedModel(ToolCall.of("clerk", task="Pay."))
+    chief = Conductor("chief", "Lead.", model, skills=[clerk()])
+    client = serve(chief)
+    problem = client.post("/run", json={"input": "x"})
+    check_problem(problem, 409, "approval_required")
+    metrics = Metrics(client.get("/metrics").text)
+    calls = {
+        status: metrics.get(
+            "podwright_tool_calls_total", tool="clerk", status=status
+        )
+        for status in ("failed", "paused")
+    }
+    assert calls == {"failed": 0, "paused": 1}
+
+
+def test_a_background_rejection_is_counted_once(
+    serve: Serve, sqlite_database: str
+) -> None:
+    """However often it is sent."""
+    plain = Workflow("plain", [ApprovalStep("Go?")])
+    client = serve(plain, runs_database=sqlite_database)
+    url = begin(client)
+    waiting(client, url)
+    for _ in range(2):
+        assert client.post(f"{url}/reject", json={}).status_code == 202
+    metrics = Metrics(client.get("/metrics").text)
+    assert metrics.get("podwright_runs_total", status="rejected") == 1

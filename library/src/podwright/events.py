@@ -14,7 +14,11 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import Field, TypeAdapter
 
 from podwright.callables import is_async
-from podwright.errors import ApprovalRejectedError, ConfigurationError
+from podwright.errors import (
+    ApprovalRejectedError,
+    ApprovalRequired,
+    ConfigurationError,
+)
 from podwright.json_data import to_json_data
 from podwright.messages import ModelRequest, ModelResponse
 from podwright.text import did_you_mean, short_repr
@@ -36,6 +40,11 @@ a try step whose steps failed. `rejected`: a person has rejected it, or a step i
 def is_rejection(error: Mapping[str, Any]) -> bool:
     """Whether the `error` of an event is that a person has rejected something."""
     return error.get("code") == ApprovalRejectedError.code
+
+
+def is_pause(error: Mapping[str, Any]) -> bool:
+    """Whether the `error` of an event is that a person is asked."""
+    return error.get("code") == ApprovalRequired.code
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,6 +287,11 @@ class ToolCallFailed(RunEvent):
     def is_rejection(self) -> bool:
         """Whether a person has rejected the call, and nothing failed."""
         return is_rejection(self.error)
+
+    @property
+    def is_pause(self) -> bool:
+        """Whether the run inside the call waits for a person, and nothing failed."""
+        return is_pause(self.error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

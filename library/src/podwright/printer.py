@@ -193,6 +193,8 @@ def _describe_tool_call(
             return "blue", f"{event.tool} returned: {to_text(event.output)}"
         case events.ToolCallFailed(is_rejection=True):
             return "yellow", f"{event.tool} rejected: {_message(event)}"
+        case events.ToolCallFailed(is_pause=True):
+            return "yellow", f"{event.tool} waits: {_message(event)}"
         case events.ToolCallFailed():
             return "red", f"{event.tool} failed: {_message(event)}"
 

@@ -6,6 +6,7 @@ Its modules import SQLAlchemy, which the image `slim` does not have: call `check
 from __future__ import annotations
 
 from importlib.util import find_spec
+from pathlib import Path
 
 from podwright.errors import ConfigurationError
 from podwright_service.settings import Settings
@@ -51,3 +52,23 @@ def check_installed() -> None:
                 f"Background runs need the package '{package}', which is not installed.",
                 suggestion="Use the image 'full', or install podwright-service[background].",
             )
+
+
+def check_database(settings: Settings) -> None:
+    """Check that the URL of the database is one, and that the file of SQLite has a folder; nothing is connected.
+
+    Raises:
+        ConfigurationError: They are not, or a package is not installed.
+    """
+    if settings.runs_database is None:
+        return
+    check_installed()
+    from podwright_service.background.database import database_url
+
+    url = database_url(settings.runs_database.get_secret_value())
+    folder = Path(url.database or "").parent
+    if url.get_backend_name() == "sqlite" and not folder.is_dir():
+        raise ConfigurationError(
+            f"PODWRIGHT_RUNS_DATABASE: There is no folder '{folder}'.",
+            suggestion="Make the folder, or name a file in another one.",
+        )

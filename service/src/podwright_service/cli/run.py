@@ -13,10 +13,11 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, cast
 
-from podwright.approvals import APPROVE, DEFAULT_OPTIONS, Decision
+from podwright.approvals import APPROVE, Decision, Question
 from podwright.components import Component, Workflow
 from podwright.components.base import PromptComponent
 from podwright.errors import (
+    ApprovalRejectedError,
     ApprovalRequired,
     ConfigurationError,
     InputError,
@@ -309,7 +310,8 @@ def _write_context(
     error: PodwrightError, path: str, file: str | None, options: Sequence[str]
 ) -> None:
     """Save the context of a workflow that stopped, and print the command that resumes it, with the same options."""
-    if error.context is None:
+    # what a person has rejected does not go on
+    if error.context is None or isinstance(error, ApprovalRejectedError):
         return
     if file is None:
         print_text(
@@ -323,20 +325,17 @@ def _write_context(
     if error.resume_path is not None:
         indices = ",".join(map(str, error.resume_path))
         command += ["--resume-path", indices]
-    if isinstance(error, ApprovalRequired):
-        command += ["--decision", _shown_decision(error)]
+    if isinstance(error, ApprovalRequired | InputsError) and error.question:
+        command += ["--decision", _shown_decision(error.question)]
     command += options
     print_text(f"To resume: {shlex.join(command)}", sys.stderr)
 
 
-def _shown_decision(pause: ApprovalRequired) -> str:
+def _shown_decision(question: Question) -> str:
     """The decision in a command that resumes a run; a place for it if the person has to choose one."""
-    options = DEFAULT_OPTIONS
-    if pause.question is not None:
-        options = pause.question.options
-    if APPROVE in options:
+    if APPROVE in question.options:
         return APPROVE
-    print_text(f"Decide one of: {', '.join(options)}", sys.stderr)
+    print_text(f"Decide one of: {', '.join(question.options)}", sys.stderr)
     return "DECISION"
 
 

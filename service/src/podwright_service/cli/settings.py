@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 from podwright.models import EVERY, Model
 from podwright.text import printable
-from podwright_service.background import check_webhook
+from podwright_service.background import check_database, check_webhook
 from podwright_service.background.previous import load_previous
 from podwright_service.cli.console import (
     print_error,
@@ -76,6 +76,7 @@ def _check(settings: Settings) -> int:
     for warning in _warnings(settings, keys.callers):
         print_text(warning, sys.stderr)
     check_webhook(settings)
+    check_database(settings)
     models: list[Model | str] = list(settings.allowed_models or ())
     if settings.component:
         component = load_component(settings.component, remotes_of(settings))
@@ -108,10 +109,16 @@ def _warnings(settings: Settings, callers: Iterable[Caller]) -> Iterator[str]:
         for caller in callers
         if "run" in caller.scopes and ALL_RUNS not in caller.scopes
     ]
+    own = sorted(set(own))
     if settings.runs_database is not None and own:
         yield (
-            f"PODWRIGHT_API_KEYS: These see and change their own background runs only: {', '.join(sorted(own))}. "
+            f"PODWRIGHT_API_KEYS: These see and change their own background runs only: {', '.join(own)}. "
             f"The scope '{ALL_RUNS}' is for those of all callers."
+        )
+    if settings.runs_database is None and own and not settings.state_keys:
+        yield (
+            "PODWRIGHT_STATE_KEYS is not set: what waits for a person goes on with the process that asked, and not "
+            "after its restart."
         )
     if settings.trust_contexts:
         yield (

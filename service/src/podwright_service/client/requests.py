@@ -71,7 +71,7 @@ class RunOptions(TypedDict, total=False):
     """Earlier turns, as `ExecutionResult.messages` has them."""
     start_step: int
     """Workflows: index of the step to start from."""
-    resume_path: Sequence[int]
+    resume_path: Sequence[int] | None
     """Workflows: where to resume, with the context of the stopped run as input."""
     decision: Mapping[str, Any]
     """What a person has decided about the question of the stopped run: `{"decision": …, "comment": …, "values": {…}}`,

@@ -94,6 +94,7 @@ _MAX_ANSWERED = 100
 _CALL_STATUSES = ("ok", "failed", "cancelled")
 _FELL_BACK = "fell_back"
 _REJECTED = "rejected"
+_PAUSED = "paused"
 _CALLING_KINDS: tuple[Kind, ...] = ("agent", "conductor")
 """The kinds of components that call models and tools; the function steps of a workflow call tools only."""
 DeliveryOutcome = Literal["delivered", "failed", "given_up"]
@@ -277,7 +278,7 @@ class Metrics:
                 self._model_call_retries(*labels, model, code).inc(0)
                 self._model_call_failures(*labels, model, code).inc(0)
         for tool in tools:
-            for status in (*_CALL_STATUSES, _REJECTED):
+            for status in (*_CALL_STATUSES, _REJECTED, _PAUSED):
                 self._tool_calls(*labels, tool, status).inc(0)
 
     def subscriber(self, *, inline: bool = False) -> events.Subscriber:
@@ -558,6 +559,15 @@ class Metrics:
     def count_attempt(self, outcome: str) -> None:
         """Count an attempt of a background run that ended, with how."""
         self._background_attempts(*self._served, outcome).inc()
+
+    def count_rejection(self, caller: str) -> None:
+        """Count a background run that a person has ended while it waited.
+
+        Args:
+            caller: The name of the key that started it.
+        """
+        name = _bounded(caller, self._callers, "")
+        self._runs(*self._served, _REJECTED, name).inc()
 
     def count_delivery(self, outcome: DeliveryOutcome) -> None:
         """Count a request to the webhook that ended, with how."""
@@ -959,4 +969,6 @@ def _status(
         return "cancelled"
     if events.is_rejection(event.error):
         return _REJECTED
+    if events.is_pause(event.error):
+        return _PAUSED
     return "failed"

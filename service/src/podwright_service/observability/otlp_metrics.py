@@ -240,8 +240,10 @@ def _tokens(usage: Usage) -> dict[str, int]:
 
 
 def _error(event: events.Event) -> dict[str, str]:
-    if isinstance(
+    if not isinstance(
         event, events.ModelCallFailed | events.ToolCallFailed | events.RunFailed
-    ) and not events.is_rejection(event.error):
-        return {semconv.ERROR: str(event.error.get("code", "internal_error"))}
-    return {}
+    ):
+        return {}
+    if events.is_rejection(event.error) or events.is_pause(event.error):
+        return {}
+    return {semconv.ERROR: str(event.error.get("code", "internal_error"))}

@@ -425,7 +425,10 @@ def _error_code(event: End) -> str | None:
     match event:
         case events.RunFailed(is_rejection=True):
             return None
-        case events.ToolCallFailed(is_rejection=True):
+        case (
+            events.ToolCallFailed(is_rejection=True)
+            | events.ToolCallFailed(is_pause=True)
+        ):
             return None
         case (
             events.RunFailed()

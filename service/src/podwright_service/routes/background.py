@@ -20,7 +20,7 @@ from podwright.approvals import REJECT, Decision, Question
 from podwright.components import Component
 from podwright.components.walks import check_decision_on
 from podwright.headers import BUDGET, HOPS
-from podwright.json_data import to_json_bytes, to_json_data
+from podwright.json_data import as_object, to_json_bytes, to_json_data
 from podwright_service.background.caller_runs import (
     Access,
     CallerRuns,
@@ -553,6 +553,10 @@ async def _decide(
         rule = f"A run can be {word} while it waits for approval, in the attempt given"
         raise await _conflict_error(runs, run_id, rule)
     _log_change(f"run {word}", change, caller)
+    if not goes_on and not change.is_repeated:
+        origin = as_object(change.run["origin"])
+        metrics = get_runtime(request).observability.metrics
+        metrics.count_rejection(str(origin.get("caller", "")))
     viewer.worker.wake()
     return _response(viewer.shown(change.run), 202)
 
