@@ -672,9 +672,7 @@ class ApprovalRequired(RunError):  # noqa: N818 - a pause, not a fault
 
     code = "approval_required"
     ends_run = True
-    default_suggestion = (
-        "To approve, run it again with this error's context and resume_path."
-    )
+    default_suggestion = "To approve, run it again with this error's context, and its resume_path if it has one."
 
     def __init__(
         self,
@@ -685,10 +683,11 @@ class ApprovalRequired(RunError):  # noqa: N818 - a pause, not a fault
         suggestion: str | None = None,
     ) -> None:
         if suggestion is None and question is not None:
+            how = self.default_suggestion
+            if "approve" not in question.options:
+                how = "Run it again with a decision."
             options = ", ".join(question.options)
-            suggestion = (
-                f"{self.default_suggestion} What may be decided: {options}."
-            )
+            suggestion = f"{how} What may be decided: {options}."
         super().__init__(message, suggestion=suggestion)
         self.question = question
         self.asked = asked

@@ -653,7 +653,8 @@ class Run:
         if isinstance(error, ApprovalRequired):
             error.needs_replay |= self.kind != "workflow"
             needs_replay = error.needs_replay and error.asked is not None
-            asked, question = error.asked, error.question
+            asked = error.asked
+            question = error.question
         recorded = self._tree.recorded
         if self.parent is not None or recorded is None or not needs_replay:
             return
