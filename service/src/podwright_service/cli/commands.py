@@ -92,6 +92,13 @@ ServiceKey = Annotated[
 ]
 RunId = Annotated[str, typer.Argument(metavar="ID", help="The id of the run.")]
 Comment = Annotated[str, typer.Option(help="Why; kept with the run.")]
+DecisionOnContext = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="What is decided about the run that waits, whose context is given with --inputs; by default approve.",
+    ),
+]
 DecisionValues = Annotated[
     list[str] | None,
     typer.Option(
@@ -251,13 +258,7 @@ def run(
             help="Where a workflow resumes, such as 2,0; with its --inputs.",
         ),
     ] = None,
-    decision: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="What is decided about the run that waits, whose context is given with --inputs; by default approve.",
-        ),
-    ] = None,
+    decision: DecisionOnContext = None,
     values: DecisionValues = None,
     comment: Comment = "",
     user: User = None,
