@@ -537,7 +537,11 @@ def _refuse_keys_of(
     owners: str, keys: Sequence[str], body: RunRequest, component: Component
 ) -> None:
     """Raise a `RequestError` if the body has keys that only components of other kinds take."""
-    sent = [key for key in keys if getattr(body, key)]
+    sent = [
+        key
+        for key in keys
+        if key in body.model_fields_set and getattr(body, key) not in (None, [])
+    ]
     if not sent:
         return
     detail = f"Only {owners} have '{sent[0]}'; '{component.name}' is of the kind '{component.kind}'."

@@ -286,6 +286,10 @@ class Database:
             await transaction.commit()
             # what was committed is lost if the file has changed meanwhile
             self._check_file()
+        except DBAPIError:
+            # a file that has changed meanwhile is the cause, and no fault of SQLite
+            self._check_file()
+            raise
         finally:
             end.set()
             await asyncio.shield(closing)
