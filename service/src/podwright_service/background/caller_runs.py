@@ -1,4 +1,4 @@
-"""The background runs that a caller may see and change: in every statement, those of a component and of the caller.
+"""The background runs that a caller may see and change: every statement is limited to a component and a caller.
 
 Whoever decides about a run, cancels, resumes or moves it does so under a condition that still holds when the change is
 made; see `podwright_service.background.database`.
@@ -270,7 +270,7 @@ class CallerRuns:
             "cancel_requested": False,
             **queued_columns(self._database),
         }
-        # the caller that resumes a run that failed does not know of tool calls whose end is unknown
+        # only the problem of an interrupted run has told the caller of calls whose end is unknown
         values["repeat_calls"] = runs.c.status == "interrupted"
         return await self._change(
             run_id,

@@ -13,7 +13,7 @@ _HEADER = b"SQLite format 3\0"
 
 
 class DatabaseFileError(OSError):
-    """What SQLite writes now would be lost; the message says what has become of the file."""
+    """The file of the database was deleted, replaced or overwritten, as the message says."""
 
 
 class SQLiteFile:

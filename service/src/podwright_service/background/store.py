@@ -59,7 +59,7 @@ from podwright_service.saved_states import SavedState
 LEASE_SECONDS = 15.0
 """Seconds after which a run whose process is silent is taken over."""
 RECENT_SECONDS = 10.0
-"""Seconds since the last renewal of a lease within which the database was not away for long."""
+"""If a lease was renewed within these seconds, the database was not away for long."""
 
 
 class RunCount(NamedTuple):
@@ -121,7 +121,7 @@ class RunStore:
         """Add a run, or return the one that has its idempotency key.
 
         Args:
-            run: `id`, `component`, `digest`, `request`, and with an idempotency key also that and its `fingerprint`.
+            run: The columns of the run, with an idempotency key also its `fingerprint`.
             worker: The process that performs it at once; None has it wait for one.
             state: The state from which it goes on, which is used with it.
 
@@ -432,7 +432,7 @@ class RunStore:
         return counts
 
     async def correct_times(self, component: str, seconds: float) -> None:
-        """Set times that are ahead to now: they were stored when the clock was ahead.
+        """Set the times of runs to now that were created or ended in the future, when the clock was ahead.
 
         Args:
             component: Only those of its runs.
@@ -455,7 +455,7 @@ class RunStore:
             columns.ended_at,
         )
         corrected = {
-            time: case((time > now, now), else_=time) for time in times
+            column: case((column > now, now), else_=column) for column in times
         }
         async with self._database.transaction() as connection:
             for is_ahead in (created_ahead, ended_ahead):

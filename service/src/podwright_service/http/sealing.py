@@ -6,7 +6,6 @@ Sealed with XChaCha20-Poly1305 of libsodium. The first key seals, and each key o
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import os
 import zlib
@@ -22,7 +21,7 @@ _KEY_BYTES = 32
 
 
 class Seal:
-    """Seals and opens texts.
+    """Encrypts data into texts, and decrypts them.
 
     Args:
         secrets: The keys, newest first; a key of this process and its children if there are none.
@@ -47,7 +46,7 @@ class Seal:
         """
         try:
             sealed = base64.urlsafe_b64decode(text)
-        except (binascii.Error, ValueError):
+        except ValueError:
             sealed = b""
         # the decoder overlooks characters that are not of base64
         if base64.urlsafe_b64encode(sealed).decode() != text:

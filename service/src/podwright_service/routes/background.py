@@ -101,7 +101,7 @@ with_body = APIRouter(
 ROUTERS = (router, with_body)
 
 
-# FastAPI calls dependencies in threads that are not async
+# async, because FastAPI calls other dependencies in threads
 async def get_worker(request: Request) -> BackgroundWorker:
     """The worker of background runs."""
     # these routes exist only with one
