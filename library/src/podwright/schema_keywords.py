@@ -32,8 +32,8 @@ from podwright.schema_data import BriefArray, BriefObject, key_of
 MAX_OPERATIONS = 50_000
 """Operations of a check: enough for an array of 20 000 numbers, or of 2 000 objects with five texts each."""
 MAX_SECONDS = 1.0
-"""Seconds of the processor that a check may take, should its operations be slower than usual. A regular expression is not
-interrupted."""
+"""Seconds of the processor that a check may take, should its operations be slower than usual. It does not
+interrupt a regular expression."""
 _LOOK_EVERY = 100
 """Operations after which the time is looked at, and whether anybody still waits for the check."""
 _MAX_REASONS = 1_000

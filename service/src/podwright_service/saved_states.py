@@ -7,14 +7,12 @@ once.
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import hashlib
 import json
 import logging
 import os
 import re
-import shutil
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -257,9 +255,7 @@ class _UsedInFolder:
                 f"The processes cannot share a folder for the states that were used: {error}.",
                 suggestion="Let this user write to /dev/shm or to a folder for temporary files.",
             ) from error
-        self._owner = os.getpid()
         self._cleaned_at = time.monotonic()
-        atexit.register(self._remove_folder)
 
     def add(self, state_id: str) -> bool:
         """Add a state; false if it is there already."""
@@ -278,11 +274,6 @@ class _UsedInFolder:
             with contextlib.suppress(FileNotFoundError):
                 if time.time() - file.stat().st_mtime > self._ttl:
                     file.unlink()
-
-    def _remove_folder(self) -> None:
-        # forked processes end before the service does
-        if os.getpid() == self._owner:
-            shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def new_state(

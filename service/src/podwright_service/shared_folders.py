@@ -12,6 +12,8 @@ MEMORY_DIR = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S10
 """A folder in memory for files that are written all the time, if there is one."""
 _IN_USE = "in-use"
 """A file in each folder that is locked for as long as a process of its service runs."""
+_made: list[Path] = []
+"""The folders that this process has made."""
 
 
 def make_shared_folder(prefix: str, parent: str | None = None) -> Path:
@@ -38,7 +40,14 @@ def make_shared_folder(prefix: str, parent: str | None = None) -> Path:
     fcntl.flock(descriptor, fcntl.LOCK_SH)
     # under this name it is never seen without the lock
     begun.rename(folder / _IN_USE)
+    _made.append(folder)
     return folder
+
+
+def remove_shared_folders() -> None:
+    """Remove the folders that this process has made, when its children have ended."""
+    while _made:
+        shutil.rmtree(_made.pop(), ignore_errors=True)
 
 
 def remove_abandoned_folders(prefix: str, parent: str) -> None:

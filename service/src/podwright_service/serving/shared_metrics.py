@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import tempfile
 from pathlib import Path
 
@@ -51,13 +50,6 @@ def make_spare_folder(folder: Path) -> Path:
     with contextlib.suppress(OSError):
         return make_shared_folder(_PREFIX, tempfile.gettempdir())
     return folder
-
-
-def remove_folders(*folders: Path) -> None:
-    """Remove folders, except that which the operator named."""
-    for folder in folders:
-        if folder.name.startswith(_PREFIX):
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _make_folder() -> Path:

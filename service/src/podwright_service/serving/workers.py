@@ -23,13 +23,10 @@ from uvicorn_worker import UvicornWorker  # pyright: ignore[reportMissingTypeStu
 from podwright_service.http.shutdown import RESPONSE_SECONDS
 from podwright_service.observability import logging_config, metric_files
 from podwright_service.serving.listening import log_addresses
-from podwright_service.serving.shared_metrics import (
-    make_spare_folder,
-    remove_folders,
-)
+from podwright_service.serving.shared_metrics import make_spare_folder
 from podwright_service.serving.uvicorn_options import uvicorn_options
 from podwright_service.settings import Settings
-from podwright_service.shared_folders import MEMORY_DIR
+from podwright_service.shared_folders import MEMORY_DIR, remove_shared_folders
 
 HANG_TIMEOUT = 30
 """Seconds without a heartbeat after which a worker counts as hung, and is replaced."""
@@ -110,7 +107,7 @@ class _Application(BaseApplication):
             "when_ready": _log_address,
             "post_fork": self._begin_metrics,
             "child_exit": _forget_worker,
-            "on_exit": self._remove_metrics,
+            "on_exit": _remove_folders,
         }
         for name, value in options.items():
             self.cfg.set(name, value)
@@ -121,8 +118,9 @@ class _Application(BaseApplication):
     def _begin_metrics(self, server: Any, worker: Any) -> None:
         metric_files.begin_process(self._metrics, self._spare)
 
-    def _remove_metrics(self, server: Any) -> None:
-        remove_folders(self._metrics, self._spare)
+
+def _remove_folders(server: Any) -> None:
+    remove_shared_folders()
 
 
 def _log_address(server: Any) -> None:
