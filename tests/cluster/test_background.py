@@ -127,7 +127,10 @@ def test_runs_survive_their_pod(namespace: Namespace) -> None:
     )
     # that pod may have stopped gracefully, and would finish its runs if their calls were answered
     namespace.until(lambda: held_calls() > RUNS)
-    assert client.request("POST", f"{PROVIDER}/release") == (200, None)
+    # the name server of a busy cluster may be away for a moment
+    namespace.until(
+        lambda: client.request("POST", f"{PROVIDER}/release") == (200, None)
+    )
     namespace.until(
         lambda: {run["status"] for run in runs() or []} == {"succeeded"}
     )
