@@ -7,6 +7,7 @@ import copy
 import json
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -24,7 +25,9 @@ from podwright import (
     tool,
 )
 from podwright.testing import ModelRequest, ToolCall
-from podwright_service.saved_states import STATE
+from podwright_service.background.database import database_url, migrate
+from podwright_service.background.store import RunStore
+from podwright_service.saved_states import STATE, columns_of, new_state
 
 KEYS = {"ann": "run+blueprint@ann:" + "a" * 20, "bob": "run@bob:" + "b" * 20}
 STATE_KEY = "k" * 32
@@ -177,7 +180,7 @@ def test_whose_state_it_is(serve: Serve, database: str | None) -> None:
 
 
 def test_a_state_that_is_too_old(serve: Serve, database: str | None) -> None:
-    """It goes on no more, and the database forgets it."""
+    """It goes on no more."""
     options: dict[str, Any] = {
         "runs_database": database,
         "state_keys": (STATE_KEY,),
@@ -186,6 +189,28 @@ def test_a_state_that_is_too_old(serve: Serve, database: str | None) -> None:
     refused = hurried.post("/run", json=going_on(stopped(hurried)))
     check_problem(refused, 422, "state_invalid")
     assert not PAID
+
+
+async def test_the_database_forgets_states(sqlite_database: str) -> None:
+    """Those that have expired, of whatever component, kept or used."""
+    migrate(database_url(sqlite_database))
+    store = RunStore(database_url(sqlite_database))
+    kept: dict[str, bool] = {}
+    for component in ("served", "inline"):
+        for ttl in (-1.0, 60.0):
+            for is_kept in (True, False):
+                state = new_state(
+                    clerk(component), "", {"input": "x"}, None, None, ttl=ttl
+                )
+                state = replace(state, is_kept=is_kept)
+                if is_kept:
+                    await store.states.add(columns_of(state))
+                await store.states.use(state)
+                kept[state.id] = ttl > 0
+    assert not await store.states.remove_expired()
+    for state_id, is_there in kept.items():
+        assert (await store.states.get(state_id) is not None) is is_there
+    await store.close()
 
 
 def test_keys_are_replaced(serve: Serve) -> None:

@@ -7,6 +7,7 @@ are looked for in every response of every route, for a key with each scope.
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -87,7 +88,7 @@ def note(word: str) -> str:
 
 def outer_answer(request: ModelRequest) -> Any:
     if request.messages[-1].role == "tool":
-        return "my answer"
+        return ModelResponse("my answer", reasoning="outer-thought")
     return [ToolCall.of("note", "1", word="my question")]
 
 
@@ -216,6 +217,29 @@ def test_nothing_internal_leaves_without_the_scope_read(
             tried += 1
     assert tried > 100
     assert shown == {*OWN}
+
+
+@pytest.mark.parametrize(("name", "is_shown"), [("run", False), ("read", True)])
+def test_events_have_thoughts_for_the_scope_read_only(
+    serve: Serve, sqlite_database: str, name: str, is_shown: bool
+) -> None:
+    """Those of the outermost chat, too; its `messages` have what its model is sent back."""
+    client = serve(
+        components()["agent"],
+        runs_database=sqlite_database,
+        api_keys=tuple(KEYS.values()),
+    )
+    client.headers.update(authorization(name))
+    question = {"input": "my question"}
+    traced = client.post("/run?trace=true", json=question).json()
+    url = begin(client, "my question")
+    wait(client, url, "succeeded")
+    for text in (
+        json.dumps(traced["events"]),
+        client.post("/run/stream", json=question).text,
+        client.get(f"{url}/events").text,
+    ):
+        assert ("outer-thought" in text) is is_shown
 
 
 def test_the_scope_read_shows_all(client: httpx.Client) -> None:

@@ -123,13 +123,13 @@ class SavedStates:
         token = ""
         if store is not None:
             try:
-                await store.add(_columns(state))
+                await store.add(columns_of(state))
                 token = _KEPT + state.id
             except RequestError as error:
                 # a run that waits is not lost because of its database
                 _log.warning("A state is sealed, not kept: %s", error.detail)
         if not token:
-            token = self._seal.close(to_json_bytes(_columns(state)))
+            token = self._seal.close(to_json_bytes(columns_of(state)))
         return {**state.public_context, STATE: token}
 
     async def open(
@@ -307,7 +307,8 @@ def new_state(
     )
 
 
-def _columns(state: SavedState) -> JsonObject:
+def columns_of(state: SavedState) -> JsonObject:
+    """Return a state by column."""
     # unlike `asdict`, it copies nothing: contexts may have megabytes
     return {
         field.name: getattr(state, field.name)
