@@ -38,6 +38,7 @@ from podwright.messages import (
     OutputSchema,
 )
 from podwright.models import Connection, resolve
+from podwright.models.replay import differences
 from podwright.models.retries import Retries
 from podwright.printer import Printer
 from podwright.testing import (
@@ -433,6 +434,56 @@ def test_a_recording_is_replayed_from_its_file(
     assert model.left == []
     saved = ExecutionResult.from_dict(json.loads(file.read_text()))
     assert saved.usage.total_tokens > 0
+
+
+SETTINGS = st.fixed_dictionaries(
+    {},
+    optional={
+        "temperature": st.integers(0, 2) | st.floats(0, 2),
+        "top_p": st.integers(0, 1) | st.floats(0, 1),
+        "max_tokens": st.integers(1, 10**6),
+        "seed": st.integers(0, 2**63),
+        "stop": st.text(min_size=1) | st.lists(st.text(min_size=1), min_size=1),
+        "timeout": st.integers(1, 10**6) | st.floats(1, 10**6),
+        "presence_penalty": st.integers(-2, 2) | st.floats(-2, 2),
+        "frequency_penalty": st.integers(-2, 2) | st.floats(-2, 2),
+        "parallel_tool_calls": st.booleans(),
+        "reasoning_effort": st.sampled_from(["none", "low", "high"]),
+    },
+)
+
+
+@given(settings=SETTINGS)
+def test_any_settings_are_replayed(
+    settings: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """A run is replayed from memory, a trace and a recording, whether a number was written as 1 or as 1.0."""
+    folder = tmp_path_factory.mktemp("recordings")
+    recording, trace = folder / "recording.json", folder / "trace.json"
+    model = RecordingModel(EchoModel(), recording)
+    recorded = Agent("guide", "Help.", model, **settings).run(
+        "Hello", trace=True
+    )
+    trace.write_text(json.dumps(recorded.to_dict()))
+    for source in (recorded, trace, recording):
+        replay = ReplayModel(source)
+        guide = Agent("guide", "Help.", replay, **settings)
+        assert guide.run("Hello") == recorded.value
+        assert replay.left == []
+
+
+def test_numbers_and_truth_values_differ() -> None:
+    """A recorded 1 is not a true, nor is it the text "1"."""
+
+    def request(value: Any) -> ModelRequest:
+        schema = OutputSchema("answer", {"const": value})
+        return ModelRequest("offline/echo", (), output=schema)
+
+    assert not differences(request(1), request(1.0))
+    assert not differences(request({"a": [0]}), request({"a": [-0.0]}))
+    assert differences(request(1), request(True))
+    assert differences(request(1), request("1"))
+    assert differences(request(2**53), request(2**53 + 1))
 
 
 def test_a_recording_of_several_runs_and_models(tmp_path: Path) -> None:

@@ -119,6 +119,38 @@ def test_a_recording_is_repeated(tmp_path: Path) -> None:
     stub.verify()
 
 
+@pytest.mark.parametrize("number", [0, 1, 1.0, 0.2])
+@pytest.mark.parametrize(
+    "provider", ["openai", "mistral", "gemini", "deepseek", "ollama_chat"]
+)
+def test_settings_are_repeated(
+    provider: str, number: float, tmp_path: Path
+) -> None:
+    """A trace is repeated from its file for every provider, whether a number was written as 1 or as 1.0."""
+    name = f"{provider}/some-model"
+    agent = Agent(
+        "researcher",
+        "Research well.",
+        name,
+        tools=[look],
+        temperature=number,
+        top_p=number,
+        presence_penalty=number,
+        timeout=number or 30,
+        seed=7,
+        max_tokens=9,
+    )
+    recorded = record(agent, FunctionModel(respond, name=name))
+    file = tmp_path / "trace.json"
+    file.write_text(json.dumps(recorded.to_dict()))
+    with ModelStub.from_trace(file) as stub:
+        connection = Connection("k", f"{stub.url}/v1")
+        assert record(agent, ChatModel(name, connection)).value == (
+            recorded.value
+        )
+    stub.verify()
+
+
 def test_a_conversation_with_images_is_repeated(tmp_path: Path) -> None:
     """Requests are matched with their earlier turns and images; another image is reported."""
     agent = Agent(

@@ -10,7 +10,7 @@ import uuid
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -25,7 +25,7 @@ from podwright.events import (
     TraceFormat,
     model_call_key,
 )
-from podwright.json_data import to_json_bytes, to_json_data
+from podwright.json_data import JsonObject, to_json_bytes, to_json_data
 from podwright.messages import ModelRequest, ModelResponse
 from podwright.models.base import Model, TokenCallback
 from podwright.models.offline import OfflineModel
@@ -313,7 +313,10 @@ def _calls_in(events: list[Event]) -> list[_Call]:
 
 
 def differences(recorded: ModelRequest, request: ModelRequest) -> str:
-    """The lines that differ between two requests as JSON, apart from the model's name; empty if there are none."""
+    """Return the lines that differ between two requests as JSON, apart from the model's name; empty if none does.
+
+    Numbers are compared by their values: a temperature of 0 comes back from a file as 0.0.
+    """
     before = _lines(recorded)
     after = _lines(request)
     lines = list(difflib.unified_diff(before, after, lineterm="", n=0))
@@ -322,13 +325,26 @@ def differences(recorded: ModelRequest, request: ModelRequest) -> str:
 
 
 def _lines(request: ModelRequest) -> list[str]:
-    """The request as JSON, without the names of the model and of those that have answered before."""
+    """Return the request as JSON, without the names of the model and of those that have answered before."""
     messages = tuple(
         replace(message, provider="") for message in request.messages
     )
     nameless = replace(request, model="", messages=messages)
     # the order of keys is another one after the trace was saved and read
-    text = json.dumps(
-        to_json_data(nameless), indent=0, ensure_ascii=False, sort_keys=True
-    )
+    data = _with_whole_numbers(to_json_data(nameless))
+    text = json.dumps(data, indent=0, ensure_ascii=False, sort_keys=True)
     return text.splitlines()
+
+
+def _with_whole_numbers(data: Any) -> Any:
+    """Return JSON data with 2 in place of 2.0, so that equal numbers are the same text."""
+    if isinstance(data, dict):
+        members = cast("JsonObject", data)
+        return {
+            key: _with_whole_numbers(value) for key, value in members.items()
+        }
+    if isinstance(data, list | tuple):
+        return [_with_whole_numbers(item) for item in cast("list[Any]", data)]
+    if isinstance(data, float) and data.is_integer():
+        return int(data)
+    return data
