@@ -47,6 +47,84 @@ def test_every_alert_is_tested() -> None:
     } <= cases
 
 
+HEALTHY = 120
+"""Minutes before an outage."""
+SERIES: dict[str, Callable[[int], dict[str, str]]] = {
+    "PodwrightDown": lambda minutes: {
+        'podwright_component_info{job="a", instance="x"}': f"1x{HEALTHY}",
+        'up{job="a", instance="x"}': f"1x{HEALTHY - 1} 0x{minutes - 1} 1x90",
+    },
+    "PodwrightModelFailing": lambda minutes: {
+        'podwright_model_calls_total{job="a", model="m", status="ok"}': f"0+6x{HEALTHY} {6 * HEALTHY}x{minutes - 1} "
+        f"{6 * HEALTHY + 6}+6x90",
+        'podwright_model_calls_total{job="a", model="m", status="failed"}': f"0x{HEALTHY} 6+6x{minutes - 1} "
+        f"{6 * minutes}x90",
+    },
+    "PodwrightFailingFast": lambda minutes: {
+        'podwright_runs_total{job="a", status="ok"}': f"0+6x{HEALTHY} {6 * HEALTHY}x{minutes - 1} "
+        f"{6 * HEALTHY + 6}+6x90",
+        'podwright_runs_total{job="a", status="failed"}': f"0x{HEALTHY} 6+6x{minutes - 1} {6 * minutes}x90",
+    },
+}
+"""The series of an outage of so many minutes after healthy ones, a sample a minute, by alert."""
+OUTAGES: list[tuple[str, int, int | None, int | None]] = [
+    ("PodwrightDown", 2, None, None),
+    ("PodwrightDown", 5, 4, 5),
+    ("PodwrightDown", 15, 4, 15),
+    ("PodwrightDown", 60, 4, 60),
+    ("PodwrightModelFailing", 2, None, None),
+    ("PodwrightModelFailing", 5, 3, 7),
+    ("PodwrightModelFailing", 15, 3, 19),
+    ("PodwrightModelFailing", 60, 3, 64),
+    ("PodwrightFailingFast", 2, None, None),
+    ("PodwrightFailingFast", 5, None, None),
+    ("PodwrightFailingFast", 15, 11, 19),
+    ("PodwrightFailingFast", 60, 11, 64),
+]
+"""Alert, minutes of an outage, and the minutes from its start at which the alert fires and ends."""
+
+
+@pytest.mark.parametrize(("alert", "minutes", "fires", "ends"), OUTAGES)
+def test_an_alert_fires_and_ends_with_its_outage(
+    promtool: Promtool,
+    tmp_path: Path,
+    alert: str,
+    minutes: int,
+    fires: int | None,
+    ends: int | None,
+) -> None:
+    """It fires while an outage lasts that people have to know of, and ends within minutes of it."""
+    firing = range(fires or 0, ends or 0)
+    expected = [
+        {
+            "expr": f'count(ALERTS{{alertname="{alert}", alertstate="firing"}}) or vector(0)',
+            "eval_time": f"{HEALTHY + minute}m",
+            "exp_samples": [{"value": int(minute in firing)}],
+        }
+        for minute in range(-5, minutes + 60)
+    ]
+    series = [
+        {"series": name, "values": values}
+        for name, values in SERIES[alert](minutes).items()
+    ]
+    test = {
+        "interval": "1m",
+        "input_series": series,
+        "promql_expr_test": expected,
+    }
+    file = tmp_path / "outage.yaml"
+    file.write_text(
+        yaml.safe_dump(
+            {
+                "rule_files": [str(FOLDER / "alerts.yaml")],
+                "evaluation_interval": "1m",
+                "tests": [test],
+            }
+        )
+    )
+    promtool("test", "rules", file)
+
+
 @pytest.fixture
 def installed(helm: Helm) -> dict[str, Manifest]:
     """The objects of a release with rules and dashboard, by kind."""
