@@ -45,7 +45,7 @@ TYPOS: list[tuple[str, Any]] = [
     ("apiKeys.seeds", "a seed for tests, of 32 characters or more"),
     ("components", ["writer"]),
     (X, "writer"),
-    (f"{X}.replicas", "2"),
+    (f"{X}.replicas", "two"),
     (f"{X}.replicas", 1.5),
     (f"{X}.image.tag", 1.0),
     (f"{X}.agents", "writer"),

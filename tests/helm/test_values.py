@@ -23,7 +23,7 @@ INVALID_COMPONENTS: dict[str, tuple[Manifest, list[str]]] = {
         {"probes": {"startup": {"path": "/"}}},
         ["startup", "path"],
     ),
-    "a string for a number": ({"replicas": "2"}, ["replicas"]),
+    "a text for a number": ({"replicas": "two"}, ["replicas"]),
     "an unknown agent": ({"agents": ["y"]}, ["components.x.agents"]),
     "a duplicate agent": ({"agents": ["x", "x"]}, ["components.x.agents"]),
     "an agent of another release without seeds": (
