@@ -43,9 +43,13 @@ _INNER_VALUE = (
 _INNER_VALUE_LISTS = ("prefixItems",)
 _INNER_VALUE_MAPS = ("properties", "patternProperties")
 """Keywords whose subschemas apply to values inside it."""
+SUBSCHEMAS = (*_SAME_VALUE, *_INNER_VALUE)
+"""Keywords whose value is a subschema."""
+SUBSCHEMA_LISTS = (*_SAME_VALUE_LISTS, *_INNER_VALUE_LISTS)
+SUBSCHEMA_MAPS = (*_SAME_VALUE_MAPS, *_INNER_VALUE_MAPS)
 _NOT_AT_ROOT = ("anyOf", "oneOf", "allOf", "not", "enum", "const")
 """Keywords that OpenAI refuses in the root of a schema, also beside `type: object`."""
-_DEFINITIONS = ("$defs", "definitions")
+DEFINITIONS = ("$defs", "definitions")
 """Keywords whose subschemas apply only where they are referred to."""
 _ANNOTATIONS = frozenset(
     {
@@ -66,7 +70,7 @@ class SchemaTooComplexError(ValueError):
 
 
 @dataclass(slots=True)
-class _Part:
+class Part:
     """A subschema, and the subschemas that it applies, by their identity."""
 
     schema: JsonObject
@@ -74,6 +78,7 @@ class _Part:
     inner_values: list[int]
 
     def applied(self) -> Iterator[int]:
+        """The subschemas that it applies."""
         yield from self.same_value
         yield from self.inner_values
 
@@ -86,7 +91,7 @@ def measure(schema: JsonMapping) -> int:
         ValueError: A part refers to something that is not a subschema, or has a name of its own.
     """
     _check_size(schema)
-    parts = _parts_of(schema)
+    parts = parts_of(schema)
     _check_cycles(parts)
     visits = _count_visits(parts, id(schema))
     if visits > MAX_VISITS:
@@ -119,8 +124,9 @@ def _check_size(schema: JsonMapping) -> None:
             )
 
 
-def _parts_of(schema: JsonMapping) -> dict[int, _Part]:
-    parts = dict[int, _Part]()
+def parts_of(schema: JsonMapping) -> dict[int, Part]:
+    """The subschemas that a schema applies, itself included, by their identity."""
+    parts = dict[int, Part]()
     waiting = [as_object(schema)]
     while waiting:
         part = waiting.pop()
@@ -128,7 +134,7 @@ def _parts_of(schema: JsonMapping) -> dict[int, _Part]:
             continue
         same = list(_applied_to_same(part, schema))
         inner = list(_applied_to_inner(part))
-        parts[id(part)] = _Part(part, _identities(same), _identities(inner))
+        parts[id(part)] = Part(part, _identities(same), _identities(inner))
         waiting += same
         waiting += inner
     return parts
@@ -138,7 +144,7 @@ def _identities(parts: Iterable[object]) -> list[int]:
     return [id(part) for part in parts]
 
 
-def _check_cycles(parts: Mapping[int, _Part]) -> None:
+def _check_cycles(parts: Mapping[int, Part]) -> None:
     graph = {key: part.same_value for key, part in parts.items()}
     try:
         TopologicalSorter(graph).prepare()
@@ -240,7 +246,7 @@ def _member(value: object, key: str) -> object:
     return items[position]
 
 
-def _count_visits(parts: Mapping[int, _Part], root: int) -> int:
+def _count_visits(parts: Mapping[int, Part], root: int) -> int:
     """The visits of a check, without those of a part inside itself; at most one more than allowed."""
     counts = dict[int, int]()
     path = {root: 1}
@@ -268,7 +274,7 @@ def _count_visits(parts: Mapping[int, _Part], root: int) -> int:
 def without_dialects(schema: JsonMapping) -> JsonObject:
     """A copy of a schema whose subschemas do not name a dialect of their own: all are read as draft 2020-12."""
     dialects: set[int] = set()
-    for part in _parts_of(schema).values():
+    for part in parts_of(schema).values():
         if "$schema" in part.schema:
             dialects.add(id(part.schema))
     return cast("JsonObject", _copy_without_dialects(schema, dialects))
@@ -294,7 +300,7 @@ def parts_under_unknown_keywords(schema: JsonMapping) -> Iterator[JsonObject]:
     A check of the schema itself does not look at them.
     """
     known = set(_identities(_subschemas_below(schema)))
-    for part in _parts_of(schema).values():
+    for part in parts_of(schema).values():
         if id(part.schema) not in known:
             yield part.schema
             known.update(_identities(_subschemas_below(part.schema)))
@@ -308,9 +314,9 @@ def _subschemas_below(schema: JsonMapping) -> Iterator[JsonObject]:
         yield part
         waiting += _subschemas(
             part,
-            (*_SAME_VALUE, *_INNER_VALUE),
-            (*_SAME_VALUE_LISTS, *_INNER_VALUE_LISTS),
-            (*_SAME_VALUE_MAPS, *_INNER_VALUE_MAPS, *_DEFINITIONS),
+            SUBSCHEMAS,
+            SUBSCHEMA_LISTS,
+            (*SUBSCHEMA_MAPS, *DEFINITIONS),
         )
 
 

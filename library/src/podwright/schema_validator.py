@@ -23,6 +23,7 @@ from podwright.schema_keywords import (
     current_check,
     validator_type,
 )
+from podwright.schema_patterns import without_patterns
 from podwright.text import short_repr, truncate
 
 MAX_ERRORS = 100
@@ -43,21 +44,32 @@ class SchemaValidator:
     Args:
         schema: The schema; each `$schema` in it is ignored.
         formats: Whether texts have to fit `format`; see `podwright.schema_formats`. If not, it is an annotation.
+        patterns: Whether regular expressions are evaluated, for schemas of trusted authors only; see
+            `podwright.schema_patterns`. If not, they are annotations, and need not be valid in Python.
 
     Raises:
         InvalidSchemaError: It is no JSON Schema, or refers to something that is not a part of it.
         SchemaTooComplexError: A check of it could take too long.
     """
 
-    def __init__(self, schema: JsonMapping, *, formats: bool = False) -> None:
+    def __init__(
+        self,
+        schema: JsonMapping,
+        *,
+        formats: bool = False,
+        patterns: bool = True,
+    ) -> None:
         check_cancelled()
         own_schema: JsonObject = dict(schema)
         own_schema.pop("$schema", None)
         self.schema = own_schema
+        """The schema, without the name of its dialect."""
         self._visits = _measure(own_schema)
-        _check_schema(own_schema)
+        _check_schema(own_schema, patterns=patterns)
         for part in parts_under_unknown_keywords(own_schema):
-            _check_schema(part)
+            _check_schema(part, patterns=patterns)
+        if not patterns:
+            own_schema = without_patterns(own_schema)
         # imported late, because few programs need it
         import referencing
 
@@ -116,10 +128,15 @@ def _measure(schema: JsonMapping) -> int:
         raise InvalidSchemaError(str(error)) from None
 
 
-def _check_schema(schema: JsonMapping) -> None:
+def _check_schema(schema: JsonMapping, *, patterns: bool) -> None:
     jsonschema: Any = import_module("jsonschema")
+    draft = jsonschema.Draft202012Validator
+    formats = draft.FORMAT_CHECKER
+    if not patterns:
+        # without the format of regular expressions, which compiles them
+        formats = jsonschema.FormatChecker(())
     try:
-        jsonschema.Draft202012Validator.check_schema(schema)
+        draft.check_schema(schema, format_checker=formats)
     except jsonschema.SchemaError as error:
         place = json_pointer(*error.absolute_path) or "the whole"
         reason = truncate(error.message, _MAX_REASON)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Any, cast
 
@@ -26,6 +27,16 @@ from podwright.validation_errors import to_problems
 
 _DEFINITIONS = ("#/$defs/", "#/definitions/")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSchema:
+    """The JSON Schema that a client wants an answer to fit, as a `response_model`.
+
+    The model is given all of it. The answer is not checked against its regular expressions.
+    """
+
+    schema: JsonMapping
 
 
 class ResponseFormat:
@@ -194,13 +205,16 @@ async def response_format(response_model: Any) -> ResponseFormat | None:
     """The format for a run's `response_model`; None for text.
 
     Args:
-        response_model: A type, or a JSON Schema as a dictionary.
+        response_model: A type, a JSON Schema as a dictionary, or that of a client.
 
     Raises:
         InputError: The type has no JSON Schema, or the JSON Schema is invalid or too complex.
     """
+    if isinstance(response_model, ClientSchema):
+        return await _format_of_schema(response_model.schema, patterns=False)
     if isinstance(response_model, dict):
-        return await _format_of_schema(cast("JsonObject", response_model))
+        schema = cast("JsonObject", response_model)
+        return await _format_of_schema(schema, patterns=True)
     if response_model is None or response_model is str:
         return None
     try:
@@ -209,17 +223,19 @@ async def response_format(response_model: Any) -> ResponseFormat | None:
         return ResponseFormat(response_model)
 
 
-async def _format_of_schema(schema: JsonObject) -> ResponseFormat:
+async def _format_of_schema(
+    schema: JsonMapping, *, patterns: bool
+) -> ResponseFormat:
     text = json.dumps(schema)
     # which takes milliseconds for a small schema, too
-    return await compute(_cached_format_of_text, text)
+    return await compute(_cached_format_of_text, text, patterns)
 
 
 @lru_cache(maxsize=256)
-def _cached_format_of_text(text: str) -> ResponseFormat:
-    """The format for the JSON text of a schema."""
+def _cached_format_of_text(text: str, patterns: bool) -> ResponseFormat:
+    """The format for the JSON text of a schema; `patterns` as in `SchemaValidator`."""
     try:
-        validator = SchemaValidator(json.loads(text))
+        validator = SchemaValidator(json.loads(text), patterns=patterns)
     except SchemaTooComplexError as error:
         raise _too_complex_error(str(error)) from None
     except InvalidSchemaError as error:
