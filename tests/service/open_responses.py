@@ -1,7 +1,7 @@
 """What the Open Responses specification requires of responses and streamed events, as a JSON Schema.
 
 Written from the facts of its OpenAPI document (`public/openapi/openapi.json` of openresponses/openresponses, version
-2026-04-24), reduced to what a response with messages and thoughts has.
+2026-04-24), reduced to what a response with messages, thoughts and calls has.
 """
 
 from __future__ import annotations
@@ -51,7 +51,28 @@ MESSAGE = data(
     content=array(PART),
 )
 REASONING = data(type=one_of("reasoning"), id=TEXT, summary=array(SUMMARY_PART))
-ITEM: Schema = {"oneOf": [MESSAGE, REASONING]}
+FUNCTION_CALL = data(
+    type=one_of("function_call"),
+    id=TEXT,
+    call_id=TEXT,
+    name=TEXT,
+    arguments=TEXT,
+    status=one_of("in_progress", "completed", "incomplete"),
+)
+ITEM: Schema = {"oneOf": [MESSAGE, REASONING, FUNCTION_CALL]}
+TOOL = data(
+    type=one_of("function"),
+    name=TEXT,
+    description=nullable(TEXT),
+    parameters=nullable({"type": "object"}),
+    strict=nullable(FLAG),
+)
+TOOL_CHOICE: Schema = {
+    "anyOf": [
+        one_of("none", "auto", "required"),
+        data(type=one_of("function"), name=TEXT),
+    ]
+}
 FORMAT: Schema = {
     "oneOf": [
         data(type=one_of("text")),
@@ -85,8 +106,8 @@ RESPONSE = data(
     instructions=nullable(TEXT),
     output=array(ITEM),
     error=nullable(data(code=TEXT, message=TEXT)),
-    tools=array({"not": {}}),
-    tool_choice=one_of("none", "auto", "required"),
+    tools=array(TOOL),
+    tool_choice=TOOL_CHOICE,
     truncation=one_of("auto", "disabled"),
     parallel_tool_calls=FLAG,
     text=data(format=FORMAT),
@@ -108,6 +129,7 @@ RESPONSE = data(
 )
 SUMMARY_PLACE = {"item_id": TEXT, "output_index": WHOLE, "summary_index": WHOLE}
 PLACE = {"item_id": TEXT, "output_index": WHOLE, "content_index": WHOLE}
+CALL_PLACE = {"item_id": TEXT, "output_index": WHOLE}
 EVENTS = {
     **{
         f"response.{state}": {"response": RESPONSE}
@@ -123,6 +145,8 @@ EVENTS = {
     "response.content_part.done": {**PLACE, "part": PART},
     "response.output_text.delta": {**PLACE, "delta": TEXT},
     "response.output_text.done": {**PLACE, "text": TEXT},
+    "response.function_call_arguments.delta": {**CALL_PLACE, "delta": TEXT},
+    "response.function_call_arguments.done": {**CALL_PLACE, "arguments": TEXT},
     "response.reasoning_summary_part.added": {
         **SUMMARY_PLACE,
         "part": SUMMARY_PART,

@@ -21,6 +21,7 @@ from podwright.messages import ModelResponse
 from podwright.result import ExecutionResult
 from podwright.run import Task
 from podwright.usage import Usage
+from podwright_service.openai_api.forced_tool import ForcedTool
 
 
 class Piece(NamedTuple):
@@ -39,6 +40,7 @@ class Answer:
         component: The component that runs.
         task: What it does.
         run_id: Id of the run.
+        tool: The client's function whose arguments are the answer.
         show_reasoning: Whether the client is also sent what the component's model thought.
     """
 
@@ -48,9 +50,12 @@ class Answer:
         task: Task,
         *,
         run_id: str,
+        tool: ForcedTool | None = None,
         show_reasoning: bool = False,
     ) -> None:
         self.run_id = run_id
+        self.tool = tool
+        """The client's function whose arguments are the answer; None if the answer is a message."""
         self.cut_off = False
         """Whether the answer was cut off at its limit of tokens."""
         self.reasoning: list[str] = []
@@ -75,6 +80,11 @@ class Answer:
         self._text = ""
         self._sent = False
         self._planning = False
+
+    @property
+    def call_id(self) -> str:
+        """The id of the call of the client's function."""
+        return f"call_{self.run_id}"
 
     def read(self, event: Event) -> Piece | None:
         """Read an event of the run, and return the piece of the answer in it."""

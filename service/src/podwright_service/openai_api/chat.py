@@ -10,13 +10,21 @@ from podwright.usage import Usage
 from podwright_service.http.openai_errors import error_body
 from podwright_service.http.problems import ProblemDetails
 from podwright_service.openai_api.answer import Answer, Piece, usage_data
+from podwright_service.openai_api.forced_tool import ForcedTool
 
 
 def completion(
     answer: Answer, model: str, text: str, usage: Usage
 ) -> dict[str, Any]:
     """A whole answer."""
-    message = {"role": "assistant", "content": text, "refusal": None}
+    message: dict[str, Any] = {
+        "role": "assistant",
+        "content": text,
+        "refusal": None,
+    }
+    if answer.tool is not None:
+        message["content"] = None
+        message["tool_calls"] = [_call(answer, answer.tool, text)]
     if answer.reasoning:
         message["reasoning_content"] = "\n\n".join(answer.reasoning)
     choice = {
@@ -50,6 +58,8 @@ class Chunks:
         self._answer = answer
         self._with_usage = with_usage
         self._reasoning_call: int | None = None
+        self._has_call = False
+        """Whether the call of the client's function has begun."""
         self._common = {
             "object": "chat.completion.chunk",
             "created": int(time.time()),
@@ -58,14 +68,32 @@ class Chunks:
 
     def first(self) -> Iterator[dict[str, Any]]:
         """The chunk that begins the answer."""
-        yield self._chunk({"role": "assistant", "content": "", "refusal": None})
+        content: str | None = ""
+        if self._answer.tool is not None:
+            content = None
+        yield self._chunk(
+            {"role": "assistant", "content": content, "refusal": None}
+        )
 
     def piece(self, piece: Piece) -> Iterator[dict[str, Any]]:
         """The chunk with a piece of the answer, or of the thoughts before it."""
         if piece.is_reasoning:
             yield self._chunk(self._reasoning(piece))
+        elif self._answer.tool is not None:
+            yield from self._call(self._answer.tool, piece.text)
         else:
             yield self._chunk({"content": piece.text})
+
+    def _call(
+        self, tool: ForcedTool, arguments: str
+    ) -> Iterator[dict[str, Any]]:
+        """The chunks with the arguments of the client's function, at first also with its name."""
+        if not self._has_call:
+            self._has_call = True
+            call = {"index": 0, **_call(self._answer, tool, "")}
+            yield self._chunk({"tool_calls": [call]})
+        delta = {"index": 0, "function": {"arguments": arguments}}
+        yield self._chunk({"tool_calls": [delta]})
 
     def _reasoning(self, piece: Piece) -> dict[str, Any]:
         """A delta with thoughts, which no version of the protocol has; providers and clients agree on this name."""
@@ -109,7 +137,19 @@ class Chunks:
         }
 
 
+def _call(answer: Answer, tool: ForcedTool, arguments: str) -> dict[str, Any]:
+    """The answer as a call of the client's function."""
+    return {
+        "id": answer.call_id,
+        "type": "function",
+        "function": {"name": tool.name, "arguments": arguments},
+    }
+
+
 def _finish_reason(answer: Answer) -> str:
     if answer.cut_off:
         return "length"
+    # the answer of a function that is forced by its name ends like a text
+    if answer.tool is not None and not answer.tool.is_named:
+        return "tool_calls"
     return "stop"

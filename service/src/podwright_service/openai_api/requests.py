@@ -6,7 +6,6 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
 from typing import Annotated, Any, ClassVar, NamedTuple, cast
 
 from pydantic import Field, JsonValue
@@ -15,11 +14,10 @@ from podwright.blueprints import walk_steps
 from podwright.components import Component, Workflow
 from podwright.components.base import PromptComponent
 from podwright.components.inputs import INPUT
+from podwright.components.response_format import ClientSchema
 from podwright.components.walks import walk
 from podwright.conversation import parse_messages
 from podwright.errors import InputsError, MessagesError, Problem
-from podwright.json_data import as_object, values_in
-from podwright.json_schema import MAX_VALUES
 from podwright.messages import Message, ModelSettings
 from podwright.run import Task
 from podwright.run_context import metadata_problem
@@ -28,13 +26,17 @@ from podwright.text import short_repr
 from podwright_service.execution import below
 from podwright_service.http.problems import RequestError
 from podwright_service.http.schemas import Object
+from podwright_service.openai_api.forced_tool import (
+    ForcedTool,
+    ToolChoice,
+    UnsupportedToolsError,
+    forced_tool,
+)
 from podwright_service.openai_api.values import (
     NoEffect,
-    NoTools,
     NotSupported,
     Options,
     Penalty,
-    ToolChoice,
     Unit,
 )
 from podwright_service.origin import identity
@@ -108,13 +110,26 @@ class OpenAIRequest(Options, ABC):
     prompt_cache_key: NoEffect = None
     prompt_cache_options: NoEffect = None
     prompt_cache_retention: NoEffect = None
-    tools: NoTools = None
-    tool_choice: ToolChoice | None = None
+    tools: JsonValue = None
+    """A single function that `tool_choice` forces is the form of the answer; other tools are refused."""
+    tool_choice: ToolChoice = None
     top_logprobs: NotSupported = None
 
     @abstractmethod
     def own_settings(self) -> Sequence[Setting]:
         """The settings that only this protocol has, or names in its own way; None is not set."""
+
+    def forced_tool(self) -> ForcedTool | None:
+        """The client's function whose arguments are the answer; None if the answer is a message.
+
+        Raises:
+            RequestError: The client has other tools.
+        """
+        try:
+            return forced_tool(self.tools, self.tool_choice)
+        except UnsupportedToolsError as error:
+            problem = Problem(error.pointer, error.reason)
+            raise _unsupported_error([problem]) from None
 
     @abstractmethod
     def conversation(self) -> Conversation:
@@ -136,8 +151,15 @@ class OpenAIRequest(Options, ABC):
         """
         check_model(self.model, component)
         conversation = self.conversation()
+        tool = self.forced_tool()
         response_model = self.response_model()
-        earlier, question = _split(conversation.messages)
+        format_pointer = self.format_pointer
+        messages: Sequence[Placed] = conversation.messages
+        if tool is not None:
+            response_model = ClientSchema(tool.answer_schema())
+            format_pointer = "/tools"
+            messages = _with_calls_as_answers(messages, tool.name)
+        earlier, question = _split(messages)
         value: Any = question.content
         if not isinstance(value, str):
             value = list(value)
@@ -148,9 +170,7 @@ class OpenAIRequest(Options, ABC):
             *_refused_instructions(conversation, component),
         ]
         if response_model is not None and isinstance(component, Workflow):
-            refused.append(
-                Problem(self.format_pointer, "A workflow gives text")
-            )
+            refused.append(Problem(format_pointer, "A workflow gives text"))
         if refused:
             raise _unsupported_error(refused)
         if inputs:
@@ -213,8 +233,8 @@ class OpenAIRequest(Options, ABC):
                 self.frequency_penalty,
             ),
         ]
-        # true is the default, which clients without tools send too
-        if self.parallel_tool_calls is False:
+        # true is the default, which clients without tools send too; it is about their tools if they have some
+        if self.parallel_tool_calls is False and not self.tools:
             name = "parallel_tool_calls"
             settings.append(Setting(f"/{name}", name, value=False))
         settings += self.own_settings()
@@ -248,7 +268,7 @@ class OpenAIRequest(Options, ABC):
         """The response model for a form of the answer.
 
         Raises:
-            RequestError: The schema is missing, or has a regular expression, which a caller could make endless.
+            RequestError: The schema is missing.
         """
         if kind == "text":
             return None
@@ -258,18 +278,10 @@ class OpenAIRequest(Options, ABC):
             raise _unsupported_error(
                 [Problem(self.format_pointer, "The JSON Schema is missing")]
             )
-        # a larger one is refused later
-        for value in islice(values_in(schema.schema_), MAX_VALUES):
-            part = as_object(value)
-            if "patternProperties" in part or isinstance(
-                part.get("pattern"), str
-            ):
-                reason = "A JSON Schema of a client must have no regular expressions ('pattern')"
-                raise _unsupported_error([Problem(self.format_pointer, reason)])
         described: dict[str, Any] = {"title": schema.name}
         if schema.description:
             described["description"] = schema.description
-        return {**described, **schema.schema_}
+        return ClientSchema({**described, **schema.schema_})
 
 
 def check_model(name: str, component: Component) -> None:
@@ -379,6 +391,48 @@ def _split(placed: Sequence[Placed]) -> tuple[tuple[Message, ...], Message]:
     if not messages or messages[-1].role != "user":
         raise _no_question_error(placed)
     return messages[:-1], messages[-1]
+
+
+def _with_calls_as_answers(placed: Sequence[Placed], tool: str) -> list[Placed]:
+    """Messages in which each call of a client's tool is an answer, and its result is a message of the user.
+
+    The component has no such tool. A client that refuses the arguments sends the reason as the result, which the
+    component has to answer.
+    """
+    messages: list[Placed] = []
+    ids: set[str] = set()
+    for pointer, message in placed:
+        own = message
+        if message["role"] == "assistant":
+            calls: list[Object] = message.get("tool_calls") or []
+            functions = [call["function"] for call in calls]
+            ids.clear()
+            if functions and all(
+                called["name"] == tool for called in functions
+            ):
+                ids.update(call["id"] for call in calls)
+                own = _with_arguments(message, functions)
+        elif message.get("tool_call_id") in ids:
+            own = {"role": "user", "content": message["content"]}
+            if not own["content"]:
+                continue
+        messages.append(Placed(pointer, own))
+    return messages
+
+
+def _with_arguments(message: Object, functions: Sequence[Object]) -> Object:
+    """An assistant's message with the arguments of functions as its last texts, instead of its tool calls."""
+    texts: list[str] = [function["arguments"] for function in functions]
+    content: Any = message.get("content") or ""
+    if isinstance(content, str):
+        content = "\n\n".join(filter(None, [content, *texts]))
+    elif all(part.keys() == {"type", "text"} for part in content):
+        content = [
+            *content,
+            *({"type": "text", "text": text} for text in texts),
+        ]
+    # the parts of a provider are the whole answer
+    return {**message, "content": content, "tool_calls": []}
 
 
 def _no_question_error(placed: Sequence[Placed]) -> RequestError:

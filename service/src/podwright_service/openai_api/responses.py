@@ -42,7 +42,7 @@ class ResponseObject:
         output: list[dict[str, Any]] = []
         if self._answer.reasoning:
             output.append(self.reasoning(len(output), self._answer.reasoning))
-        output.append(self.message(len(output), self.end_status, text))
+        output.append(self.answer(len(output), self.end_status, text))
         return self.finished(output, usage)
 
     def finished(
@@ -72,12 +72,59 @@ class ResponseObject:
             usage=usage,
         )
 
+    def _tools(self) -> list[dict[str, Any]]:
+        tool = self._answer.tool
+        if tool is None:
+            return []
+        return [
+            {
+                "type": "function",
+                "name": tool.name,
+                "description": tool.description or None,
+                "parameters": tool.parameters,
+                "strict": False,
+            }
+        ]
+
+    def _tool_choice(self) -> Any:
+        tool = self._answer.tool
+        if tool is not None and tool.is_named:
+            return {"type": "function", "name": tool.name}
+        choice = self._request.tool_choice
+        if choice == "any":
+            return "required"
+        return choice or "auto"
+
+    @property
+    def tool_name(self) -> str:
+        """The client's function whose arguments are the answer; empty if the answer is a message."""
+        tool = self._answer.tool
+        if tool is None:
+            return ""
+        return tool.name
+
     @property
     def end_status(self) -> str:
         """The status of a response that did not fail."""
         if self._answer.cut_off:
             return "incomplete"
         return "completed"
+
+    def answer(
+        self, index: int, status: str, text: str | None = None
+    ) -> dict[str, Any]:
+        """The answer in the output: a message, or a call of the client's function; None is one without text so far."""
+        tool = self._answer.tool
+        if tool is None:
+            return self.message(index, status, text)
+        return {
+            "type": "function_call",
+            "id": self.item_id("fc", index),
+            "call_id": self._answer.call_id,
+            "name": tool.name,
+            "arguments": text or "",
+            "status": status,
+        }
 
     def message(
         self, index: int, status: str, text: str | None = None
@@ -119,7 +166,7 @@ class ResponseObject:
         return items
 
     def item_id(self, kind: str, index: int) -> str:
-        """The id of an item of the output: of a message ("msg"), or of thoughts ("rs")."""
+        """The id of an item of the output: of a message ("msg"), a call ("fc"), or of thoughts ("rs")."""
         item_id = f"{kind}_{self._answer.run_id}"
         if index:
             item_id += f"_{index}"
@@ -146,8 +193,8 @@ class ResponseObject:
             "instructions": request.instructions,
             "output": [],
             "error": None,
-            "tools": [],
-            "tool_choice": request.tool_choice or "auto",
+            "tools": self._tools(),
+            "tool_choice": self._tool_choice(),
             "truncation": "disabled",
             "parallel_tool_calls": request.parallel_tool_calls is not False,
             "text": {"format": _format(form)},
@@ -264,6 +311,14 @@ class ResponseEvents:
                 output_index=item.index,
                 item=begun,
             )
+        if self._is_call(item):
+            item.texts = ["".join([*item.texts, piece.text])]
+            yield self._event(
+                "response.function_call_arguments.delta",
+                **self._call_at(item),
+                delta=piece.text,
+            )
+            return
         if not item.texts or (item.is_reasoning and item.call != piece.call):
             yield from self._begin_part(item, piece.call)
         item.texts[-1] += piece.text
@@ -308,8 +363,16 @@ class ResponseEvents:
         yield self._event(name, **self._at(item), part=item.part())
 
     def _end_part(self, item: _OpenItem) -> Iterator[dict[str, Any]]:
-        at = self._at(item)
         text = item.texts[-1]
+        if self._is_call(item):
+            yield self._event(
+                "response.function_call_arguments.done",
+                **self._call_at(item),
+                name=self._state.tool_name,
+                arguments=text,
+            )
+            return
+        at = self._at(item)
         if item.is_reasoning:
             yield self._event(
                 "response.reasoning_summary_text.done", **at, text=text
@@ -342,8 +405,19 @@ class ResponseEvents:
         if item.is_reasoning:
             return self._state.reasoning(item.index, item.texts)
         if not item.texts:
-            return self._state.message(item.index, status)
-        return self._state.message(item.index, status, item.texts[-1])
+            return self._state.answer(item.index, status)
+        return self._state.answer(item.index, status, item.texts[-1])
+
+    def _is_call(self, item: _OpenItem) -> bool:
+        """Whether an item is a call of the client's function."""
+        return not item.is_reasoning and bool(self._state.tool_name)
+
+    def _call_at(self, item: _OpenItem) -> dict[str, Any]:
+        """Where the call is that is being sent."""
+        return {
+            "item_id": self._state.item_id("fc", item.index),
+            "output_index": item.index,
+        }
 
     def _at(self, item: _OpenItem) -> dict[str, Any]:
         """Where the part is that is being sent."""
@@ -360,7 +434,7 @@ class ResponseEvents:
             "content_index": part_index,
         }
 
-    def _event(self, name: str, **fields: Any) -> dict[str, Any]:
+    def _event(self, name: str, /, **fields: Any) -> dict[str, Any]:
         number = self._number
         self._number += 1
         return {"type": name, "sequence_number": number, **fields}

@@ -140,8 +140,6 @@ NotStored = Annotated[JsonValue, only_empty(NOT_STORED)]
 NotSupported = Annotated[
     JsonValue, only_empty("This parameter is not supported")
 ]
-ToolChoice = Literal["auto", "none"]
-"""Whether the model may call tools of the client, of which there are none."""
 Unit = Annotated[float, Field(ge=0, le=1)]
 Penalty = Annotated[float, Field(ge=-2, le=2)]
 Whole = Annotated[int, BeforeValidator(_whole)]

@@ -155,6 +155,7 @@ async def _prepare(
         component,
         task,
         run_id=new_run_id(),
+        tool=body.forced_tool(),
         show_reasoning=settings.show_reasoning,
     )
     return task, answer

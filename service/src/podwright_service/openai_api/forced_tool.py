@@ -1,0 +1,140 @@
+"""A tool of the client that the model is forced to call: a form of the answer in other words.
+
+Many clients that want data instead of text send its JSON Schema as the parameters of a function, and force the model
+to call it. The component answers by that schema, and the client gets the answer as a call of the function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, cast
+
+from pydantic import AfterValidator, JsonValue
+from pydantic_core import PydanticCustomError
+
+from podwright_service.http.schemas import Object
+
+_NO_TOOLS = (
+    "Tools of the client are not supported: the component has its own. Only a single function that 'tool_choice' "
+    "forces is taken, as the form of the answer"
+)
+_NO_OBJECT = "The parameters of a function must be the JSON Schema of an object"
+_ANY_TOOL = ("required", "any")
+"""Values of `tool_choice` that force the model to call a tool, whichever."""
+_UNFORCED = ("auto", "none")
+
+
+class UnsupportedToolsError(ValueError):
+    """The tools of a request are not a single forced function.
+
+    Args:
+        pointer: Where that is in the request.
+        reason: What is wrong there.
+    """
+
+    def __init__(self, pointer: str, reason: str) -> None:
+        super().__init__(reason)
+        self.pointer = pointer
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class ForcedTool:
+    """A function whose arguments are the answer."""
+
+    name: str
+    parameters: Object
+    """The JSON Schema of its arguments."""
+    description: str = ""
+    is_named: bool = False
+    """Whether `tool_choice` has its name; if not, the model has to call some tool, and this is the only one."""
+
+    def answer_schema(self) -> Object:
+        """The JSON Schema of the answer."""
+        schema: Object = {"title": self.name}
+        if self.description:
+            schema["description"] = self.description
+        # the root of a recursive type may only refer to its definition
+        if "$ref" not in self.parameters:
+            schema["type"] = "object"
+        return {**schema, **self.parameters}
+
+
+def _check_choice(choice: JsonValue) -> JsonValue:
+    if choice in (*_UNFORCED, *_ANY_TOOL) or _forced_name(choice):
+        return choice
+    expected = "Must be 'auto', 'none', 'required', or a function by its name"
+    raise PydanticCustomError("value_error", cast("Any", expected))
+
+
+ToolChoice = Annotated[JsonValue, AfterValidator(_check_choice)]
+"""Whether the model may, must or must not call tools of the client: a word, or a function by its name."""
+
+
+def forced_tool(tools: JsonValue, choice: JsonValue) -> ForcedTool | None:
+    """The single function of the client that is forced; None if the client has no tools.
+
+    Without tools, `required` has no effect: there is nothing to call, and clients send it all the same.
+
+    Args:
+        tools: The tools of the request.
+        choice: Its `tool_choice`.
+
+    Raises:
+        UnsupportedToolsError: There are tools, but they are not a single forced function.
+    """
+    name = _forced_name(choice)
+    if not tools:
+        if name:
+            reason = f"There is no tool '{name}'"
+            raise UnsupportedToolsError("/tool_choice", reason)
+        return None
+    functions = [_function(tool) for tool in _as_list(tools)]
+    tool = functions[0]
+    is_forced = bool(name) or choice in _ANY_TOOL
+    if len(functions) > 1 or tool is None or not is_forced:
+        raise UnsupportedToolsError("/tools", _NO_TOOLS)
+    if name and tool["name"] != name:
+        reason = f"There is no tool '{name}'"
+        raise UnsupportedToolsError("/tool_choice", reason)
+    parameters: object = tool.get("parameters") or {}
+    if not isinstance(parameters, dict):
+        raise UnsupportedToolsError("/tools", _NO_OBJECT)
+    schema = cast("Object", parameters)
+    if schema.get("type", "object") != "object":
+        raise UnsupportedToolsError("/tools", _NO_OBJECT)
+    return ForcedTool(
+        tool["name"],
+        schema,
+        str(tool.get("description") or ""),
+        is_named=bool(name),
+    )
+
+
+def _as_list(tools: JsonValue) -> Sequence[JsonValue]:
+    if isinstance(tools, list):
+        return tools
+    return [tools]
+
+
+def _function(tool: JsonValue) -> Object | None:
+    """The function of a tool, as Chat Completions or Responses has it; None if the tool is none."""
+    match tool:
+        case {"type": "function", "function": {"name": str(name)} as function}:
+            pass
+        case {"type": "function", "name": str(name)} as function:
+            pass
+        case _:
+            return None
+    if not name:
+        return None
+    return cast("Object", function)
+
+
+def _forced_name(choice: JsonValue) -> str:
+    """The name of the function that a `tool_choice` forces; empty if it names none."""
+    function = _function(choice)
+    if function is None:
+        return ""
+    return function["name"]
