@@ -105,3 +105,35 @@ def test_two_turns_of_each_client(serve: Serve, node: Run) -> None:
         )
         >= 3
     )
+
+
+CONTACT = {
+    "email": "a@b.co",
+    "id": "12345678-1234-4678-8234-567812345678",
+    "day": "2026-01-02",
+    "at": "2026-01-02T03:04:05Z",
+    "link": "https://a.b/c",
+}
+
+
+def test_structured_output_of_vercels_sdk(serve: Serve, node: Run) -> None:
+    """Two versions of it, with a schema of zod: an object and a forced tool, streamed and whole."""
+    requests: list[ModelRequest] = []
+
+    def respond(request: ModelRequest) -> str:
+        requests.append(request)
+        return json.dumps(CONTACT)
+
+    agent = Agent("helper", "", FunctionModel(respond))
+    got = node("structured.mjs", serve(agent, api_keys=[f"run:{KEY}"]))
+    assert len(got) == 6
+    for name, values in got.items():
+        assert values == [CONTACT] * 5, name
+    assert len(requests) == 6 * 5
+    with_patterns = [
+        request.output
+        for request in requests
+        if request.output and "pattern" in json.dumps(request.output.schema)
+    ]
+    # without `supportsStructuredOutputs`, that provider sends no schema for objects
+    assert len(with_patterns) == 6 * 5 - 3
