@@ -1029,6 +1029,37 @@ def test_sizes_include_the_agents(
     assert model.calls == 0
 
 
+@pytest.mark.parametrize(
+    ("name", "agents", "setting"),
+    [
+        ("11 iterations", {}, "MAX_LOOPS"),
+        ("9 at once", {}, "MAX_BRANCHES"),
+        ("9 branches", {}, "MAX_BRANCHES"),
+        ("65 skills", {}, "MAX_STEPS"),
+        ("65 steps, nested", {}, "MAX_STEPS"),
+        ("5 levels of steps", {}, "MAX_NESTING"),
+        ("33 levels", {}, "MAX_JSON_DEPTH"),
+        ("65 tools", MANY_AGENTS["many agents"][0], "MAX_STEPS"),
+        ("65 tools", MANY_AGENTS["many workflows"][0], "MAX_STEPS"),
+        ("65 tools", MANY_AGENTS["much text"][0], "MAX_BLUEPRINT_BYTES"),
+        ("65 tools", MANY_AGENTS["deep"][0], "MAX_NESTING"),
+    ],
+)
+def test_a_limit_names_its_variable(
+    client: httpx.Client, name: str, agents: dict[str, Any], setting: str
+) -> None:
+    """A blueprint that is too large is told which setting of the operator's bounds it."""
+    blueprint = HOSTILE[name][0]
+    if agents:
+        blueprint = flow(step(agent=list(agents)[-1]))
+    body = {"blueprint": blueprint, "agents": agents}
+    report = client.post("/validate-blueprint", json=body).json()
+    assert any(
+        f"PODWRIGHT_{setting}" in error["suggestion"]
+        for error in report["errors"]
+    ), report
+
+
 def approval(*steps: dict[str, Any]) -> dict[str, Any]:
     return {
         "type": "approval_step",

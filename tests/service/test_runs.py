@@ -286,6 +286,65 @@ def test_an_approved_workflow_resumes(serve: Serve) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("settings", "variable"),
+    [
+        ({"run_model_calls": 0}, "PODWRIGHT_RUN_MODEL_CALLS"),
+        ({"run_tokens": 5}, "PODWRIGHT_RUN_TOKENS"),
+        ({"max_body_bytes": 9}, "PODWRIGHT_MAX_BODY_BYTES"),
+    ],
+)
+def test_a_limit_of_the_service_names_its_variable(
+    serve: Serve, settings: dict[str, Any], variable: str
+) -> None:
+    """The suggestion of a problem says which setting to raise."""
+    client = serve(agent("a"), **settings)
+    for headers in ({}, {"transfer-encoding": "chunked"}):
+        content = iter([b'{"input": "x"}']) if headers else b'{"input": "x"}'
+        response = client.post(
+            "/run",
+            content=content,
+            headers={"content-type": "application/json"},
+        )
+        assert variable in response.json()["suggestion"], response.text
+
+
+LONG_INPUTS: dict[str, dict[str, Any]] = {
+    "one text": {"topic": "moon " * 1000},
+    "texts": {"topic": "moon " * 1000, "style": "short"},
+    "data": {"rows": [{"n": n} for n in range(1000)], "topic": "sums"},
+}
+
+
+@pytest.mark.parametrize("inputs", LONG_INPUTS.values(), ids=LONG_INPUTS)
+@pytest.mark.parametrize("query", ["", "?data=true"])
+def test_long_named_inputs_are_answered_once(
+    serve: Serve, inputs: dict[str, Any], query: str
+) -> None:
+    """The result has `input`, but not all named inputs in it again; a run that is given the result has all of them."""
+    seen: list[str] = []
+
+    def answer(request: ModelRequest) -> str:
+        seen.append(request.messages[-1].text)
+        return "Done."
+
+    step = AgentStep(
+        Agent("one", "Help.", FunctionModel(answer)), input="{input}"
+    )
+    client = serve(Workflow("flow", [step]), trust_contexts=True)
+    response = client.post(f"/run{query}", json={"inputs": inputs})
+    result = response.json()
+    assert len(result["input"]) <= 1000
+    assert {*result} == {*inputs, "input", "one_output"}
+    again = client.post(f"/run{query}", json={"inputs": result})
+    assert again.json() == result
+    assert seen[0] == seen[1]
+    assert len(seen[0]) > 1000
+    own = {"inputs": {**inputs, "input": "my own " * 1000}}
+    kept = client.post("/run", json=own).json()
+    assert kept["input"] == own["inputs"]["input"]
+
+
 def test_a_start_step(serve: Serve) -> None:
     """A workflow starts at the step that the request names, if the operator trusts the contexts of callers."""
     flow = Workflow("flow", [agent(name="one"), agent("second", name="two")])

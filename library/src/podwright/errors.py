@@ -67,6 +67,8 @@ if TYPE_CHECKING:
 
 DECISION = "_decision"
 """Name in the context of a stopped run under which a person's decision is given."""
+_RUN_LIMITS = ("wall_time", "model_calls", "tokens", "cost")
+"""The limits of `RunLimits`, which a service has in variables."""
 DOCS_URL = "https://podwright.readthedocs.io"
 """Address of the documentation, unless `PODWRIGHT_DOCS_URL` names that of another copy."""
 
@@ -650,6 +652,11 @@ class LimitExceededError(RunError):
         suggestion: str | None = None,
         source: object | None = None,
     ) -> None:
+        if suggestion is None and limit in _RUN_LIMITS:
+            suggestion = (
+                f"Raise the limit '{limit}' where it is set (the service's is "
+                f"PODWRIGHT_RUN_{limit.upper()}), or make the task smaller."
+            )
         super().__init__(message, suggestion=suggestion)
         self.limit = limit
         self.source = source

@@ -428,9 +428,10 @@ def result_content(
         as_data: Whether the context of a workflow has data, where its outputs are data, instead of texts.
     """
     if isinstance(component, Workflow):
+        context = to_json_data(result.value)
         if as_data and result.data is not None:
-            return result.data
-        return to_json_data(result.value)
+            context = result.data
+        return component.shown_context(context, result.data)
     value = to_json_data(result.value)
     data = result.data
     if data is None and not isinstance(value, str):

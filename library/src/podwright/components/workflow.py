@@ -72,9 +72,11 @@ from podwright.messages import ContentPart, Message
 from podwright.models.retries import Retries
 from podwright.run import Checkpoint, Run, Task
 from podwright.templates import sections, visible
-from podwright.text import did_you_mean
+from podwright.text import did_you_mean, truncate
 from podwright.tools import Tool
 
+LONGEST_REPEATED_INPUT = 1000
+"""Most characters of the `input` in a result if it only repeats the named inputs."""
 Functions = Mapping[str, Callable[..., Any]]
 """Functions by the names that steps use."""
 Context = Mapping[str, Any] | list[ContentPart] | str | None
@@ -351,17 +353,12 @@ class Workflow(Component):
         decided: Decided | None = None
         if resume_path is not None:
             decided = Decided(tuple(path_of(progress)), decision)
-        not_inputs = ("input", *self.output_names)
-        inputs = {
-            name: value
-            for name, value in named.items()
-            if name not in not_inputs
-        }
-        combined = sections(inputs)
+        combined = self._combined_inputs(named)
         if "input" not in named:
             named = {"input": combined, **named}
         hidden: frozenset[str] = frozenset()
-        if inputs and named["input"] == combined:
+        if combined and named["input"] in (combined, _shortened(combined)):
+            named = {**named, "input": combined}
             # agents see the named inputs themselves, so an `input` that only combines them is not repeated
             hidden = frozenset({"input"})
         return WorkflowTask(
@@ -373,6 +370,28 @@ class Workflow(Component):
             messages=earlier,
             given=given,
         )
+
+    def _combined_inputs(self, context: JsonMapping) -> str:
+        """Return the text of all named inputs, which is the `input` of a run that has only those; empty without any."""
+        return sections(context, ("input", *self.output_names))
+
+    def shown_context(
+        self, context: JsonMapping, data: JsonMapping | None = None
+    ) -> dict[str, Any]:
+        """Return the context of a result for a caller, who does not need long named inputs a second time.
+
+        An `input` that only combines the named inputs is cut to `LONGEST_REPEATED_INPUT` characters; a run that is
+        given this context has all of it again.
+
+        Args:
+            context: The value of the result.
+            data: Its data, if it has any.
+        """
+        combined = self._combined_inputs(context if data is None else data)
+        shown = dict(context)
+        if combined and context["input"] == combined:
+            shown["input"] = _shortened(combined)
+        return shown
 
     async def nested_task(
         self, data: Any, values: JsonMapping, response_model: Any = None
@@ -546,3 +565,7 @@ def _function_problems(
                 f"{pointer}/arguments",
                 detail=f"The function '{function}' needs the argument '{name}'.",
             )
+
+
+def _shortened(combined: str) -> str:
+    return truncate(combined, LONGEST_REPEATED_INPUT)

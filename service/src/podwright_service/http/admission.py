@@ -13,7 +13,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from podwright.callables import COMPUTING_THREADS
-from podwright_service.http.problems import RequestError
+from podwright_service.http.problems import SMALLER_BODY, RequestError
 from podwright_service.settings import Settings
 
 Reason = Literal["full", "waited"]
@@ -181,7 +181,7 @@ class AdmissionMiddleware:
                 413,
                 "body_too_large",
                 detail,
-                "Send a smaller body.",
+                SMALLER_BODY,
                 {"connection": "close"},
             )
 

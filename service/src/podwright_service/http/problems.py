@@ -42,6 +42,12 @@ STATUS: Mapping[type[Exception], int] = {
 }
 """The status of each error class; other classes have the status of their nearest base class."""
 
+SMALLER_BODY = (
+    "Send a smaller body, or let the service's operator raise "
+    "PODWRIGHT_MAX_BODY_BYTES."
+)
+"""The way out for a request whose body is too large."""
+
 
 class ErrorEntry(BaseModel):
     """One thing that is wrong in a request."""
@@ -166,7 +172,7 @@ def _of_http_error(request: Request, error: HTTPException) -> ProblemDetails:
     path = request.url.path
     if error.status_code == 413:
         phrase = "body too large"
-        suggestion = "Send a smaller body."
+        suggestion = SMALLER_BODY
     else:
         phrase = HTTPStatus(error.status_code).phrase
         suggestion = _route_suggestion(request, error)

@@ -24,7 +24,7 @@ from podwright.json_schema import measure
 from podwright.text import did_you_mean, short_repr
 from podwright.tools import Tool, object_parameters, to_tool
 from podwright.validation_errors import MAX_PROBLEMS
-from podwright_service.settings import Settings
+from podwright_service.settings import Settings, variables_of
 
 MAX_VALUES = 10_000
 """Most JSON values of a blueprint and its agents."""
@@ -56,6 +56,20 @@ class _Part(NamedTuple):
 
     pointer: str
     blueprint: Mapping[str, Any]
+
+
+_CAPS = {
+    "max_iterations": "max_loops",
+    "retries": "max_loops",
+    "max_concurrency": "max_branches",
+}
+"""The settings that bound numbers of steps."""
+_SIZES = {
+    "branches": "max_branches",
+    "skills": "max_steps",
+    "tools": "max_steps",
+}
+"""The settings that bound the lengths of lists."""
 
 
 class Inspection:
@@ -100,10 +114,7 @@ class Inspection:
         Returns:
             The names of `agents`, each after those that it names.
         """
-        settings = self._settings
-        if not self._check_size(
-            "/agents", len(agents), settings.max_steps, "agents"
-        ):
+        if not self._check_size("/agents", len(agents), "max_steps", "agents"):
             return []
         parts: dict[str | None, _Part] = {}
         for agent_name, agent in agents.items():
@@ -118,11 +129,11 @@ class Inspection:
         # what follows walks the blueprints again, which is quick only within the limits
         order = self._order(parts, served)
         self._check_size(
-            "/agents", steps, settings.max_steps, "steps in all blueprints"
+            "/agents", steps, "max_steps", "steps in all blueprints"
         )
         size = len(to_json_bytes([blueprint, agents]))
         self._check_size(
-            "/blueprint", size, settings.max_blueprint_bytes, "bytes of JSON"
+            "/blueprint", size, "max_blueprint_bytes", "bytes of JSON"
         )
         return [each for each in order if each is not None and each in agents]
 
@@ -133,7 +144,7 @@ class Inspection:
         self._check_size(
             f"{part.pointer}/steps",
             self._steps,
-            self._settings.max_steps,
+            "max_steps",
             "steps",
         )
         return self._steps
@@ -163,7 +174,7 @@ class Inspection:
                 self._check_size(
                     part.pointer,
                     depth,
-                    self._settings.max_nesting,
+                    "max_nesting",
                     unit="levels of agents that use each other",
                 )
         except CycleError as error:
@@ -204,7 +215,7 @@ class Inspection:
         if not isinstance(value, list | dict):
             return
         if not self._check_size(
-            pointer, depth, self._settings.max_json_depth, "levels of JSON"
+            pointer, depth, "max_json_depth", "levels of JSON"
         ):
             return
         if isinstance(value, dict):
@@ -239,7 +250,9 @@ class Inspection:
             if nesting == self._settings.max_nesting + 1:
                 most = self._settings.max_nesting
                 self._add(
-                    pointer, f"Steps are nested deeper than {most} levels."
+                    pointer,
+                    f"Steps are nested deeper than {most} levels.",
+                    _way_out("max_nesting"),
                 )
         if key is not None:
             self._check_names(value, pointer, key)
@@ -357,9 +370,9 @@ class Inspection:
             detail = f"A person has to approve the calls of the served tool '{tool.name}'."
             self._add(f"{pointer}/approval", detail)
         if tool.timeout is not None:
-            self._check_setting(entry, pointer, "timeout", tool.timeout)
+            self._check_cap(entry, pointer, "timeout", tool.timeout)
         if tool.max_result_tokens is not None:
-            self._check_setting(
+            self._check_cap(
                 entry, pointer, "max_result_tokens", tool.max_result_tokens
             )
 
@@ -367,35 +380,36 @@ class Inspection:
         self, value: dict[str, Any], pointer: str, key: str
     ) -> None:
         """Check the settings of an object that multiply its work, and the lengths of its lists."""
-        settings = self._settings
-        self._check_setting(
-            value, pointer, "max_iterations", settings.max_loops
-        )
-        self._check_setting(value, pointer, "retries", settings.max_loops)
-        self._check_setting(
-            value, pointer, "max_concurrency", settings.max_branches
-        )
+        for name, setting in _CAPS.items():
+            self._check_cap(value, pointer, name, setting)
         if key == "config":
-            self._check_setting(value, pointer, "max_loops", settings.max_loops)
+            self._check_cap(value, pointer, "max_loops", "max_loops")
         self._check_default_loops(value, pointer)
-        sizes = {
-            "branches": settings.max_branches,
-            "skills": settings.max_steps,
-            "tools": settings.max_steps,
-        }
-        for name, most in sizes.items():
+        for name, setting in _SIZES.items():
             size = len(as_array(value.get(name)))
-            self._check_size(f"{pointer}/{name}", size, most, name)
+            self._check_size(f"{pointer}/{name}", size, setting, name)
 
-    def _check_setting(
-        self, value: dict[str, Any], pointer: str, name: str, cap: float
+    def _check_cap(
+        self,
+        value: dict[str, Any],
+        pointer: str,
+        name: str,
+        cap: float | str,
     ) -> None:
-        """Note a setting that exceeds its cap; the blueprint is still safe to build."""
+        """Note a number that exceeds its cap; the blueprint is still safe to build.
+
+        Args:
+            value: The object that has it.
+            pointer: That of the object.
+            name: Its key.
+            cap: The largest that is allowed, or the setting with it.
+        """
         number = value.get(name)
-        if not isinstance(number, int | float) or number <= cap:
+        most, way_out = self._limit(cap)
+        if not isinstance(number, int | float) or number <= most:
             return
-        detail = f"{name} is {short_repr(number)}; at most {cap} is allowed."
-        self._add(f"{pointer}/{name}", detail)
+        detail = f"{name} is {short_repr(number)}; at most {most} is allowed."
+        self._add(f"{pointer}/{name}", detail, way_out)
 
     def _check_default_loops(self, value: dict[str, Any], pointer: str) -> None:
         """Check the loops of an agent or a conductor that does not say how many it may do."""
@@ -404,21 +418,43 @@ class Inspection:
             return
         if "max_loops" not in as_object(value.get("config")):
             detail = f"max_loops is {DEFAULT_MAX_LOOPS} by default; at most {most} is allowed."
-            self._add(f"{pointer}/config/max_loops", detail)
+            self._add(
+                f"{pointer}/config/max_loops", detail, _way_out("max_loops")
+            )
 
     def _check_size(
-        self, pointer: str, number: int, limit: int, unit: str
+        self, pointer: str, number: int, limit: int | str, unit: str
     ) -> bool:
-        """Whether a number is within its limit; if not, it is noted, and the blueprint is then unsafe to build."""
-        if number <= limit:
+        """Whether a number is within its limit; if not, it is noted, and the blueprint is then unsafe to build.
+
+        Args:
+            pointer: Where it is noted.
+            number: How many there are.
+            limit: How many are allowed, or the setting with it.
+            unit: What is counted.
+        """
+        most, way_out = self._limit(limit)
+        if number <= most:
             return True
-        self._add(pointer, f"{number} {unit}; at most {limit} are allowed.")
+        self._add(
+            pointer, f"{number} {unit}; at most {most} are allowed.", way_out
+        )
         self.unsafe_to_build = True
         return False
+
+    def _limit(self, limit: float | str) -> tuple[float, str]:
+        """Return a limit, which may be that of a setting, and the way out for a blueprint that exceeds it."""
+        if isinstance(limit, str):
+            return getattr(self._settings, limit), _way_out(limit)
+        return limit, ""
 
     def _add(self, pointer: str, detail: str, suggestion: str = "") -> None:
         if len(self.problems) < MAX_PROBLEMS:
             self.problems.append(Problem(pointer, detail, suggestion))
+
+
+def _way_out(setting: str) -> str:
+    return f"Make it smaller, or let the service's operator raise {variables_of(setting)[0]}."
 
 
 def _name_for_agents(
