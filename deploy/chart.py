@@ -30,6 +30,12 @@ BEGIN = "<!-- values: written by deploy/chart.py from the comments in values.yam
 # The comment in the schema of a value that null removes, and of a map with known keys that it empties.
 NULL_REMOVES = "null removes it"
 END = "<!-- end of values -->\n"
+# Texts of numbers in the schema. JSON Schema's bounds are for numbers; Kubernetes checks those of texts.
+DECIMAL = "^[0-9]+([.][0-9]+)?$"
+INTEGER = "^-?[0-9]+$"
+NATURAL = "^[0-9]+$"
+POSITIVE = "^[1-9][0-9]*$"
+SHARE = "^[0-9]+%?$"
 
 
 def example_values(example: str) -> dict[str, Any]:
@@ -182,10 +188,14 @@ def chart_yaml() -> str:
 
 
 def schema() -> str:
-    """The schema with null for every optional value, as Helm's users write it to get the default."""
+    """The schema with null for every optional value, as Helm's users write it to get the default, and texts of numbers.
+
+    `--set-string`, Argo CD's `forceString` and Terraform make texts of numbers.
+    """
     file = CHART / "values.schema.json"
     written = json.loads(file.read_text())
     for part in objects_in(written):
+        accept_number_text(part)
         for name, value in part.get("properties", {}).items():
             if name not in part.get("required", []):
                 accept_null(value, written["definitions"])
@@ -200,6 +210,22 @@ def objects_in(schema: Any) -> Iterator[dict[str, Any]]:
     if isinstance(schema, list):
         for part in cast("list[Any]", schema):
             yield from objects_in(part)
+
+
+def accept_number_text(schema: dict[str, Any]) -> None:
+    """Change the schema of a number so that its text is valid too."""
+    types = schema.get("type", [])
+    if isinstance(types, str):
+        types = [types]
+    if "string" in types or not {"integer", "number"} & set(types):
+        return
+    schema["type"] = [*types, "string"]
+    if "number" in types:
+        schema["pattern"] = DECIMAL
+    elif "minimum" not in schema:
+        schema["pattern"] = INTEGER
+    else:
+        schema["pattern"] = POSITIVE if schema["minimum"] else NATURAL
 
 
 def accept_null(schema: dict[str, Any], definitions: dict[str, Any]) -> None:
@@ -223,11 +249,13 @@ def defaults() -> str:
     """The values as JSON, because Helm gives templates neither values.yaml nor a default for null.
 
     `removable` has what null removes: the lists that may be empty, the maps with free keys, and what the schema marks.
+    `numbers` has the places of numbers, which may come as texts.
     """
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     written = json.loads((CHART / "values.schema.json").read_text())
     data = {
         "removable": removable(values, written, written["definitions"]),
+        "numbers": numbers(written, written["definitions"]),
         "values": values,
     }
     return json.dumps(data, separators=(",", ":"), ensure_ascii=False) + "\n"
@@ -253,6 +281,28 @@ def removable(
         elif known.get("$comment") == NULL_REMOVES:
             marks[name] = True
     return marks
+
+
+def numbers(schema: dict[str, Any], definitions: dict[str, Any]) -> Any:
+    """The numbers in the shape of the values, as true; `*` is any key, and `[]` an item. None if there are none."""
+    schema = resolved(schema, definitions)
+    if schema.get("pattern") in (DECIMAL, INTEGER, NATURAL, POSITIVE, SHARE):
+        return True
+    parts = dict(schema.get("properties", {}))
+    for others in schema.get("patternProperties", {}).values():
+        parts["*"] = others
+    if isinstance(schema.get("additionalProperties"), dict):
+        parts["*"] = schema["additionalProperties"]
+    if "items" in schema:
+        parts["[]"] = schema["items"]
+    marks: dict[str, Any] = {}
+    for choice in schema.get("anyOf", []):
+        marks |= numbers(choice, definitions) or {}
+    for name, part in parts.items():
+        mark = numbers(part, definitions)
+        if mark:
+            marks[name] = mark
+    return marks or None
 
 
 def resolved(

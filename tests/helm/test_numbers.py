@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import pytest
 from tests.helm.conftest import (
     CHART,
     SEEDS,
     Helm,
     Manifest,
+    RenderError,
     decoded,
 )
 
@@ -78,10 +80,23 @@ def is_damaged(value: Any) -> bool:
     )
 
 
-def values() -> Manifest:
-    """Values with a number wherever one may be, and what makes the chart use each of them."""
-    top = largest(SCHEMA)
-    component = largest(COMPONENT)
+def texts(values: Any) -> Any:
+    """Values with the texts of their numbers, as `--set-string` makes them."""
+    if isinstance(values, dict):
+        return {key: texts(value) for key, value in values.items()}
+    if isinstance(values, list):
+        return [texts(value) for value in values]
+    return str(values)
+
+
+def values(written: Callable[[Any], Any] = dict) -> Manifest:
+    """Values with a number wherever one may be, and what makes the chart use each of them.
+
+    Args:
+        written: Returns the values with another form of numbers.
+    """
+    top = written(largest(SCHEMA))
+    component = written(largest(COMPONENT))
     component |= {
         "agents": [{"name": "far", "url": "https://far.example:65535"}],
         "affinity": {"nodeAffinity": {"weight": LARGE}},
@@ -120,6 +135,46 @@ def values() -> Manifest:
         name: {**component, **change} for name, change in changes.items()
     }
     return {**top, "apiKeys": SEEDS}
+
+
+def test_numbers_may_be_texts(helm: Helm) -> None:
+    """With `--set-string`, each number of the schema is the same number in the same object, apart from quantities."""
+    pairs = zip(helm(values(texts)), helm(values()), strict=True)
+    differences = [
+        path
+        for text, number in pairs
+        for (path, one), (_, other) in zip(
+            scalars(text), scalars(number), strict=True
+        )
+        if one != other
+    ]
+    # Kubernetes takes both forms of a quantity, and texts of labels
+    either = re.compile("/resources/(limits|requests)|/tolerance|/matchLabels/")
+    assert [path for path in differences if not either.search(path)] == []
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("replicas", "three"),
+        ("replicas", "1.5"),
+        ("service/port", "0"),
+        ("settings/max_runs", "0"),
+        ("settings/run_cost", "1e3"),
+        ("rollout/maxSurge", "a quarter"),
+        ("drain/timeout", ""),
+    ],
+)
+def test_other_texts_are_not_numbers(helm: Helm, path: str, text: str) -> None:
+    """A text that is not such a number is refused with its place."""
+    component: Manifest = {"blueprint": {"inline": BLUEPRINT}}
+    *parents, name = path.split("/")
+    part = component
+    for parent in parents:
+        part = part.setdefault(parent, {})
+    part[name] = text
+    with pytest.raises(RenderError, match=f"/components/x/{path}"):
+        helm({"components": {"x": component}})
 
 
 def test_large_numbers_are_written_out(helm: Helm) -> None:

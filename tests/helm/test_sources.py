@@ -150,6 +150,28 @@ def test_earlier_blueprints(
     assert "previous" not in templates[2]
 
 
+@pytest.mark.parametrize("source", ["files", "inline", "previous"])
+def test_what_does_not_fit_into_a_config_map(helm: Helm, source: str) -> None:
+    """More than 1 MiB is refused when the chart is rendered, with the value; exactly 1 MiB is not."""
+
+    def component(size: int) -> Manifest:
+        text = "ü" * (size // 2)
+        if source == "files":
+            return {
+                "blueprint": {"inline": AGENT},
+                "files": {"notes.txt": text},
+            }
+        blueprint = {**AGENT, "instructions": text}
+        if source == "inline":
+            return {"blueprint": {"inline": blueprint}}
+        return {"blueprint": {"inline": AGENT}, "previous": [blueprint]}
+
+    value = "previous" if source == "previous" else "files"
+    with pytest.raises(RenderError, match=rf"components\.x\.{value}: "):
+        deployment(helm, **component(1024 * 1024 + 2))
+    deployment(helm, **component(1024 * 1024 - 1000))
+
+
 @pytest.mark.parametrize(
     "earlier", [{**AGENT, "name": "other"}, {"config": {}}, "- 1", "{", ""]
 )

@@ -10,6 +10,16 @@
 {{- toJson $files }}
 {{- end }}
 
+{{/* Fails if texts are too large for a ConfigMap, which Kubernetes would say only at the installation. */}}
+{{- define "podwright.checkSize" -}}
+{{- $name := index . 0 }}{{ $value := index . 1 }}{{ $bytes := 0 }}
+{{- range $key, $text := index . 2 }}{{ $bytes = add $bytes (len $text) }}{{ end }}
+{{- if gt (int $bytes) 1048576 }}
+{{- $ways := dict "files" "build an image with the folder (podwright build), or put files into ConfigMaps of your own (filesFrom)" "previous" "remove the oldest blueprints" }}
+{{- fail (printf "components.%s.%s: %d bytes do not fit into a ConfigMap, which holds 1048576; %s" $name $value (int $bytes) (get $ways $value)) }}
+{{- end }}
+{{- end }}
+
 {{/* The ConfigMap with a component's folder, as the source of a volume. */}}
 {{- define "podwright.folder" -}}
 name: {{ index . 0 | quote }}

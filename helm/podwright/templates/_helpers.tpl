@@ -5,8 +5,10 @@
 {{- if not (hasKey . "initialized") }}
 {{- $_ := set . "initialized" true }}
 {{- $chart := .Files.Get "files/defaults.json" | fromJson }}
+{{- $given := deepCopy .Values }}
+{{- include "podwright.numbers" (list $given $chart.numbers) }}
 {{- $values := dict }}
-{{- include "podwright.fill" (list $values .Values $chart.values $chart.removable) }}
+{{- include "podwright.fill" (list $values $given $chart.values $chart.removable) }}
 {{- $ownImages := dict }}
 {{- $components := dict }}
 {{- range $name, $own := $values.components }}
@@ -25,6 +27,26 @@
 {{- end }}
 {{- $_ := set . "Values" $values }}
 {{- if $values.enabled }}{{ include "podwright.claimNames" . }}{{ end }}
+{{- end }}
+{{- end }}
+
+{{/* Makes numbers of the texts in values where numbers belong. */}}
+{{- define "podwright.numbers" -}}
+{{- $values := index . 0 }}{{ $marks := index . 1 }}
+{{- range $key, $value := $values }}
+{{- $mark := get $marks $key | default (get $marks "*") }}
+{{- if not $mark }}
+{{- else if kindIs "map" $value }}
+{{- include "podwright.numbers" (list $value $mark) }}
+{{- else if kindIs "slice" $value }}
+{{- $items := list }}
+{{- range $value }}
+{{- $item := dict "[]" . }}{{ include "podwright.numbers" (list $item $mark) }}{{ $items = append $items (get $item "[]") }}
+{{- end }}
+{{- $_ := set $values $key $items }}
+{{- else if and (kindIs "string" $value) (kindIs "bool" $mark) (regexMatch "^-?[0-9.]+$" $value) }}
+{{- $_ := set $values $key (contains "." $value | ternary (float64 $value) (int64 $value)) }}
+{{- end }}
 {{- end }}
 {{- end }}
 
