@@ -442,6 +442,44 @@ def test_an_agent_that_code_may_not_replace(
     assert "agents/helper/blueprint.json" in files
 
 
+def team(folder: Path, name: str, *members: str) -> Path:
+    """The folder of a pipeline that names its agents."""
+    folder.mkdir(parents=True)
+    steps = [{"type": "Agent", "name": member} for member in members]
+    blueprint = {"type": "Pipeline", "name": name, "steps": steps}
+    (folder / "blueprint.json").write_text(json.dumps(blueprint))
+    return folder
+
+
+def test_agents_of_an_agent_are_copied(flow: Path, tmp_path: Path) -> None:
+    """What an agent in `agents/` needs beside the component is in its image, and is found there."""
+    team(flow / "agents" / "helper", "helper", "writer", "critic")
+    agent(tmp_path / "writer")
+    agent(flow / "agents" / "critic")
+    files = stage(Folder(flow), tmp_path / "context", ())
+    assert files == [
+        "agents/critic/blueprint.json",
+        "agents/helper/blueprint.json",
+        "agents/writer/blueprint.json",
+        "blueprint.json",
+    ]
+
+
+def test_agents_that_an_image_cannot_have(flow: Path, tmp_path: Path) -> None:
+    """A name that means two agents, and a file with the code of another component, are errors."""
+    team(tmp_path / "helper", "helper", "critic")
+    agent(tmp_path / "critic")
+    agent(flow / "agents" / "critic")
+    with pytest.raises(ConfigurationError) as ambiguous:
+        stage(Folder(flow), tmp_path / "context", ())
+    assert "'critic'" in ambiguous.value.message
+    inner = team(flow / "agents" / "chief", "chief", "senior")
+    (flow / "agents" / "senior.json").write_text("{}")
+    with pytest.raises(ConfigurationError) as elsewhere:
+        stage(Folder(inner), tmp_path / "context", ())
+    assert "'flow'" in elsewhere.value.message
+
+
 def test_shared_packages_of_a_component(tmp_path: Path) -> None:
     """A package that components share is in the image of each, also if only an agent of a component lists it."""
     folder = agent(tmp_path / "packed")

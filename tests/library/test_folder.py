@@ -499,15 +499,15 @@ number = 3
 """A module with agents: a function, and components, of which one has another name than the variable."""
 
 
-def members_of(kind: str, *names: str) -> Json:
+def members_of(kind: str, *names: str, team: str = "team") -> Json:
     """A blueprint of a kind that refers to agents by name."""
     if kind == "Workflow":
-        return flow("team", *names)
+        return flow(team, *names)
     entries = [{"type": "Agent", "name": name} for name in names]
     if kind == "Pipeline":
-        return {"type": kind, "name": "team", "steps": entries}
+        return {"type": kind, "name": team, "steps": entries}
     config = {"model": "offline/echo"}
-    return {"type": kind, "name": "team", "instructions": "", "skills": entries, "config": config}  # fmt: skip
+    return {"type": kind, "name": team, "instructions": "", "skills": entries, "config": config}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", ["Workflow", "Pipeline", "Conductor"])
@@ -637,3 +637,168 @@ def test_the_component_folders_inside_a_folder(write: Write) -> None:
     folder = Folder(write(files) / "flow")
     names = [each.path.name for each in folder.agent_folders()]
     assert names == ["filed", "inner"]
+
+
+# --- Agents that agents name --------------------------------------------------------------------------------------
+
+KINDS = ("Workflow", "Pipeline", "Conductor")
+CHIEFS = {
+    "file": "game/agents/chief.json",
+    "folder": "game/agents/chief/blueprint.json",
+}
+"""Where a component with members may be that another component has in its `agents/`."""
+SENIORS: dict[str, tuple[str, Any]] = {
+    "file": ("game/agents/senior.json", agent("senior")),
+    "yaml": ("game/agents/senior.yaml", agent("senior")),
+    "folder": ("game/agents/senior/blueprint.json", agent("senior")),
+    "python": ("game/agents.py", "def senior(task: str) -> str:\n    return task\n"),
+    "beside": ("senior/blueprint.json", agent("senior")),
+}  # fmt: skip
+"""Where the member of that component may be."""
+
+
+@pytest.mark.parametrize("place", SENIORS)
+@pytest.mark.parametrize("form", CHIEFS)
+@pytest.mark.parametrize("inner", KINDS)
+@pytest.mark.parametrize("outer", KINDS)
+def test_agents_find_each_other(
+    write: Write, outer: str, inner: str, form: str, place: str
+) -> None:
+    """An agent in `agents/` that has members finds them where the component around it finds its own."""
+    file, senior = SENIORS[place]
+    root = write({
+        "game/blueprint.json": members_of(outer, "chief", team="game"),
+        CHIEFS[form]: members_of(inner, "senior", team="chief"),
+        file: senior,
+    })  # fmt: skip
+    chief: Any = load(root / "game").members()["chief"]
+    assert list(chief.members()) == ["senior"]
+    assert "x" in chief.members()["senior"].run("x")
+    if form == "folder":
+        assert list(load(root / "game" / "agents" / "chief").members()) == [
+            "senior"
+        ]
+
+
+def test_the_code_of_the_folder_around(write: Write) -> None:
+    """A member in a file has the tools of the folder around it, also if a folder in `agents/` names it."""
+    root = write({
+        "game/blueprint.json": members_of("Workflow", "chief", team="game"),
+        "game/tools.py": look_up("the game"),
+        "game/agents/chief/blueprint.json": members_of("Conductor", "senior", team="chief"),
+        "game/agents/chief/tools.py": look_up("the chief"),
+        "game/agents/senior.json": agent("senior", TOOL),
+    })  # fmt: skip
+    chief: Any = load(root / "game").members()["chief"]
+    tool = chief.members()["senior"].tools["look_up"]
+    assert tool.function("word") == "word: the game"
+
+
+def test_an_own_agent_comes_before_one_of_the_folder_around(
+    write: Write,
+) -> None:
+    """A folder in `agents/` looks in itself first."""
+    root = write({
+        "game/blueprint.json": members_of("Workflow", "chief", team="game"),
+        "game/agents.py": "def senior(task: str) -> str:\n    return 'around'\n",
+        "game/agents/senior.json": agent("senior"),
+        "game/agents/chief/blueprint.json": members_of("Pipeline", "senior", team="chief"),
+        "game/agents/chief/agents.py": "def senior(task: str) -> str:\n    return 'own'\n",
+    })  # fmt: skip
+    assert load(root / "game").run("x")["chief_output"] == "own"
+
+
+@pytest.mark.parametrize("form", CHIEFS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_missing_agent_says_where_it_was_looked_up(
+    write: Write, kind: str, form: str
+) -> None:
+    """The problem has the places, relative to the component, and the name that was probably meant."""
+    root = write({
+        "game/blueprint.json": members_of("Workflow", "chief", team="game"),
+        CHIEFS[form]: members_of(kind, "senior", team="chief"),
+        "game/agents/senoir.json": agent("senoir"),
+    })  # fmt: skip
+    with pytest.raises(BlueprintValidationError) as refused:
+        load(root / "game")
+    [problem] = refused.value.problems
+    for place in (
+        "agents.py",
+        "agents/senior.json",
+        "agents/senior,",
+        "../senior/",
+    ):
+        assert place in problem.suggestion
+    assert ("agents/chief/agents.py" in problem.suggestion) == (
+        form == "folder"
+    )
+    assert "'senoir'" in problem.suggestion
+    assert str(root) not in str(refused.value)
+
+
+def test_a_file_by_itself_names_no_other_file(write: Write) -> None:
+    """The problem says which folder to load instead."""
+    team = members_of("Conductor", "senior", team="chief")
+    root = write({
+        "chief.json": team,
+        "game/blueprint.json": members_of("Workflow", "chief", team="game"),
+        "game/agents/chief.json": team,
+        "game/agents/senior.json": agent("senior"),
+    })  # fmt: skip
+    for file, hint in (
+        ("chief.json", "agents/senior.json"),
+        ("game/agents/chief.json", "'game'"),
+    ):
+        with pytest.raises(BlueprintValidationError) as refused:
+            load(root / file)
+        [problem] = refused.value.problems
+        assert hint in problem.suggestion
+
+
+CIRCLES: dict[str, dict[str, Json]] = {
+    "itself": {"chief": members_of("Conductor", "chief", team="chief")},
+    "each other": {
+        "chief": members_of("Conductor", "senior", team="chief"),
+        "senior": members_of("Conductor", "chief", team="senior"),
+    },
+    "in a circle": {
+        "chief": members_of("Conductor", "senior", team="chief"),
+        "senior": members_of("Pipeline", "junior", team="senior"),
+        "junior": members_of("Workflow", "chief", team="junior"),
+    },
+}
+
+
+@pytest.mark.parametrize("as_folders", [(), ("chief",), ("senior",), ("chief", "senior", "junior")])  # fmt: skip
+@pytest.mark.parametrize("circle", CIRCLES)
+def test_components_that_contain_themselves(
+    write: Write, circle: str, as_folders: tuple[str, ...]
+) -> None:
+    """A component that names itself, directly or through others, is an error that names the circle."""
+    files: dict[str, Any] = {
+        "game/blueprint.json": members_of("Workflow", "chief", team="game")
+    }
+    for name, blueprint in CIRCLES[circle].items():
+        ending = ".json"
+        if name in as_folders:
+            ending = "/blueprint.json"
+        files[f"game/agents/{name}{ending}"] = blueprint
+    error = refusal(write(files) / "game")
+    names = [*CIRCLES[circle], "chief"]
+    assert " → ".join(names) in error.message
+
+
+def test_the_agents_outside_of_a_folder(write: Write) -> None:
+    """They are those that the component and the agents in it need, each once, and that are not in the folder."""
+    root = write({
+        **PLACES,
+        "flow/blueprint.json": flow("flow", "filed", "inner"),
+        "flow/agents/filed.json": members_of("Conductor", "sibling", "inner", "filed"),
+        "flow/agents/inner/blueprint.json": members_of("Pipeline", "sibling", "nowhere", "coded"),
+    })  # fmt: skip
+    folder = Folder(root / "flow")
+    sources = list(folder.outside_agents(folder.blueprint()))
+    assert [(source.name, source.place) for source in sources] == [
+        ("sibling", "beside"),
+        ("nowhere", "missing"),
+    ]

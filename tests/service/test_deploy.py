@@ -211,6 +211,36 @@ def test_a_missing_agent_may_be_a_remote(tmp_path: Path) -> None:
     assert values["components"]["publisher"]["agents"] == remotes
 
 
+@pytest.mark.parametrize("place", ["chief.json", "chief/blueprint.json"])
+def test_agents_of_an_agent_are_components_of_the_release(
+    tmp_path: Path, place: str
+) -> None:
+    """The members of a conductor in `agents/` that are not in the folder are agents of its component."""
+    step = {"type": "agent_step", "agent": "chief", "name": "build"}
+    flow = {"type": "Workflow", "name": "game", "steps": [step]}
+    game = folder(tmp_path / "game", flow)
+    senior = folder(tmp_path / "senior", {**AGENT, "name": "senior"})
+    skills = [{"type": "Agent", "name": name} for name in ("senior", "junior")]
+    chief = {
+        "type": "Conductor",
+        "name": "chief",
+        "instructions": "",
+        "config": {"model": "offline/echo"},
+        "skills": skills,
+    }
+    file = game / "agents" / place
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps(chief))
+    (game / "agents" / "junior.json").write_text(
+        json.dumps({**AGENT, "name": "junior"})
+    )
+    with pytest.raises(ConfigurationError) as refused:
+        chart_values.render([game])
+    assert "'senior'" in refused.value.message
+    values = chart_values.render([game, senior])
+    assert values["components"]["game"]["agents"] == ["senior"]
+
+
 def test_changes_between_values() -> None:
     """Components are added and removed, their blueprints change, breaking or not, and their other values."""
     running = chart_values.render(

@@ -9,13 +9,15 @@
         agents.py           agents in Python that it names: components, or functions
         agents/             name.json, or a folder name/, for each agent that it names
 
-A fleet keeps its components side by side, so agents are also looked up in the folders beside this one. Code that they
-share is a package beside them, `shared/`, or what a `pyproject.toml` lists; see `folder_code`.
+A fleet keeps its components side by side, so agents are also looked up in the folders beside this one. A folder in
+`agents/` that lacks an agent looks where the component around it looks. Code that components share is a package beside
+them, `shared/`, or what a `pyproject.toml` lists; see `folder_code`.
 """
 
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable, Collection, Container, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,12 +50,14 @@ class AgentSource:
 
     name: str
     place: Literal["python", "file", "inside", "beside", "missing"]
-    """In `agents.py`; a blueprint file or a folder in `agents/`; a folder beside the component's; or nowhere."""
+    """In `agents.py` of the owner; a blueprint file or a folder in its `agents/`; a folder beside it; or nowhere."""
     value: Component | Callable[..., Any] | Path | Folder | None
     """The agent in Python, its blueprint file or its folder.
 
     Of one that is missing, the folder beside the component's that would be its own; None if no folder can be.
     """
+    owner: Folder
+    """The folder that has the agent, or the outermost one that was looked in. Its code is that of a blueprint file."""
 
 
 class Folder:
@@ -171,7 +175,8 @@ class Folder:
     ) -> Iterator[AgentSource]:
         """Where the agents come from that the folder's blueprint refers to by name, each once.
 
-        `agents.py` comes first, then `agents/`, then the folders beside this one.
+        `agents.py` comes first, then `agents/`, then both of the component around this folder if this is one in its
+        `agents/`, then the folders beside the outermost component.
 
         Args:
             blueprint: The folder's blueprint, valid or not.
@@ -182,32 +187,135 @@ class Folder:
             ConfigurationError: The `agents.py` cannot be imported, or what it has under a name is no agent.
         """
         for name in agent_names(blueprint):
-            if name in without:
-                continue
-            own = None
-            if import_code:
-                own = self.python_agent(name)
-            if own is not None:
-                yield AgentSource(name, "python", own)
-            else:
-                yield self._agent_in_files(name)
+            if name not in without:
+                yield self._find_agent(name, import_code)
 
-    def _agent_in_files(self, name: str) -> AgentSource:
+    def outside_agents(
+        self,
+        blueprint: JsonMapping,
+        *,
+        without: Container[str] = (),
+        import_code: bool = True,
+    ) -> Iterator[AgentSource]:
+        """The agents that this component and those in its `agents/` need and that are not in the folder, each once.
+
+        Args:
+            blueprint: As in `agents`.
+            without: As in `agents`.
+            import_code: As in `agents`.
+
+        Raises:
+            BlueprintValidationError: The file of an agent in the folder does not contain a blueprint.
+            ConfigurationError: As in `agents`, or such a file cannot be read.
+        """
+        named: set[str] = set()
+        inside: set[Path] = {self.path}
+        pending: list[tuple[Folder, JsonMapping]] = [(self, blueprint)]
+        while pending:
+            folder, current = pending.pop()
+            sources = folder.agents(
+                current, without=without, import_code=import_code
+            )
+            for source in sources:
+                is_outside = source.owner.path not in inside
+                if is_outside or source.place in ("beside", "missing"):
+                    if source.name not in named:
+                        named.add(source.name)
+                        yield source
+                    continue
+                value = source.value
+                if isinstance(value, Folder) and value.path not in inside:
+                    inside.add(value.path)
+                    pending.append((value, value.blueprint()))
+                elif isinstance(value, Path) and value not in inside:
+                    inside.add(value)
+                    file = blueprints.read_file(value)
+                    pending.append((source.owner, file))
+
+    def describe_lookup(self, name: str) -> str:
+        """A suggestion about an agent that is missing: a similar name, and where it was looked up.
+
+        Raises:
+            ConfigurationError: An `agents.py` cannot be imported.
+        """
+        folders = self._lookup_folders()
+        outermost = folders[-1].path
+        places: list[str] = []
+        known: list[str] = []
+        for folder in folders:
+            found = [AGENTS_FILE]
+            if _is_file_name(name):
+                endings = " or ".join(blueprints.SUFFIXES)
+                found += [f"agents/{name}{endings}", f"agents/{name}/"]
+            place = os.path.relpath(folder.path, outermost)
+            places += [os.path.normpath(f"{place}/{path}") for path in found]
+            known += folder.agents_inside()
+        if _is_file_name(name):
+            places.append(f"../{name}/")
+        known += _component_names_in(outermost.parent, outermost.name)
+        hint = most_similar(name, known)
+        listed = ", ".join(places)
+        text = f"Looked for it in the folder '{outermost.name}': {listed}."
+        if hint is not None:
+            return f"Did you mean '{hint}'? {text}"
+        return text
+
+    def agents_inside(self) -> Iterator[str]:
+        """The names of the agents in `agents.py` and `agents/`."""
+        module = self._load_module(AGENTS_FILE)
+        if module is not None:
+            yield from _public_functions(module)
+            for value in vars(module).values():
+                if isinstance(value, Component):
+                    yield value.name
+        for file in self.agent_files():
+            yield file.stem
+        yield from _component_names_in(self.path / "agents", "")
+
+    def _lookup_folders(self) -> list[Folder]:
+        """This folder, and the component folders around it if it is one in the `agents/` of another."""
+        folders: list[Folder] = [self]
+        parent = self.path.parent
+        while parent.name == "agents":
+            outer = Folder(parent.parent)
+            if not outer.has_blueprint():
+                break
+            folders.append(outer)
+            parent = outer.path.parent
+        return folders
+
+    def _find_agent(self, name: str, import_code: bool) -> AgentSource:
+        folders = self._lookup_folders()
+        for folder in folders:
+            if import_code:
+                agent = folder.python_agent(name)
+                if agent is not None:
+                    return AgentSource(name, "python", agent, folder)
+            source = folder.agent_in_files(name)
+            if source is not None:
+                return source
+        outermost = folders[-1]
         if not _is_file_name(name):
             # a path could lead anywhere
-            return AgentSource(name, "missing", None)
+            return AgentSource(name, "missing", None, outermost)
+        beside = outermost.path.parent / name
+        if beside.is_dir():
+            return AgentSource(name, "beside", Folder(beside), outermost)
+        return AgentSource(name, "missing", Folder(beside), outermost)
+
+    def agent_in_files(self, name: str) -> AgentSource | None:
+        """The source of an agent in `agents/`; None if there is none."""
+        if not _is_file_name(name):
+            return None
         agents = self.path / "agents"
         for suffix in blueprints.SUFFIXES:
             file = agents / f"{name}{suffix}"
             if file.is_file():
-                return AgentSource(name, "file", file)
+                return AgentSource(name, "file", file, self)
         inside = agents / name
         if inside.is_dir():
-            return AgentSource(name, "inside", Folder(inside))
-        beside = self.path.parent / name
-        if beside.is_dir():
-            return AgentSource(name, "beside", Folder(beside))
-        return AgentSource(name, "missing", Folder(beside))
+            return AgentSource(name, "inside", Folder(inside), self)
+        return None
 
     def python_agent(self, name: str) -> Component | Callable[..., Any] | None:
         """An agent in `agents.py`: a component of this name, or a function; None if there is none.
@@ -274,6 +382,16 @@ class Folder:
                 module = import_file(path)
             self._modules[file] = module
         return self._modules[file]
+
+
+def _component_names_in(path: Path, without: str) -> list[str]:
+    """The names of the component folders in a folder."""
+    folders = [Folder(each) for each in sorted(path.glob("[!.]*/"))]
+    return [
+        folder.path.name
+        for folder in folders
+        if folder.path.name != without and folder.has_blueprint()
+    ]
 
 
 def tool_names(blueprint: JsonMapping) -> set[str]:

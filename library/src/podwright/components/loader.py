@@ -16,15 +16,17 @@ from collections.abc import (
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from podwright import blueprints
 from podwright.components.agent import Agent
+from podwright.components.agent_map import AgentMap, agent_map
 from podwright.components.base import Component, ModelComponent
 from podwright.components.conductor import Conductor
 from podwright.components.folder import (
     AgentSource,
     Folder,
+    agent_names,
     condition_names,
     function_names,
     tool_names,
@@ -95,7 +97,7 @@ def load(
     replacements = _Replacements(model)
     supplied = _Supplied(
         tools=tuple(tools),
-        agents=named_map(agents, "agents"),
+        agents=agent_map(agents),
         conditions=named_map(conditions, "conditions"),
         functions=named_map(functions, "functions"),
         models=replacements,
@@ -124,7 +126,7 @@ def load_in_folder(
     """
     supplied = _Supplied(
         tools=(),
-        agents=named_map(agents, "agents"),
+        agents=agent_map(agents),
         conditions={},
         functions={},
         models=_Replacements(None),
@@ -163,7 +165,20 @@ def _load(
         folder = Folder(Path(source))
         return _load_folder(folder, supplied, options, within=())
     blueprint = blueprints.read_file(source)
-    return _build(blueprint, supplied, options)
+    lookups = {
+        name: _hint_without_folder(Path(source), name)
+        for name in agent_names(blueprint)
+    }
+    agents = AgentMap(supplied.agents, lookups)
+    return _build(blueprint, replace(supplied, agents=agents), options)
+
+
+def _hint_without_folder(file: Path, agent: str) -> str:
+    """A suggestion about an agent that a blueprint file by itself names."""
+    around = Folder(file.parent.parent)
+    if file.parent.name == "agents" and around.has_blueprint():
+        return f"A file by itself is only data: give the component folder '{around.path.name}'."
+    return f"A file by itself is only data: give a component folder, of blueprint.json and agents/{agent}.json."
 
 
 _TEAMS: dict[Kind, type[Conductor | Pipeline]] = {
@@ -216,7 +231,7 @@ class _Supplied:
     """What the caller supplies."""
 
     tools: tuple[Callable[..., Any], ...]
-    agents: dict[str, Component]
+    agents: AgentMap
     conditions: dict[str, Callable[..., Any]]
     functions: dict[str, Callable[..., Any]]
     models: _Replacements
@@ -321,39 +336,90 @@ def _load_with_folder(
     """The component of a blueprint, with the code and the agents of a folder."""
     folder.use_code()
     folder.register_providers()
-    agents = dict(supplied.agents)
-    parents = (*within, folder.path)
+    return _build_in_folder(
+        folder,
+        blueprint,
+        supplied,
+        options=options,
+        within=(*within, folder.path),
+    )
+
+
+def _build_in_folder(
+    folder: Folder,
+    blueprint: JsonMapping,
+    supplied: _Supplied,
+    *,
+    options: JsonMapping,
+    within: tuple[Path, ...],
+) -> AnyComponent:
+    """The component of a blueprint with the functions of a folder, and the agents that are found from there.
+
+    Args:
+        folder: The folder, whose code is in use.
+        blueprint: The folder's own blueprint, or that of a file in its `agents/`.
+        supplied: What the caller supplies.
+        options: See `load`.
+        within: The folders and the files of the component and of those around it, outermost first.
+    """
+    agents: dict[str, Component] = dict(supplied.agents)
+    lookups: dict[str, str] = {}
     for source in folder.agents(blueprint, without=supplied.agents):
         with _named_in_problems(source.name):
-            agent = _load_agent(source, supplied, folder, within=parents)
+            agent = _load_agent(source, supplied, within)
         if agent is not None:
             agents[source.name] = agent
+        else:
+            lookups[source.name] = folder.describe_lookup(source.name)
     with_functions = _with_functions(supplied, folder, blueprint)
-    with_agents = replace(with_functions, agents=agents)
+    with_agents = replace(with_functions, agents=AgentMap(agents, lookups))
     return _build(blueprint, with_agents, options)
 
 
 def _load_agent(
-    source: AgentSource,
-    supplied: _Supplied,
-    folder: Folder,
-    *,
-    within: tuple[Path, ...],
+    source: AgentSource, supplied: _Supplied, within: tuple[Path, ...]
 ) -> Component | None:
     """An agent that the blueprint of a folder names; None if it is missing."""
     value = source.value
     if value is None or source.place == "missing":
         return None
     if isinstance(value, Path):
-        return _load_agent_file(value, supplied, folder)
+        _check_circle(value, within)
+        blueprint = blueprints.read_file(value)
+        return _build_in_folder(
+            source.owner,
+            blueprint,
+            supplied,
+            options={},
+            within=(*within, value),
+        )
     if not isinstance(value, Folder):
         return _as_component(source.name, value)
-    if value.path in within:
-        raise ConfigurationError(
-            f"The component '{source.name}' is an agent of itself.",
-            suggestion="Remove the circular reference.",
-        )
+    _check_circle(value.path, within)
     return _load_folder(value, supplied, {}, within=within)
+
+
+def _check_circle(path: Path, within: tuple[Path, ...]) -> None:
+    """Refuse an agent that is, or is in, what is loaded for itself.
+
+    Raises:
+        ConfigurationError: It is one.
+    """
+    if path not in within:
+        return
+    circle = [*within[within.index(path) :], path]
+    names = [_component_of(each) for each in circle]
+    raise ConfigurationError(
+        f"The component '{names[0]}' is an agent of itself: {' → '.join(names)}.",
+        suggestion="Remove the circular reference.",
+    )
+
+
+def _component_of(path: Path) -> str:
+    """The name of the agent that a blueprint file or a folder is for."""
+    if path.suffix in blueprints.SUFFIXES:
+        return path.stem
+    return path.name
 
 
 @contextmanager
@@ -378,14 +444,6 @@ def _as_component(
         return agent
     description, _, _ = (inspect.getdoc(agent) or "").partition("\n\n")
     return FunctionAgent(name, agent, description=description)
-
-
-def _load_agent_file(
-    path: Path, supplied: _Supplied, folder: Folder
-) -> AnyComponent:
-    blueprint = cast("JsonMapping", blueprints.read_file(path))
-    with_functions = _with_functions(supplied, folder, blueprint)
-    return _build(blueprint, with_functions, {})
 
 
 def _with_functions(

@@ -7,11 +7,10 @@ from typing import Any, Literal
 
 from podwright.blueprints.validation import Blueprint
 from podwright.components.agent import Agent
+from podwright.components.agent_map import AgentMap, agent_map
 from podwright.components.base import Component
 from podwright.components.options import (
     ParsedBlueprint,
-    missing_agent,
-    named_map,
     parse_with_overrides,
 )
 from podwright.components.template_names import name_problems
@@ -72,7 +71,7 @@ def parse_team(
     fallback = {name: config[name] for name in _FALLBACK_KEYS if name in config}
     team = _Team(
         model=parsed.model or config.get("model"),
-        agents=named_map(agents, "agents"),
+        agents=agent_map(agents),
         tools=tools,
         fallback=fallback,
         validate=validate,
@@ -103,7 +102,7 @@ class _Team:
     def __init__(
         self,
         model: Model | str | None,
-        agents: Mapping[str, Component],
+        agents: AgentMap,
         tools: Sequence[Callable[..., Any]],
         *,
         fallback: JsonMapping,
@@ -127,7 +126,7 @@ class _Team:
         if not isinstance(name, str):
             return []
         if not _defines_agent(entry):
-            return missing_agent(name, pointer, self._agents)
+            return self._agents.missing(name, pointer)
         problems: list[Problem] = []
         if self._validate:
             tools = entry.get("tools")

@@ -342,25 +342,6 @@ def _pass_token(on_token: Callable[[str], object], event: Event) -> None:
         on_token(event.text)
 
 
-def missing_agent(
-    name: str, pointer: str, agents: Mapping[str, object]
-) -> list[Problem]:
-    """The problem of a reference to an agent, if there is no such agent.
-
-    Args:
-        name: The agent.
-        pointer: JSON pointer to the reference.
-        agents: The agents that there are, by name.
-    """
-    if name in agents:
-        return []
-    hint = "Define it, pass it in agents={…}, or name its service in PODWRIGHT_AGENTS."
-    known = did_you_mean(name, agents)
-    if known:
-        hint = f"{known} {hint}"
-    return [Problem(pointer, f"Missing agent '{name}'.", hint)]
-
-
 def named_map(value: object, what: str) -> JsonObject:
     """A caller's map of agents or conditions by name, as a copy.
 

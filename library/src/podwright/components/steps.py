@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from podwright.blueprints.steps import SEQUENCES
 from podwright.blueprints.validation import Blueprint
+from podwright.components.agent_map import AgentMap
 from podwright.components.base import Component
 from podwright.components.options import response_schema_of
 from podwright.errors import ConfigurationError
@@ -241,7 +242,7 @@ def _output_names(steps: Iterable[Step]) -> Iterator[str]:
 class References:
     """The live objects that the steps of a workflow refer to by name."""
 
-    agents: dict[str, Component] = field(default_factory=dict[str, Component])
+    agents: AgentMap = field(default_factory=AgentMap)
     conditions: dict[str, Callable[..., Any]] = field(
         default_factory=dict[str, Callable[..., Any]]
     )

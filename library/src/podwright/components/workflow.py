@@ -18,6 +18,7 @@ from typing_extensions import Unpack
 from podwright.approvals import Decision
 from podwright.blueprints import walk_steps
 from podwright.blueprints.validation import Blueprint
+from podwright.components.agent_map import AgentMap, agent_map
 from podwright.components.base import (
     Component,
     nothing_to_decide,
@@ -34,7 +35,6 @@ from podwright.components.inputs import INPUT
 from podwright.components.options import (
     DescribedOptions,
     ParsedBlueprint,
-    missing_agent,
     named_map,
     parse_arguments,
     parse_with_overrides,
@@ -502,8 +502,12 @@ _ARGUMENTS_OF_OTHER_KINDS = {
 def _references(
     agents: object, conditions: object, functions: object
 ) -> References:
-    references = References(conditions=named_map(conditions, "conditions"))
-    for name, agent in named_map(agents, "agents").items():
+    given = agent_map(agents)
+    references = References(
+        agents=AgentMap({}, given.lookups),
+        conditions=named_map(conditions, "conditions"),
+    )
+    for name, agent in given.items():
         references.add_agent(name, agent)
     for name, function in named_map(functions, "functions").items():
         references.add_function(function, name)
@@ -519,7 +523,7 @@ def _reference_problems(
         agent = step.get("agent")
         if step.get("type") == "agent_step" and isinstance(agent, str):
             place = f"{pointer}/agent"
-            problems += missing_agent(agent, place, references.agents)
+            problems += references.agents.missing(agent, place)
         function = step.get("function")
         if step.get("type") == "function_step" and isinstance(function, str):
             problems += _function_problems(function, step, pointer, references)

@@ -185,8 +185,14 @@ def _parts_of(path: Path) -> _Parts:
 
 
 def _agent_folders(folder: Folder) -> Iterator[Folder]:
+    blueprint = folder.blueprint()
     # code that is imported here would stay as it is
-    for source in folder.agents(folder.blueprint(), import_code=False):
+    for source in (
+        *folder.agents(blueprint, import_code=False),
+        *folder.outside_agents(blueprint, import_code=False),
+    ):
+        # a file has the code of its owner
+        yield source.owner
         if isinstance(source.value, Folder):
             yield source.value
 

@@ -322,9 +322,7 @@ def _agents(
 ) -> list[Any]:
     """The entries of `agents` for a component, whose image may have the agents that are nowhere else."""
     agents: list[Any] = []
-    for source in folder.agents(blueprint):
-        if source.place not in ("beside", "missing"):
-            continue
+    for source in folder.outside_agents(blueprint):
         agent = source.name
         if agent in known_agents:
             agents.append(known_agents[agent])

@@ -258,31 +258,60 @@ def requirements(folder: Path) -> str | None:
 def _sibling_agents(
     folder: Folder, remotes: Collection[str]
 ) -> dict[str, Folder]:
-    """The agents in folders next to a component, and the agents that those need."""
+    """The agents in folders next to a component, and the agents that those need.
+
+    Raises:
+        ConfigurationError: One is a file that has the code of a folder around the component; or an agent in the
+            component has the name of another that one of these needs.
+    """
     agents: dict[str, Folder] = {}
     pending = [folder]
     while pending:
         current = pending.pop()
         for name, agent in _agents_beside(current, {*remotes, *agents}):
-            # the resolved path of a link may have another parent
-            if agent.path.parent != folder.path.parent:
-                continue
             if agent.path != folder.path:
+                own = folder.agent_in_files(name)
+                if current is not folder and own is not None:
+                    raise _ambiguous_agent_error(name, current, folder)
                 agents[name] = agent
                 pending.append(agent)
     return agents
 
 
+def _ambiguous_agent_error(
+    name: str, needed_by: Folder, folder: Folder
+) -> ConfigurationError:
+    return ConfigurationError(
+        f"'{needed_by.path.name}' needs another agent '{name}' than '{folder.path.name}', but a copy of the component "
+        "has one place for them.",
+        suggestion="Rename one of them.",
+    )
+
+
 def _agents_beside(
     folder: Folder, known: Collection[str]
 ) -> Iterator[tuple[str, Folder]]:
-    sources = folder.agents(
+    sources = folder.outside_agents(
         folder.blueprint(), without=known, import_code=False
     )
     for source in sources:
-        if source.place != "beside" or not isinstance(source.value, Folder):
+        if source.place == "missing" or _is_in_code(folder, source.name):
             continue
-        if not _is_in_code(folder, source.name):
+        if isinstance(source.value, Path):
+            raise ConfigurationError(
+                f"The agent '{source.name}' of '{folder.path.name}' is a file of the component "
+                f"'{source.owner.path.name}', whose code it has.",
+                suggestion=f"Use '{source.owner.path.name}' as a whole, or make that agent a folder.",
+            )
+        if not isinstance(source.value, Folder):
+            continue
+        around = source.owner.path
+        if source.place == "inside":
+            around /= "agents"
+        else:
+            around = around.parent
+        # the resolved path of a link may have another parent
+        if source.value.path.parent == around:
             yield source.name, source.value
 
 

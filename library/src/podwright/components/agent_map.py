@@ -1,0 +1,53 @@
+"""The agents that a blueprint may refer to by name, and the problem of a reference to one that is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from podwright.components.base import Component
+from podwright.components.options import named_map
+from podwright.errors import Problem
+from podwright.text import did_you_mean
+
+
+class AgentMap(dict[str, Component]):
+    """Agents by name, with what is known about others that a blueprint names.
+
+    Args:
+        agents: The agents by name.
+        lookups: Suggestions about agents that are missing, by name, such as where they were looked up.
+    """
+
+    def __init__(
+        self,
+        agents: Mapping[str, Component] = {},
+        lookups: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(agents)
+        self.lookups = lookups or {}
+
+    def missing(self, name: str, pointer: str) -> list[Problem]:
+        """The problem of a reference to an agent, if there is no such agent.
+
+        Args:
+            name: The agent.
+            pointer: JSON pointer to the reference.
+        """
+        if name in self:
+            return []
+        hint = "Define it, pass it in agents={…}, or name its service in PODWRIGHT_AGENTS."
+        known = self.lookups.get(name) or did_you_mean(name, self)
+        if known:
+            hint = f"{known} {hint}"
+        return [Problem(pointer, f"Missing agent '{name}'.", hint)]
+
+
+def agent_map(value: object) -> AgentMap:
+    """A caller's map of agents by name, which a later change of it does not affect.
+
+    Raises:
+        ConfigurationError: It is not a map.
+    """
+    if isinstance(value, AgentMap):
+        return value
+    return AgentMap(named_map(value, "agents"))
