@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -95,6 +96,155 @@ async def test_a_value_that_is_not_a_number_cannot_be_compared(
             {},
         )
     assert len(caught.value.message) < 120
+
+
+LARGE = 2**53
+NUMBERS: list[tuple[Any, Fraction | None]] = [
+    # what may be compared, and the number that it is; None if it is no number
+    (500, Fraction(500)),
+    ("500", Fraction(500)),
+    (" 7 ", Fraction(7)),
+    ("7.0", Fraction(7)),
+    (7.0, Fraction(7)),
+    (-7, Fraction(-7)),
+    ("+.5", Fraction(1, 2)),
+    (0.1, Fraction(1, 10)),
+    ("0.1", Fraction(1, 10)),
+    (0.1 + 0.2, Fraction("0.30000000000000004")),
+    (-0.0, Fraction(0)),
+    (LARGE, Fraction(LARGE)),
+    (LARGE + 1, Fraction(LARGE + 1)),
+    (float(LARGE), Fraction(LARGE)),
+    (str(LARGE + 1), Fraction(LARGE + 1)),
+    (10**30, Fraction(10**30)),
+    (1e30, Fraction(10**30)),
+    ("1e400", Fraction(10**400)),
+    ("1e-400", Fraction(1, 10**400)),
+    ("1_000", Fraction(1000)),
+    ("٣", Fraction(3)),
+    (float("nan"), None),
+    (float("inf"), None),
+    ("nan", None),
+    ("NaN", None),
+    ("-inf", None),
+    ("Infinity", None),
+    ("snan1", None),
+    ("1e99999999999999999999", None),
+    ("0x10", None),
+    ("1,5", None),
+    ("", None),
+    (True, None),
+    (None, None),
+    ([1], None),
+    ({"a": 1}, None),
+]
+
+
+OPERANDS = {
+    "equals": "to",
+    "not_equals": "to",
+    "one_of": "options",
+    "contains": "text",
+    "greater_than": "than",
+    "less_than": "than",
+}
+
+
+async def compared(name: str, value: Any, other: Any) -> bool | None:
+    """The result of a comparison of two values in a context; None if they cannot be compared."""
+    operand: Any = "{other}"
+    if name == "one_of":
+        operand = [operand]
+    args = {"value": "{value}", OPERANDS[name]: operand}
+    try:
+        return await holds(
+            {"name": name, "args": args}, {"value": value, "other": other}, {}
+        )
+    except ConditionError:
+        return None
+
+
+@pytest.mark.parametrize(("value", "number"), NUMBERS, ids=repr)
+async def test_numbers_are_compared_exactly(
+    value: Any, number: Fraction | None
+) -> None:
+    """Every value with every other: the order is that of the exact numbers, and what is no number is an error."""
+    for other, other_number in NUMBERS:
+        greater = less = None
+        if number is not None and other_number is not None:
+            greater = number > other_number
+            less = number < other_number
+        assert await compared("greater_than", value, other) is greater, other
+        assert await compared("less_than", value, other) is less, other
+
+
+async def test_a_huge_exponent_is_compared_at_once() -> None:
+    """The digits of a number are not written out."""
+    order = ["-1e999999999", "1e-999999999", 5, "1e999999998", "1e999999999"]
+    for place, value in enumerate(order):
+        for larger in order[place + 1 :]:
+            assert await compared("less_than", value, larger) is True
+            assert await compared("greater_than", value, larger) is False
+
+
+EQUAL: list[tuple[Any, Any, bool]] = [
+    (1, 1.0, True),
+    (1, "1", True),
+    (1.0, "1", False),
+    (1, True, False),
+    (0, False, False),
+    (True, "true", True),
+    (None, "null", True),
+    (None, False, False),
+    (None, 0, False),
+    ("a", " a ", True),
+    ("a", "A", False),
+    (0.1, "0.1", True),
+    ("7.0", 7, False),
+    (LARGE, LARGE + 1, False),
+    (float(LARGE), LARGE + 1, False),
+    (LARGE + 1, str(LARGE + 1), True),
+    (1e23, 10**23, True),
+    ({"a": 1, "b": [True]}, {"b": [True], "a": 1.0}, True),
+    ({"a": 1}, {"a": True}, False),
+    ({"a": 1}, {"a": 1, "b": 2}, False),
+    ({"a": None}, {"b": None}, False),
+    ([1], [True], False),
+    ([1, 2], [2, 1], False),
+    ([1], [1, 1], False),
+    ([], {}, False),
+]
+"""Two values, and whether they are equal."""
+
+
+def nested(value: Any, depth: int) -> Any:
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(("value", "other", "expected"), EQUAL, ids=repr)
+async def test_what_is_equal_alone_is_equal_in_data(
+    value: Any, other: Any, expected: bool
+) -> None:
+    """One rule for values alone, in lists and in objects, whichever condition asks."""
+    wrappers: list[Callable[[Any], Any]] = [
+        lambda inner: inner,
+        lambda inner: [inner],
+        lambda inner: ["x", inner],
+        lambda inner: {"key": inner},
+        lambda inner: {"key": [{"key": inner}]},
+        lambda inner: nested(inner, 90),
+    ]
+    for wrap in wrappers:
+        for left, right in (value, other), (other, value):
+            pair = (wrap(left), wrap(right))
+            assert await compared("equals", *pair) is expected
+            assert await compared("not_equals", *pair) is not expected
+            assert await compared("one_of", *pair) is expected
+    # without regard to case
+    is_contained = expected or value == "a"
+    assert await compared("contains", ["x", value], other) is is_contained
 
 
 async def test_an_argument_with_an_unknown_name_is_an_error() -> None:

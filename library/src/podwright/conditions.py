@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
+from decimal import Decimal, InvalidOperation
 from typing import Any, cast
+
+from typing_extensions import TypeIs
 
 from podwright.callables import compute
 from podwright.errors import ConditionError, PodwrightError, Problem, error_from
@@ -36,28 +39,74 @@ _LARGE = 20_000
 """Characters that are compared on the event loop; more are compared in a thread."""
 
 
-def _number(value: Any) -> float:
-    text = to_text(value).strip()
-    try:
-        return float(text)
-    except ValueError:
+def _number(value: Any) -> Decimal:
+    """The number of a value, exactly: that of its JSON text, or that in a text.
+
+    Raises:
+        ConditionError: It is no finite number.
+    """
+    if _is_number(value):
+        number = _decimal(value)
+    else:
+        number = _decimal(to_text(value))
+    if number is None:
+        shown = to_text(value).strip()
+        if isinstance(value, float):
+            # JSON has none, so its text is that of null
+            shown = str(value)
         raise ConditionError(
-            f"A condition compares numbers, but got {truncate(text, 60)!r}.",
+            f"A condition compares numbers, but got {truncate(shown, 60)!r}.",
             suggestion="Let the step before it answer with a bare number, or use 'equals'.",
-        ) from None
+        )
+    return number
 
 
-def _is_number(value: object) -> bool:
+def _decimal(value: float | str) -> Decimal | None:
+    """A finite number, exactly; None if it is no such number, or has an exponent of more than 17 digits."""
+    if isinstance(value, float):
+        # 0.1 is a tenth, as in JSON and in texts, and not the nearest binary fraction
+        value = repr(value)
+    try:
+        number = Decimal(value)
+    except InvalidOperation:
+        return None
+    if not number.is_finite():
+        return None
+    return number
+
+
+def _is_number(value: object) -> TypeIs[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _equal(value: Any, other: Any) -> bool:
+    """Whether two values are equal, and so all values in them: alone, or in lists and objects, by the same rule."""
+    pending = [(value, other)]
+    while pending:
+        left, right = pending.pop()
+        if isinstance(left, dict) and isinstance(right, dict):
+            # as texts they would differ in the order of their keys
+            members = cast("dict[str, Any]", left)
+            others = cast("dict[str, Any]", right)
+            if members.keys() != others.keys():
+                return False
+            pending += [(members[key], others[key]) for key in members]
+        elif isinstance(left, list) and isinstance(right, list):
+            items = cast("list[Any]", left)
+            other_items = cast("list[Any]", right)
+            if len(items) != len(other_items):
+                return False
+            pending += zip(items, other_items, strict=True)
+        elif not _is_same(left, right):
+            return False
+    return True
+
+
+def _is_same(value: Any, other: Any) -> bool:
+    """Whether two values, of which one is neither a list nor an object, are equal."""
     if _is_number(value) and _is_number(other):
-        # 1 is 1.0
-        return value == other
-    if isinstance(value, dict | list) and isinstance(other, dict | list):
-        # as texts they would differ in the order of their keys
-        return cast("object", value) == other
+        # 1 is 1.0; as null in JSON, what is not finite equals itself
+        return _decimal(value) == _decimal(other)
     text = to_text(value).strip()
     return text == to_text(other).strip()
 
@@ -73,7 +122,10 @@ def _not_equal(value: Any, other: Any) -> bool:
 def _contains(value: Any, text: Any) -> bool:
     if isinstance(value, list):
         items = cast("list[Any]", value)
-        return any(_folded(item) == _folded(text) for item in items)
+        return any(
+            _equal(item, text) or _folded(item) == _folded(text)
+            for item in items
+        )
     return _folded(text) in _folded(value)
 
 
