@@ -272,7 +272,13 @@ def _nested(inner: st.SearchStrategy[Json]) -> st.SearchStrategy[Json]:
         _step(
             "try_step",
             {"steps": some, "catch": some},
-            {"retries": st.integers(1, 10)},
+            {
+                "retries": st.integers(1, 10),
+                "on": st.lists(
+                    st.sampled_from(["tool_failed", "out_of_stock"]),
+                    min_size=1,
+                ),
+            },
         ),
         _step("try_step", {"steps": some, "retries": st.integers(1, 10)}),
         _step("workflow_step", {"workflow": _workflow(some)}),

@@ -429,9 +429,11 @@ def test_an_error_may_have_its_own_code_and_help() -> None:
         "It failed.", suggestion="Try again.", code="quota_used_up"
     )
     assert (error.help_url, error.to_dict()["code"]) == (
-        f"{DOCS_URL}/errors.html#quota_used_up",
+        f"{DOCS_URL}/errors.html#codes-of-your-own",
         "quota_used_up",
     )
+    with pytest.raises(ValueError, match="'Quota used up'"):
+        RunError("It failed.", code="Quota used up")
     assert RunError.code == "run_failed"
     assert (
         RunError("It failed.", help_url="https://example.com/help").help_url

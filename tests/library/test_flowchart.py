@@ -71,6 +71,10 @@ def test_a_loop_that_may_fail_says_so() -> None:
     [
         ({"retries": 1}, "t#58; try, 1 retry"),
         ({"retries": 2}, "t#58; try, 2 retries"),
+        (
+            {"retries": 2, "on": ["model_timeout", "out_of_stock"]},
+            "t#58; try, 2 retries, on model#95;timeout, out#95;of#95;stock",
+        ),
         ({"catch": [{"type": "approval_step", "name": "a", "message": "?"}]}, "t#58; try"),
     ],
 )  # fmt: skip

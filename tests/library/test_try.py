@@ -14,6 +14,7 @@ from podwright import (
     ApprovalRequired,
     ApprovalStep,
     BlueprintValidationError,
+    FunctionAgent,
     FunctionModel,
     FunctionStep,
     LoopStep,
@@ -22,7 +23,10 @@ from podwright import (
     ScriptedModel,
     TryStep,
     Workflow,
+    blueprints,
+    tool,
 )
+from podwright.blueprints.diff import blueprint_changes
 from podwright.errors import (
     ConditionError,
     ConfigurationError,
@@ -36,8 +40,10 @@ from podwright.errors import (
     RemoteInterruptedError,
     RemotePausedError,
     ReplayMismatchError,
+    RunError,
     ToolError,
 )
+from podwright.messages import ToolCall
 from podwright.models.retries import Retries
 
 NEVER: Json = {"name": "is_empty", "args": {"value": "x"}}
@@ -277,3 +283,131 @@ def test_a_try_step_needs_something_to_do() -> None:
         } | keys
         with pytest.raises(BlueprintValidationError):
             Workflow.from_blueprint({"name": "flow", "steps": [step]})
+
+
+# --- Errors by their codes ------------------------------------------------------------------------------------------
+
+RAISED: list[tuple[BaseException, str]] = [
+    (OSError("a"), "tool_failed"),
+    (ToolError("a"), "tool_failed"),
+    (ModelError("a"), "model_failed"),
+    (ModelAuthenticationError("a"), "model_authentication"),
+    (RemoteError("a"), "remote_failed"),
+    (OutputError("a"), "output_invalid"),
+    (ConditionError("a"), "condition_failed"),
+    (RunError("Number 42 is out of stock.", code="out_of_stock"), "out_of_stock"),
+    (RunError("a", code="http_404"), "http_404"),
+]  # fmt: skip
+"""What a function raises, and the code of the error."""
+
+
+@pytest.mark.parametrize(("error", "code"), RAISED, ids=repr)
+@pytest.mark.parametrize("retries", [0, 2])
+def test_only_the_named_errors_are_caught(
+    error: BaseException, code: str, retries: int
+) -> None:
+    """Every error with every code: it is caught and retried if its code is named, and fails the workflow if not."""
+    for _, named in RAISED:
+        failing = Failing(*[error] * (retries + 1))
+        step = TryStep(
+            [failing.step],
+            catch=[shown("{error.code}")],
+            retries=retries,
+            on=[named, "replay_failed"],
+        )
+        flow = Workflow("flow", [step])
+        if named == code:
+            assert flow.run("hi")["shown"] == code
+            assert failing.calls == retries + 1
+        else:
+            with pytest.raises(PodwrightError) as raised:
+                flow.run("hi")
+            assert raised.value.code == code
+            assert failing.calls == 1
+
+
+def test_an_error_of_a_tool_and_of_a_function_agent_has_its_own_code() -> None:
+    """The code goes through agents; the one who catches it is told code and message."""
+
+    def buy(number: int) -> str:
+        """Buy something."""
+        raise RunError(f"Number {number} is out of stock.", code="out_of_stock")
+
+    def answer(task: str) -> str:
+        """Answer."""
+        return buy(7)
+
+    model = ScriptedModel([ToolCall.of("buy", "1", number=7)])
+    for agent in (
+        Agent("buyer", "", model, tools=[tool(buy, on_error="fail")]),
+        FunctionAgent("buyer", answer),
+    ):
+        step = TryStep(
+            [agent],
+            catch=[shown("{error.code}: {error.message}")],
+            on=("out_of_stock",),
+        )
+        flow = Workflow("flow", [step])
+        result = flow.run("hi", trace=True)
+        assert result.value["shown"] == (
+            "out_of_stock: Number 7 is out of stock."
+        )
+        [caught] = events(result, "error_caught")
+        assert caught.error["code"] == "out_of_stock"
+        [failed] = events(result, "run_failed")
+        assert failed.error["code"] == "out_of_stock"
+
+
+@pytest.mark.parametrize(
+    ("on", "pointer", "reason"),
+    [
+        (["model_unavaliable"], "/on/0", "'model_unavailable'"),
+        (["tool_failed", "timeout"], "/on/1", "'model_timeout'"),
+        (["model_overloaded"], "/on/0", "'model_overloaded'"),
+        (["run_cancelled"], "/on/0", "'run_cancelled'"),
+        (["approval_rejected"], "/on/0", "'approval_rejected'"),
+        (["Out of stock"], "/on/0", "Out of stock"),
+        (["_x"], "/on/0", "_x"),
+        (["x" * 65], "/on/0", "64"),
+        ([7], "/on/0", "7"),
+        ([], "/on", "1"),
+        ("tool_failed", "/on", "array"),
+    ],
+)
+def test_codes_that_no_step_can_catch(
+    on: Any, pointer: str, reason: str
+) -> None:
+    """A misspelled code, one that is never caught and one of the wrong form are problems of the blueprint."""
+    blueprint = Workflow(
+        "flow", [TryStep([shown("x")], retries=1, on=["tool_failed"])]
+    ).to_blueprint()
+    blueprint["steps"][0]["on"] = on
+    with pytest.raises(BlueprintValidationError) as refused:
+        Workflow.from_blueprint(blueprint, functions={"show": show})
+    [problem] = refused.value.problems
+    assert problem.pointer == f"/steps/0{pointer}"
+    assert reason in problem.detail + problem.suggestion
+    if isinstance(on, str):
+        with pytest.raises(BlueprintValidationError):
+            Workflow("flow", [TryStep([shown("x")], retries=1, on=on)])
+
+
+def test_codes_make_a_round_trip() -> None:
+    """The blueprint has the codes, also as YAML, where the key would be a boolean."""
+    flow = Workflow(
+        "flow", [TryStep([shown("x")], retries=1, on=("out_of_stock",))]
+    )
+    blueprint = flow.to_blueprint()
+    assert blueprint["steps"][0]["on"] == ["out_of_stock"]
+    assert blueprints.from_yaml(blueprints.to_yaml(blueprint)) == blueprint
+    written = "on: [tool_failed]\nno: {yes: on}\n"
+    assert blueprints.from_yaml(written) == {
+        "on": ["tool_failed"],
+        "no": {"yes": True},
+    }
+    again = Workflow.from_blueprint(blueprint, functions={"show": show})
+    assert again.to_blueprint() == blueprint
+    plain = Workflow("flow", [TryStep([shown("x")], retries=1)]).to_blueprint()
+    assert "on" not in plain["steps"][0]
+    [change] = blueprint_changes(plain, blueprint)
+    assert change.breaking

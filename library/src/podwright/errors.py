@@ -50,14 +50,21 @@ All derive from `PodwrightError`; each class has a stable `code`, which traces a
 
 from __future__ import annotations
 
+import difflib
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from podwright.json_data import to_json_data
 from podwright.redaction import without_url_secrets
-from podwright.text import describe_error, printable
+from podwright.text import (
+    describe_error,
+    did_you_mean,
+    printable,
+    short_repr,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -72,6 +79,13 @@ _RUN_LIMITS = ("wall_time", "model_calls", "tokens", "cost")
 DOCS_URL = "https://podwright.readthedocs.io"
 """Address of the documentation, unless `PODWRIGHT_DOCS_URL` names that of another copy."""
 
+
+_OWN_CODE = re.compile(r"[a-z][a-z0-9_]{0,63}")
+"""The form of the codes of errors that functions raise."""
+_RESERVED = ("model_", "remote_")
+"""The beginnings of codes that a try step takes for those of Podwright."""
+_MISSPELLED = 0.85
+"""How similar to a code of Podwright's a misspelled one is, from 0 to 1."""
 
 E = TypeVar("E", bound="PodwrightError")
 
@@ -92,7 +106,11 @@ class PodwrightError(Exception):
         message: What failed, with the wrong value.
         suggestion: What to do about it.
         help_url: A page about this error; by default the entry for its code.
-        code: A stable identifier, such as `blueprint_invalid`; by default that of the class.
+        code: A stable identifier, such as `blueprint_invalid`; by default that of the class. Functions may give errors
+            codes of their own, of at most 64 small letters, digits and underscores: try steps can name them.
+
+    Example:
+        `raise RunError("Number 42 is out of stock.", code="out_of_stock")`
     """
 
     code: ClassVar[str] = "podwright_error"
@@ -127,8 +145,16 @@ class PodwrightError(Exception):
         self.message = message
         self.suggestion = suggestion or self.default_suggestion
         if code is not None:
+            if not _OWN_CODE.fullmatch(code):
+                raise ValueError(
+                    f"Invalid error code {short_repr(code)}: expected small letters, digits and underscores, "
+                    "such as 'out_of_stock'"
+                )
             self.code = code  # pyright: ignore[reportAttributeAccessIssue] - an instance may have a finer code
-        self.help_url = help_url or help_page(self.code)
+        page = self.code
+        if page not in CODES:
+            page = "codes-of-your-own"
+        self.help_url = help_url or help_page(page)
 
     def __str__(self) -> str:
         lines = [self.message, *(f"  - {line}" for line in self.details())]
@@ -746,3 +772,54 @@ class RunCancelledError(RunError):
     code = "run_cancelled"
     ends_run = True
     default_suggestion = "Run it again; a workflow resumes from this error's context and resume_path."
+
+
+def codes_of(error_class: type[PodwrightError]) -> Iterator[str]:
+    """The codes of a class of errors and its subclasses."""
+    yield error_class.code
+    for subclass in error_class.__subclasses__():
+        yield from codes_of(subclass)
+
+
+CODES = frozenset(codes_of(PodwrightError))
+"""The codes of the errors of Podwright."""
+
+
+def _codes_never_caught(error_class: type[PodwrightError]) -> Iterator[str]:
+    # which limits end the run around a step depends on whose they are
+    if error_class.ends_run and error_class is not LimitExceededError:
+        yield error_class.code
+    for subclass in error_class.__subclasses__():
+        yield from _codes_never_caught(subclass)
+
+
+_NEVER_CAUGHT = frozenset(_codes_never_caught(PodwrightError))
+
+
+def check_caught_code(code: str) -> str:
+    """A code that a try step names: one of Podwright's that can be caught, or one that functions raise.
+
+    Raises:
+        ValueError: No step can catch it, it has the wrong form, or it is that of Podwright misspelled or cut short.
+    """
+    if code in _NEVER_CAUGHT:
+        raise ValueError(f"No step can catch '{code}'")
+    if code in CODES:
+        return code
+    if not _OWN_CODE.fullmatch(code):
+        raise ValueError(
+            f"Invalid error code {short_repr(code)}: expected small letters, digits and underscores, "
+            "such as 'out_of_stock'"
+        )
+    catchable = sorted(CODES - _NEVER_CAUGHT)
+    meant = [known for known in catchable if f"_{code}_" in f"_{known}_"]
+    meant = meant or difflib.get_close_matches(
+        code, catchable, n=1, cutoff=_MISSPELLED
+    )
+    if code.startswith(_RESERVED) and not meant:
+        meant = catchable
+    if meant:
+        raise ValueError(
+            f"Unknown error code '{code}'. {did_you_mean(code, meant)}"
+        )
+    return code

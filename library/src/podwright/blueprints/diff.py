@@ -93,7 +93,7 @@ _BREAKING: list[tuple[str, Sequence[Operation]]] = [
         _ANY_CHANGE,
     ),
     (
-        rf"{_PART}/(agent|output|over|as|condition|until|on_exhausted|workflow)(/.*)?",
+        rf"{_PART}/(agent|output|over|as|on|condition|until|on_exhausted|workflow)(/.*)?",
         _ANY_CHANGE,
     ),
     # people and programs send one of the options, and values for what may be edited

@@ -28,6 +28,7 @@ SUFFIXES = (".json", ".yaml", ".yml")
 
 _YAML_BREAK = re.compile("[\x85\u2028\u2029]")
 _BOOLEAN_TAG = "tag:yaml.org,2002:bool"
+_TEXT_TAG = "tag:yaml.org,2002:str"
 _FLOAT_TAG = "tag:yaml.org,2002:float"
 _GO_BOOLEAN = re.compile("[yYnN]$")
 """What the YAML of Go, such as Helm's, takes for booleans besides those that PyYAML does."""
@@ -103,7 +104,14 @@ def from_yaml(text: str | bytes) -> Any:
     import yaml
 
     class Loader(yaml.SafeLoader):
-        pass
+        def construct_mapping(
+            self, node: yaml.MappingNode, deep: bool = False
+        ) -> dict[Any, Any]:
+            # keys are texts, also `on` and `no`, which YAML 1.1 takes for booleans
+            for key, _ in node.value:
+                if key.tag == _BOOLEAN_TAG:
+                    key.tag = _TEXT_TAG
+            return super().construct_mapping(node, deep)
 
     loader: Any = Loader  # untyped in the stubs of PyYAML
     loader.add_implicit_resolver(_FLOAT_TAG, _JSON_NUMBER, list("-0123456789"))

@@ -226,6 +226,9 @@ class _Flowchart:
             title += ", 1 retry"
         elif retries:
             title += f", {retries} retries"
+        codes = as_array(step.get("on"))
+        if codes:
+            title += f", on {', '.join(codes)}"
         tried = self._open(title)
         done = self._steps(step["steps"], ends)
         self._close()

@@ -23,6 +23,7 @@ from pydantic.types import StringConstraints
 from typing_extensions import TypedDict
 
 from podwright.blueprints.texts import text_forms, text_key
+from podwright.errors import check_caught_code
 from podwright.events import Kind
 from podwright.json_data import JsonMapping, JsonObject, as_object, copy_json
 from podwright.messages import (
@@ -48,12 +49,16 @@ TOOL_NAME = re.compile(r"^[a-zA-Z0-9_-]{1,64}$")
 """The names of tools that OpenAI, Anthropic and most other providers take."""
 _INPUT_NAME = r"^[A-Za-z][A-Za-z0-9_-]*$"
 _FUNCTION_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
+_ERROR_CODE = r"^[a-z][a-z0-9_]*$"
 PATTERNS[_NAME] = "a name without control characters, braces and slashes"
 PATTERNS[_MODEL] = (
     "a model named '<provider>/<model_name>', for example 'openai/gpt-4o-mini'"
 )
 PATTERNS[_INPUT_NAME] = (
     "a name of letters a to z and A to Z, digits, '_' and '-' that begins with a letter"
+)
+PATTERNS[_ERROR_CODE] = (
+    "a code of small letters, digits and '_', such as 'out_of_stock'"
 )
 PATTERNS[_FUNCTION_NAME] = "the name of a Python function"
 PATTERNS[TOOL_NAME.pattern] = (
@@ -343,6 +348,14 @@ class FunctionStepBlueprint(TypedDict, total=False):
     """Where its result is stored; by default `<function>_output`."""
 
 
+CaughtCode = Annotated[
+    str,
+    StringConstraints(pattern=_ERROR_CODE, max_length=64),
+    AfterValidator(check_caught_code),
+]
+"""A code of errors, or one that functions give to errors of their own."""
+
+
 @with_config(CLOSED)
 class _TryStep(TypedDict, total=False):
     """Runs steps, and others if one of them fails."""
@@ -354,6 +367,8 @@ class _TryStep(TypedDict, total=False):
     """Run if the steps failed. Without them the workflow fails."""
     retries: Annotated[int, Field(ge=1, le=10)]
     """How often the steps are run again first."""
+    on: Annotated[list[CaughtCode], Field(min_length=1)]
+    """The codes of the errors that it catches; without it, all that can be caught."""
 
 
 def _with_consequence(step: _TryStep) -> _TryStep:

@@ -43,7 +43,7 @@ MAX_EVENT = 8 * 2**20
 """Bytes of the longest event."""
 _MAX_TEXT = 2000
 """Characters of a text in a problem document."""
-_CODE = re.compile(r"[a-z][a-z_]{0,63}")
+_CODE = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _EMPTY: JsonMapping = {}
 
 _TRANSPORT_ERRORS: dict[Fault, type[errors.RemoteError]] = {
@@ -282,9 +282,14 @@ def remote_error(
         problem: The problem document that it sent.
         code: The error's own code, if it is finer than that of its class.
     """
+    help_url = None
+    if code is not None:
+        # it may be one of the service
+        help_url = errors.help_page(code)
     error = kind(
         f"The remote '{name}' {text}",
         suggestion=_text(problem, "suggestion") or None,
+        help_url=help_url,
         code=code,
     )
     error.remote = name

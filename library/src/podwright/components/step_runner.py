@@ -472,6 +472,8 @@ class StepRunner:
             is_last = attempt == step.retries
             if is_last and not step.catch:
                 raise
+            if step.on and error.code not in step.on:
+                raise
             if self._is_ended_by(error):
                 raise
             failure = self._describe(error)

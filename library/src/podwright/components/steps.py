@@ -69,6 +69,8 @@ class TryStep:
     retries: int = 0
     """How often the steps are run again first."""
     name: str | None = None
+    on: Sequence[str] = ()
+    """The codes of the errors that it catches, such as `model_unavailable`; by default all that can be caught."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +198,7 @@ _LEFT_OUT: JsonObject = {
     "options": [],
     "edit": {},
     "retries": 0,
+    "on": [],
     "arguments": {},
     "on_exhausted": "continue",
 }
@@ -342,14 +345,22 @@ class References:
             case MapStep():
                 return replace(step, name=name, steps=self.resolve(step.steps))
             case TryStep():
-                return replace(
-                    step,
-                    name=name,
-                    steps=self.resolve(step.steps),
-                    catch=self.resolve(step.catch),
-                )
+                return self._resolve_try(step, name)
             case ApprovalStep():
                 return self._resolve_approval(step, name)
+
+    def _resolve_try(self, step: TryStep, name: str) -> TryStep:
+        on = step.on
+        if isinstance(on, tuple):
+            # as blueprints have it; that of something else is a problem of the blueprint
+            on = list(on)
+        return replace(
+            step,
+            name=name,
+            steps=self.resolve(step.steps),
+            catch=self.resolve(step.catch),
+            on=on,
+        )
 
     def _resolve_approval(self, step: ApprovalStep, name: str) -> ApprovalStep:
         on_reject = step.on_reject

@@ -33,7 +33,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
 from podwright import events
-from podwright.errors import ConfigurationError, ModelError, PodwrightError
+from podwright.errors import CODES, ConfigurationError, ModelError, codes_of
 from podwright.events import Kind
 from podwright.messages import ModelResponse
 from podwright.models import price_file, pricing
@@ -260,7 +260,7 @@ class Metrics:
         self._unpriced_runs(*labels).inc(0)
         for limit in _LIMITS:
             self._budget_stops(*labels, limit).inc(0)
-        for code in _CODES:
+        for code in CODES:
             self._run_failures(*labels, code).inc(0)
 
     def _begin_calls(
@@ -927,20 +927,12 @@ class _WithoutCreated(Collector):
             yield metric
 
 
-def _codes(error_class: type[PodwrightError]) -> Iterator[str]:
-    yield error_class.code
-    for subclass in error_class.__subclasses__():
-        yield from _codes(subclass)
-
-
-_CODES = frozenset(_codes(PodwrightError))
-"""The codes of errors."""
-_MODEL_CODES = frozenset(_codes(ModelError))
+_MODEL_CODES = frozenset(codes_of(ModelError))
 """Those of models."""
 
 
 def _code(error: Mapping[str, Any]) -> str:
-    return _bounded(str(error.get("code")), _CODES)
+    return _bounded(str(error.get("code")), CODES)
 
 
 def _bounded(value: str, known: Collection[str], other: str = UNKNOWN) -> str:
