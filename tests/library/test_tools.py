@@ -4,7 +4,10 @@ import asyncio
 import dataclasses
 import enum
 import functools
+import inspect
+import sys
 import threading
+import typing
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
@@ -12,7 +15,7 @@ import pytest
 from pydantic import BaseModel, Field
 from tests.library.shapes import Json, events, problems_of
 
-from podwright import Agent, ScriptedModel
+from podwright import Agent, FunctionStep, ScriptedModel, Workflow
 from podwright.components.tool_calls import PARALLEL_CALLS
 from podwright.errors import (
     ModelResponseError,
@@ -762,3 +765,82 @@ async def test_tool_calls_wait_for_each_other() -> None:
         if message.role == "tool"
     ]
     assert results == [str(number) for number in range(100)]
+
+
+class Shop:
+    """A class with methods that are tools."""
+
+    def find(self, word: str) -> str:
+        """Find a word."""
+        return word
+
+    @classmethod
+    def name(cls, word: str) -> str:
+        """Name the class."""
+        return f"{cls.__name__} {word}"
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda function: Agent("a", "", "offline/echo", tools=[function]),
+        lambda function: Workflow("w", [FunctionStep(function, {"word": "x"})]),
+        to_tool,
+    ],
+    ids=["agent", "function step", "tool"],
+)
+def test_a_method_needs_an_object(make: Callable[[Any], Any]) -> None:
+    """A method of a class alone is an error that says so; with an object, and as a class method, it is a tool."""
+    with pytest.raises(ToolDefinitionError) as caught:
+        make(Shop.find)
+    assert "'Shop'" in caught.value.message
+    assert "Shop().find" in caught.value.suggestion
+    make(Shop().find)
+    make(Shop.name)
+
+
+def test_a_function_may_have_a_parameter_self() -> None:
+    """Only a method needs an object."""
+
+    def find(self: str) -> str:
+        """Find."""
+        return self
+
+    for function in (find, functools.partial(Shop.find, Shop())):
+        assert to_tool(function).name == "find"
+
+
+class Point(typing.TypedDict):
+    """A point."""
+
+    x: int
+
+
+def at(point: Point) -> int:
+    """Take a point."""
+    return point["x"]
+
+
+def through(points: list[Point]) -> int:
+    """Take points."""
+    return len(points)
+
+
+@pytest.mark.parametrize("function", [at, through])
+def test_a_typed_dict_of_the_standard_library(
+    function: Callable[..., Any],
+) -> None:
+    """It is a type from Python 3.12 on; before that the error names the one to use."""
+    name = function.__name__
+    parameter = next(iter(inspect.signature(function).parameters))
+    step = FunctionStep(function, {parameter: "{x}"})
+    for make in (
+        lambda: Agent(name, "", "offline/echo", tools=[function]),
+        lambda: Workflow(name, [step]),
+    ):
+        if sys.version_info >= (3, 12):
+            make()
+            continue
+        with pytest.raises(ToolDefinitionError) as caught:
+            make()
+        assert "typing_extensions.TypedDict" in caught.value.message

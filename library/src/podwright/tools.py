@@ -418,6 +418,7 @@ def _make_tool(function: Callable[..., Any]) -> Tool:
     while isinstance(inner, partial):
         inner = cast("Callable[..., Any]", inner.func)
     name = _tool_name(function, inner)
+    _check_has_object(name, function)
     description, descriptions = _parse_docstring(inner)
     try:
         fields: dict[str, Any] = {}
@@ -457,6 +458,24 @@ def _make_tool(function: Callable[..., Any]) -> Tool:
     return Tool(
         function, schema, arguments, options=options, approval_rule=rule
     )
+
+
+def _check_has_object(name: str, function: Callable[..., Any]) -> None:
+    """Check that a method has its object: of a class alone, it would have a parameter `self` for the model to fill.
+
+    Raises:
+        ToolDefinitionError: It has none.
+    """
+    if not inspect.isfunction(function):
+        return
+    owner = function.__qualname__.rpartition(".")[0]
+    first = next(iter(inspect.signature(function).parameters), "")
+    if owner and not owner.endswith("<locals>") and first == "self":
+        owner = owner.rpartition(".")[2]
+        raise ToolDefinitionError(
+            f"The tool '{name}' is a method of '{owner}' without an object.",
+            suggestion=f"Give the method of an object, such as {owner}().{function.__name__}.",
+        )
 
 
 def _check_rule(
