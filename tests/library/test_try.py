@@ -339,7 +339,7 @@ def test_an_error_of_a_tool_and_of_a_function_agent_has_its_own_code() -> None:
 
     model = ScriptedModel([ToolCall.of("buy", "1", number=7)])
     for agent in (
-        Agent("buyer", "", model, tools=[tool(buy, on_error="fail")]),
+        Agent("buyer", "", model, tools=[tool(on_error="fail")(buy)]),
         FunctionAgent("buyer", answer),
     ):
         step = TryStep(

@@ -13,7 +13,15 @@ from jsonschema import Draft202012Validator
 from tests.service.openai_support import sdk, user
 from tests.service.support import Serve, Served, check_problem, pointers
 
-from podwright import Agent, AgentStep, EchoModel, Pipeline, Workflow
+from podwright import (
+    Agent,
+    AgentStep,
+    Conductor,
+    EchoModel,
+    FunctionAgent,
+    Pipeline,
+    Workflow,
+)
 from podwright.components import Component
 from podwright_service.client import Client, ProblemError
 from podwright_service.testing import Metrics
@@ -148,6 +156,68 @@ def test_optional_inputs_may_be_left_out(serve: Serve) -> None:
     assert [
         list(example["value"]) for example in content["examples"].values()
     ] == [["input"], ["inputs"]]
+
+
+DEFAULTS: dict[str, Any] = {"tone": {"type": "string", "default": "dry"}}
+
+
+def optional(kind: str) -> Any:
+    """A component of a kind whose inputs all have defaults."""
+    poet = Agent("poet", "Be {tone}.", EchoModel(), inputs=DEFAULTS)
+    match kind:
+        case "agent":
+            return poet
+        case "workflow":
+            return Workflow("flow", [AgentStep(poet)], inputs=DEFAULTS)
+        case "pipeline":
+            return Pipeline("line", [poet], inputs=DEFAULTS)
+        case "conductor":
+            return Conductor(
+                "lead", "Lead.", EchoModel(), skills=[poet], inputs=DEFAULTS
+            )
+        case _:
+            return FunctionAgent("code", lambda task: task, inputs=DEFAULTS)
+
+
+@pytest.mark.parametrize("body", [{}, {"inputs": {}}], ids=["no key", "empty"])
+@pytest.mark.parametrize(
+    "kind", ["agent", "workflow", "pipeline", "conductor", "function"]
+)
+def test_a_run_without_any_input(
+    serve: Serve, kind: str, body: dict[str, Any]
+) -> None:
+    """A component whose inputs all have defaults runs with them, which the OpenAPI document allows."""
+    component = optional(kind)
+    client = serve(component)
+    expected = component.run({})
+    response = client.post("/run", json=body)
+    assert response.is_success, response.text
+    answer = response.json()
+    if kind != "workflow":
+        answer = answer["output"]
+    assert answer == expected
+    document = client.get("/openapi.json").json()
+    place = {"$ref": "#/components/schemas/RunRequest"}
+    Draft202012Validator({**document, **place}).validate(body)
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer"), [({}, ""), ({"inputs": {}}, "/inputs")]
+)
+def test_a_component_that_needs_an_input(
+    serve: Serve, body: dict[str, Any], pointer: str
+) -> None:
+    """Without a default of each input, or without declared inputs, a body needs one."""
+    for component in (agent(), flow(), Agent("echo", "", EchoModel())):
+        response = serve(component).post("/run", json=body)
+        problem = check_problem(response, 422, "request_invalid")
+        assert pointers(problem) == [pointer]
+
+
+def test_the_client_gives_no_input(serve: Serve) -> None:
+    """It may hand over an empty object."""
+    client = Client(str(serve(optional("agent")).base_url))
+    assert client.run({}).value == optional("agent").run({})
 
 
 @pytest.fixture(scope="module")

@@ -521,7 +521,11 @@ def below(error: InputsError, pointer: str) -> InputsError:
 
 
 def _task_of(component: Component, body: RunRequest) -> Task:
-    value: Any = body.inputs or body.input
+    value: Any = body.inputs
+    if "input" in body.model_fields_set:
+        value = body.input
+    elif not value:
+        _check_needs_no_input(component, body)
     if body.decision is not None and body.inputs:
         value = {**value, DECISION: body.decision.model_dump()}
     if isinstance(component, Workflow):
@@ -531,6 +535,23 @@ def _task_of(component: Component, body: RunRequest) -> Task:
     _refuse_keys_of("workflows", ["start_step", "resume_path"], body, component)
     return cast("PromptComponent", component).task(
         value, messages=body.messages
+    )
+
+
+def _check_needs_no_input(component: Component, body: RunRequest) -> None:
+    """Raise a `RequestError` about a body without any input, unless all inputs of the component have defaults."""
+    if component.inputs.may_be_left_out:
+        return
+    pointer = ""
+    detail = "Expected exactly one of 'input' and 'inputs'."
+    if "inputs" in body.model_fields_set:
+        pointer = "/inputs"
+        detail = "Expected at least one input, got an empty object."
+    raise RequestError(
+        422,
+        "request_invalid",
+        detail,
+        problems=[Problem(pointer, detail)],
     )
 
 

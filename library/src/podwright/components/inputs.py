@@ -132,6 +132,13 @@ class DeclaredInputs:
             if "default" not in schema and name != INPUT
         ]
 
+    @property
+    def may_be_left_out(self) -> bool:
+        """Whether a run may be given no input at all: there are declared ones, and all have defaults."""
+        return bool(self.schemas) and all(
+            "default" in schema for schema in self.schemas.values()
+        )
+
     def convert_texts(self, given: JsonMapping) -> JsonObject:
         """Named inputs from where all values are texts: `{"count": "3"}` becomes `{"count": 3}` if that is an integer.
 

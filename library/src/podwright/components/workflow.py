@@ -309,7 +309,7 @@ class Workflow(Component):
             InputError: The context, the start step or the resume path is wrong.
             MessagesError: The messages are invalid.
         """
-        if context is None:
+        if context is None or (self.inputs and context == {}):
             context = {"input": self.inputs.defaults.get("input", "")}
         saved_run = saved_run_in(context)
         if saved_run is not None:
@@ -406,7 +406,9 @@ class Workflow(Component):
             named = data
             if isinstance(data, list):
                 named = {INPUT: cast("object", data)}
-            data = {**self.inputs.select(values), **to_context(named)}
+            if named:
+                named = to_context(named)
+            data = {**self.inputs.select(values), **named}
         return await self._make_task(self.task, data)
 
     async def step_task(

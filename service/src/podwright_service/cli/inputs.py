@@ -60,6 +60,9 @@ def read_input(
         if text is None and declared.required:
             # not what standard input has: they are missing
             return ""
+        if text is None and declared.may_be_left_out and sys.stdin.isatty():
+            # rather than to wait for what is typed
+            return {}
         if text is None:
             text = "-"
         return _input_text(text)

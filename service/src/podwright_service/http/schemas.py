@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -72,7 +72,8 @@ class RunRequest(RequestModel):
     input: str | ContentParts = ""
     """A text, or a list of texts and images."""
     inputs: dict[str, JsonValue] = Field(
-        default_factory=dict[str, JsonValue], min_length=1
+        default_factory=dict[str, JsonValue],
+        json_schema_extra={"minProperties": 1},
     )
     """Values by name, as the component declares them. They fill `{name}` in instructions and step inputs."""
     messages: Conversation = Field(default_factory=list[ConversationMessage])
@@ -108,9 +109,14 @@ class RunRequest(RequestModel):
         """The metadata; the same for each component."""
         return self.metadata or {}
 
+    _needs_input: ClassVar[bool] = False
+    """Whether a body without any input is wrong, whatever the component."""
+
     @model_validator(mode="after")
     def _check_form(self) -> Self:
-        if len(self.model_fields_set & {"input", "inputs"}) != 1:
+        names = self.model_fields_set & {"input", "inputs"}
+        # of a component whose inputs all have defaults, a run needs none
+        if len(names) == 2 or (self._needs_input and not names):
             # a ValueError would keep its traceback, and with it the body, until the next garbage collection
             raise PydanticCustomError(
                 "value_error", "Expected exactly one of 'input' and 'inputs'"
@@ -131,6 +137,8 @@ class InlineBlueprint(RequestModel):
 
 class InlineRunRequest(RunRequest):
     """Run a blueprint (spec §4.2) on one of `input` and `inputs`."""
+
+    _needs_input: ClassVar[bool] = True
 
     type: Kind
     """The kind of the blueprint."""

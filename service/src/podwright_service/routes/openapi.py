@@ -137,6 +137,9 @@ def _add_inputs(document: dict[str, Any], component: Component) -> None:
     if not isinstance(component, Workflow):
         # a workflow that resumes is given its whole context
         inputs["additionalProperties"] = False
+    if declared.may_be_left_out:
+        del inputs["minProperties"]
+        body["oneOf"] = [*body["oneOf"], {"not": {"anyOf": body["oneOf"]}}]
     if declared.required:
         inputs["required"] = declared.required
         # a text alone lacks them
