@@ -1,6 +1,7 @@
 """Hypothesis strategies: blueprints of all kinds, the objects they refer to, and damaged JSON data."""
 
 import copy
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 from tests.library.shapes import Json
 
 from podwright import Agent, ScriptedModel, blueprints, load
+from podwright.blueprints.outputs import branch_problems
 from podwright.templates import names as names_in
 from podwright.tools import to_tool
 
@@ -75,8 +77,10 @@ texts = st.sampled_from(
         "é\u2028\x85\x00",
     ]
 )
-# nothing fills a name that is there by chance
-texts |= st.text(max_size=20).filter(lambda text: not names_in(text))
+# nothing fills a name that is there by chance, nor a text that is the name of a step
+texts |= st.text(max_size=20).filter(
+    lambda text: not names_in(text) and not re.search(r"\{[^{}]", text)
+)
 data = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**63) | texts,
     lambda inner: (
@@ -256,6 +260,13 @@ def _nested(inner: st.SearchStrategy[Json]) -> st.SearchStrategy[Json]:
             {"branches": st.lists(some, min_size=1, max_size=2)},
         ),
         _step(
+            "parallel_step",
+            {
+                "branches": some.map(lambda steps: [steps, steps]),
+                "collect": st.just(True),
+            },
+        ),
+        _step(
             "loop_step",
             {"steps": some, "until": conditions, "max_iterations": counts},
             {"on_exhausted": st.sampled_from(["continue", "fail"])},
@@ -355,7 +366,10 @@ def _pipelines(model: bool) -> st.SearchStrategy[Json]:
 
 valid: dict[str, st.SearchStrategy[Json]] = {
     "agent": shuffled(agents()),
-    "workflow": shuffled(_workflow(_steps)),
+    "workflow": shuffled(_workflow(_steps)).filter(
+        # outputs of branches may have the same name by chance
+        lambda workflow: not branch_problems(workflow["steps"])
+    ),
     "conductor": shuffled(_conductors),
     "pipeline": shuffled(_pipelines(model=True) | _pipelines(model=False)),
 }

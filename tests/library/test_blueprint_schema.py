@@ -103,6 +103,8 @@ BEYOND_THE_SCHEMA = (
     "Invalid JSON Schema",
     "The default",
     "A try step needs",
+    "both write",
+    "nothing to collect",
 )
 """Words of the problems that a JSON Schema cannot express; some are of keys in another place than their own."""
 

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from podwright.errors import ContextError
 from podwright.json_data import to_json_data, to_text
+from podwright.names import Expression
 from podwright.templates import (
     expressions,
     fill,
@@ -42,7 +43,7 @@ CONTEXT: dict[str, Any] = {
         ("{template}", "{input}"),
         ("{brace}input}", "{input}"),
         (
-            "{list[0]} {input!r} {number:.3f} {0} {} { input } {1st} {.x} {list.} {list..1}",
+            "{input!r} {number:.3f} {0} {} { input } {1st} {.x} {list.} {list..1}",
             None,
         ),
         (
@@ -174,12 +175,16 @@ def test_a_value_is_never_expanded(value: str, other: str) -> None:
     assert fill("<{a}>", looks_like_one, "Step 'write'") == "<{b}{a}>"
 
 
+def texts_of(found: list[Expression]) -> list[str]:
+    return [expression.text for expression in found]
+
+
 def test_a_missing_name_is_an_error_with_a_suggestion() -> None:
     """Every name needs a value; hidden names are not suggested."""
     text = "{b} {a} {b} {c.d} {c.0} {{e}} {{{f}}} { g }"
     assert names(text) == ["b", "a", "c", "f"]
-    assert expressions(text) == ["b", "a", "c.d", "c.0", "f"]
-    assert expressions("${a} ${b}", known=["b"]) == ["b"]
+    assert texts_of(expressions(text)) == ["b", "a", "c.d", "c.0", "f"]
+    assert texts_of(expressions("${a} ${b}", known=["b"])) == ["b"]
     assert fill("{input}", CONTEXT, "Step 'write'") == "the moon"
     with pytest.raises(ContextError, match=r"'write'.*inputt") as caught:
         fill("{input} {inputt}", CONTEXT, "Step 'write'")

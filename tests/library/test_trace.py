@@ -218,12 +218,14 @@ def component(kind: str, model: Any) -> Any:
             )
         case _:
             loop = LoopStep(
-                [other], {"name": "is_empty", "args": {"value": "{input}"}}, 2
+                [AgentStep(other, output="last")],
+                {"name": "is_empty", "args": {"value": "{input}"}},
+                2,
             )
             each = MapStep(
                 "input",
                 "line",
-                [AgentStep(writer, input="{line}")],
+                [AgentStep(writer, input="{line}", output="lines")],
                 max_concurrency=2,
             )
             return Workflow(

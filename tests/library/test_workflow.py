@@ -414,14 +414,15 @@ async def test_branches_run_concurrently_on_copies_of_the_context() -> None:
         return AgentStep(Agent(name, "", FunctionModel(answer)), output=output)
 
     branches = [
-        [step("left"), step("l2", "shared")],
-        [step("right"), step("r2", "shared")],
+        [step("left"), step("l2")],
+        [step("right"), step("r2")],
     ]
     context = await Workflow(
         "flow", [ParallelStep(branches), step("last")]
     ).arun("x")
     assert list(context.items()) == [
-        ("input", "x"), ("left_output", "left"), ("right_output", "right"), ("shared", "r2"), ("last_output", "last"),
+        ("input", "x"), ("left_output", "left"), ("l2_output", "l2"), ("right_output", "right"),
+        ("r2_output", "r2"), ("last_output", "last"),
     ]  # fmt: skip
     assert asked["l2"] == "## input\nx\n\n## left_output\nleft"
     assert asked["r2"] == "## input\nx\n\n## right_output\nright"

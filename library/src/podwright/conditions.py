@@ -23,6 +23,7 @@ from podwright.json_data import (
     to_text,
     walk_json,
 )
+from podwright.names import find_name
 from podwright.run_context import call_with_context
 from podwright.templates import fill_data, names
 from podwright.text import did_you_mean, truncate
@@ -253,7 +254,7 @@ def _is_large(value: object, context: _Values) -> bool:
         return False
     length = 0
     for name in names(value):
-        filled = context.get(name)
+        filled = context.get(find_name(name, context) or name)
         if isinstance(filled, list | dict):
             return True
         length += len(str(filled))

@@ -1,33 +1,46 @@
 """Templates: `{name}` and `{name.field}`, replaced in one pass; `{{name}}` is the text `{name}`.
 
-A field is the key of an object or the index of a list: `{ticket.category}`, `{items.0.name}`. Templates have no other
-expressions; a value that looks like a template stays text. Braces that are not around a name stay as they are, because
-prompts have JSON, code and LaTeX in them. The exception is JSON whose braces are all doubled, as in a format string of
-Python: `{{"city": "{name}"}}` is `{"city": "…"}`.
+A field is the key of an object or the index of a list: `{ticket.category}`, `{items.0.name}`, `{ticket["a key"]}`;
+`podwright.names` has the rule. Templates have no other expressions; a value that looks like a template stays text.
+Braces that are not around a name stay as they are, because prompts have JSON, code and LaTeX in them. The exception is
+JSON whose braces are all doubled, as in a format string of Python: `{{"city": "{name}"}}` is `{"city": "…"}`.
 
-No name stays unfilled: it is an error if the context lacks it.
+No name stays unfilled: it is an error if the context lacks it. So is a text in braces that names a value in a way that
+is not filled, such as `{ticket.a key}`. Brackets after an unknown name are code: `{row["x"]}`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Container, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, cast
 
 from podwright.errors import ContextError
 from podwright.images import to_shown_text
-from podwright.json_data import JsonMapping, JsonObject, copy_json
+from podwright.json_data import (
+    JsonMapping,
+    JsonObject,
+    copy_json,
+    walk_json,
+)
+from podwright.names import (
+    EXPRESSION,
+    Expression,
+    find_name,
+    literal_readings,
+    parse_expression,
+)
 from podwright.text import did_you_mean, most_similar, truncate
 
 Context = Mapping[str, Any]
 """Values by name."""
 _Match = re.Match[str]
 
-_NAME = re.compile(
-    r"(?<!\{)(\{++)([A-Za-z_][A-Za-z0-9_-]*+(?:\.[A-Za-z0-9_-]+)*)(\}++)"
-)
-"""A name, perhaps with fields, with all braces around it. An odd number of pairs is a value; each two pairs are one
-pair of braces."""
+_NAME = re.compile(rf"(?<!\{{)(\{{++)({EXPRESSION})(\}}++)")
+"""What may be a name, perhaps with fields, with all braces around it. An odd number of pairs is a value; each two pairs
+are one pair of braces."""
+_IN_BRACES = re.compile(r"(?<!\{)(\{++)([^{}\n]{1,200})(\}++)")
+"""A text with all braces around it."""
 _BRACES = re.compile(rf"{_NAME.pattern}|\{{++|\}}++")
 """A name, or braces that are not around a name."""
 _DOUBLED_OBJECT = re.compile(r'(?<!\{)\{\{\s*+"[^"\n]*+"\s*+:')
@@ -50,29 +63,72 @@ def names(template: str) -> list[str]:
     """The names of the values in a template without their fields, in order, each once."""
     found: dict[str, None] = {}
     for match in _NAME.finditer(template):
-        if _is_value(match):
-            found[_root(match[2])] = None
+        expression = _value_in(match)
+        if expression is not None:
+            found[expression.name] = None
     return list(found)
 
 
-def expressions(template: str, known: Container[str] = ()) -> list[str]:
+def expressions(template: str, known: Collection[str] = ()) -> list[Expression]:
     """The names in a template with their fields, in order, each once.
 
     Those of `${HOME}` and of LaTeX are only names if they are known: else they stay text.
     """
-    found: dict[str, None] = {}
+    found: dict[str, Expression] = {}
     for match in _NAME.finditer(template):
-        expression = match[2]
-        if expression in found or not _is_value(match):
+        expression = _value_in(match)
+        if expression is None or expression.text in found:
             continue
-        if _root(expression) in known or not _is_code(template, match.start()):
-            found[expression] = None
-    return list(found)
+        is_known = find_name(expression.name, known) is not None
+        if is_known or not _is_code(template, match.start()):
+            found[expression.text] = expression
+    return list(found.values())
 
 
-def _root(expression: str) -> str:
-    """The name in a name with fields."""
-    return expression.partition(".")[0]
+def expressions_in(data: object) -> list[Expression]:
+    """The names with their fields in all texts of JSON data, such as a blueprint, in order, each once."""
+    found: dict[str, Expression] = {}
+    for _, value, _ in walk_json(data):
+        if isinstance(value, str):
+            for expression in expressions(value):
+                found.setdefault(expression.text, expression)
+    return list(found.values())
+
+
+def _value_in(match: _Match) -> Expression | None:
+    """The name with its fields in a match, if it is a value and no literal text."""
+    if _pairs(match) % 2 == 0:
+        return None
+    return parse_expression(match[2])
+
+
+def unfilled_values(
+    template: str,
+    known: Collection[str],
+    has_fields: Callable[[Expression], bool],
+) -> Iterator[tuple[str, Expression]]:
+    """The texts in braces that name a known value, but are written in a way that is not filled.
+
+    Args:
+        template: The template.
+        known: The known names.
+        has_fields: Whether the value of a known name certainly has some fields.
+
+    Yields:
+        The text, and the expression that fills it.
+    """
+    for match in _IN_BRACES.finditer(template):
+        if _pairs(match) % 2 == 0:
+            continue
+        expression = parse_expression(match[2])
+        if expression and find_name(expression.name, known) is not None:
+            continue
+        for reading, is_meant in literal_readings(match[2]):
+            if find_name(reading.name, known) is None:
+                continue
+            if is_meant or has_fields(reading):
+                yield match[2], reading
+                break
 
 
 def _is_code(template: str, start: int) -> bool:
@@ -104,11 +160,30 @@ def fill(
     """
     if "{" not in template:
         return template
-    for expression in expressions(template, context):
-        if _root(expression) not in context:
-            raise _missing_name_error(expression, context, where)
+    _refuse_unfilled(template, context, where)
     filler = _Filler(context, where, longest)
     return _NAME.sub(filler.replace, _undouble_objects(template))
+
+
+def _refuse_unfilled(template: str, context: Context, where: str) -> None:
+    """Raise the error about a name that would stay in the text, if there is one."""
+
+    def has_fields(expression: Expression) -> bool:
+        try:
+            value_of(expression, context, where)
+        except ContextError:
+            return False
+        return True
+
+    for text, meant in unfilled_values(template, context, has_fields):
+        raise ContextError(
+            f"{where} uses '{{{text}}}', which is not the form of a name.",
+            suggestion=f"Write '{{{meant.text}}}'.",
+        )
+    for expression in expressions(template, context):
+        is_known = find_name(expression.name, context) is not None
+        if not is_known and not expression.is_indexed:
+            raise _missing_name_error(expression, context, where)
 
 
 def fill_data(value: Any, context: Context, where: str) -> Any:
@@ -130,26 +205,37 @@ def fill_data(value: Any, context: Context, where: str) -> Any:
         return [fill_data(item, context, where) for item in items]
     if not isinstance(value, str):
         return value
-    match = _NAME.fullmatch(value)
-    if match is None or _braces(match) != (1, 1):
+    expression = _only_name(value)
+    if expression is None or (
+        expression.is_indexed and find_name(expression.name, context) is None
+    ):
         return fill(value, context, where)
-    return copy_json(value_of(match[2], context, where))
+    return copy_json(value_of(expression, context, where))
 
 
-def value_of(expression: str, context: Context, where: str) -> Any:
+def _only_name(text: str) -> Expression | None:
+    """The name with fields that a text is nothing but; None if it is anything else."""
+    match = _NAME.fullmatch(text)
+    if match is None or _braces(match) != (1, 1):
+        return None
+    return parse_expression(match[2])
+
+
+def value_of(expression: Expression, context: Context, where: str) -> Any:
     """The value of a name with fields, such as `ticket.category` or `items.0.name`.
 
     Raises:
         ContextError: The context lacks the name, or the value a field.
     """
-    name, *fields = expression.split(".")
-    if name not in context:
+    name = find_name(expression.name, context)
+    if name is None:
         raise _missing_name_error(expression, context, where)
     value = context[name]
-    for position, key in enumerate(fields):
-        before = ".".join([name, *fields[:position]])
-        subject = f"{where} uses '{{{expression}}}', but '{before}'"
-        value = _field_of(value, key, subject, literal=expression)
+    before = name
+    for key in expression.fields:
+        subject = f"{where} uses '{{{expression.text}}}', but '{before}'"
+        value = _field_of(value, key, subject, literal=expression.text)
+        before = f"{before}.{key}"
     return value
 
 
@@ -167,15 +253,16 @@ def _field_of(value: Any, key: str, subject: str, *, literal: str) -> Any:
     """
     if isinstance(value, Mapping):
         members = cast("JsonMapping", value)
-        if key in members:
-            return members[key]
+        known_key = find_name(key, members)
+        if known_key is not None:
+            return members[known_key]
         raise ContextError(
             f"{subject} has no field '{key}'.",
             suggestion=did_you_mean(key, members) or "It is an empty object.",
         )
     if isinstance(value, list):
         items = cast("list[Any]", value)
-        if key.isdecimal() and int(key) < len(items):
+        if is_index(key) and int(key) < len(items):
             return items[int(key)]
         raise ContextError(
             f"{subject} has no item {key}, only {len(items)} items.",
@@ -186,6 +273,11 @@ def _field_of(value: Any, key: str, subject: str, *, literal: str) -> Any:
         suggestion="Only data has fields: give the agent a 'response_schema', or pass the input as an object. "
         + _how_to_write(literal),
     )
+
+
+def is_index(key: str) -> bool:
+    """Whether a field is the index of a list: digits, at most as many as an index has."""
+    return key.isascii() and key.isdecimal() and len(key) < 10
 
 
 def _describe_type(value: object) -> str:
@@ -199,10 +291,10 @@ def _describe_type(value: object) -> str:
 
 
 def _missing_name_error(
-    expression: str, context: Context, where: str
+    expression: Expression, context: Context, where: str
 ) -> ContextError:
     return ContextError(
-        f"{where} uses '{{{expression}}}', which is not in the context.",
+        f"{where} uses '{{{expression.text}}}', which is not in the context.",
         suggestion=suggest_name(expression, visible(context)),
     )
 
@@ -221,17 +313,19 @@ class _Filler:
         self._seen = set[str]()
 
     def replace(self, match: _Match) -> str:
-        expression = match[2]
-        if not _is_value(match):
-            return _inside_braces(match, expression)
-        if _root(expression) not in self._context:
+        expression = parse_expression(match[2])
+        if expression is None:
+            return match[0]
+        if _pairs(match) % 2 == 0:
+            return _inside_braces(match, expression.text)
+        if find_name(expression.name, self._context) is None:
             # only code may lack a value
-            return _inside_braces(match, f"{{{expression}}}")
+            return _inside_braces(match, f"{{{expression.text}}}")
         value = value_of(expression, self._context, self._where)
         text = to_shown_text(value)
         if self._longest is not None:
             text = truncate(text, self._longest)
-        self._count(expression, len(text))
+        self._count(expression.text, len(text))
         return _inside_braces(match, text)
 
     def _count(self, expression: str, length: int) -> None:
@@ -245,11 +339,6 @@ class _Filler:
                 f"'{{{expression}}}'.",
                 suggestion="Use a long value only once, or let a step before shorten it.",
             )
-
-
-def _is_value(match: _Match) -> bool:
-    """Whether a name with its braces is a value, not a literal text."""
-    return _pairs(match) % 2 == 1
 
 
 def _braces(match: _Match) -> tuple[int, int]:
@@ -347,21 +436,23 @@ def _brace_runs(template: str) -> Iterator[tuple[int, str, int]]:
             braces = match[0]
             yield match.start(), braces[0], len(braces)
             continue
-        before = len(match[1]) - _pairs(match)
+        pairs = 0
+        if parse_expression(match[2]) is not None:
+            pairs = _pairs(match)
+        before = len(match[1]) - pairs
         if before:
             yield match.start(), "{", before
-        after = len(match[3]) - _pairs(match)
+        after = len(match[3]) - pairs
         if after:
             yield match.end() - after, "}", after
 
 
-def suggest_name(expression: str, known: Collection[str]) -> str:
+def suggest_name(expression: Expression, known: Collection[str]) -> str:
     """What to do about a name, perhaps with fields, that nothing fills."""
-    root = _root(expression)
-    hint = did_you_mean(root, known)
-    if most_similar(root, known) is not None:
+    hint = did_you_mean(expression.name, known)
+    if most_similar(expression.name, known) is not None:
         return hint
-    return f"{hint} {_how_to_write(expression)}".lstrip()
+    return f"{hint} {_how_to_write(expression.text)}".lstrip()
 
 
 def _how_to_write(literal: str) -> str:

@@ -93,7 +93,7 @@ _BREAKING: list[tuple[str, Sequence[Operation]]] = [
         _ANY_CHANGE,
     ),
     (
-        rf"{_PART}/(agent|output|over|as|on|condition|until|on_exhausted|workflow)(/.*)?",
+        rf"{_PART}/(agent|output|collect|over|as|on|condition|until|on_exhausted|workflow)(/.*)?",
         _ANY_CHANGE,
     ),
     # people and programs send one of the options, and values for what may be edited
@@ -115,6 +115,7 @@ _MAY_BE_ABSENT: Mapping[str, Any] = {
     "tools": [],
     "else": [],
     "catch": [],
+    "collect": False,
     "options": list(DEFAULT_OPTIONS),
     "edit": {},
     "arguments": {},
@@ -126,7 +127,7 @@ _MAY_BE_ABSENT: Mapping[str, Any] = {
 _SCHEMA = rf"(?:{_PARAMETERS}|{_PART}(?:/config)?/response_schema|{_PART}/(?:inputs|edit)/[^/]+)"
 """The JSON pointer of a schema in a blueprint."""
 _OPTIONAL = re.compile(
-    rf"{_PART}/(?:tools|else|catch|options|edit|arguments|config|limits)"
+    rf"{_PART}/(?:tools|else|catch|collect|options|edit|arguments|config|limits)"
     rf"|{_SCHEMA}(?:/(?:(?:properties|\$defs)/[^/]+|items|anyOf/[^/]+))*/required"
 )
 """The JSON pointers of these keys; in data, such as an argument that is called `options`, absence means absence."""

@@ -175,7 +175,10 @@ class _Flowchart:
         done: Ends = []
         for branch in step["branches"]:
             done += self._steps(branch, _only(begin))
-        end = self._node(step["name"], _INVERTED_TRAPEZOID, "all done")
+        joined = "all done"
+        if step.get("collect"):
+            joined = "all done, outputs as lists"
+        end = self._node(step["name"], _INVERTED_TRAPEZOID, joined)
         return self._join(done, end)
 
     def _loop(self, step: JsonMapping, ends: Ends) -> Ends:

@@ -33,6 +33,7 @@ from podwright.messages import (
     ToolFunction,
     ToolSchema,
 )
+from podwright.names import INPUT_NAME, is_declarable
 from podwright.schema_validator import SchemaValidator
 from podwright.text import short_repr
 from podwright.validation_errors import PATTERNS
@@ -47,19 +48,17 @@ _NAME = r"^[^\x00-\x1f\x7f{}/]+$"
 _MODEL = r"^[^\s/]+/\S+$"
 TOOL_NAME = re.compile(r"^[a-zA-Z0-9_-]{1,64}$")
 """The names of tools that OpenAI, Anthropic and most other providers take."""
-_INPUT_NAME = r"^[A-Za-z][A-Za-z0-9_-]*$"
 _FUNCTION_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
 _ERROR_CODE = r"^[a-z][a-z0-9_]*$"
 PATTERNS[_NAME] = "a name without control characters, braces and slashes"
 PATTERNS[_MODEL] = (
     "a model named '<provider>/<model_name>', for example 'openai/gpt-4o-mini'"
 )
-PATTERNS[_INPUT_NAME] = (
-    "a name of letters a to z and A to Z, digits, '_' and '-' that begins with a letter"
-)
 PATTERNS[_ERROR_CODE] = (
     "a code of small letters, digits and '_', such as 'out_of_stock'"
 )
+_INPUT_RULE = "a name of letters of any alphabet, digits, '_' and '-' that begins with a letter"
+PATTERNS[INPUT_NAME] = _INPUT_RULE
 PATTERNS[_FUNCTION_NAME] = "the name of a Python function"
 PATTERNS[TOOL_NAME.pattern] = (
     "a name of letters a to z and A to Z, digits, '_' and '-', at most 64 characters"
@@ -74,10 +73,20 @@ ModelName = Annotated[str, StringConstraints(pattern=_MODEL, max_length=200)]
 """A model as "<provider>/<model_name>"."""
 ToolName = Annotated[str, StringConstraints(pattern=TOOL_NAME.pattern)]
 """A name by which models call a tool."""
+
+
+def _input_name(name: str) -> str:
+    if not is_declarable(name):
+        raise ValueError(f"Expected {_INPUT_RULE}, got {short_repr(name)}")
+    return name
+
+
 InputName = Annotated[
-    str, StringConstraints(pattern=_INPUT_NAME, max_length=100)
+    str,
+    StringConstraints(pattern=INPUT_NAME, max_length=100),
+    AfterValidator(_input_name),
 ]
-"""A name that templates can use."""
+"""A name that templates can use without brackets: a Unicode identifier."""
 FunctionName = Annotated[
     str, StringConstraints(pattern=_FUNCTION_NAME, max_length=100)
 ]
@@ -403,6 +412,8 @@ class ParallelStepBlueprint(TypedDict):
     type: Literal["parallel_step"]
     name: Name
     branches: Annotated[list[Steps], Field(min_length=1, max_length=64)]
+    collect: NotRequired[bool]
+    """Whether a name that several branches write becomes the list of their values, in the order of the branches."""
 
 
 @with_config(CLOSED)

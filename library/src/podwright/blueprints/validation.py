@@ -10,6 +10,7 @@ from typing import cast
 
 from pydantic import ValidationError
 
+from podwright.blueprints.outputs import branch_problems
 from podwright.blueprints.schema import (
     CONFIG_KEYS,
     SHAPES,
@@ -172,6 +173,8 @@ def parse(
         return {}, [problem]
     current = copy_json(migrate(data))
     found, _ = _check_shape(current, kind or own_kind, validate)
+    if not found and (kind or own_kind) == "workflow":
+        found = branch_problems(current["steps"])[:MAX_PROBLEMS]
     return current, found
 
 

@@ -16,6 +16,7 @@ from podwright.images import images_in, parts_with_images
 from podwright.json_data import JsonMapping, JsonObject, to_text
 from podwright.messages import HistorySettings, Message, ModelRequest
 from podwright.models.offline import estimate_input, estimate_message
+from podwright.names import find_name
 from podwright.run import Run, Task
 from podwright.templates import fill, names, sections, visible
 
@@ -157,10 +158,11 @@ class ChatMessages:
 
 def _input_message(context: JsonMapping, instructions: str) -> Message:
     """The named inputs as a message of the user, without those that the instructions use; images always reach it."""
+    found = [find_name(name, context) for name in names(instructions)]
     used = [
         name
-        for name in names(instructions)
-        if name in context and not images_in(context[name])
+        for name in found
+        if name is not None and not images_in(context[name])
     ]
     shown = visible(context, leave_out=used)
     if not shown or not sections(shown):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import ChainMap
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -167,19 +168,33 @@ class Scope:
             if is_shown:
                 _put_first(values, name, decision)
 
-    def write_all(self, written: JsonMapping) -> None:
-        """Write what a part of the step has written: decisions in front, edits in place, outputs at the end."""
+    def write_all(
+        self, written: JsonMapping, leave_out: Collection[str] = ()
+    ) -> None:
+        """Write what a part of the step has written: decisions in front, edits in place, outputs at the end.
+
+        Args:
+            written: What the part has written.
+            leave_out: Names of outputs and decisions that are not written.
+        """
         decisions = as_object(written.get(DECISIONS))
         for name, decision in decisions.items():
-            self.write_decision(
-                name, as_object(decision), is_shown=name in written
-            )
+            if name not in leave_out:
+                self.write_decision(
+                    name, as_object(decision), is_shown=name in written
+                )
         edits = as_object(written.get(EDITS))
         for name, value in edits.items():
             self.edit(name, value)
         for name, value in written.items():
-            if name not in (DECISIONS, EDITS) and name not in decisions:
+            is_output = name not in (DECISIONS, EDITS, *leave_out)
+            if is_output and name not in decisions:
                 self.write(name, value)
+
+
+def edited_names(written: JsonMapping) -> set[str]:
+    """The names whose values people have changed in a part, given what it has written."""
+    return set(as_object(written.get(EDITS)))
 
 
 def _without(values: JsonObject, key: str) -> JsonObject:

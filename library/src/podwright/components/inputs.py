@@ -18,6 +18,7 @@ from podwright.json_data import (
     json_pointer,
 )
 from podwright.json_schema import SchemaTooComplexError
+from podwright.names import find_name
 from podwright.schema_keywords import CheckBudget
 from podwright.schema_validator import SchemaValidator
 from podwright.text import did_you_mean
@@ -65,7 +66,7 @@ class DeclaredInputs:
         """
         if not self.schemas:
             return given
-        complete: JsonObject = {**given}
+        complete = self._as_declared(given)
         for name, value in self.defaults.items():
             complete.setdefault(name, value)
         budget = CheckBudget()
@@ -145,9 +146,9 @@ class DeclaredInputs:
         A text that its schema takes stays as it is. Another one becomes the data in it, if it is JSON; and so does one
         whose check takes too long, of which `complete` says so.
         """
-        converted: JsonObject = {**given}
+        converted = self._as_declared(given)
         budget = CheckBudget()
-        for name, value in given.items():
+        for name, value in list(converted.items()):
             if name in self.schemas and isinstance(value, str):
                 with contextlib.suppress(SchemaTooComplexError):
                     converted[name] = self._data_in(name, value, budget)
@@ -169,6 +170,16 @@ class DeclaredInputs:
             # what is wrong is the text, such as its length
             return text
         return data
+
+    def _as_declared(self, given: JsonMapping) -> JsonObject:
+        """Named inputs under the names as they are declared, which may be in another normal form."""
+        renamed: JsonObject = {}
+        for name, value in given.items():
+            declared = find_name(name, self.schemas) or name
+            if declared != name and declared in given:
+                declared = name
+            renamed[declared] = value
+        return renamed
 
     def select(self, values: JsonMapping) -> JsonObject:
         """The declared inputs among some values."""

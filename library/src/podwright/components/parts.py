@@ -16,6 +16,7 @@ from podwright.components.resume import MAX_ITEMS
 from podwright.components.steps import MapStep, Steps
 from podwright.errors import ApprovalRequired, ContextError
 from podwright.json_data import JsonMapping, JsonObject, to_text
+from podwright.names import path_expression
 from podwright.run import gather_or_cancel
 from podwright.templates import value_of
 from podwright.text import truncate
@@ -118,7 +119,9 @@ async def items_of(step: MapStep, scope: Scope) -> list[object]:
     Raises:
         ContextError: The context lacks them, or they are not certain, or too many.
     """
-    value = value_of(step.over, scope.values, f"Step '{step.name}'")
+    value = value_of(
+        path_expression(step.over), scope.values, f"Step '{step.name}'"
+    )
     if isinstance(value, str) and len(value) > _THREAD_FROM_CHARS:
         return await compute(_checked_items, step, value)
     return _checked_items(step, value)

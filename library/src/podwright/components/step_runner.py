@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from podwright.approvals import DEFAULT_OPTIONS, ApprovalId, Decision, Question
+from podwright.blueprints.outputs import shared
 from podwright.callables import compute
 from podwright.components.base import Component
 from podwright.components.frames import (
@@ -16,6 +17,7 @@ from podwright.components.frames import (
     Scope,
     SequenceFrame,
     StepFrame,
+    edited_names,
 )
 from podwright.components.function_calls import call_recorded
 from podwright.components.inputs import INPUT
@@ -35,6 +37,7 @@ from podwright.components.steps import (
     TryStep,
     WorkflowStep,
     assume_resolved,
+    collected_names,
     output_names,
 )
 from podwright.components.tool_answers import one_line, parts_of
@@ -43,6 +46,7 @@ from podwright.errors import (
     ApprovalRejectedError,
     ApprovalRequired,
     ConfigurationError,
+    ContextError,
     LoopExhaustedError,
     PodwrightError,
     ResumePathError,
@@ -57,6 +61,7 @@ from podwright.images import parts_with_images
 from podwright.json_data import JsonMapping, JsonObject, to_text
 from podwright.messages import Message
 from podwright.models.retries import Retries
+from podwright.names import Expression
 from podwright.run import Run, Task
 from podwright.templates import fill, fill_data, value_of, visible
 from podwright.text import did_you_mean, truncate
@@ -523,8 +528,17 @@ class StepRunner:
         parts = Parts(self.run_sequence, frame)
         for branch in step.branches:
             parts.add(branch, {})
-        for written in await parts.run(len(step.branches)):
-            frame.scope.write_all(written)
+        outputs = await parts.run(len(step.branches))
+        collected = collected_names(step)
+        if not step.collect:
+            _refuse_lost_values(step, outputs)
+        for written in outputs:
+            frame.scope.write_all(written, leave_out=collected)
+        for name in collected:
+            # a name that no branch wrote belongs to steps not taken
+            if any(name in written for written in outputs):
+                values = [written.get(name) for written in outputs]
+                frame.scope.write(name, values)
 
     async def _run_map(self, step: MapStep, frame: StepFrame) -> None:
         items = await items_of(step, frame.scope)
@@ -544,6 +558,30 @@ class StepRunner:
                 frame.scope.write(key, _joined(values))
 
 
+def _refuse_lost_values(
+    step: ParallelStep, outputs: Sequence[JsonObject]
+) -> None:
+    """Raise an error if two branches have written one name; the blueprint does not show it of steps under conditions.
+
+    Raises:
+        ContextError: A value would be lost.
+    """
+    if len(outputs) < 2:
+        return
+    names: list[set[str]] = []
+    for branch, written in zip(step.branches, outputs, strict=True):
+        own = written.keys() & output_names(assume_resolved(branch))
+        names.append(own | edited_names(written))
+    for name in sorted(shared(names)):
+        first, second = [
+            number for number, branch in enumerate(names) if name in branch
+        ][:2]
+        raise ContextError(
+            f"The branches {first} and {second} of step '{step.name}' both wrote '{name}', of which one would be lost.",
+            suggestion='Give each a name of its own, or keep all values as a list: "collect": true in the step.',
+        )
+
+
 def _joined(values: list[Any]) -> Any:
     """The outputs of all items of a map: a list if there is data among them, else its JSON text."""
     if any(not isinstance(value, str | None) for value in values):
@@ -555,7 +593,9 @@ def _question_of(step: ApprovalStep, scope: Scope, message: str) -> Question:
     edit = {
         name: {
             "schema": schema,
-            "value": value_of(name, scope.context, f"Step '{step.name}'"),
+            "value": value_of(
+                Expression(name), scope.context, f"Step '{step.name}'"
+            ),
         }
         for name, schema in step.edit.items()
     }

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from podwright.blueprints.outputs import shared
 from podwright.blueprints.steps import SEQUENCES
 from podwright.blueprints.validation import Blueprint
 from podwright.components.agent_map import AgentMap
@@ -90,8 +91,10 @@ class ParallelStep:
     """Runs several sequences at once, each on its own copy of the context; a failure cancels the others."""
 
     branches: Sequence[Steps]
-    """Their outputs are merged in this order."""
+    """Their outputs are merged in this order. Each has names of its own, unless they are collected."""
     name: str | None = None
+    collect: bool = False
+    """Whether a name that several branches write becomes the list of their values, in the order of the branches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +197,7 @@ _SEQUENCES = tuple(_RENAMED.get(key, key) for key in SEQUENCES)
 _LEFT_OUT: JsonObject = {
     "else_": [],
     "catch": [],
+    "collect": False,
     "conversation": False,
     "options": [],
     "edit": {},
@@ -218,6 +222,16 @@ def sequences_of(step: Step) -> list[Sequence[Step]]:
     if isinstance(step, ParallelStep):
         sequences += step.branches
     return sequences
+
+
+def collected_names(step: ParallelStep) -> list[str]:
+    """The names of which a resolved parallel step makes lists, in the order in which they are written first."""
+    if not step.collect:
+        return []
+    branches = [output_names(assume_resolved(item)) for item in step.branches]
+    names = shared(branches)
+    every = dict.fromkeys(name for branch in branches for name in branch)
+    return [name for name in every if name in names]
 
 
 def output_names(steps: Iterable[Step]) -> list[str]:

@@ -8,11 +8,12 @@ is filled. A field is a problem if the schema of the value has no such field.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from podwright import conditions
+from podwright.blueprints.outputs import DECIDING, writes_of
 from podwright.blueprints.steps import inner_sequences
 from podwright.blueprints.validation import kind_of
 from podwright.components.base import Component
@@ -28,7 +29,18 @@ from podwright.json_data import (
     walk_json,
 )
 from podwright.json_schema import subschema
-from podwright.templates import expressions, suggest_name
+from podwright.names import (
+    Expression,
+    find_name,
+    normal_form,
+    path_expression,
+)
+from podwright.templates import (
+    expressions,
+    is_index,
+    suggest_name,
+    unfilled_values,
+)
 from podwright.text import did_you_mean, most_similar
 
 _Step = Mapping[str, Any]
@@ -36,13 +48,12 @@ _Known = dict[str, JsonMapping | None]
 """The names that are filled at some place, each with the JSON Schema of its value; None if that is not known."""
 
 _TEXT: JsonMapping = {"type": "string"}
+_LIST: JsonMapping = {"type": "array"}
 _ERROR_SCHEMA: JsonMapping = {
     "type": "object",
     "additionalProperties": False,
     "properties": dict.fromkeys(("code", "message", "component"), _TEXT),
 }
-_DECIDING = ("options", "edit", "on_reject")
-"""The keys of an approval step whose decision is a part of the context."""
 _DECISION_SCHEMA: JsonMapping = {
     "type": "object",
     "additionalProperties": False,
@@ -127,41 +138,28 @@ def _inputs_of(blueprint: JsonMapping) -> _Known:
 
 
 def _written_values(
-    steps: list[Any],
-    agents: Mapping[str, JsonMapping],
-    *,
-    in_map: bool = False,
+    steps: list[Any], agents: Mapping[str, JsonMapping]
 ) -> Iterator[tuple[str, JsonMapping | None]]:
     """The names that steps write, in their order, each with the schema of its value.
 
     Args:
         steps: The steps.
         agents: The blueprints of the agents that they name.
-        in_map: Whether they belong to a map, after which only decisions that are a part of the context are known.
     """
-    for entry in steps:
-        step = as_object(entry)
-        match step.get("type"):
-            case "agent_step":
-                name = step.get("output") or f"{step.get('agent')}_output"
-                yield str(name), _schema_of_answer(step, agents)
-            case "function_step":
-                name = step.get("output") or f"{step.get('function')}_output"
-                yield str(name), None
-            case "approval_step":
-                if not in_map or any(key in step for key in _DECIDING):
-                    yield str(step.get("name")), _DECISION_SCHEMA
-                rejected = as_array(step.get("on_reject"))
-                yield from _written_values(rejected, agents, in_map=in_map)
-            case "map_step":
-                inner = _written_values(
-                    as_array(step.get("steps")), agents, in_map=True
-                )
-                for name, _ in inner:
-                    yield name, None
-            case _:
-                for _, inner in inner_sequences(step):
-                    yield from _written_values(inner, agents, in_map=in_map)
+    for write in writes_of(steps, ""):
+        if write.kind == "edit":
+            continue
+        if write.gathered:
+            decides = any(key in write.step for key in DECIDING)
+            # of the items of a map, only decisions that are a part of the context are known afterwards
+            if write.kind == "output" or decides:
+                yield write.name, _LIST if write.gathered == "collect" else None
+        elif write.kind == "decision":
+            yield write.name, _DECISION_SCHEMA
+        elif write.step.get("type") == "agent_step":
+            yield write.name, _schema_of_answer(write.step, agents)
+        else:
+            yield write.name, None
 
 
 def _schema_of_answer(
@@ -301,14 +299,16 @@ class _NameCheck:
                 }
                 for name in as_object(step.get("edit")):
                     place = f"{pointer}/edit{json_pointer(name)}"
-                    self._check_expression(name, f"'{name}'", place, own)
+                    self._check_expression(
+                        Expression(name), f"'{name}'", place, own
+                    )
             case "condition_step":
                 condition = step.get("condition")
                 self._check_condition(condition, f"{pointer}/condition", known)
             case "map_step":
-                name = str(step.get("over"))
-                shown = f"'{name}'"
-                self._check_expression(name, shown, f"{pointer}/over", known)
+                path = path_expression(str(step.get("over")))
+                shown = f"'{path.text}'"
+                self._check_expression(path, shown, f"{pointer}/over", known)
             case "loop_step":
                 until = step.get("until")
                 inside = self._known_inside(step, "/steps", known)
@@ -323,7 +323,8 @@ class _NameCheck:
         declared = as_object(agent.get("inputs"))
         named = as_object(given)
         for name in named:
-            if declared and name not in declared and name != INPUT:
+            is_known = name == INPUT or find_name(name, declared) is not None
+            if declared and not is_known:
                 problem = Problem(
                     f"{pointer}/input{json_pointer(name)}",
                     detail=f"The agent '{step.get('agent')}' has no input '{name}'.",
@@ -363,12 +364,29 @@ class _NameCheck:
         """Check the names of a template; `place` says where it is, if the pointer does not."""
         if not isinstance(template, str):
             return
+
+        def has_fields(expression: Expression) -> bool:
+            return _has_fields(known, expression)
+
+        unfilled = dict(unfilled_values(template, known, has_fields))
+        for text, meant in unfilled.items():
+            problem = Problem(
+                pointer,
+                detail=f"Nothing fills '{{{text}}}'{place}: it is not the form of a name.",
+                suggestion=f"Write '{{{meant.text}}}'.",
+            )
+            self.findings.problems.append(problem)
         for expression in expressions(template, known):
-            shown = f"'{{{expression}}}'{place}"
-            self._check_expression(expression, shown, pointer, known)
+            if expression.text not in unfilled:
+                shown = f"'{{{expression.text}}}'{place}"
+                self._check_expression(expression, shown, pointer, known)
 
     def _check_expression(
-        self, expression: str, shown: str, pointer: str, known: _Known
+        self,
+        expression: Expression,
+        shown: str,
+        pointer: str,
+        known: _Known,
     ) -> None:
         """Note why nothing can fill a name with fields, if that is so.
 
@@ -378,32 +396,34 @@ class _NameCheck:
             pointer: The JSON pointer of the text that has it.
             known: The names that are filled there.
         """
-        name, *fields = expression.split(".")
-        if name not in known:
+        name = find_name(expression.name, known)
+        if name is None:
             problem = self._missing_problem(expression, shown, pointer, known)
         else:
             problem = _field_problem(
-                known[name], fields, shown=shown, pointer=pointer
+                known[name], expression.fields, shown=shown, pointer=pointer
             )
         if problem is not None:
             self.findings.problems.append(problem)
 
     def _missing_problem(
-        self, expression: str, shown: str, pointer: str, known: _Known
+        self, expression: Expression, shown: str, pointer: str, known: _Known
     ) -> Problem | None:
-        name = expression.partition(".")[0]
-        if name in self.written:
+        name = expression.name
+        if find_name(name, self.written) is not None:
             return Problem(
                 pointer,
                 detail=f"Nothing fills {shown} here: no step before it writes '{name}'.",
                 suggestion="Move the step that writes it up.",
             )
-        if self.is_closed and name in _WHERE_KNOWN:
+        # brackets after an unknown name may be code
+        is_closed = self.is_closed and not expression.is_indexed
+        if is_closed and name in _WHERE_KNOWN:
             return Problem(
                 pointer,
                 detail=f"Nothing fills {shown} here: it is known {_WHERE_KNOWN[name]} only.",
             )
-        if self.is_closed:
+        if is_closed:
             return Problem(
                 pointer,
                 detail=f"Nothing fills {shown}: it is no declared input, and no step writes it.",
@@ -414,17 +434,17 @@ class _NameCheck:
                 return Problem(
                     pointer,
                     detail=f"Nothing fills {shown}.",
-                    suggestion=f"{suggest_name(name, [other])} If it is an input, declare it in 'inputs'.",
+                    suggestion=f"{suggest_name(expression, [other])} If it is an input, declare it in 'inputs'.",
                 )
         return None
 
 
 def _item_schema(step: _Step, known: _Known) -> JsonMapping | None:
     """The schema of the items of a map; None if it is not known."""
-    name, *fields = str(step.get("over")).split(".")
-    root = known.get(name)
+    path = path_expression(str(step.get("over")))
+    root = known.get(find_name(path.name, known) or "")
     schema = root
-    for key in fields:
+    for key in path.fields:
         schema = _schema_of_field(schema, key, root)
     items = as_object(as_object(schema).get("items"))
     if not items or "$ref" in items:
@@ -432,8 +452,23 @@ def _item_schema(step: _Step, known: _Known) -> JsonMapping | None:
     return items
 
 
+def _has_fields(known: _Known, expression: Expression) -> bool:
+    """Whether the schema of a value names all fields of an expression."""
+    root = known[find_name(expression.name, known) or ""]
+    schema = root
+    for key in expression.fields:
+        schema = _schema_of_field(schema, key, root)
+        if schema is None:
+            return False
+    return True
+
+
 def _field_problem(
-    root: JsonMapping | None, fields: list[str], *, shown: str, pointer: str
+    root: JsonMapping | None,
+    fields: Sequence[str],
+    *,
+    shown: str,
+    pointer: str,
 ) -> Problem | None:
     """Why the value of a name certainly lacks a field; None if it may have it."""
     schema = root
@@ -444,6 +479,12 @@ def _field_problem(
                 pointer,
                 detail=f"Nothing fills {shown}: the value is a {schema['type']}, which has no fields.",
                 suggestion="Only data has fields: declare it as an object, or give the agent a 'response_schema'.",
+            )
+        if schema.get("type") == "array" and not is_index(key):
+            return Problem(
+                pointer,
+                detail=f"Nothing fills {shown}: the value is a list, whose items have numbers.",
+                suggestion="Items are counted from 0.",
             )
         properties = as_object(schema.get("properties"))
         if properties and _lacks(schema, key):
@@ -480,7 +521,7 @@ def _lacks(schema: JsonMapping, key: str) -> bool:
         key: The field.
     """
     properties = as_object(schema.get("properties"))
-    if key in properties:
+    if find_name(key, properties) is not None:
         return False
     if schema.keys() & _OPEN or schema.get("additionalProperties"):
         return False
@@ -494,9 +535,10 @@ def _schema_of_field(
 ) -> JsonMapping | None:
     """The schema of a field; None if it is not known."""
     own = as_object(_resolved(schema, root))
-    if key.isdecimal() and "items" in own:
+    if is_index(key) and "items" in own:
         return as_object(own["items"]) or None
-    return as_object(as_object(own.get("properties")).get(key)) or None
+    properties = as_object(own.get("properties"))
+    return as_object(properties.get(find_name(key, properties) or key)) or None
 
 
 def _resolved(
@@ -538,7 +580,7 @@ def _is_misspelling(name: str, other: str) -> bool:
 
 
 def _normalized(name: str) -> str:
-    return name.casefold().replace("-", "_")
+    return normal_form(name).casefold().replace("-", "_")
 
 
 def _common_length(first: str, second: str) -> int:

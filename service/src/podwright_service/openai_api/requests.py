@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -19,6 +18,7 @@ from podwright.components.walks import walk
 from podwright.conversation import parse_messages
 from podwright.errors import InputsError, MessagesError, Problem
 from podwright.messages import Message, ModelSettings
+from podwright.names import path_expression
 from podwright.run import Task
 from podwright.run_context import metadata_problem
 from podwright.templates import names
@@ -333,12 +333,16 @@ def _as_settings(settings: Sequence[Setting]) -> ModelSettings:
 def _template_names(component: Component) -> set[str]:
     """The names that the templates and the map steps of a component and its members use, and their declared inputs."""
     blueprint = component.to_blueprint()
-    found = set(names(json.dumps(blueprint)))
+    found = {
+        name
+        for _, text, _ in walk_json(blueprint)
+        if isinstance(text, str)
+        for name in names(text)
+    }
     found.update(component.inputs.schemas)
     for _, step in walk_steps(blueprint.get("steps")):
         if "over" in step:
-            name, _, _ = step["over"].partition(".")
-            found.add(name)
+            found.add(path_expression(step["over"]).name)
     for member in component.members().values():
         found |= _template_names(member)
     return found

@@ -19,7 +19,8 @@ from podwright.components.walks import response_schema_of
 from podwright.events import Kind
 from podwright.json_data import JsonMapping, JsonObject, json_pointer, to_text
 from podwright.models.schema_example import example
-from podwright.templates import expressions
+from podwright.names import find_name, path_expression
+from podwright.templates import expressions_in
 from podwright_service.http.paths import OPENAI_PREFIX, scopes_of
 from podwright_service.http.problems import MEDIA_TYPE, ProblemDetails
 from podwright_service.inline.policy import InlinePolicy
@@ -250,11 +251,11 @@ def _example_inputs(component: Component) -> dict[str, dict[str, Any]]:
         return _examples_of_declared(component.inputs)
     blueprint = component.to_blueprint()
     steps = [step for _, step in blueprints.walk_steps(blueprint.get("steps"))]
-    used = expressions(json.dumps(blueprint))
+    used = expressions_in(blueprint)
     written = {INPUT}
     for step in steps:
         if "over" in step:
-            used.append(step["over"])
+            used.append(path_expression(step["over"]))
         if "as" in step:
             written.add(step["as"])
     if isinstance(component, Workflow):
@@ -262,9 +263,10 @@ def _example_inputs(component: Component) -> dict[str, dict[str, Any]]:
         written.add(ITERATION)
     inputs: JsonObject = {}
     for expression in used:
-        name, *fields = expression.split(".")
-        if name not in written:
-            _set_field(inputs, [name, *fields])
+        # brackets after an unknown name may be code
+        is_written = find_name(expression.name, written) is not None
+        if not is_written and not expression.is_indexed:
+            _set_field(inputs, [expression.name, *expression.fields])
     if inputs:
         return {"named inputs": {"inputs": inputs}}
     named = {"inputs": {"query": "the moon", "language": "English"}}
