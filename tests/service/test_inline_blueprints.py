@@ -1073,7 +1073,7 @@ def branch(*steps: dict[str, Any]) -> dict[str, Any]:
     return {
         "type": "parallel_step",
         "name": "both",
-        "branches": [[step()], list(steps)],
+        "branches": [[step(output="other")], list(steps)],
     }
 
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 _START = r"[A-Za-z_\x80-\U0010ffff]"
 _CHARACTER = r"[A-Za-z0-9_\-\x80-\U0010ffff]"
-_QUOTED = r""""(?:[^"\\\n]|\\["'\\])*+"|'(?:[^'\\\n]|\\["'\\])*+'"""
+_QUOTED = r""""(?:[^"\\]|\\["'\\]){0,200}+"|'(?:[^'\\]|\\["'\\]){0,200}+'"""
 _FIELD = rf"\.{_CHARACTER}++|\[(?:-?[0-9]++|{_QUOTED})\]"
 EXPRESSION = rf"(?:{_START}{_CHARACTER}*+|\[(?:{_QUOTED})\])(?:{_FIELD})*+"
 """A pattern of expressions, without groups. It takes every character outside of ASCII for a letter: `parse_expression`
@@ -61,7 +61,7 @@ def is_declarable(text: str) -> bool:
 
 def _is_field(text: str) -> bool:
     """Whether a key may follow a dot: it may also begin with a digit, or with `-`."""
-    return is_name(f"a{text}")
+    return text != "" and is_name(f"a{text}")
 
 
 def parse_expression(text: str) -> Expression | None:
@@ -79,7 +79,7 @@ def parse_expression(text: str) -> Expression | None:
         elif index is not None:
             parts.append(index)
         else:
-            parts.append(_ESCAPED.sub(r"\1", quoted[1:-1]))
+            parts.append(_unquoted(quoted))
     return Expression(parts[0], tuple(parts[1:]), text)
 
 
@@ -135,39 +135,100 @@ def find_name(name: str, known: Iterable[str]) -> str | None:
 
 # --- Texts in braces that only look like names ------------------------------------------------------------------------
 
-_WORDS = re.compile(r"[^\x00-\x1f!-,/:-@\[-\^`{-\x7f]++")
+_WORDS = re.compile(r"[^\x00-\x1f!-,./:-@\[-\^`{-\x7f]++")
 """Fields after dots as people write them who do not know the brackets: words, not code."""
 
+_INVISIBLE = re.compile(
+    r"[\xad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff]"
+)
+"""Characters without width: those that direct text from right to left, and those that join or separate letters."""
+_LOOSE_FIELD = re.compile(rf"\.([^.\[\]]++)|\[(-?[0-9]++)\]|\[({_QUOTED})\]")
+_SEPARATOR = re.compile(r"[.\[]")
 _MAX_SEPARATORS = 8
 """Dots and brackets in a text at which a name is looked for."""
 
 
-def literal_readings(text: str) -> list[tuple[Expression, bool]]:
-    """The expressions that a text in braces may be meant as, although it is written otherwise, longest name first.
+def read_literally(
+    text: str,
+    known: Mapping[str, str],
+    has_fields: Callable[[Expression], bool],
+) -> Expression | None:
+    """The expression that a text in braces is meant as, although it is written otherwise; None if it is other text.
 
-    Returns:
-        Each with whether it is meant if its name is known; if not, its fields must exist too. `o.a key` is meant as
-        `o["a key"]`, and `my answer` as `["my answer"]`; `o.map(f)` is code, unless there is such a field.
+    `o.a key` is meant as `o["a key"]`, and `my answer` as `["my answer"]`; `o.map(f)` is code, unless there is such a
+    field.
+
+    Args:
+        text: The text.
+        known: The known names by their normal forms.
+        has_fields: Whether the value of a known name certainly has the fields of an expression.
     """
-    readings: list[tuple[Expression, bool]] = []
-    visible = "".join(
-        char for char in text if unicodedata.category(char) != "Cf"
-    )
-    parsed = parse_expression(visible)
-    if visible != text and parsed is not None:
-        readings.append((parsed, True))
-    readings.append((Expression(text), True))
-    separators = list(re.finditer(r"[.\[]", text))[:_MAX_SEPARATORS]
-    for match in reversed(separators):
-        name = text[: match.start()]
-        rest = text[match.end() :]
-        if not name or not rest:
+    visible = _INVISIBLE.sub("", text)
+    if visible != text:
+        parsed = parse_expression(visible)
+        if parsed is not None and normal_form(parsed.name) in known:
+            return parsed
+    form = normal_form(text)
+    if form in known:
+        return Expression(known[form])
+    for end in reversed(_ends_of_names(form)[:-1]):
+        name = known.get(form[:end])
+        if name is None:
             continue
-        if match[0] == "[":
-            key = rest.removesuffix("]").strip("\"'")
-            readings.append((Expression(name, (key,)), False))
-            continue
-        fields = tuple(rest.split("."))
-        is_words = all(fields) and _WORDS.fullmatch(rest) is not None
-        readings.append((Expression(name, fields), is_words))
-    return readings
+        rest = form[end:]
+        reading = _read_keys(Expression(name), rest, has_fields)
+        if reading is None:
+            reading = _read_words(name, rest)
+        if reading is not None:
+            return reading
+    return None
+
+
+def _ends_of_names(text: str) -> list[int]:
+    """Where a name or a key at the start of a text may end: at its first dots and brackets, and at its end."""
+    separators = list(_SEPARATOR.finditer(text))[:_MAX_SEPARATORS]
+    return [*(match.start() for match in separators), len(text)]
+
+
+def _read_keys(
+    start: Expression, rest: str, has_fields: Callable[[Expression], bool]
+) -> Expression | None:
+    """The expression to the keys that a text after another expression consists of; None if there are no such keys."""
+    if not rest:
+        return start
+    keys: list[tuple[str, int]] = []
+    match = _LOOSE_FIELD.match(rest)
+    if match is not None and match[1] is None:
+        keys.append((match[2] or _unquoted(match[3]), match.end()))
+    elif rest[0] == "[":
+        keys.append((rest[1:].removesuffix("]").strip("\"'"), len(rest)))
+    else:
+        ends = reversed(_ends_of_names(rest[1:]))
+        keys += [(rest[1 : end + 1], end + 1) for end in ends]
+    for key, end in keys:
+        reading = Expression(start.name, (*start.fields, key))
+        if key and has_fields(reading):
+            whole = _read_keys(reading, rest[end:], has_fields)
+            if whole is not None:
+                return whole
+    return None
+
+
+def _read_words(name: str, rest: str) -> Expression | None:
+    """The expression to fields that are words, or in brackets; None if they may be code."""
+    fields: list[str] = []
+    position = 0
+    while position < len(rest):
+        match = _LOOSE_FIELD.match(rest, position)
+        if match is None:
+            return None
+        words, index, quoted = match.groups()
+        if words is not None and _WORDS.fullmatch(words) is None:
+            return None
+        fields.append(words or index or _unquoted(quoted))
+        position = match.end()
+    return Expression(name, tuple(fields))
+
+
+def _unquoted(quoted: str) -> str:
+    return _ESCAPED.sub(r"\1", quoted[1:-1])

@@ -27,8 +27,9 @@ from podwright.names import (
     EXPRESSION,
     Expression,
     find_name,
-    literal_readings,
+    normal_form,
     parse_expression,
+    read_literally,
 )
 from podwright.text import did_you_mean, most_similar, truncate
 
@@ -117,18 +118,19 @@ def unfilled_values(
     Yields:
         The text, and the expression that fills it.
     """
+    by_form = {normal_form(name): name for name in known}
+    seen = set[str]()
     for match in _IN_BRACES.finditer(template):
-        if _pairs(match) % 2 == 0:
+        text = match[2]
+        if text in seen or _pairs(match) % 2 == 0:
             continue
-        expression = parse_expression(match[2])
-        if expression and find_name(expression.name, known) is not None:
+        seen.add(text)
+        expression = parse_expression(text)
+        if expression and normal_form(expression.name) in by_form:
             continue
-        for reading, is_meant in literal_readings(match[2]):
-            if find_name(reading.name, known) is None:
-                continue
-            if is_meant or has_fields(reading):
-                yield match[2], reading
-                break
+        meant = read_literally(text, by_form, has_fields)
+        if meant is not None:
+            yield text, meant
 
 
 def _is_code(template: str, start: int) -> bool:
@@ -177,7 +179,7 @@ def _refuse_unfilled(template: str, context: Context, where: str) -> None:
 
     for text, meant in unfilled_values(template, context, has_fields):
         raise ContextError(
-            f"{where} uses '{{{text}}}', which is not the form of a name.",
+            f"{where} uses '{{{text}}}', which is not a valid expression.",
             suggestion=f"Write '{{{meant.text}}}'.",
         )
     for expression in expressions(template, context):

@@ -176,23 +176,21 @@ def _problems_of(step: JsonMapping, pointer: str) -> Iterator[Problem]:
                 detail=f"The step '{step.get('name')}' has nothing to collect: no two branches write the same name.",
                 suggestion="Give the steps whose outputs belong together the same 'output', or leave 'collect' out.",
             )
-    earlier: dict[str, Write] = {}
-    for branch in branches:
+    earlier: dict[str, tuple[int, Write]] = {}
+    for number, branch in enumerate(branches):
         own = _by_name(write for write in branch if not _is_label(write))
         for name, write in own.items():
-            other = earlier.get(name)
-            if other is None:
-                continue
-            is_list = write.name in collected and "edit" not in (
-                write.kind,
-                other.kind,
-            )
-            if (write.is_certain or other.is_certain) and not is_list:
-                yield _problem(other, write, str(step.get("name")))
-        for name, write in own.items():
             known = earlier.get(name)
-            if known is None or (write.is_certain and not known.is_certain):
-                earlier[name] = write
+            if known is None:
+                earlier[name] = (number, write)
+                continue
+            _, other = known
+            is_edit = "edit" in (write.kind, other.kind)
+            is_list = write.name in collected and not is_edit
+            if (write.is_certain or other.is_certain) and not is_list:
+                yield _problem(known, (number, write), str(step.get("name")))
+            if write.is_certain and not other.is_certain:
+                earlier[name] = (number, write)
 
 
 def _by_name(writes: Iterable[Write]) -> dict[str, Write]:
@@ -206,7 +204,12 @@ def _by_name(writes: Iterable[Write]) -> dict[str, Write]:
     return found
 
 
-def _problem(first: Write, second: Write, parallel: str) -> Problem:
+def _problem(
+    earlier: tuple[int, Write], later: tuple[int, Write], parallel: str
+) -> Problem:
+    """The problem of two writers, each with the number of its branch."""
+    first_branch, first = earlier
+    second_branch, second = later
     suggestion = (
         "Give each a name of its own with 'output', or keep all values as a list: "
         f"\"collect\": true in the step '{parallel}'."
@@ -218,8 +221,8 @@ def _problem(first: Write, second: Write, parallel: str) -> Problem:
     return Problem(
         second.pointer,
         detail=(
-            f"The steps '{first.step.get('name')}' ({first.pointer}) and '{second.step.get('name')}' both write "
-            f"'{second.name}' in branches of '{parallel}' that run at once, so that one value would be lost."
+            f"The steps '{first.step.get('name')}' in branch {first_branch} and '{second.step.get('name')}' in branch "
+            f"{second_branch} of '{parallel}' both write '{second.name}', so that one value would be lost."
         ),
         suggestion=suggestion,
     )

@@ -372,7 +372,7 @@ class _NameCheck:
         for text, meant in unfilled.items():
             problem = Problem(
                 pointer,
-                detail=f"Nothing fills '{{{text}}}'{place}: it is not the form of a name.",
+                detail=f"Nothing fills '{{{text}}}'{place}: it is not a valid expression.",
                 suggestion=f"Write '{{{meant.text}}}'.",
             )
             self.findings.problems.append(problem)
