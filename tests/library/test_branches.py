@@ -393,6 +393,37 @@ def test_each_item_of_a_map_keeps_what_it_wrote() -> None:
     assert json.loads(result["some"]) == ["a!", None]
 
 
+def edited(flow: Workflow, values: list[str]) -> dict[str, Any]:
+    """The result of a workflow in which people change `draft`, one after the other; each state is saved as JSON."""
+    arguments: Json = {"context": {"input": "a\nb"}}
+    for value in values:
+        with pytest.raises(ApprovalRequired) as pause:
+            flow.run(**arguments)
+        given = pause.value.decide(values={"draft": value})
+        arguments = {
+            "context": json.loads(json.dumps(given)),
+            "resume_path": pause.value.resume_path,
+        }
+    return flow.run(**arguments)
+
+
+def test_what_people_change_in_a_part_is_what_it_wrote() -> None:
+    """An output that a person has changed is the changed one after the parallel or map step; a later output wins."""
+    draft = FunctionStep(say, {"text": "draft"}, output="draft")
+    ask = ApprovalStep("{draft}?", edit={"draft": {"type": "string"}})
+    again = FunctionStep(say, {"text": "{draft}!"}, output="draft")
+    each = MapStep("input", "item", [draft, ask])
+    result = edited(Workflow("flow", [each]), ["1", "2"])
+    assert json.loads(result["draft"]) == ["1", "2"]
+    both = ParallelStep([[draft, ask], [FunctionStep(say, {"text": "x"})]])
+    assert edited(Workflow("flow", [both]), ["1"])["draft"] == "1"
+    each = MapStep("input", "item", [draft, ask, again, ask])
+    result = edited(Workflow("flow", [each]), ["1", "2", "3", "4"])
+    assert json.loads(result["draft"]) == ["2", "4"]
+    both = ParallelStep([[draft, ask, again]])
+    assert edited(Workflow("flow", [both]), ["1"])["draft"] == "1!"
+
+
 def test_a_loop_collects_in_each_iteration() -> None:
     """The list is that of the last iteration, and the condition reads its items."""
     loop = LoopStep(

@@ -135,13 +135,18 @@ class Scope:
         """Put a value at the end of the context: the last one is the answer of the workflow."""
         for values in (self.context, self.written):
             _put_last(values, key, value)
-            decisions = as_object(values.get(DECISIONS))
-            if key in decisions:
-                values[DECISIONS] = _without(decisions, key)
+            for hidden in (DECISIONS, EDITS):
+                earlier = as_object(values.get(hidden))
+                if key in earlier:
+                    values[hidden] = _without(earlier, key)
 
     def edit(self, key: str, value: Any) -> None:
         """Give a name of the context the value that a person has chosen, in its place."""
         self.context[key] = value
+        if key in self.written:
+            # an output of this sequence, of which it is the value now
+            self.written[key] = value
+            return
         edits = as_object(self.written.get(EDITS))
         self.written[EDITS] = {**edits, key: value}
 

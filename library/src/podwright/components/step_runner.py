@@ -197,8 +197,7 @@ class StepRunner:
             agent, frame.path, limits=limits_of_blueprint(step.limits)
         )
         value = await run.execute(task)
-        output = step.output or f"{name}_output"
-        frame.scope.write(output, agent.output(value, run.data))
+        frame.scope.write(step.stored_as, agent.output(value, run.data))
 
     def _agent_of(self, step: AgentStep, name: str) -> Component:
         agent = self._agents.get(name)
@@ -245,7 +244,7 @@ class StepRunner:
         result = await call_recorded(
             self._run, function, arguments, path=frame.path
         )
-        frame.scope.write(step.output or f"{name}_output", result)
+        frame.scope.write(step.stored_as, result)
 
     async def _run_workflow(self, step: WorkflowStep, frame: StepFrame) -> None:
         await frame.scope.complete(step.workflow.inputs)

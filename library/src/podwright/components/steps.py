@@ -45,6 +45,11 @@ class AgentStep:
     limits: JsonMapping | None = None
     """What the agent may use: `{"model_calls": …, "tokens": …, "cost": USD, "seconds": …}`, each optional."""
 
+    @property
+    def stored_as(self) -> str:
+        """The name under which the answer of a resolved step is stored."""
+        return self.output or f"{self.agent}_output"
+
 
 @dataclass(frozen=True, slots=True)
 class FunctionStep:
@@ -58,6 +63,11 @@ class FunctionStep:
     """Name of the step; by default the function's."""
     output: str | None = None
     """Name under which the result is stored; by default `<function>_output`."""
+
+    @property
+    def stored_as(self) -> str:
+        """The name under which the result of a resolved step is stored."""
+        return self.output or f"{self.function}_output"
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,10 +252,8 @@ def output_names(steps: Iterable[Step]) -> list[str]:
 
 def _output_names(steps: Iterable[Step]) -> Iterator[str]:
     for step in steps:
-        if isinstance(step, AgentStep):
-            yield step.output or f"{step.agent}_output"
-        elif isinstance(step, FunctionStep):
-            yield step.output or f"{step.function}_output"
+        if isinstance(step, AgentStep | FunctionStep):
+            yield step.stored_as
         elif isinstance(step, WorkflowStep):
             yield from _output_names(step.workflow.steps)
         else:
