@@ -27,7 +27,7 @@ from podwright import (
 from podwright.blueprints import problems
 from podwright.blueprints.diff import blueprint_changes
 from podwright.blueprints.flowchart import mermaid
-from podwright.errors import ContextError
+from podwright.errors import ContextError, ToolError
 from podwright.testing import ToolCall
 
 
@@ -343,7 +343,7 @@ def test_a_stopped_branch_goes_on() -> None:
         [FunctionStep(once, {"text": "2"}, output="found")],
     ]
     flow = Workflow("flow", [ParallelStep(branches, collect=True)])
-    with pytest.raises(Exception, match="once") as stopped:
+    with pytest.raises(ToolError, match="once") as stopped:
         flow.run("x")
     context = json.loads(json.dumps(stopped.value.context))
     result = flow.run(context, resume_path=stopped.value.resume_path)

@@ -186,7 +186,7 @@ def result_of(
         flow = Workflow("flow", [*before, *use(text)])
         return to_text(flow.run({"input": "x", **inputs})["r"])
     except ApprovalRequired as pause:
-        return pause.question.message
+        return str(pause)
     except (BlueprintValidationError, ContextError) as error:
         return type(error).__name__
 
