@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 import pytest
@@ -137,8 +138,8 @@ def test_two_branches_that_write_one_name_are_a_problem(second: str) -> None:
         assert "branch 0" in problem.detail
         assert "branch 1" in problem.detail
         assert problem.suggestion
-        assert problems_of(lambda: load(blueprint)) == found  # noqa: B023
-        unchecked = problems_of(lambda: load(blueprint, validate=False))  # noqa: B023
+        assert problems_of(partial(load, blueprint)) == found
+        unchecked = problems_of(partial(load, blueprint, validate=False))
         assert unchecked == found
 
 

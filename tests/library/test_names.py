@@ -242,8 +242,9 @@ def test_declared_inputs(name: str) -> None:
     assert jsonschema.Draft202012Validator(json_schema()["agent"]).is_valid(
         blueprint
     )
-    for form in ("NFC", "NFD"):
-        given_name = unicodedata.normalize(form, name)  # type: ignore[arg-type]
+    composed = unicodedata.normalize("NFC", name)
+    decomposed = unicodedata.normalize("NFD", name)
+    for given_name in (composed, decomposed):
         assert agent.run({given_name: 7, "input": "x"}) == "Size 7"
 
 
