@@ -7,7 +7,7 @@ import logging
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from fastapi.routing import iter_route_contexts
 from starlette.exceptions import HTTPException
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
@@ -29,6 +29,7 @@ from podwright_service.http.error_responses import add_exception_handlers
 from podwright_service.http.hosts import HostMiddleware
 from podwright_service.http.idempotency import IdempotencyStore
 from podwright_service.http.paths import PROBES, path_in
+from podwright_service.http.query import check_query
 from podwright_service.http.shutdown import (
     DrainMiddleware,
     Lifecycle,
@@ -83,6 +84,7 @@ def create_app(settings: Settings, component: Component) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        dependencies=[Depends(check_query)],
         telemetry={
             "tracing": runtime.observability.tracer_provider is not None,
             "tracer_provider": runtime.observability.tracer_provider,

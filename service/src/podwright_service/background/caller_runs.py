@@ -7,7 +7,7 @@ made; see `podwright_service.background.database`.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -35,7 +35,9 @@ from podwright_service.http.problems import stored_problem
 from podwright_service.http.schemas import (
     MOVABLE,
     RESUMABLE,
+    RUN_CONTENTS,
     RunActionName,
+    RunContent,
     RunStatus,
 )
 
@@ -122,19 +124,23 @@ class CallerRuns:
         size: int,
         *,
         caller: str | None = None,
+        contents: Collection[RunContent] = (),
     ) -> Sequence[StoredRun]:
-        """Runs, newest first.
+        """Runs, newest first; each has the `code` of its problem, and not what it was asked to do.
 
         Args:
             statuses: Only runs with one of these; all if there are none.
             before: Time of creation and id of the last run of the page before.
             size: How many.
             caller: Only runs that a key with this name started.
+            contents: Which of the columns that may be large are read; the others are not in the rows.
         """
-        # which may be megabytes
-        shown = [column for column in runs.c if column is not runs.c.request]
+        # each may be megabytes
+        large = {"request", *RUN_CONTENTS} - {*contents}
+        shown = [column for column in runs.c if column.name not in large]
+        code = runs.c.problem["code"].as_string().label("code")
         query = (
-            select(*shown)
+            select(*shown, code)
             .where(self._access.condition)
             .order_by(runs.c.created_at.desc(), runs.c.id.desc())
             .limit(size)

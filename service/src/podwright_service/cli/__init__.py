@@ -45,12 +45,19 @@ def _run(arguments: list[str]) -> int:
     from podwright_service.cli.console import run_and_report
 
     if arguments == ["serve"]:
-        from podwright_service.cli.run import serve_component
-
-        return run_and_report(serve_component)
+        return run_and_report(_serve)
     from podwright_service.cli.commands import app
 
     return run_and_report(app)
+
+
+def _serve() -> None:
+    from podwright_service.otel_variables import prepare_otel_variables
+
+    prepare_otel_variables()
+    from podwright_service.cli.run import serve_component
+
+    serve_component()
 
 
 def set_error_handlers() -> None:

@@ -149,6 +149,10 @@ def podwright(
     if version:
         typer.echo(__version__)
         raise typer.Exit
+    from podwright_service.otel_variables import prepare_otel_variables
+
+    # before a command imports OpenTelemetry
+    prepare_otel_variables()
 
 
 @app.command()

@@ -60,6 +60,7 @@ from podwright_service.cli.questions import (
     can_ask,
 )
 from podwright_service.model_checks import check_agents
+from podwright_service.otel_variables import check_otel_variables
 from podwright_service.remotes import remotes_of
 from podwright_service.serving.shared_metrics import share_metrics
 from podwright_service.settings import Settings, adopt_secrets, read_settings
@@ -92,6 +93,7 @@ def load_served(settings: Settings) -> Component:
         PodwrightError: They name none, or it cannot be loaded.
     """
     source = served_source(settings)
+    check_otel_variables()
     adopt_secrets()
     share_metrics(settings)
     # slow to import; errors so far are reported first

@@ -30,6 +30,7 @@ from podwright_service.model_checks import (
     clients_of,
     model_errors,
 )
+from podwright_service.otel_variables import check_otel_variables
 from podwright_service.remotes import remotes_of
 from podwright_service.settings import (
     Settings,
@@ -72,6 +73,7 @@ def print_settings(as_json: bool, check: bool, **options: Any) -> int:
 
 def _check(settings: Settings) -> int:
     """Print how models are called, what callers may do, and why `serve` would not start; return the exit code."""
+    check_otel_variables()
     keys = ApiKeys(settings)
     for warning in _warnings(settings, keys.callers):
         print_text(warning, sys.stderr)

@@ -29,7 +29,9 @@ from podwright_service.client.synchronous import Client, Conversation, Runs
 from podwright_service.http.schemas import (
     BackgroundRun,
     Info,
+    ListedRun,
     MovedRun,
+    RunContent,
     RunStatus,
 )
 
@@ -42,8 +44,10 @@ __all__ = [
     "Conversation",
     "Info",
     "Input",
+    "ListedRun",
     "MovedRun",
     "ProblemError",
+    "RunContent",
     "RunOptions",
     "RunStatus",
     "Runs",

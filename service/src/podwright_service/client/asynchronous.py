@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, TypeVar, get_args
 from urllib.parse import quote, urlencode
@@ -38,7 +38,9 @@ from podwright_service.http.schemas import (
     RESTING,
     BackgroundRun,
     Info,
+    ListedRun,
     MovedRun,
+    RunContent,
     RunStatus,
 )
 
@@ -264,18 +266,22 @@ class AsyncRuns:
         *statuses: RunStatus,
         caller: str | None = None,
         limit: int = 50,
-    ) -> Sequence[BackgroundRun]:
+        fields: Collection[RunContent] = (),
+    ) -> Sequence[ListedRun]:
         """The newest runs.
 
         Args:
             *statuses: Only runs with one of these; by default with any.
             caller: Only runs that a key with this name started.
             limit: How many at most.
+            fields: Further fields of each run: `result`, `problem`, `approval`, `decisions`, `actions`.
         """
         query: dict[str, Any] = {"status": statuses}
+        if fields:
+            query["fields"] = ",".join(fields)
         if caller is not None:
             query["caller"] = caller
-        runs: list[BackgroundRun] = []
+        runs: list[ListedRun] = []
         while len(runs) < limit:
             query["limit"] = min(limit - len(runs), _PAGE)
             path = f"/runs?{urlencode(query, doseq=True)}"
@@ -283,7 +289,7 @@ class AsyncRuns:
             if not isinstance(page.get("runs"), list):
                 raise self._requests.invalid("no list of runs")
             runs += [
-                _parse_run(self._requests, as_object(run))
+                _parse(self._requests, ListedRun, {**_UNSEEN, **as_object(run)})
                 for run in page["runs"]
             ]
             query["cursor"] = page.get("next")
@@ -601,12 +607,14 @@ def _parse_event(requests: ServiceRequests, data: bytes) -> Event | None:
         raise requests.invalid("an invalid event") from None
 
 
+_UNSEEN: Mapping[str, Any] = {"usage": {}}
+"""What a key that may only approve is not shown."""
+
+
 def _parse_run(
     requests: ServiceRequests, data: dict[str, Any]
 ) -> BackgroundRun:
-    # a key that may only approve is shown neither of these
-    unseen: dict[str, Any] = {"usage": {}, "decisions": []}
-    return _parse(requests, BackgroundRun, unseen | data)
+    return _parse(requests, BackgroundRun, {**_UNSEEN, "decisions": [], **data})
 
 
 def _parse(requests: ServiceRequests, model: type[ModelT], data: Any) -> ModelT:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from typing_extensions import Unpack
@@ -23,7 +23,9 @@ from podwright_service.client.requests import Input, RunOptions
 from podwright_service.http.schemas import (
     BackgroundRun,
     Info,
+    ListedRun,
     MovedRun,
+    RunContent,
     RunStatus,
 )
 
@@ -127,10 +129,13 @@ class Runs:
         *statuses: RunStatus,
         caller: str | None = None,
         limit: int = 50,
-    ) -> Sequence[BackgroundRun]:
+        fields: Collection[RunContent] = (),
+    ) -> Sequence[ListedRun]:
         """The newest runs; see `AsyncRuns.list`."""
         return run_sync(
-            self.asynchronous.list(*statuses, caller=caller, limit=limit)
+            self.asynchronous.list(
+                *statuses, caller=caller, limit=limit, fields=fields
+            )
         )
 
     def wait(

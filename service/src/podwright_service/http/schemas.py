@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import (
     BaseModel,
@@ -293,8 +293,8 @@ class RunAction(BaseModel):
     """Of a move: digest of the one that it has since."""
 
 
-class BackgroundRun(BaseModel):
-    """A background run."""
+class RunFacts(BaseModel):
+    """A background run without what it was given, asked and answered."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
@@ -318,6 +318,14 @@ class BackgroundRun(BaseModel):
     """What else its caller says of it."""
     usage: Object
     """What it has used so far, in all attempts."""
+    notice: str | None = None
+    """Set if it has not ended and no process goes on with it, with what helps; if it is queued for a service with
+    another blueprint than this one's; and if it was cancelled too late."""
+
+
+class BackgroundRun(RunFacts):
+    """A background run."""
+
     result: JsonValue = None
     """Of a run that succeeded: the response of `/run`; with `?data=true` that of `/run?data=true`."""
     problem: Object | None = None
@@ -327,9 +335,23 @@ class BackgroundRun(BaseModel):
     decisions: list[Decision]
     actions: list[RunAction] = []
     """Who cancelled, resumed or moved it, and when."""
-    notice: str | None = None
-    """Set if it has not ended and no process goes on with it, with what helps; if it is queued for a service with
-    another blueprint than this one's; and if it was cancelled too late."""
+
+
+RunContent = Literal["result", "problem", "approval", "decisions", "actions"]
+RUN_CONTENTS: tuple[RunContent, ...] = get_args(RunContent)
+"""The fields of a run that may be large, which a list has only if they are asked for."""
+
+
+class ListedRun(RunFacts):
+    """A background run in a list. What may be large is there only if `fields` names it; see `BackgroundRun`."""
+
+    code: str | None = None
+    """Of a run with a problem: the code of that."""
+    result: JsonValue = None
+    problem: Object | None = None
+    approval: Approval | None = None
+    decisions: list[Decision] | None = None
+    actions: list[RunAction] | None = None
 
 
 class BlueprintChange(BaseModel):
@@ -368,7 +390,7 @@ class RunToApprove(BaseModel):
     caller: str | None = None
     """The name of the API key that it was started with."""
     approval: Approval | None = None
-    """The question; null once it is answered."""
+    """The question; null once it is answered. In a list only if `fields` names it."""
     notice: str | None = None
     """Set if it has not ended and no process goes on with it, with what helps; if it is queued for a service with
     another blueprint than this one's; and if it was cancelled too late."""
@@ -379,7 +401,7 @@ class BackgroundRunPage(BaseModel):
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
-    runs: list[BackgroundRun | RunToApprove]
+    runs: list[ListedRun | RunToApprove]
     next: str | None
     """The `cursor` of the next page; null on the last one."""
 

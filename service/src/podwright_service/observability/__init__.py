@@ -23,6 +23,10 @@ from podwright_service.observability.logging import (
 from podwright_service.observability.otlp_metrics import OTLPMetrics
 from podwright_service.observability.requests import RequestTelemetryMiddleware
 from podwright_service.observability.run_spans import RunSpans
+from podwright_service.otel_variables import (
+    check_otel_variables,
+    exporter_names,
+)
 from podwright_service.settings import Settings
 
 if TYPE_CHECKING:
@@ -72,8 +76,13 @@ class Observability:
             semconv.COMPONENT_KIND: component.kind,
             semconv.BLUEPRINT_DIGEST: digest,
         }
+        self.tracer_provider = exporters.provider_of_program()
+        """The tracer provider: that of the program around the service, else its own; None if there are no spans."""
+        if self.tracer_provider is None:
+            check_otel_variables()
+        tracing.adopt_propagators()
         self._export: OTLPMetrics | None = None
-        if names := exporters.exporter_names("METRICS"):
+        if names := exporter_names("METRICS"):
             self._export = OTLPMetrics(names, resource)
         self.metrics = Metrics(
             component.name,
@@ -109,8 +118,6 @@ class Observability:
             export=self._export,
         )
         self.metrics.begin_inline(policy.models, list(policy.tools))
-        self.tracer_provider = exporters.provider_of_program()
-        """The tracer provider: that of the program around the service, else its own; None if there are no spans."""
         self._own_provider: TracerProvider | None = None
         if self.tracer_provider is None:
             self._own_provider = exporters.create_tracer_provider(

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from opentelemetry import trace
 
 from podwright.errors import ConfigurationError
-from podwright.text import did_you_mean
 from podwright_service.observability.semconv import CountSpans
+from podwright_service.otel_variables import exporter_names
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
@@ -24,11 +23,6 @@ FLUSH_TIMEOUT = 3.0
 _log = logging.getLogger("podwright.tracing")
 _published: list[trace.TracerProvider] = []
 """The global tracer provider, if it is that of a service."""
-_EXPORTERS = ("otlp", "console", "none")
-_ENDPOINTS = (
-    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
-    "OTEL_EXPORTER_OTLP_ENDPOINT",
-)
 
 
 def create_tracer_provider(
@@ -43,7 +37,7 @@ def create_tracer_provider(
     Raises:
         ConfigurationError: An `OTEL_*` variable has a value that is not supported.
     """
-    names = _span_exporters()
+    names = exporter_names("TRACES")
     if not names:
         return None
     # Importing the SDK takes time and memory, which a service without spans does not need.
@@ -122,46 +116,3 @@ def shut_down(**shutdowns: Callable[[], object]) -> None:
                 name,
                 FLUSH_TIMEOUT,
             )
-
-
-def _span_exporters() -> list[str]:
-    has_collector = any(os.environ.get(name, "").strip() for name in _ENDPOINTS)
-    if has_collector:
-        return exporter_names("TRACES", default="otlp")
-    return exporter_names("TRACES")
-
-
-def exporter_names(
-    signal: Literal["TRACES", "METRICS"], default: str = ""
-) -> list[str]:
-    """The exporters of a signal that the environment asks for; `prometheus` is the service's own route.
-
-    Raises:
-        ConfigurationError: One of them does not exist, or has another protocol than HTTP.
-    """
-    if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
-        return []
-    variable = f"OTEL_{signal}_EXPORTER"
-    known = _EXPORTERS
-    if signal == "METRICS":
-        known = (*known, "prometheus")
-    value = os.environ.get(variable, "").strip() or default
-    names = [name.strip() for name in value.split(",") if name.strip()]
-    for name in names:
-        if name not in known:
-            raise ConfigurationError(
-                f"Unknown exporter '{name}' in {variable}.",
-                suggestion=did_you_mean(name, known),
-            )
-    variables = (
-        f"OTEL_EXPORTER_OTLP_{signal}_PROTOCOL",
-        "OTEL_EXPORTER_OTLP_PROTOCOL",
-    )
-    given = [os.environ.get(name, "").strip() for name in variables]
-    protocol = given[0] or given[1] or "http/protobuf"
-    if "otlp" in names and protocol != "http/protobuf":
-        raise ConfigurationError(
-            f"Unsupported OTLP protocol '{protocol}' in OTEL_EXPORTER_OTLP_PROTOCOL.",
-            suggestion="Use http/protobuf, and the collector's HTTP port, usually 4318.",
-        )
-    return [name for name in names if name not in ("none", "prometheus")]

@@ -10,13 +10,14 @@ from opentelemetry.trace import Span, StatusCode, get_current_span
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from podwright.text import printable
 from podwright_service.http.paths import path_in
 from podwright_service.observability import semconv
 from podwright_service.observability.tracing import (
     current_traceparent,
     link_to,
     resumed_run,
-    trace_of,
+    trace_of_caller,
 )
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class RequestTelemetryMiddleware:
             await self._serve(scope, receive, send)
             return
         # a trace of the caller goes on behind this service, although it exports no spans of its own
-        with trace_of(Headers(scope=scope).get("traceparent")):
+        with trace_of_caller(Headers(scope=scope)):
             await self._serve(scope, receive, send)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -61,6 +62,7 @@ class RequestTelemetryMiddleware:
         # now, because a mounted part of the application changes the scope
         route_path = path_in(scope)
         path = scope["path"]
+        method = scope["method"]
         status = CLIENT_CLOSED_REQUEST
         traceresponse = None
         resumed = None
@@ -89,13 +91,17 @@ class RequestTelemetryMiddleware:
         token = resumed_run.set(resumed)
         try:
             await self.app(scope, receive, send_with_trace)
-        except Exception:
+        except Exception as error:
             if status == CLIENT_CLOSED_REQUEST:
                 status = 500
+            # in the log line of the server, which knows nothing of the request
+            note = f"The request was {method} {printable(path)}"
+            if traceresponse:
+                note += f", {traceresponse}"
+            error.add_note(f"{note}.")
             raise
         finally:
             seconds = time.perf_counter() - started
-            method = scope["method"]
             self._metrics.observe_request(method, route_path, status, seconds)
             if _log.isEnabledFor(logging.DEBUG):
                 fields = {

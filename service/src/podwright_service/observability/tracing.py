@@ -4,23 +4,33 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from opentelemetry import baggage, propagate, trace
 from opentelemetry.context import Context, attach, detach, get_current
+from opentelemetry.propagators.textmap import (
+    CarrierT,
+    Getter,
+    Setter,
+    TextMapPropagator,
+    default_getter,
+    default_setter,
+)
 from opentelemetry.trace import Link
 from opentelemetry.trace.propagation.tracecontext import (
     TraceContextTextMapPropagator,
 )
+from typing_extensions import override
 
 from podwright.components.remote import PROPAGATORS
 from podwright.headers import ROOT
 from podwright.models import http as model_http
 from podwright_service.observability import semconv
 from podwright_service.origin import SESSION, USER, current_origin
+from podwright_service.otel_variables import has_no_propagators
 
 if TYPE_CHECKING:
     from podwright.run import Run
@@ -51,6 +61,42 @@ def end_traces(owner: object) -> None:
     if not _continued_for and inject_context in PROPAGATORS:
         PROPAGATORS.remove(inject_context)
         model_http.PROPAGATORS.remove(trace_headers)
+
+
+class _NoPropagation(TextMapPropagator):
+    """Reads and sends no trace context."""
+
+    @override
+    def extract(
+        self,
+        carrier: CarrierT,
+        context: Context | None = None,
+        getter: Getter[CarrierT] = default_getter,
+    ) -> Context:
+        return context or Context()
+
+    @override
+    def inject(
+        self,
+        carrier: CarrierT,
+        context: Context | None = None,
+        setter: Setter[CarrierT] = default_setter,
+    ) -> None:
+        pass
+
+    @property
+    @override
+    def fields(self) -> set[str]:
+        return set()
+
+
+def adopt_propagators() -> None:
+    """Have `OTEL_PROPAGATORS=none` work.
+
+    The propagator that OpenTelemetry makes of it extracts None, with which every request would fail.
+    """
+    if has_no_propagators():
+        propagate.set_global_textmap(_NoPropagation())
 
 
 def capture_content() -> bool:
@@ -111,6 +157,19 @@ def link_to(traceparent: str | None) -> Link | None:
     if not span_context.is_valid:
         return None
     return Link(span_context, {semconv.RESUMES: True})
+
+
+@contextlib.contextmanager
+def trace_of_caller(headers: Mapping[str, str]) -> Generator[None]:
+    """Make what begins within this context a part of the trace that the headers of a request name."""
+    extracted = propagate.extract(headers, Context())
+    span = trace.get_current_span(extracted)
+    # without the caller's baggage
+    token = attach(trace.set_span_in_context(span, Context()))
+    try:
+        yield
+    finally:
+        detach(token)
 
 
 @contextlib.contextmanager

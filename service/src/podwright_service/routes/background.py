@@ -7,7 +7,7 @@ import contextlib
 import hashlib
 import re
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any, cast
@@ -19,8 +19,10 @@ from fastapi.sse import KEEPALIVE_COMMENT, EventSourceResponse, format_sse_event
 from podwright.approvals import REJECT, Decision, Question
 from podwright.components import Component
 from podwright.components.walks import check_decision_on
+from podwright.errors import Problem
 from podwright.headers import BUDGET, HOPS
 from podwright.json_data import as_object, to_json_bytes, to_json_data
+from podwright.text import did_you_mean, short_repr
 from podwright_service.background.caller_runs import (
     Access,
     CallerRuns,
@@ -60,13 +62,17 @@ from podwright_service.http.public_events import (
     filter_of,
     public_data,
 )
+from podwright_service.http.query import invalid_query
 from podwright_service.http.schemas import (
     ENDED,
     MOVABLE,
+    RUN_CONTENTS,
     BackgroundRun,
     BackgroundRunPage,
     DecisionRequest,
+    ListedRun,
     MovedRun,
+    RunContent,
     RunRequest,
     RunStatus,
     RunToApprove,
@@ -91,6 +97,10 @@ EVENT_POLL_INTERVAL = 0.5
 MAX_EVENTS = 500
 """Most events that are read at once."""
 
+_FIELDS = (
+    "Further fields of each run, separated by commas: "
+    f"{', '.join(f'`{name}`' for name in RUN_CONTENTS)}."
+)
 _CURSOR = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)-([0-9a-f]{32})")
 """Time of creation and id of a run."""
 
@@ -167,10 +177,31 @@ class Viewer:
 
     def shown(self, run: StoredRun, *, as_data: bool = False) -> dict[str, Any]:
         """A run as they see it: the question alone, if they may do no more than decide about it."""
-        data = _response_data(run, self.worker, as_data=as_data)
+        return self._visible(
+            run, _response_data(run, self.worker, as_data=as_data)
+        )
+
+    def listed(
+        self, run: StoredRun, contents: Collection[RunContent], *, as_data: bool
+    ) -> dict[str, Any]:
+        """A run of a page as they see it.
+
+        Args:
+            run: The run, with these columns.
+            contents: The fields that may be large and were asked for.
+            as_data: Whether the result of a workflow has data where its outputs are data.
+        """
+        data = _facts(run, self.worker)
+        data["code"] = run["code"]
+        for name in contents:
+            data[name] = _content(run, name, as_data=as_data)
+        return self._visible(run, data)
+
+    def _visible(self, run: StoredRun, data: dict[str, Any]) -> dict[str, Any]:
         if self.runs and self.own.owns(run):
             return data
-        return {name: data[name] for name in RunToApprove.model_fields}
+        names = RunToApprove.model_fields
+        return {name: data[name] for name in names if name in data}
 
 
 SeenBy = Annotated[Viewer, Depends(get_viewer)]
@@ -311,9 +342,14 @@ async def list_runs(
     cursor: Annotated[
         str | None, Query(description="`next` of the page before.")
     ] = None,
+    fields: Annotated[str, Query(description=_FIELDS)] = "",
     as_data: AsData = False,
 ) -> Response:
-    """The runs that the caller may see, newest first; with the scope `approve` alone, those that wait."""
+    """The runs that the caller may see, newest first; with the scope `approve` alone, those that wait.
+
+    Results, problems, questions and what persons have done are there only if `fields` names them.
+    """
+    contents = _parse_fields(fields)
     if not viewer.runs:
         if set(status or ()) - {"waiting_for_approval"}:
             raise scope_missing("run")
@@ -321,13 +357,15 @@ async def list_runs(
     before = _parse_cursor(cursor)
     # one more, which shows whether there is another page
     page = await viewer.seen_runs.page(
-        status or [], before, limit + 1, caller=caller
+        status or [], before, limit + 1, caller=caller, contents=contents
     )
     next_cursor = None
     if len(page) > limit:
         last = page[limit - 1]
         next_cursor = f"{last['created_at']!r}-{last['id']}"
-    shown = [viewer.shown(run, as_data=as_data) for run in page[:limit]]
+    shown = [
+        viewer.listed(run, contents, as_data=as_data) for run in page[:limit]
+    ]
     return _response({"runs": shown, "next": next_cursor})
 
 
@@ -628,6 +666,25 @@ def _parse_cursor(cursor: str | None) -> tuple[float, str] | None:
     return float(match[1]), match[2]
 
 
+def _parse_fields(text: str) -> Sequence[RunContent]:
+    """The fields that may be large and are asked for; the other fields of a listed run are always there.
+
+    Raises:
+        RequestError: 422: a listed run has no such field.
+    """
+    names = {name.strip() for name in text.split(",")} - {""}
+    problems: list[Problem] = []
+    for name in sorted(names - {*ListedRun.model_fields}):
+        hint = did_you_mean(name, ListedRun.model_fields)
+        if hint.startswith("Did"):
+            hint += f" The fields are: {', '.join(ListedRun.model_fields)}."
+        detail = f"Query parameter 'fields' has the unknown field {short_repr(name)}."
+        problems.append(Problem("", detail, hint))
+    if problems:
+        raise invalid_query(problems)
+    return [name for name in RUN_CONTENTS if name in names]
+
+
 def _event(name: str, data: Any, number: str | None = None) -> bytes:
     return format_sse_event(
         event=name, id=number, data_str=to_json_bytes(data).decode()
@@ -655,16 +712,14 @@ def _response_data(
     run: StoredRun, worker: BackgroundWorker, *, as_data: bool = False
 ) -> dict[str, Any]:
     """A run as callers see it."""
-    approval = None
-    if run["status"] == "waiting_for_approval":
-        approval = run["approval"]
-    decisions: list[dict[str, Any]] = []
-    for decision in run["decisions"]:
-        shown_decision = {**decision, "at": _date(decision["at"])}
-        # what is stored as `caller` is the digest of the key: under that name, services of the release before hide it
-        shown_decision["caller"] = shown_decision.pop("caller_name", None)
-        decisions.append(shown_decision)
-    actions: list[dict[str, Any]] = run["actions"] or []
+    shown = _facts(run, worker)
+    for name in RUN_CONTENTS:
+        shown[name] = _content(run, name, as_data=as_data)
+    return shown
+
+
+def _facts(run: StoredRun, worker: BackgroundWorker) -> dict[str, Any]:
+    """What callers see of a run besides its contents."""
     shown: dict[str, Any] = {
         "id": run["id"],
         "component": run["component"],
@@ -672,21 +727,39 @@ def _response_data(
         "digest": run["digest"],
         "attempt": run["attempt"],
         "usage": run["usage"],
-        "result": _result(run, as_data),
-        "problem": run["problem"],
         "created_at": _date(run["created_at"]),
         "started_at": _date(run["started_at"]),
         "ended_at": _date(run["ended_at"]),
-        "approval": approval,
-        "decisions": decisions,
-        "actions": [
-            {**action, "at": _date(action["at"])} for action in actions
-        ],
     }
     origin: dict[str, Any] = run["origin"] or {}
     shown |= {name: origin.get(name) for name in ("caller", "user", "session")}
     shown["metadata"] = run["metadata"] or {}
     shown["notice"] = _notice(run, worker)
+    return shown
+
+
+def _content(run: StoredRun, name: RunContent, *, as_data: bool) -> Any:
+    """A field of a run that may be large, as callers see it."""
+    match name:
+        case "result":
+            return _result(run, as_data)
+        case "problem":
+            return run["problem"]
+        case "approval":
+            if run["status"] != "waiting_for_approval":
+                return None
+            return run["approval"]
+        case "decisions":
+            return [_shown_decision(decision) for decision in run["decisions"]]
+        case "actions":
+            actions: list[dict[str, Any]] = run["actions"] or []
+            return [{**action, "at": _date(action["at"])} for action in actions]
+
+
+def _shown_decision(decision: Mapping[str, Any]) -> dict[str, Any]:
+    shown = {**decision, "at": _date(decision["at"])}
+    # what is stored as `caller` is the digest of the key: under that name, services of the release before hide it
+    shown["caller"] = shown.pop("caller_name", None)
     return shown
 
 

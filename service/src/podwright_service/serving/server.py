@@ -15,6 +15,7 @@ from starlette.types import ASGIApp
 
 from podwright.components import Component
 from podwright.errors import ConfigurationError
+from podwright_service.otel_variables import check_import
 from podwright_service.serving.announced_app import AnnouncedApp
 from podwright_service.serving.listening import (
     BACKLOG,
@@ -76,6 +77,7 @@ def serve(
         PodwrightError: The settings do not fit the component, or the server cannot start.
     """
     share_metrics(settings)
+    check_import()
     # imported now, because prometheus_client chooses at its import where it keeps values
     from podwright_service.app import create_app
     from podwright_service.http.auth import warn_if_open

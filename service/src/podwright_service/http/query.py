@@ -1,0 +1,71 @@
+"""Query parameters: one that a route does not have is a problem, because it would do nothing in silence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from fastapi import Request
+from fastapi.dependencies.models import Dependant
+from fastapi.routing import APIRoute
+
+from podwright.errors import Problem
+from podwright.text import did_you_mean, short_repr
+from podwright_service.http.paths import OPENAI_PREFIX, PROBES, path_in
+from podwright_service.http.problems import RequestError
+
+_TOLERANT = (*PROBES, "/metrics", "/docs")
+"""Paths that ignore what they do not know: a probe, a scrape or a link must not fail because of it."""
+_OF_OPENAI_CLIENTS = ("api-version",)
+"""Parameters that Azure's clients of OpenAI's protocols add to each request."""
+
+
+async def check_query(request: Request) -> None:
+    """Refuse query parameters that the route of a request does not have; a dependency of all routes.
+
+    Raises:
+        RequestError: 422: there is one.
+    """
+    names = dict.fromkeys(request.query_params)
+    path = path_in(request.scope)
+    if not names or path in _TOLERANT:
+        return
+    route = request.scope.get("route")
+    known: list[str] = []
+    if isinstance(route, APIRoute):
+        known = list(_parameters(route.dependant))
+    tolerated = known
+    if path.startswith(OPENAI_PREFIX):
+        tolerated = [*known, *_OF_OPENAI_CLIENTS]
+    unknown = [name for name in names if name not in tolerated]
+    if unknown:
+        raise invalid_query([_unknown(name, known) for name in unknown])
+
+
+def invalid_query(problems: Sequence[Problem]) -> RequestError:
+    """The 422 for query parameters.
+
+    Args:
+        problems: What is wrong with them, at least one.
+    """
+    first = problems[0]
+    return RequestError(
+        422,
+        "request_invalid",
+        f"Invalid request: {first.detail}",
+        suggestion=first.suggestion,
+        problems=problems,
+    )
+
+
+def _unknown(name: str, known: Sequence[str]) -> Problem:
+    hint = did_you_mean(name, known) or "Leave it out: this route has none."
+    detail = f"Unknown query parameter {short_repr(name)}."
+    return Problem("", detail, hint)
+
+
+def _parameters(dependant: Dependant) -> Iterator[str]:
+    """The query parameters of a route and of its dependencies."""
+    for parameter in dependant.query_params:
+        yield parameter.alias
+    for dependency in dependant.dependencies:
+        yield from _parameters(dependency)
