@@ -79,11 +79,16 @@ def serve_component(**options: Any) -> None:
         PodwrightError: The settings are invalid, or the component cannot be loaded or served.
     """
     settings = read_settings(**options)
-    component = load_served(settings)
-    # slow to import; errors so far are reported first
-    from podwright_service.serving.server import serve
+    # a mistake that costs no import is reported first
+    served_source(settings)
+    check_otel_variables()
+    from podwright_service.observability.output import separate_log
 
-    serve(component, settings)
+    with separate_log():
+        component = load_served(settings)
+        from podwright_service.serving.server import serve
+
+        serve(component, settings)
 
 
 def load_served(settings: Settings) -> Component:

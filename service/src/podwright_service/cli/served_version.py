@@ -261,20 +261,23 @@ def _serve_version(
     os.environ.update(missing_variables(env_file))
     known = set(sys.modules)
     settings = read_settings(**options)
-    try:
-        component = load_served(settings)
-    finally:
-        files = list(_imported_files(known))
-        writes.report(_Report("imported", files))
     # slow to import; errors so far are reported first
-    from podwright_service.serving.server import serve
+    from podwright_service.observability.output import separate_log
 
-    serve(
-        component,
-        settings,
-        sockets=sockets,
-        when_ready=partial(writes.report, _Report("ready", [])),
-    )
+    with separate_log():
+        try:
+            component = load_served(settings)
+        finally:
+            files = list(_imported_files(known))
+            writes.report(_Report("imported", files))
+        from podwright_service.serving.server import serve
+
+        serve(
+            component,
+            settings,
+            sockets=sockets,
+            when_ready=partial(writes.report, _Report("ready", [])),
+        )
 
 
 def _imported_files(known: Collection[str]) -> Iterator[str]:

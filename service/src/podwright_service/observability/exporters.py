@@ -6,16 +6,18 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from opentelemetry import trace
 
 from podwright.errors import ConfigurationError
+from podwright_service.observability.output import log_stream
 from podwright_service.observability.semconv import CountSpans
 from podwright_service.otel_variables import exporter_names
 
 if TYPE_CHECKING:
-    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 
 FLUSH_TIMEOUT = 3.0
 """Seconds that the shutdown of the service waits for the export of the last spans."""
@@ -56,7 +58,13 @@ def create_tracer_provider(
         counting_processor,
     )
 
-    exporters = {"otlp": OTLPSpanExporter, "console": ConsoleSpanExporter}
+    exporters = {
+        "otlp": OTLPSpanExporter,
+        # the stream by default is that of its import
+        "console": partial(
+            ConsoleSpanExporter, out=log_stream(), formatter=_span_line
+        ),
+    }
     try:
         resource = Resource.create(attributes).merge(
             OTELResourceDetector().detect()
@@ -74,6 +82,11 @@ def create_tracer_provider(
             suggestion="Check the variables that begin with OTEL_.",
         ) from error
     return provider
+
+
+def _span_line(span: ReadableSpan) -> str:
+    """A span as one line among the lines of the log."""
+    return f"{span.to_json(indent=None)}\n"
 
 
 def provider_of_program() -> trace.TracerProvider | None:

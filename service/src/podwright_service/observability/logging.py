@@ -11,8 +11,8 @@ from __future__ import annotations
 import json
 import logging
 import logging.config
-import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any, TextIO
 
 import orjson
@@ -37,6 +37,12 @@ from podwright.text import printable, truncate
 from podwright_service.observability.library_loggers import (
     AT_WARNING,
     is_of_library,
+)
+from podwright_service.observability.output import (
+    StreamName,
+    WriteLine,
+    log_stream,
+    write_printed_with,
 )
 from podwright_service.observability.semconv import run_status
 from podwright_service.observability.short_lines import short_line
@@ -69,7 +75,7 @@ _all_fields = structlog.stdlib.ExtraAdder()
 def configure_logging(settings: Settings) -> None:
     """Send the log lines of this process, and of structlog loggers in tools, to standard output."""
     # a forked process must not write buffered text a second time
-    sys.stdout.flush()
+    log_stream().flush()
     logging.config.dictConfig(logging_config(settings))
     logging.captureWarnings(True)
     structlog.configure(
@@ -77,9 +83,27 @@ def configure_logging(settings: Settings) -> None:
         wrapper_class=structlog.make_filtering_bound_logger(
             _library_level(settings)
         ),
-        logger_factory=structlog.WriteLoggerFactory(),
+        logger_factory=structlog.WriteLoggerFactory(log_stream()),
         cache_logger_on_first_use=True,
     )
+    write_printed_with(_printed_logger(settings))
+
+
+def _printed_logger(settings: Settings) -> WriteLine:
+    """A function that writes printed lines, whatever the code of a component makes of structlog and `logging`."""
+    logger = structlog.wrap_logger(
+        structlog.WriteLogger(log_stream()),
+        processors=[*_COMMON, *_renderers(settings)],
+        wrapper_class=structlog.make_filtering_bound_logger(
+            _library_level(settings)
+        ),
+    )
+    levels = {"stdout": logging.INFO, "stderr": logging.WARNING}
+
+    def write(stream: StreamName, line: str) -> None:
+        logger.log(levels[stream], line, logger=f"podwright.{stream}")
+
+    return write
 
 
 def logging_config(settings: Settings) -> dict[str, Any]:
@@ -106,7 +130,7 @@ def logging_config(settings: Settings) -> dict[str, Any]:
         "handlers": {
             "stdout": {
                 "()": _StandardOutput,
-                "stream": "ext://sys.stdout",
+                "stream": log_stream(),
                 "formatter": "structlog",
             }
         },
@@ -151,8 +175,29 @@ class WithoutOffers(logging.Filter):
 
 class _StandardOutput(logging.StreamHandler[TextIO]):
     @override
+    def format(self, record: logging.LogRecord) -> str:
+        """The line of a record; a plain one if its fields cannot be had, so that no error is without a line."""
+        try:
+            return super().format(record)
+        except Exception:  # noqa: BLE001 - whatever a field is, the record must not be lost
+            return plain_line(record)
+
+    @override
     def handleError(self, record: logging.LogRecord) -> None:
         """Drop a line that cannot be written, as on a full disk: the service goes on."""
+
+
+def plain_line(record: logging.LogRecord) -> str:
+    """A record as a line of JSON, made of nothing but its text and its traceback."""
+    fields = {
+        "event": str(record.msg),
+        "logger": record.name,
+        "level": record.levelname.lower(),
+        "timestamp": datetime.fromtimestamp(record.created, UTC).isoformat(),
+    }
+    if record.exc_info and record.exc_info[1] is not None:
+        fields["exception"] = traceback_of(record.exc_info[1])
+    return json.dumps(fields)
 
 
 def _library_level(settings: Settings) -> str:
@@ -294,7 +339,7 @@ def _fields(event: RunEnded, content: bool) -> dict[str, Any]:
 
 
 def _renderers(settings: Settings) -> list[Processor]:
-    terminal = sys.stdout.isatty()
+    terminal = log_stream().isatty()
     log_format = settings.log_format
     if log_format == "auto" and not terminal:
         log_format = "json"
@@ -371,7 +416,12 @@ def _hide_secrets_of_exceptions(
 
 
 def _add_trace_ids(logger: object, method: str, event: EventDict) -> EventDict:
-    context = get_current_span().get_span_context()
+    try:
+        context = get_current_span().get_span_context()
+    except (
+        AttributeError
+    ):  # the code of a component has attached a context that is none
+        return event
     if context.is_valid:
         event["trace_id"] = f"{context.trace_id:032x}"
         event["span_id"] = f"{context.span_id:016x}"

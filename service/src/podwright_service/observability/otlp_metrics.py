@@ -9,15 +9,18 @@ from __future__ import annotations
 import uuid
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from podwright import events
 from podwright.errors import ConfigurationError
 from podwright.usage import Usage
 from podwright_service.observability import semconv
+from podwright_service.observability.output import log_stream
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics import MeterProvider
+    from opentelemetry.sdk.metrics.export import MetricsData
 
 InstrumentKind = Literal["counter", "gauge", "histogram", "up_down_counter"]
 Record = Callable[[float], None]
@@ -95,7 +98,12 @@ class OTLPMetrics:
 
         exporters = {
             "otlp": OTLPMetricExporter,
-            "console": ConsoleMetricExporter,
+            # the stream by default is that of its import
+            "console": partial(
+                ConsoleMetricExporter,
+                out=log_stream(),
+                formatter=_metrics_line,
+            ),
         }
         attributes = {
             **self._resource,
@@ -233,6 +241,11 @@ class OTLPMetrics:
                     tokens,
                     {**labels, "gen_ai.token.type": token_type},
                 )
+
+
+def _metrics_line(data: MetricsData) -> str:
+    """Metrics as one line among the lines of the log."""
+    return f"{data.to_json(indent=None)}\n"
 
 
 def _tokens(usage: Usage) -> dict[str, int]:

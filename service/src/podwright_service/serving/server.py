@@ -79,6 +79,18 @@ def serve(
     share_metrics(settings)
     check_import()
     # imported now, because prometheus_client chooses at its import where it keeps values
+    from podwright_service.observability.output import separate_log
+
+    with separate_log():
+        _serve(component, settings, sockets, when_ready)
+
+
+def _serve(
+    component: Component,
+    settings: Settings,
+    sockets: Sequence[socket.socket],
+    when_ready: Callable[[], object] | None,
+) -> None:
     from podwright_service.app import create_app
     from podwright_service.http.auth import warn_if_open
     from podwright_service.observability import configure_logging

@@ -21,7 +21,11 @@ from prometheus_client import multiprocess
 from uvicorn_worker import UvicornWorker  # pyright: ignore[reportMissingTypeStubs] - the package has no types
 
 from podwright_service.http.shutdown import RESPONSE_SECONDS
-from podwright_service.observability import logging_config, metric_files
+from podwright_service.observability import (
+    logging_config,
+    metric_files,
+    output,
+)
 from podwright_service.serving.listening import log_addresses
 from podwright_service.serving.shared_metrics import make_spare_folder
 from podwright_service.serving.uvicorn_options import uvicorn_options
@@ -48,6 +52,8 @@ def serve_with_workers(
         settings: How it is served.
         sockets: Bound sockets to serve on, which are closed.
     """
+    # so that the processes are forked from one without threads
+    output.end_pump()
     _Application(app, settings, sockets).run()
 
 
@@ -117,6 +123,7 @@ class _Application(BaseApplication):
 
     def _begin_metrics(self, server: Any, worker: Any) -> None:
         metric_files.begin_process(self._metrics, self._spare)
+        output.begin_pump()
 
 
 def _remove_folders(server: Any) -> None:

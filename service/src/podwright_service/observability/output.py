@@ -1,0 +1,207 @@
+"""The output of the process of a service: the log has it to itself, and writes what code prints, a line each.
+
+The log has a duplicate of the descriptor of standard output, so it does not depend on `sys.stdout`, which the code of a
+component may close or replace. What this code, or a program that it starts, prints there becomes lines of the log:
+otherwise half a line would be glued to the next line of JSON. So does what it writes to `sys.stderr`. The descriptor of
+standard error stays as it is, for the last words of a process that crashes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import sys
+import threading
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TextIO
+
+from typing_extensions import override
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+StreamName = Literal["stdout", "stderr"]
+WriteLine = Callable[[StreamName, str], object]
+"""Writes a line that was printed to the log."""
+
+_DESCRIPTORS: dict[StreamName, int] = {"stdout": 1, "stderr": 2}
+_LONGEST = 64 * 1024
+"""Bytes of a line after which it is written although it goes on."""
+_LINE_END = re.compile(rb"[\r\n]+")
+
+
+@contextlib.contextmanager
+def separate_log() -> Generator[None]:
+    """Give the log a descriptor of its own, and have it write what is printed, in the process of a service.
+
+    The streams of a program that has replaced them, as a notebook or a test does, are left alone, and so is a terminal,
+    where code may ask its developer.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    if _output.log or sys.stdout is not sys.__stdout__ or not is_main:
+        yield
+        return
+    stdout = sys.stdout
+    stderr = sys.stderr
+    stdout.flush()
+    _output.log = os.fdopen(
+        os.dup(stdout.fileno()),
+        "w",
+        encoding="utf-8",
+        errors="backslashreplace",
+    )
+    streams: list[_PrintedLines] = []
+    if not stdout.isatty():
+        streams = [_PrintedLines("stdout"), _PrintedLines("stderr")]
+        sys.stdout = _text_stream(streams[0])
+        if stderr is sys.__stderr__:
+            sys.stderr = _text_stream(streams[1])
+        begin_pump()
+    try:
+        yield
+    finally:
+        end_pump()
+        for stream in streams:
+            stream.end()
+        sys.stdout = stdout
+        if stdout.closed:
+            sys.stdout = _output.log
+        sys.stderr = stderr
+        # its file stays open: lines may follow until the process ends
+        _output.log = None
+
+
+def log_stream() -> TextIO:
+    """Where log lines are written."""
+    return _output.log or sys.stdout
+
+
+def write_printed_with(write: WriteLine) -> None:
+    """Have lines that are printed written by a function."""
+    _output.write = write
+
+
+def begin_pump() -> None:
+    """Have the log write what comes to the descriptor of standard output; called in each process that serves."""
+    if _output.log is not None and not _output.log.isatty():
+        _output.pump = _Pump()
+
+
+def end_pump() -> None:
+    """Have the descriptor of standard output be that of the log again, as before a fork: threads do not survive it."""
+    if _output.pump is not None:
+        _output.pump.end()
+    _output.pump = None
+
+
+class _PrintedLines(io.RawIOBase):
+    """A stream whose lines the log writes. Half a line waits for its end, for a flush, or for the end of the process.
+
+    It stays open when it is closed: the code that does so is not all code of the process.
+    """
+
+    def __init__(self, name: StreamName) -> None:
+        super().__init__()
+        self.name = f"<{name}>"
+        self._stream: StreamName = name
+        # by thread, because `print` writes a line in pieces
+        self._halves: dict[int, bytes] = {}
+
+    @override
+    def writable(self) -> bool:
+        return True
+
+    @override
+    def fileno(self) -> int:
+        return _DESCRIPTORS[self._stream]
+
+    @override
+    def isatty(self) -> bool:
+        return False
+
+    @override
+    def write(self, data: ReadableBuffer) -> int:
+        thread = threading.get_ident()
+        content = bytes(data)
+        text = self._halves.pop(thread, b"") + content
+        *lines, half = _LINE_END.split(text)
+        if len(half) > _LONGEST:
+            lines.append(half)
+        elif half:
+            self._halves[thread] = half
+        for line in lines:
+            self._write_line(line)
+        return len(content)
+
+    @override
+    def flush(self) -> None:
+        self._write_line(self._halves.pop(threading.get_ident(), b""))
+
+    @override
+    def close(self) -> None:
+        self.flush()
+
+    def end(self) -> None:
+        """Write what has no end."""
+        for thread in list(self._halves):
+            self._write_line(self._halves.pop(thread, b""))
+
+    def _write_line(self, line: bytes) -> None:
+        text = line.decode(errors="backslashreplace")
+        if not text.strip():
+            return
+        # a disk that is full is not an error of the code that prints
+        with contextlib.suppress(OSError):
+            _output.write(self._stream, text)
+
+
+class _Pump:
+    """Reads what programs and libraries write to the descriptor of standard output, in a thread."""
+
+    def __init__(self) -> None:
+        self._lines = _PrintedLines("stdout")
+        self._read_end, write_end = os.pipe()
+        os.dup2(write_end, _DESCRIPTORS["stdout"])
+        os.close(write_end)
+        self._thread = threading.Thread(
+            target=self._read, name="podwright-stdout", daemon=True
+        )
+        self._thread.start()
+
+    def end(self) -> None:
+        """Give the descriptor back, and write what has come."""
+        # the write end is closed, so the thread ends unless another program still has it
+        os.dup2(log_stream().fileno(), _DESCRIPTORS["stdout"])
+        self._thread.join(timeout=1)
+
+    def _read(self) -> None:
+        while data := os.read(self._read_end, _LONGEST):
+            self._lines.write(data)
+        self._lines.flush()
+
+
+def _text_stream(lines: _PrintedLines) -> TextIO:
+    return io.TextIOWrapper(
+        lines, "utf-8", errors="backslashreplace", write_through=True
+    )
+
+
+def _write_plainly(stream: StreamName, line: str) -> None:
+    """Write a line before the log is configured."""
+    log_stream().write(f"{line}\n")
+
+
+@dataclass
+class _Output:
+    """The output of this process."""
+
+    log: TextIO | None = None
+    """The log's own; None unless it is separate."""
+    pump: _Pump | None = None
+    write: WriteLine = _write_plainly
+
+
+_output = _Output()
