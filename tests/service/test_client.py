@@ -361,7 +361,9 @@ def test_a_key_that_may_only_approve(
     approver = connected(served, api_key="a" * 32).runs
     connected(served, api_key="r" * 32).runs.wait(run.id, within=60)
     (waiting,) = approver.list()
-    assert (waiting.id, waiting.usage, waiting.decisions) == (run.id, {}, [])
+    assert (waiting.id, waiting.usage, waiting.approval) == (run.id, {}, None)
+    (asked,) = approver.list(fields=("approval",))
+    assert asked.approval == approver.get(run.id).approval
     assert approver.reject(run.id).id == run.id
 
 

@@ -511,3 +511,77 @@ def test_a_traceback_in_a_program_has_no_query(
     assert client.post("/run", json={"input": "x"}).status_code == 502
     assert "LookupError: https://example.com/search?…" in caplog.text
     assert "SECRET" not in caplog.text
+
+
+FAILING = """
+import contextlib, json, os
+import uvicorn
+from fastapi import HTTPException
+from fastapi.responses import StreamingResponse
+from opentelemetry.context import attach
+from podwright import Agent
+from podwright_service import create_app, read_settings
+from podwright_service.observability import configure_logging
+
+settings = read_settings()
+configure_logging(settings)
+app = create_app(settings, Agent("echo", "Repeat.", "offline/echo"))
+
+class Failing:
+    def __init__(self, app):
+        self.app = app
+
+    async def __call__(self, scope, receive, send):
+        if scope["type"] == "http" and scope["path"] == "/outermost":
+            raise LookupError("outermost")
+        if scope["type"] == "http" and scope["path"] == "/without-context":
+            attach(None)
+            raise LookupError("without-context")
+        await self.app(scope, receive, send)
+
+app.add_middleware(Failing)
+
+@app.get("/route")
+async def route():
+    raise LookupError("route")
+
+@app.get("/refusal")
+async def refusal():
+    raise HTTPException(500, "refusal")
+
+@app.get("/stream")
+async def stream():
+    async def pieces():
+        yield b"one"
+        raise LookupError("stream")
+    return StreamingResponse(pieces())
+
+uvicorn.run(app, host="127.0.0.1", port=0, log_config=None)
+"""
+
+
+@pytest.mark.parametrize("exporter", ["console", "none"])
+def test_every_failure_has_a_line(
+    command: Command, address: Address, exporter: str
+) -> None:
+    """With a traceback: also of the outermost middleware, after a response has begun, and without a context."""
+    process = command(
+        code=FAILING,
+        PODWRIGHT_LOG_FORMAT="json",
+        OTEL_TRACES_EXPORTER=exporter,
+    )
+    url = address(process)
+    places = ("outermost", "without-context", "route", "refusal")
+    for place in places:
+        assert plain_http.get(f"{url}/{place}").status_code == 500
+    with pytest.raises(httpx.RemoteProtocolError):
+        plain_http.get(f"{url}/stream")
+    process.send_signal(signal.SIGTERM)
+    output, _ = process.communicate(timeout=60)
+    lines = [json.loads(line) for line in output.splitlines()]
+    failures = [line for line in lines if line.get("level") == "error"]
+    assert len(failures) == 5
+    for place, line in zip((*places, "stream"), failures, strict=True):
+        assert place in line["exception"]
+    # what the server does not know of the request
+    assert "GET /route" in failures[2]["exception"]

@@ -16,7 +16,7 @@ from tests.service.support import Serve
 from podwright import Agent, FunctionModel, Usage, Workflow
 from podwright.errors import ConfigurationError, ModelError
 from podwright.testing import ModelRequest, ModelResponse, ToolCall
-from podwright_service.observability.exporters import exporter_names
+from podwright_service.otel_variables import exporter_names
 
 
 class Collector:

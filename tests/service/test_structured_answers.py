@@ -156,7 +156,8 @@ def test_a_background_run_has_both_forms(
     assert wait(client, url)["result"] == texts
     assert client.get(f"{url}?data=true").json()["result"] == data
     for query, expected in (("", texts), ("?data=true", data)):
-        (listed,) = client.get(f"/runs{query}").json()["runs"]
+        listing = {"fields": "result", "data": str(bool(query))}
+        (listed,) = client.get("/runs", params=listing).json()["runs"]
         assert listed["result"] == expected
         *_, (_, name, ended) = sse_events(
             client.get(f"{url}/events{query}").iter_lines()

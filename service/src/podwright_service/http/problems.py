@@ -170,6 +170,14 @@ def _of_request_error(path: str, error: RequestError) -> ProblemDetails:
 
 def _of_http_error(request: Request, error: HTTPException) -> ProblemDetails:
     path = request.url.path
+    if error.status_code >= 500:
+        _log.error(
+            "%s %s: %s",
+            request.method,
+            path,
+            error.detail,
+            exc_info=error,
+        )
     if error.status_code == 413:
         phrase = "body too large"
         suggestion = SMALLER_BODY

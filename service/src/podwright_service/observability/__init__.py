@@ -14,7 +14,12 @@ from podwright.events import Subscriber
 from podwright.models import Model, use_model
 from podwright_service.http.paths import PATHS
 from podwright_service.inline.policy import InlinePolicy
-from podwright_service.observability import exporters, semconv, tracing
+from podwright_service.observability import (
+    exporters,
+    output,
+    semconv,
+    tracing,
+)
 from podwright_service.observability.logging import (
     configure_logging,
     log_runs,
@@ -138,7 +143,8 @@ class Observability:
         """For the runs of inline blueprints."""
 
     def start(self) -> None:
-        """Begin to export metrics, and the spans of tools; called in each process."""
+        """Begin to export metrics, and the spans of tools, and to log what is printed; called in each process."""
+        output.begin_reading()
         if self._own_provider is not None:
             exporters.publish(self._own_provider)
         self.metrics.start()
@@ -146,7 +152,8 @@ class Observability:
             self._export.start()
 
     def shutdown(self) -> None:
-        """Export what remains and stop the exporters. Blocks for some seconds at most."""
+        """Export and log what remains, and stop the exporters. Blocks for some seconds at most."""
+        output.end_reading()
         shutdowns: dict[str, Callable[[], object]] = {}
         if self._own_provider is not None:
             shutdowns["spans"] = self._own_provider.shutdown

@@ -15,7 +15,7 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TextIO
 
 from typing_extensions import override
@@ -53,19 +53,16 @@ def separate_log() -> Generator[None]:
         encoding="utf-8",
         errors="backslashreplace",
     )
-    streams: list[_PrintedLines] = []
     if not stdout.isatty():
-        streams = [_PrintedLines("stdout"), _PrintedLines("stderr")]
-        sys.stdout = _text_stream(streams[0])
+        sys.stdout = _text_stream("stdout")
         if stderr is sys.__stderr__:
-            sys.stderr = _text_stream(streams[1])
-        begin_pump()
+            sys.stderr = _text_stream("stderr")
+        begin_reading()
     try:
         yield
     finally:
-        end_pump()
-        for stream in streams:
-            stream.end()
+        end_reading()
+        _output.streams.clear()
         sys.stdout = stdout
         if stdout.closed:
             sys.stdout = _output.log
@@ -84,17 +81,23 @@ def write_printed_with(write: WriteLine) -> None:
     _output.write = write
 
 
-def begin_pump() -> None:
+def begin_reading() -> None:
     """Have the log write what comes to the descriptor of standard output; called in each process that serves."""
-    if _output.log is not None and not _output.log.isatty():
+    if _output.streams and _output.pump is None:
         _output.pump = _Pump()
 
 
-def end_pump() -> None:
-    """Have the descriptor of standard output be that of the log again, as before a fork: threads do not survive it."""
+def end_reading() -> None:
+    """Write all that was printed; the descriptor of standard output is that of the log again.
+
+    Called at the end of each process, and before a fork: threads do not survive it, and halves of lines would be
+    written by each process.
+    """
     if _output.pump is not None:
         _output.pump.end()
     _output.pump = None
+    for stream in _output.streams:
+        stream.end()
 
 
 class _PrintedLines(io.RawIOBase):
@@ -183,7 +186,9 @@ class _Pump:
         self._lines.flush()
 
 
-def _text_stream(lines: _PrintedLines) -> TextIO:
+def _text_stream(name: StreamName) -> TextIO:
+    lines = _PrintedLines(name)
+    _output.streams.append(lines)
     return io.TextIOWrapper(
         lines, "utf-8", errors="backslashreplace", write_through=True
     )
@@ -201,6 +206,8 @@ class _Output:
     log: TextIO | None = None
     """The log's own; None unless it is separate."""
     pump: _Pump | None = None
+    streams: list[_PrintedLines] = field(default_factory=list)
+    """Those in place of `sys.stdout` and `sys.stderr`."""
     write: WriteLine = _write_plainly
 
 

@@ -53,7 +53,7 @@ def serve_with_workers(
         sockets: Bound sockets to serve on, which are closed.
     """
     # so that the processes are forked from one without threads
-    output.end_pump()
+    output.end_reading()
     _Application(app, settings, sockets).run()
 
 
@@ -123,7 +123,6 @@ class _Application(BaseApplication):
 
     def _begin_metrics(self, server: Any, worker: Any) -> None:
         metric_files.begin_process(self._metrics, self._spare)
-        output.begin_pump()
 
 
 def _remove_folders(server: Any) -> None:
