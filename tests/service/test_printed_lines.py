@@ -122,7 +122,7 @@ def test_each_line_is_json(
     lines = log_of(command, address, tmp_path, use)
     assert sum(line["event"] == "run" for line in lines) == 3
     printed = {
-        line["logger"].removeprefix("podwright."): line["event"]
+        line.get("logger", "").removeprefix("podwright."): line["event"]
         for line in lines
         if "half" in line["event"]
     }
@@ -140,7 +140,8 @@ def test_workers_write_what_is_printed(
     events = [line["event"] for line in lines]
     assert events.count("run") == 3
     assert events.count("half") == 1
-    assert events.count("while it is imported") == 1
+    # which was written before the processes were forked
+    assert "while it is imported" not in events
 
 
 def test_the_answer_of_a_run_is_printed_as_it_is(

@@ -10,7 +10,7 @@ import pytest
 from tests.service.background_support import begin, wait
 from tests.service.support import Serve, check_problem
 
-from podwright import Agent
+from podwright import Agent, FunctionAgent
 
 ECHO = Agent("echo", "Repeat.", "offline/echo")
 BODY = {"input": "x"}
@@ -84,12 +84,15 @@ def test_a_suggestion(client: httpx.Client) -> None:
     assert "cursor" in far["suggestion"]
 
 
-def test_a_list_has_no_contents(client: httpx.Client) -> None:
+def test_a_list_has_no_contents(serve: Serve, sqlite_database: str) -> None:
     """Results and problems are in the run, and in the list if they are asked for."""
-    large = "x" * 300_000
-    url = begin(client, large)
+    client = serve(
+        FunctionAgent("large", lambda text: text * 300_000),
+        runs_database=sqlite_database,
+    )
+    url = begin(client, "x")
     whole = wait(client, url)
-    assert len(whole["result"]["output"]) > 300_000
+    assert len(whole["result"]["output"]) == 300_000
     response = client.get("/runs")
     assert len(response.content) < 2_000
     (listed,) = response.json()["runs"]
@@ -104,6 +107,21 @@ def test_a_list_has_no_contents(client: httpx.Client) -> None:
         ]
         assert listed["result"] == whole["result"]
     assert listed == {**whole, "code": None}
+
+
+def test_a_failed_run_in_a_list(serve: Serve, sqlite_database: str) -> None:
+    """Its code is there; its problem is asked for."""
+
+    def fail(text: str) -> str:
+        raise LookupError(text)
+
+    client = serve(FunctionAgent("a", fail), runs_database=sqlite_database)
+    problem = wait(client, begin(client))["problem"]
+    (listed,) = client.get("/runs").json()["runs"]
+    assert (listed["status"], listed["code"]) == ("failed", problem["code"])
+    assert "problem" not in listed
+    (listed,) = client.get("/runs?fields=problem").json()["runs"]
+    assert listed["problem"] == problem
 
 
 @pytest.mark.parametrize("fields", ["results", "result,nothing", "request"])
