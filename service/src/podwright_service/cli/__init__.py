@@ -20,7 +20,9 @@ def main() -> None:
     set_error_handlers()
     try:
         code = _run(sys.argv[1:])
-        sys.stdout.flush()
+        # the code of a component may have closed it
+        if not sys.stdout.closed:
+            sys.stdout.flush()
     except OSError as error:
         # of the output, because the commands report all others
         if not isinstance(error, BrokenPipeError):  # of `podwright … | head`

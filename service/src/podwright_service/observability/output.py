@@ -16,12 +16,9 @@ import sys
 import threading
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TextIO
+from typing import Literal, TextIO
 
-from typing_extensions import override
-
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
+from typing_extensions import Buffer, override
 
 StreamName = Literal["stdout", "stderr"]
 WriteLine = Callable[[StreamName, str], object]
@@ -44,31 +41,28 @@ def separate_log() -> Generator[None]:
     if _output.log or sys.stdout is not sys.__stdout__ or not is_main:
         yield
         return
-    stdout = sys.stdout
-    stderr = sys.stderr
-    stdout.flush()
+    sys.stdout.flush()
     _output.log = os.fdopen(
-        os.dup(stdout.fileno()),
+        os.dup(sys.stdout.fileno()),
         "w",
         encoding="utf-8",
         errors="backslashreplace",
     )
-    if not stdout.isatty():
-        sys.stdout = _text_stream("stdout")
-        if stderr is sys.__stderr__:
-            sys.stderr = _text_stream("stderr")
-        begin_reading()
-    try:
-        yield
-    finally:
-        end_reading()
-        _output.streams.clear()
-        sys.stdout = stdout
-        if stdout.closed:
-            sys.stdout = _output.log
-        sys.stderr = stderr
+    with contextlib.ExitStack() as stack:
         # its file stays open: lines may follow until the process ends
-        _output.log = None
+        stack.callback(setattr, _output, "log", None)
+        if not sys.stdout.isatty():
+            stack.callback(_output.streams.clear)
+            stack.enter_context(
+                contextlib.redirect_stdout(_text_stream("stdout"))
+            )
+            if sys.stderr is sys.__stderr__:
+                stack.enter_context(
+                    contextlib.redirect_stderr(_text_stream("stderr"))
+                )
+            begin_reading()
+            stack.callback(end_reading)
+        yield
 
 
 def log_stream() -> TextIO:
@@ -126,7 +120,7 @@ class _PrintedLines(io.RawIOBase):
         return False
 
     @override
-    def write(self, data: ReadableBuffer) -> int:
+    def write(self, data: Buffer) -> int:
         thread = threading.get_ident()
         content = bytes(data)
         text = self._halves.pop(thread, b"") + content
@@ -206,7 +200,7 @@ class _Output:
     log: TextIO | None = None
     """The log's own; None unless it is separate."""
     pump: _Pump | None = None
-    streams: list[_PrintedLines] = field(default_factory=list)
+    streams: list[_PrintedLines] = field(default_factory=list[_PrintedLines])
     """Those in place of `sys.stdout` and `sys.stderr`."""
     write: WriteLine = _write_plainly
 
