@@ -17,6 +17,7 @@ from podwright.components.response_format import ClientSchema
 from podwright.components.walks import walk
 from podwright.conversation import parse_messages
 from podwright.errors import InputsError, MessagesError, Problem
+from podwright.json_data import walk_json
 from podwright.messages import Message, ModelSettings
 from podwright.names import path_expression
 from podwright.run import Task
