@@ -24,6 +24,8 @@ All derive from `PodwrightError`; each class has a stable `code`, which traces a
         │   ├── ModelRequestError     model_request_refused    the provider refused the request
         │   │   └── ContextWindowError    context_window_exceeded  the request is too long for the model
         │   ├── ContentFilterError    content_filtered         the provider's filter stopped the request or answer
+        │   │   └── ModelRefusedError     model_refused            the model refused to answer; with its words
+        │   ├── UnknownFinishReasonError  finish_reason_unknown  it is not known whether the answer is whole
         │   ├── ModelResponseError    model_response_invalid     the answer is malformed, truncated or too large
         │   │   └── ModelToolCallError    model_tool_call_invalid  the provider cannot read its model's tool call
         │   └── ReplayMismatchError   replay_mismatch          a replayed run made another request
@@ -198,9 +200,10 @@ class PodwrightError(Exception):
         from rich.panel import Panel
         from rich.text import Text
 
+        lines = [*self.details(), *self.content_details()]
         body = Text.assemble(
             (_shown(self.message), "bold"),
-            *(f"\n  - {_shown(line)}" for line in self.details()),
+            *(f"\n  - {_shown(line)}" for line in lines),
             ("\n\nSuggestion: ", "green"),
             _shown(self.suggestion),
             ("\nHelp: ", "cyan"),
@@ -213,6 +216,10 @@ class PodwrightError(Exception):
 
     def details(self) -> Sequence[str]:
         """Further lines of the text; none for most errors."""
+        return ()
+
+    def content_details(self) -> Sequence[str]:
+        """Further lines that only `rich_print` shows: content, which is not logged."""
         return ()
 
 
@@ -482,6 +489,45 @@ class ContentFilterError(ModelError):
 
     code = "content_filtered"
     default_suggestion = "Rephrase the input."
+
+
+class ModelRefusedError(ContentFilterError):
+    """The model refused to answer.
+
+    Args:
+        message: Which model refused. It has none of the words, because messages of errors are logged.
+        refusal: The words by which it refused, or what it had written until then; may be empty.
+    """
+
+    code = "model_refused"
+    default_suggestion = (
+        "Rephrase the input; `refusal` has the words of the model."
+    )
+
+    def __init__(self, message: str, *, refusal: str = "") -> None:
+        super().__init__(message)
+        self.refusal = refusal
+
+    def to_dict(self) -> dict[str, Any]:
+        """As the base class, with `refusal` if the model gave words."""
+        data = super().to_dict()
+        if self.refusal:
+            data["refusal"] = self.refusal
+        return data
+
+    def content_details(self) -> Sequence[str]:
+        """The words of the model."""
+        return [f"Refusal: {self.refusal}"] if self.refusal else []
+
+
+class UnknownFinishReasonError(ModelError):
+    """It is not known whether an answer is whole, and `PODWRIGHT_MODEL_UNKNOWN_FINISH_REASON` is `fail`."""
+
+    code = "finish_reason_unknown"
+    default_suggestion = (
+        "Read the answer in the trace; to accept such answers, set "
+        "PODWRIGHT_MODEL_UNKNOWN_FINISH_REASON to `warn`."
+    )
 
 
 class ModelResponseError(ModelError):

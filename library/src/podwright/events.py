@@ -103,6 +103,8 @@ class RunFinished(RunEnded):
     """The value as JSON-compatible data."""
     data: Any = None
     """The result as data if it is more than texts: a structured answer, or a workflow's context with data."""
+    finish_reason: str = "stop"
+    """How the answer of a model that is the value ended; see `ExecutionResult.finish_reason`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

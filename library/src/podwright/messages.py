@@ -233,7 +233,8 @@ class ModelResponse:
     usage: Usage = field(default_factory=lambda: Usage(cost=None))
     """Tokens of this call; `cost` in USD, None if the price is unknown."""
     finish_reason: str = "stop"
-    """`stop`, `length`, `tool_calls` or `content_filter`; `unknown` if LiteLLM has taken it for `stop` and hides it."""
+    """`stop`, `length`, `tool_calls`, `content_filter`, `refusal`, or `unknown` if the answer may not be whole; words of
+    providers are read by the table in `podwright.finish_reasons`."""
     model: str = ""
     """The model that answered, as the provider names it; may be empty."""
     id: str = ""
@@ -244,6 +245,10 @@ class ModelResponse:
     """Further fields of the message; see `Message.provider_fields`."""
     provider: str = ""
     """The provider that answered, the part of the model's name before the first slash; may be empty."""
+    provider_finish_reason: str = ""
+    """The provider's word for an `unknown` finish reason, at most 64 characters; empty if it gave none."""
+    refusal: str = ""
+    """The words by which the model refused, which are also the text; another text is what it had written before."""
 
     def message(self) -> Message:
         """The response as a message of the conversation."""

@@ -45,6 +45,9 @@ class ExecutionResult:
     """The conversation of an agent or a conductor after the run, to be passed on as `messages`; else empty."""
     data: Any = None
     """The result as JSON data if it is more than texts: a structured answer, or the context of a workflow with data."""
+    finish_reason: str = "stop"
+    """How the answer of a model that is the value ended: `stop`; `length`, if the caller's `max_tokens` cut it off;
+    `refusal`, if the value is the words by which the model refused; or `unknown`, if it may not be whole."""
 
     def replay(
         self, delay: float | None = 0.0, subscriber: Subscriber | None = None
@@ -81,6 +84,8 @@ class ExecutionResult:
             data["messages"] = self.messages
         if self.data is not None:
             data["data"] = self.data
+        if self.finish_reason != "stop":
+            data["finish_reason"] = self.finish_reason
         return data
 
     @classmethod
@@ -104,6 +109,7 @@ class ExecutionResult:
             usage=saved.usage,
             messages=saved.messages,
             data=saved.data,
+            finish_reason=saved.finish_reason,
         )
 
 
@@ -136,3 +142,4 @@ class _SavedResult(BaseModel):
     usage: Usage
     messages: list[dict[str, Any]] = []
     data: JsonValue = None
+    finish_reason: str = "stop"

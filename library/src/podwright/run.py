@@ -192,6 +192,8 @@ async def _cancel(tasks: list[asyncio.Task[Any]]) -> None:
 class Run:
     """One execution of one component."""
 
+    finish_reason: str = "stop"
+    """How the answer ended; see `ExecutionResult.finish_reason`."""
     data: Any = None
     """The result as JSON data if it is more than texts: a structured answer, or the context of a workflow."""
     checkpoint: Checkpoint | None = None
@@ -590,7 +592,10 @@ class Run:
             raise
         else:
             finished = events.RunFinished(
-                **self._end_stamp(), value=_traced(value), data=self.data
+                **self._end_stamp(),
+                value=_traced(value),
+                data=self.data,
+                finish_reason=self.finish_reason,
             )
             self.emit(finished)
             return value
@@ -872,6 +877,7 @@ async def execute(
         usage=run.usage,
         messages=run.messages,
         data=run.data,
+        finish_reason=run.finish_reason,
     )
 
 

@@ -111,6 +111,7 @@ async def run_chat(
     Raises:
         LoopLimitError: The model still called tools in its last call.
         OutputError: Its last answer did not fit the response model.
+        ModelRefusedError: It refused to answer in the response model.
         ModelError, ToolError, LimitExceededError: See `podwright.errors`.
     """
     answer_format = await response_format(response_model)
@@ -147,6 +148,7 @@ async def run_chat(
             continue
         messages.turn.append(answer)
         run.messages = messages.to_data()
+        run.finish_reason = response.finish_reason
         return value
     raise _no_answer_error(run, config.max_loops, reason)
 

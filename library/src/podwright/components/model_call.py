@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from asyncio import CancelledError
 from collections.abc import Callable, Sequence
@@ -15,6 +16,11 @@ from podwright.components.allowance import Allowance, CallSlot
 from podwright.components.chat_messages import ChatMessages
 from podwright.components.models_of_chat import ChatModels
 from podwright.components.tool_calls import error_details
+from podwright.finish_reasons import (
+    FINISH_REASONS,
+    ending_of,
+    is_failure,
+)
 from podwright.messages import (
     Message,
     ModelRequest,
@@ -25,11 +31,15 @@ from podwright.messages import (
 )
 from podwright.models import Model
 from podwright.models.base import check_tool_calls, noted_attempt
+from podwright.models.call_settings import read_call_settings
 from podwright.models.circuit_breaker import circuits
 from podwright.models.provider_model import ProviderModel
 from podwright.models.retries import with_retries
 from podwright.run import Run, milliseconds_since
+from podwright.text import truncate
 from podwright.usage import NO_USAGE, Usage
+
+_log = logging.getLogger("podwright")
 
 _FALLS_BACK = (
     errors.ModelAuthenticationError,
@@ -65,7 +75,7 @@ async def call_model(
 
     Raises:
         LimitExceededError: The call does not fit the limits of the run.
-        ModelError: The model failed, or its answer was cut off.
+        ModelError: The model failed, its answer was cut off, or it refused to give one.
     """
     request = messages.request(
         run,
@@ -79,7 +89,12 @@ async def call_model(
         # entered before limits are reserved: the journal may not let the call begin
         async with run.journal.call(in_tool=run.in_tool):
             answer = await _ModelCall(run, models, request).answer()
-    _check_end(answer, accepts_cut_text=accepts_cut_text and output is None)
+    _check_end(
+        run,
+        answer,
+        accepts_cut_text=accepts_cut_text and output is None,
+        is_structured=output is not None,
+    )
     check_tool_calls(answer.model, len(answer.response.tool_calls))
     return answer.response
 
@@ -106,15 +121,57 @@ def _replay_answer(run: Run) -> _ModelAnswer | None:
     return _ModelAnswer(recorded.model, response)
 
 
-def _check_end(answer: _ModelAnswer, *, accepts_cut_text: bool) -> None:
+def _check_end(
+    run: Run,
+    answer: _ModelAnswer,
+    *,
+    accepts_cut_text: bool,
+    is_structured: bool,
+) -> None:
     """Check why the model stopped."""
-    model, response, limit = answer
-    if response.finish_reason == "content_filter":
-        raise errors.ContentFilterError(
-            f"The content filter of '{model}' stopped the answer."
+    match answer.response.finish_reason:
+        case "content_filter":
+            raise errors.ContentFilterError(
+                f"The content filter of '{answer.model}' stopped the answer."
+            )
+        case "refusal":
+            _check_refusal(answer, is_structured=is_structured)
+        case "length":
+            _check_cut(answer, accepts_cut_text=accepts_cut_text)
+        case "unknown":
+            _check_unknown_end(answer, run)
+        case _:
+            pass
+
+
+def _check_refusal(answer: _ModelAnswer, *, is_structured: bool) -> None:
+    """Check that the words of a refusal are the answer, which they are only as a text, and as all of it."""
+    model, response, _ = answer
+    is_text = response.text != "" and response.text == response.refusal
+    if is_structured or response.tool_calls or not is_text:
+        raise errors.ModelRefusedError(
+            f"'{model}' refused to answer.",
+            refusal=response.refusal or response.text,
         )
-    if response.finish_reason != "length":
-        return
+
+
+def _check_unknown_end(answer: _ModelAnswer, run: Run) -> None:
+    """Report that it is not known whether an answer is whole."""
+    model, response, _ = answer
+    said = "without a finish reason"
+    if response.provider_finish_reason:
+        said = f"with the finish reason {response.provider_finish_reason!r}"
+    message = (
+        f"The answer of '{model}' ended {said}, so it is not known to be whole."
+    )
+    if read_call_settings().unknown_finish_reason == "fail":
+        raise errors.UnknownFinishReasonError(message)
+    _log.warning("Run %s: %s", run.id, message)
+
+
+def _check_cut(answer: _ModelAnswer, *, accepts_cut_text: bool) -> None:
+    """Check that an answer may be cut off at its limit of tokens."""
+    model, response, limit = answer
     if limit:
         raise errors.LimitExceededError(
             f"The answer of '{model}' was cut off at the run's limits.",
@@ -386,8 +443,10 @@ class _Attempts:
             self._allowance.begin()
             self._was_billed = False
         try:
-            response = await self._complete_in_time()
-            usage = self._usage_of(response)
+            response = _with_known_end(
+                self._model, await self._complete_in_time()
+            )
+            usage = _with_cost(self._model, response.usage)
         except CancelledError as error:
             self._count_failed(noted_attempt(error))
             raise
@@ -403,14 +462,6 @@ class _Attempts:
         if usage is response.usage:
             return response
         return replace(response, usage=usage)
-
-    def _usage_of(self, response: ModelResponse) -> Usage:
-        """The usage of a response with its cost."""
-        if not isinstance(response, ModelResponse):  # pyright: ignore[reportUnnecessaryIsInstance] - a caller's model
-            raise TypeError(
-                f"complete() returned {type(response).__name__}, not ModelResponse"
-            )
-        return _with_cost(self._model, response.usage)
 
     def _prepare_next(self, error: errors.ModelError) -> None:
         """Prepare for another attempt after an error; after shown text there is none."""
@@ -505,6 +556,35 @@ def _is_due_to_request(error: errors.ModelError) -> bool:
     if isinstance(error, errors.ModelTimeoutError):
         return error.is_limit_of_call
     return isinstance(error, errors.ModelResponseError)
+
+
+def _with_known_end(model: Model, response: ModelResponse) -> ModelResponse:
+    """The response of any class of models with a finish reason of ours.
+
+    Raises:
+        ModelResponseError: The response says that it failed within.
+    """
+    if not isinstance(response, ModelResponse):  # pyright: ignore[reportUnnecessaryIsInstance] - a caller's model
+        raise TypeError(
+            f"complete() returned {type(response).__name__}, not ModelResponse"
+        )
+    reason = response.finish_reason
+    calls = bool(response.tool_calls)
+    if is_failure(reason):
+        raise errors.ModelResponseError(
+            f"'{model.name}' failed within its answer: {truncate(reason, 64)}."
+        )
+    is_new_refusal = response.refusal != "" and reason != "refusal"
+    is_known = reason in FINISH_REASONS and (calls or reason != "tool_calls")
+    if is_known and not is_new_refusal:
+        return response
+    ending = ending_of(reason, has_calls=calls, is_refused=is_new_refusal)
+    return replace(
+        response,
+        text=response.text or response.refusal,
+        finish_reason=ending.reason,
+        provider_finish_reason=ending.word,
+    )
 
 
 def _with_provider(response: ModelResponse, model: Model) -> ModelResponse:

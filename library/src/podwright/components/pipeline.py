@@ -126,6 +126,7 @@ class Pipeline(PromptComponent):
                 value = to_text(step.output(value, step_run.data))
             else:
                 run.data = step_run.data
+                run.finish_reason = step_run.finish_reason
         answer = to_text(self.output(value, run.data))
         run.messages = one_turn(task.messages, task.input, answer)
         return value

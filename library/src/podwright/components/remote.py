@@ -140,6 +140,7 @@ class Remote(PromptComponent):
             run.count_usage(finished.usage)
             value = finished.value
             run.data = finished.data
+            run.finish_reason = finished.finish_reason
         else:
             value = await self._call(run, task)
         answer = to_text(self.output(value, run.data))
@@ -159,6 +160,7 @@ class Remote(PromptComponent):
                     run, body, stream, limits=loan.limits
                 )
                 run.data = stream.data
+                run.finish_reason = stream.finish_reason
                 return value
             finally:
                 run.add_usage(stream.usage)

@@ -86,6 +86,8 @@ class RemoteStream:
         """Model calls that were started."""
         self.data: Any = None
         """The result of the remote run as data; see `Run.data`."""
+        self.finish_reason = "stop"
+        """How the answer of the remote run ended; see `ExecutionResult.finish_reason`."""
 
     @property
     def usage(self) -> Usage:
@@ -161,6 +163,7 @@ class RemoteStream:
             case RunEnded() if event.run_id == self._outermost:
                 self._reported = event.usage
                 self.data = getattr(event, "data", None)
+                self.finish_reason = getattr(event, "finish_reason", "stop")
             case _:
                 pass
 
@@ -185,6 +188,8 @@ class RemoteStream:
             return self._limit_error(problem)
         if code == "approval_required":
             return self._paused_error(problem)
+        if code == errors.ModelRefusedError.code:
+            return self._refusal_error(problem)
         detail = _text(problem, "detail")
         error_class = _ERRORS_OF_RUNS.get(code)
         if error_class is not None:
@@ -202,6 +207,15 @@ class RemoteStream:
             f"The remote '{self._name}' failed: {detail}",
             limit=_text(problem, "limit"),
             suggestion=_text(problem, "suggestion") or None,
+        )
+        error.component = _text(problem, "component") or None
+        return error
+
+    def _refusal_error(self, problem: JsonMapping) -> errors.ModelRefusedError:
+        """The error for a refusal of a model there, which is no failure of the remote."""
+        error = errors.ModelRefusedError(
+            f"The remote '{self._name}': {_text(problem, 'detail')}",
+            refusal=str(problem.get("refusal") or ""),
         )
         error.component = _text(problem, "component") or None
         return error

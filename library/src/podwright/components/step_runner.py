@@ -48,6 +48,7 @@ from podwright.errors import (
     ConfigurationError,
     ContextError,
     LoopExhaustedError,
+    ModelRefusedError,
     PodwrightError,
     ResumePathError,
 )
@@ -442,6 +443,9 @@ class StepRunner:
             if error is None:
                 return "ok"
             attempt += 1
+            if error["code"] == ModelRefusedError.code:
+                # the model would refuse the same request again
+                attempt = step.retries + 1
             progress["at"] = attempt
             progress["error"] = error
             # what a failed attempt has written is dropped with it
@@ -473,7 +477,8 @@ class StepRunner:
         try:
             await self.run_sequence(step.steps, inner)
         except PodwrightError as error:
-            is_last = attempt == step.retries
+            is_refusal = isinstance(error, ModelRefusedError)
+            is_last = is_refusal or attempt == step.retries
             if is_last and not step.catch:
                 raise
             if step.on and error.code not in step.on:

@@ -1,10 +1,10 @@
-"""Time-outs and retries of model calls that the environment sets, in place of the defaults."""
+"""What the environment sets of model calls, in place of the defaults: time-outs, retries, unknown finish reasons."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import fields, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -18,7 +18,7 @@ _Wait = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class CallSettings(BaseModel):
-    """The values of the variables, None for those that are not set, under the names in `Timeouts` and `Retries`."""
+    """The values of the variables; those in `Timeouts` and `Retries` have the names there, and are None if not set."""
 
     model_config = ConfigDict(frozen=True, defer_build=True)
 
@@ -45,6 +45,10 @@ class CallSettings(BaseModel):
     )
     longest_retry_after: _Wait | None = Field(
         default=None, alias="PODWRIGHT_MODEL_LONGEST_RETRY_AFTER"
+    )
+
+    unknown_finish_reason: Literal["warn", "fail"] = Field(
+        default="warn", alias="PODWRIGHT_MODEL_UNKNOWN_FINISH_REASON"
     )
 
     def apply(self, model: Model) -> None:

@@ -11,6 +11,7 @@ import re
 from typing import Any, cast
 
 from podwright.conversation import chat_message
+from podwright.finish_reasons import MAY_BE_EMPTY, ending_of, is_end, is_failure
 from podwright.json_data import JsonMapping, JsonObject, as_array, as_object
 from podwright.messages import ModelRequest, ModelResponse
 from podwright.models.answer import MAX_NAME, InvalidResponseError, Piece
@@ -36,57 +37,6 @@ _REASONING_MODEL = re.compile(r"o\d|gpt-([5-9]|\d\d)")
 
 _OWN_KEYS = ("role", "content", "tool_calls", "function_call", "refusal")
 """Keys of a message that are read here."""
-UNKNOWN = "unknown"
-"""The finish reason of an answer whose end is not known."""
-_NO_REASON = ("null", "none", "undefined", "in_progress")
-"""What stands for a finish reason where there is none yet."""
-_FAILURES = (
-    "error",
-    "abort",
-    "cancel",
-    "timeout",
-    "timed_out",
-    "fail",
-    "interrupt",
-    "incomplete",
-    "unspecified",
-    "insufficient_system_resource",
-    "malformed",
-    "unexpected_tool_call",
-    "too_many_tool_calls",
-    "missing_thought_signature",
-)
-"""What finish reasons of a response that failed within have in them."""
-_FINISH_REASONS = {
-    "length": "length",
-    "max_tokens": "length",
-    "model_length": "length",
-    "max_output_tokens": "length",
-    "max_tokens_reached": "length",
-    "token_limit": "length",
-    "model_context_window_exceeded": "length",
-    "content_filter": "content_filter",
-    "sensitive": "content_filter",
-    "safety": "content_filter",
-    "recitation": "content_filter",
-    "prohibited_content": "content_filter",
-    "refusal": "content_filter",
-    "content_filtered": "content_filter",
-    "guardrail_intervened": "content_filter",
-    "error_toxic": "content_filter",
-    "blocklist": "content_filter",
-    "spii": "content_filter",
-    "language": "content_filter",
-    "image_safety": "content_filter",
-    "other": "content_filter",
-    "image_prohibited_content": "content_filter",
-    "image_recitation": "content_filter",
-    "image_other": "content_filter",
-    "no_image": "content_filter",
-    "tool_calls": "tool_calls",
-    "function_call": "tool_calls",
-    UNKNOWN: UNKNOWN,
-}
 
 
 def request_body(
@@ -172,6 +122,8 @@ class CompletionAnswer:
         """Whether a part of an answer has arrived."""
         self._provider = name.partition("/")[0]
         self._text: list[str] = []
+        self._refusal: list[str] = []
+        """The words of a refusal, which are in the text too."""
         self._parts: list[Any] = []
         """The content in parts, if it has others than texts."""
         self._reasoning: list[str] = []
@@ -221,13 +173,11 @@ class CompletionAnswer:
     def _add_choice(self, choice: Any) -> Piece:
         self._counts.add(choice)
         reason = str(choice.get("finish_reason") or "")
-        if reason.lower() in _NO_REASON:
-            reason = ""
         if choice.get("error"):
             raise RefusedError(read_error(choice["error"]))
-        if reason and _is_failure(reason.lower()):
+        if is_failure(reason):
             raise RefusedError(read_error({"code": reason}))
-        if reason:
+        if is_end(reason):
             self.finish_reason = reason
         delta = choice.get("delta")
         message = choice.get("message")
@@ -254,7 +204,10 @@ class CompletionAnswer:
         elif fields:
             self._field_pieces.append(fields)
         content = part.get("content")
-        text = _content_text(content or part.get("refusal"))
+        refusal = _refusal_text(part)
+        if refusal:
+            self._refusal.append(refusal)
+        text = _content_text(content) or refusal
         is_list = isinstance(content, list)
         if is_list or self._parts:
             self._add_parts(content, text)
@@ -295,24 +248,29 @@ class CompletionAnswer:
             raise InvalidResponseError
         calls = tuple(self._calls.tool_calls())
         text = _whole("".join(self._text))
-        reason = _finish_reason(self.finish_reason)
+        refusal = _whole("".join(self._refusal))
+        ending = ending_of(
+            self.finish_reason,
+            has_calls=bool(calls),
+            is_refused=bool(refusal),
+        )
         is_empty = not text and not calls
-        if is_empty and reason not in ("length", "content_filter"):
+        if is_empty and ending.reason not in MAY_BE_EMPTY:
             raise InvalidResponseError(
                 "the answer has neither text nor tool calls"
             )
-        if calls and reason in ("stop", UNKNOWN):
-            reason = "tool_calls"
         return ModelResponse(
             text=text,
             tool_calls=calls,
             usage=self._usage(request),
-            finish_reason=reason,
+            finish_reason=ending.reason,
             model=self._model,
             id=self._id,
             reasoning=_whole("".join(self._reasoning)),
             provider_fields=self._provider_fields(),
             provider=self._provider,
+            provider_finish_reason=ending.word,
+            refusal=refusal,
         )
 
     def _provider_fields(self) -> JsonObject:
@@ -358,22 +316,6 @@ class CompletionAnswer:
     def terms(self) -> Terms:
         """What the price depends on besides the tokens."""
         return self._counts.terms(self._model)
-
-
-def _finish_reason(reason: str) -> str:
-    """What a provider's finish reason means; Google writes `content_filter: RECITATION`."""
-    return _FINISH_REASONS.get(_kind_of_reason(reason.lower()), "stop")
-
-
-def _kind_of_reason(reason: str) -> str:
-    kind, _, _ = reason.partition(":")
-    return kind.strip()
-
-
-def _is_failure(reason: str) -> bool:
-    if _kind_of_reason(reason) in _FINISH_REASONS:
-        return False
-    return any(failure in reason for failure in _FAILURES)
 
 
 def _calls_of(part: Any) -> list[Any]:
@@ -440,4 +382,19 @@ def _content_text(content: Any) -> str:
     for part in as_array(content):
         if part.get("type") == "text":
             text += part["text"]
+    return text
+
+
+def _refusal_text(part: Any) -> str:
+    """The words of a refusal in a message or a piece of one: beside its content, or as parts of it."""
+    refusal = part.get("refusal")
+    if refusal:
+        return str(refusal)
+    content = part.get("content")
+    if not isinstance(content, list):
+        return ""
+    text = ""
+    for item in as_array(cast("object", content)):
+        if item.get("type") == "refusal":
+            text += str(item.get("refusal") or "")
     return text

@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 
 from podwright import errors
+from podwright.finish_reasons import UNKNOWN
 from podwright.json_data import JsonObject, as_object
 from podwright.json_schema import has_open_objects
 from podwright.messages import ModelRequest, ModelResponse
@@ -22,11 +23,7 @@ from podwright.models.answer import InvalidResponseError
 from podwright.models.answer_tool import from_answer_tool, with_answer_tool
 from podwright.models.api_keys import ApiKey
 from podwright.models.base import Connection, TokenCallback, note_attempt
-from podwright.models.chat_completions import (
-    UNKNOWN,
-    CompletionAnswer,
-    request_body,
-)
+from podwright.models.chat_completions import CompletionAnswer, request_body
 from podwright.models.error_body import ErrorBody, is_object, read_error
 from podwright.models.http import (
     NOT_SENT,
@@ -111,6 +108,8 @@ _SAY_WHY = (
     "vertex_ai",
 )
 """Providers whose streams have a stop reason, so that one without it was cut off."""
+_RENAMED = ("stop", "content_filter")
+"""Finish reasons that LiteLLM also puts in the place of others, such as those that it does not know, and `refusal`."""
 _BY_SDK = ("openai", "azure", "text-completion-openai", "azure_text")
 """Providers that LiteLLM calls through the package `openai`, besides those that it lists as compatible."""
 _COUNTS_OF_ANSWER = ("completion_tokens", "total_tokens")
@@ -426,7 +425,7 @@ class LiteLLMModel(ProviderModel):
             raise InvalidResponseError("the stream ended before the answer did")
         if reason == "stop" and self._hides_reason(wire):
             reason = UNKNOWN
-        if builder.finish_reason == "stop":  # or what LiteLLM does not know
+        if builder.finish_reason in _RENAMED:
             builder.add({"choices": [{"delta": {}, "finish_reason": reason}]})
 
     def _hides_reason(self, wire: Wire) -> bool:
@@ -436,7 +435,7 @@ class LiteLLMModel(ProviderModel):
     def _finish_reason(self, choice: JsonObject, wire: Wire) -> str:
         """The finish reason of the provider, where LiteLLM has made it "stop" because it does not know it."""
         reason = choice["finish_reason"]
-        if reason != "stop":
+        if reason not in _RENAMED:
             return reason
         if wire.stop_reason:
             return wire.stop_reason
@@ -444,7 +443,7 @@ class LiteLLMModel(ProviderModel):
         native = fields.get("native_finish_reason")
         if native:
             return native
-        if self._hides_reason(wire):
+        if reason == "stop" and self._hides_reason(wire):
             return UNKNOWN
         return reason
 

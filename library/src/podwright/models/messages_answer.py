@@ -11,6 +11,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from podwright.finish_reasons import (
+    MAY_BE_EMPTY,
+    ending_of,
+    is_end,
+    is_failure,
+    is_pause,
+)
 from podwright.json_data import JsonMapping, JsonObject, as_array, as_object
 from podwright.messages import ModelRequest, ModelResponse, ToolCall
 from podwright.models.answer import MAX_NAME, InvalidResponseError, Piece
@@ -26,16 +33,6 @@ from podwright.usage import Usage
 PAUSED = "pause_turn"
 """The stop reason of an answer that goes on in the next response, if it is sent back."""
 
-_FINISH_REASONS = {
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "refusal": "content_filter",
-    "tool_use": "tool_calls",
-    PAUSED: PAUSED,
-}
-"""The others are `stop`."""
-_MAY_BE_EMPTY = ("length", "content_filter", PAUSED)
-"""Finish reasons of answers that may have neither text nor tool calls."""
 _DELTAS = {
     "text_delta": "text",
     "thinking_delta": "thinking",
@@ -148,6 +145,8 @@ class MessageAnswer:
         """Whether a part of an answer has arrived."""
         self._id = ""
         self._model = ""
+        self._explanation = ""
+        """Why the model refused, in the provider's words; the text is what it had written until then."""
         self._blocks: dict[int, _Block] = {}
         self._counts: JsonObject = {}
         """The counts so far; those of the last event that has them are those of the whole answer."""
@@ -242,9 +241,15 @@ class MessageAnswer:
         return id_
 
     def _end(self, end: JsonMapping, usage: JsonMapping) -> None:
-        reason = end.get("stop_reason")
-        if reason:
-            self.finish_reason = str(reason)
+        reason = str(end.get("stop_reason") or "")
+        if is_failure(reason):
+            raise RefusedError(read_error({"code": reason}))
+        if is_end(reason):
+            self.finish_reason = reason
+        details = as_object(end.get("stop_details"))
+        explanation = details.get("explanation")
+        if details.get("type") == "refusal" and explanation:
+            self._explanation = str(explanation)
         for key, value in usage.items():
             if value is None:
                 continue
@@ -254,6 +259,11 @@ class MessageAnswer:
             before = read_count(self._counts.get(key))
             count = read_count(value)
             self._counts[key] = max(before, count)
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the answer goes on in the next response."""
+        return is_pause(self.finish_reason)
 
     @property
     def content(self) -> list[JsonObject]:
@@ -274,14 +284,13 @@ class MessageAnswer:
         blocks = self._sorted_blocks()
         text = _text_of(blocks)
         calls = [_tool_call(block) for block in blocks if block.is_tool_call]
-        reason = _FINISH_REASONS.get(self.finish_reason, "stop")
+        ending = ending_of(self.finish_reason, has_calls=bool(calls))
+        may_be_empty = ending.reason in MAY_BE_EMPTY or self.is_paused
         is_empty = not text and not calls
-        if is_empty and reason not in _MAY_BE_EMPTY:
+        if is_empty and not may_be_empty:
             raise InvalidResponseError(
                 "the answer has neither text nor tool calls"
             )
-        if calls and reason == "stop":
-            reason = "tool_calls"
         provider_fields: JsonObject = {}
         if not all(block.is_plain for block in blocks):
             provider_fields["content"] = self.content
@@ -289,13 +298,15 @@ class MessageAnswer:
             text=text,
             tool_calls=tuple(calls),
             usage=self._usage(request),
-            finish_reason=reason,
+            finish_reason=PAUSED if self.is_paused else ending.reason,
             model=self._model,
             id=self._id,
             reasoning=self._reasoning(),
             provider_fields=provider_fields,
             # signatures of thoughts are valid for the model that wrote them only
             provider=self._name,
+            provider_finish_reason=ending.word,
+            refusal=self._explanation,
         )
 
     def _reasoning(self) -> str:

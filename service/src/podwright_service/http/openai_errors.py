@@ -12,6 +12,7 @@ _FACTS = (
     "usage",
     "limit",
     "provider_error",
+    "refusal",
     "question",
 )
 _TYPES = {

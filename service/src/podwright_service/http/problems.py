@@ -34,6 +34,8 @@ STATUS: Mapping[type[Exception], int] = {
     errors.ApprovalRequired: 409,
     # decided by a person: neither a failure nor something to be tried again, as clients of OpenAI try a 409
     errors.ApprovalRejectedError: 403,
+    # nothing failed, and the same request would be refused again
+    errors.ModelRefusedError: 422,
     errors.RemoteInterruptedError: 409,
     errors.RunCancelledError: 503,
     # the component, or a service that it depends on, failed
@@ -85,6 +87,8 @@ class ProblemDetails(BaseModel):
     """The limit that was reached."""
     provider_error: str | None = None
     """What the model provider reported, if the operator shows it."""
+    refusal: str | None = None
+    """The words by which the model refused to answer."""
     question: dict[str, Any] | None = None
     """What the run waits for: its message, the options, what may be changed, and the tool that is to be called."""
     errors: list[ErrorEntry] | None = None
@@ -355,6 +359,8 @@ def _of_podwright_error(path: str, error: PodwrightError) -> ProblemDetails:
             facts[name] = to_json_data(value)
     if error.usage is not None:
         facts["usage"] = error.usage.to_dict()
+    if isinstance(error, errors.ModelRefusedError) and error.refusal:
+        facts["refusal"] = error.refusal
     if isinstance(error, errors.ApprovalRequired) and error.question:
         facts["question"] = to_json_data(error.question.to_dict())
     if isinstance(error, errors.BlueprintValidationError):

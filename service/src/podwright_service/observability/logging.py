@@ -329,6 +329,8 @@ def _fields(event: RunEnded, content: bool) -> dict[str, Any]:
     if metadata:
         fields["metadata"] = dict(metadata)
     fields |= named
+    if isinstance(event, RunFinished) and event.finish_reason != "stop":
+        fields["finish_reason"] = event.finish_reason
     if isinstance(event, RunFailed):
         fields["code"] = event.error.get("code")
         if content:

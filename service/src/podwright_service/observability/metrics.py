@@ -35,6 +35,7 @@ from prometheus_client.registry import Collector
 from podwright import events
 from podwright.errors import CODES, ConfigurationError, ModelError, codes_of
 from podwright.events import Kind
+from podwright.finish_reasons import FINISH_REASONS
 from podwright.messages import ModelResponse
 from podwright.models import price_file, pricing
 from podwright.usage import RunLimits, Usage
@@ -86,7 +87,6 @@ _TOKEN_TYPES = {
 """Values of the label `type`, and the fields of usage that they count."""
 _REASONS = ("price", "count", "incomplete")
 """Why a call has no known cost: no price is known, the provider gave no count, or a part of it has no price."""
-_FINISH_REASONS = ("stop", "length", "tool_calls", "content_filter", "unknown")
 _MAX_ROOTS = 50
 """Outermost components of other containers that have a label value of their own."""
 _MAX_ANSWERED = 100
@@ -270,7 +270,7 @@ class Metrics:
             provider, _, _ = model.partition("/")
             for reason in _REASONS:
                 self._unpriced(*labels, model, reason).inc(0)
-            for reason in _FINISH_REASONS:
+            for reason in FINISH_REASONS:
                 self._finish_reasons(*labels, model, reason).inc(0)
             for status in (*_CALL_STATUSES, _FELL_BACK):
                 self._model_calls(*labels, model, provider, status).inc(0)
@@ -781,7 +781,7 @@ class Metrics:
             return
         self._count_failed_usage(event.failed_usage, labels)
         response = event.response
-        finish_reason = _bounded(response.finish_reason, _FINISH_REASONS)
+        finish_reason = _bounded(response.finish_reason, FINISH_REASONS)
         self._finish_reasons(*labels, model, finish_reason).inc()
         self._count_usage(response.usage, labels, model)
         if response.usage.known_cost and response.model not in ("", name):

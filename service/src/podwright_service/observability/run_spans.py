@@ -369,6 +369,9 @@ def _model_call_result(event: events.ModelCallFinished) -> Attributes:
         **_tokens(usage),
         semconv.FINISH_REASONS: (response.finish_reason,),
     }
+    if response.provider_finish_reason:
+        word = response.provider_finish_reason
+        attributes[semconv.PROVIDER_FINISH_REASON] = word
     if response.model:
         attributes[semconv.RESPONSE_MODEL] = response.model
     if response.id:
@@ -456,7 +459,9 @@ def _content(event: events.RunEvent) -> Attributes:
         case events.RunFinished():
             answer = Message("assistant", to_text(event.value))
             return {
-                semconv.OUTPUT_MESSAGES: _messages([answer], "stop"),
+                semconv.OUTPUT_MESSAGES: _messages(
+                    [answer], event.finish_reason
+                ),
                 **_value(event),
             }
         case events.ModelCallStarted():

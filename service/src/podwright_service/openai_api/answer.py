@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from podwright.components import Component, Pipeline
 from podwright.components.base import ModelComponent
+from podwright.errors import ModelRefusedError
 from podwright.events import (
     Event,
     ModelCallFinished,
@@ -23,12 +24,14 @@ from podwright.run import Task
 from podwright.usage import Usage
 from podwright_service.openai_api.forced_tool import ForcedTool
 
+PieceKind = Literal["text", "reasoning", "refusal"]
+
 
 class Piece(NamedTuple):
-    """A piece of an answer, or of the thoughts before it."""
+    """A piece of an answer, of the thoughts before it, or of the words by which the model refused."""
 
     text: str
-    is_reasoning: bool = False
+    kind: PieceKind = "text"
     call: int = -1
     """Number of the model call that it is from."""
 
@@ -56,8 +59,10 @@ class Answer:
         self.run_id = run_id
         self.tool = tool
         """The client's function whose arguments are the answer; None if the answer is a message."""
-        self.cut_off = False
-        """Whether the answer was cut off at its limit of tokens."""
+        self.finish_reason = "stop"
+        """How the answer ended; see `ExecutionResult.finish_reason`."""
+        self.refusal: str | None = None
+        """The words by which the model refused to answer."""
         self.reasoning: list[str] = []
         """What the model thought in each of its calls, if that is shown."""
         self.last_response = ModelResponse()
@@ -112,13 +117,12 @@ class Answer:
             case Token() if self._streams and not self._planning:
                 return self._piece(event)
             case Reasoning() if self._shows_reasoning and not self._planning:
-                return Piece(event.text, is_reasoning=True, call=event.call)
+                return Piece(event.text, "reasoning", event.call)
             case _:
                 pass
         return None
 
     def _finish_call(self, response: ModelResponse) -> None:
-        self.cut_off = response.finish_reason == "length"
         if self._shows_reasoning and not self._planning:
             self.last_response = response
             if response.reasoning:
@@ -141,14 +145,30 @@ class Answer:
             return "\n\n"
         return ""
 
+    def end(self, outcome: ExecutionResult | ModelRefusedError) -> list[Piece]:
+        """Note how the answer ended, and return what is left to send of it.
+
+        A refusal in words is also the text of the answer, unless that had to fit a schema.
+        """
+        if isinstance(outcome, ModelRefusedError):
+            self.finish_reason = "refusal"
+            self.refusal = outcome.refusal or outcome.message
+            return [Piece(self.refusal, "refusal")]
+        pieces = [self._rest(outcome)]
+        self.finish_reason = outcome.finish_reason
+        if outcome.finish_reason == "refusal":
+            self.refusal = self.text(outcome)
+            pieces.append(Piece(self.refusal, "refusal"))
+        return [piece for piece in pieces if piece.text]
+
     def text(self, result: ExecutionResult) -> str:
         """The whole answer; a structured one is JSON."""
         if self._is_json:
             return json.dumps(to_json_data(result.value), ensure_ascii=False)
         return to_text(self._component.output(result.value, result.data))
 
-    def rest(self, result: ExecutionResult) -> Piece:
-        """What is left to send of the whole answer; its text may be empty."""
+    def _rest(self, result: ExecutionResult) -> Piece:
+        """What is left to send of the whole text; it may be empty."""
         answer = self.text(result)
         if answer.startswith(self._text):
             rest = answer.removeprefix(self._text)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from podwright.finish_reasons import to_openai
 from podwright.usage import Usage
 from podwright_service.http.openai_errors import error_body
 from podwright_service.http.problems import ProblemDetails
@@ -14,15 +15,15 @@ from podwright_service.openai_api.forced_tool import ForcedTool
 
 
 def completion(
-    answer: Answer, model: str, text: str, usage: Usage
+    answer: Answer, model: str, text: str | None, usage: Usage
 ) -> dict[str, Any]:
-    """A whole answer."""
+    """A whole answer; its text is None if the model refused instead."""
     message: dict[str, Any] = {
         "role": "assistant",
         "content": text,
-        "refusal": None,
+        "refusal": answer.refusal,
     }
-    if answer.tool is not None:
+    if answer.tool is not None and text is not None:
         message["content"] = None
         message["tool_calls"] = [_call(answer, answer.tool, text)]
     if answer.reasoning:
@@ -76,13 +77,17 @@ class Chunks:
         )
 
     def piece(self, piece: Piece) -> Iterator[dict[str, Any]]:
-        """The chunk with a piece of the answer, or of the thoughts before it."""
-        if piece.is_reasoning:
-            yield self._chunk(self._reasoning(piece))
-        elif self._answer.tool is not None:
-            yield from self._call(self._answer.tool, piece.text)
-        else:
-            yield self._chunk({"content": piece.text})
+        """The chunks with a piece of the answer, or of the thoughts before it."""
+        tool = self._answer.tool
+        match piece.kind:
+            case "reasoning":
+                yield self._chunk(self._reasoning(piece))
+            case "refusal":
+                yield self._chunk({"refusal": piece.text})
+            case "text" if tool is not None:
+                yield from self._call(tool, piece.text)
+            case "text":
+                yield self._chunk({"content": piece.text})
 
     def _call(
         self, tool: ForcedTool, arguments: str
@@ -147,9 +152,8 @@ def _call(answer: Answer, tool: ForcedTool, arguments: str) -> dict[str, Any]:
 
 
 def _finish_reason(answer: Answer) -> str:
-    if answer.cut_off:
-        return "length"
     # the answer of a function that is forced by its name ends like a text
-    if answer.tool is not None and not answer.tool.is_named:
+    is_call = answer.tool is not None and not answer.tool.is_named
+    if is_call and answer.finish_reason == "stop":
         return "tool_calls"
-    return "stop"
+    return to_openai(answer.finish_reason)

@@ -11,7 +11,12 @@ from pydantic import TypeAdapter
 
 from podwright.usage import Usage
 from podwright_service.http.problems import ProblemDetails
-from podwright_service.openai_api.answer import Answer, Piece, usage_data
+from podwright_service.openai_api.answer import (
+    Answer,
+    Piece,
+    PieceKind,
+    usage_data,
+)
 from podwright_service.openai_api.responses_request import (
     ResponsesFormat,
     ResponsesRequest,
@@ -20,6 +25,9 @@ from podwright_service.openai_api.thoughts import seal
 
 ENCRYPTED_CONTENT = "reasoning.encrypted_content"
 """The value of `include` of clients that send thoughts back."""
+
+_INCOMPLETE = {"length": "max_output_tokens", "unknown": "unknown"}
+"""Reasons of incomplete responses, by finish reason."""
 
 _usage = TypeAdapter(Usage)
 
@@ -37,12 +45,22 @@ class ResponseObject:
         self._request = request
         self._created = int(time.time())
 
-    def whole(self, text: str, usage: Usage) -> dict[str, Any]:
-        """The response at its end, with a message, and before it the thoughts that led to it."""
+    def whole(self, text: str | None, usage: Usage) -> dict[str, Any]:
+        """The response at its end, with a message, and before it the thoughts that led to it.
+
+        Args:
+            text: The text of the message; None if the model refused instead.
+            usage: What the run used.
+        """
+        parts: list[dict[str, Any]] = []
+        if text is not None:
+            parts.append(text_part(text))
+        if self._answer.refusal is not None:
+            parts.append(refusal_part(self._answer.refusal))
         output: list[dict[str, Any]] = []
         if self._answer.reasoning:
             output.append(self.reasoning(len(output), self._answer.reasoning))
-        output.append(self.answer(len(output), self.end_status, text))
+        output.append(self.answer(len(output), self.end_status, parts))
         return self.finished(output, usage)
 
     def finished(
@@ -50,8 +68,8 @@ class ResponseObject:
     ) -> dict[str, Any]:
         """The response at its end."""
         details = None
-        if self._answer.cut_off:
-            details = {"reason": "max_output_tokens"}
+        if self._incomplete_reason:
+            details = {"reason": self._incomplete_reason}
         return self.response(
             status=self.end_status,
             completed_at=int(time.time()),
@@ -97,48 +115,50 @@ class ResponseObject:
 
     @property
     def tool_name(self) -> str:
-        """The client's function whose arguments are the answer; empty if the answer is a message."""
+        """The client's function whose arguments are the answer; empty for a message, as every refusal is."""
         tool = self._answer.tool
-        if tool is None:
+        if tool is None or self._answer.refusal is not None:
             return ""
         return tool.name
 
     @property
     def end_status(self) -> str:
         """The status of a response that did not fail."""
-        if self._answer.cut_off:
+        if self._incomplete_reason:
             return "incomplete"
         return "completed"
 
+    @property
+    def _incomplete_reason(self) -> str:
+        """Why the answer is not known to be whole; empty if it is."""
+        return _INCOMPLETE.get(self._answer.finish_reason, "")
+
     def answer(
-        self, index: int, status: str, text: str | None = None
+        self, index: int, status: str, parts: Sequence[dict[str, Any]] = ()
     ) -> dict[str, Any]:
-        """The answer in the output: a message, or a call of the client's function; None is one without text so far."""
-        tool = self._answer.tool
-        if tool is None:
-            return self.message(index, status, text)
+        """The answer in the output: a message, or a call of the client's function."""
+        name = self.tool_name
+        if not name:
+            return self.message(index, status, parts)
         return {
             "type": "function_call",
             "id": self.item_id("fc", index),
             "call_id": self._answer.call_id,
-            "name": tool.name,
-            "arguments": text or "",
+            "name": name,
+            "arguments": "".join(part["text"] for part in parts),
             "status": status,
         }
 
     def message(
-        self, index: int, status: str, text: str | None = None
+        self, index: int, status: str, parts: Sequence[dict[str, Any]] = ()
     ) -> dict[str, Any]:
-        """A message in the output; None is one whose text has not begun."""
-        content: list[dict[str, Any]] = []
-        if text is not None:
-            content.append(text_part(text))
+        """A message in the output; it has no parts before its text has begun."""
         return {
             "type": "message",
             "id": self.item_id("msg", index),
             "status": status,
             "role": "assistant",
-            "content": content,
+            "content": list(parts),
         }
 
     def reasoning(self, index: int, texts: Sequence[str]) -> dict[str, Any]:
@@ -257,9 +277,32 @@ def text_part(text: str) -> dict[str, Any]:
     }
 
 
+def refusal_part(refusal: str) -> dict[str, Any]:
+    """The words of a refusal in the output."""
+    return {"type": "refusal", "refusal": refusal}
+
+
 def summary_part(text: str) -> dict[str, Any]:
     """A text of thoughts."""
     return {"type": "summary_text", "text": text}
+
+
+@dataclass
+class _Part:
+    """A part of an item."""
+
+    kind: PieceKind
+    text: str = ""
+
+    def data(self) -> dict[str, Any]:
+        """The part in the protocol."""
+        match self.kind:
+            case "text":
+                return text_part(self.text)
+            case "refusal":
+                return refusal_part(self.text)
+            case "reasoning":
+                return summary_part(self.text)
 
 
 @dataclass
@@ -270,14 +313,14 @@ class _OpenItem:
     is_reasoning: bool
     call: int = -1
     """The model call whose thoughts are being sent."""
-    texts: list[str] = field(default_factory=list[str])
-    """Texts of its parts, of which the last one is being sent."""
+    parts: list[_Part] = field(default_factory=list[_Part])
+    """Its parts, of which the last one is being sent."""
 
-    def part(self) -> dict[str, Any]:
-        """The part that is being sent."""
-        if self.is_reasoning:
-            return summary_part(self.texts[-1])
-        return text_part(self.texts[-1])
+    def continues(self, piece: Piece) -> bool:
+        """Whether a piece belongs to the part that is being sent."""
+        if not self.parts or self.parts[-1].kind != piece.kind:
+            return False
+        return not self.is_reasoning or self.call == piece.call
 
 
 class ResponseEvents:
@@ -298,12 +341,13 @@ class ResponseEvents:
 
     def piece(self, piece: Piece) -> Iterator[dict[str, Any]]:
         """The events of a piece of the answer, or of thoughts."""
+        is_reasoning = piece.kind == "reasoning"
         item = self._open
-        if item is not None and item.is_reasoning != piece.is_reasoning:
+        if item is not None and item.is_reasoning != is_reasoning:
             yield from self._close("completed")
             item = None
         if item is None:
-            item = _OpenItem(len(self._output), piece.is_reasoning)
+            item = _OpenItem(len(self._output), is_reasoning)
             self._open = item
             begun = self._item(item, "in_progress")
             yield self._event(
@@ -312,29 +356,37 @@ class ResponseEvents:
                 item=begun,
             )
         if self._is_call(item):
-            item.texts = ["".join([*item.texts, piece.text])]
+            if not item.parts:
+                item.parts.append(_Part("text"))
+            item.parts[-1].text += piece.text
             yield self._event(
                 "response.function_call_arguments.delta",
                 **self._call_at(item),
                 delta=piece.text,
             )
             return
-        if not item.texts or (item.is_reasoning and item.call != piece.call):
-            yield from self._begin_part(item, piece.call)
-        item.texts[-1] += piece.text
-        if item.is_reasoning:
-            yield self._event(
-                "response.reasoning_summary_text.delta",
-                **self._at(item),
-                delta=piece.text,
-            )
-        else:
-            yield self._event(
-                "response.output_text.delta",
-                **self._at(item),
-                delta=piece.text,
-                logprobs=[],
-            )
+        if not item.continues(piece):
+            yield from self._begin_part(item, piece)
+        item.parts[-1].text += piece.text
+        at = self._at(item)
+        match piece.kind:
+            case "reasoning":
+                yield self._event(
+                    "response.reasoning_summary_text.delta",
+                    **at,
+                    delta=piece.text,
+                )
+            case "refusal":
+                yield self._event(
+                    "response.refusal.delta", **at, delta=piece.text
+                )
+            case "text":
+                yield self._event(
+                    "response.output_text.delta",
+                    **at,
+                    delta=piece.text,
+                    logprobs=[],
+                )
 
     def last(self, usage: Usage) -> Iterator[dict[str, Any]]:
         """The events that end the response."""
@@ -351,42 +403,48 @@ class ResponseEvents:
         )
 
     def _begin_part(
-        self, item: _OpenItem, call: int
+        self, item: _OpenItem, piece: Piece
     ) -> Iterator[dict[str, Any]]:
-        if item.texts:
+        if item.parts:
             yield from self._end_part(item)
-        item.texts.append("")
-        item.call = call
+        part = _Part(piece.kind)
+        item.parts.append(part)
+        item.call = piece.call
         name = "response.content_part.added"
         if item.is_reasoning:
             name = "response.reasoning_summary_part.added"
-        yield self._event(name, **self._at(item), part=item.part())
+        yield self._event(name, **self._at(item), part=part.data())
 
     def _end_part(self, item: _OpenItem) -> Iterator[dict[str, Any]]:
-        text = item.texts[-1]
+        part = item.parts[-1]
         if self._is_call(item):
             yield self._event(
                 "response.function_call_arguments.done",
                 **self._call_at(item),
                 name=self._state.tool_name,
-                arguments=text,
+                arguments=part.text,
             )
             return
         at = self._at(item)
-        if item.is_reasoning:
-            yield self._event(
-                "response.reasoning_summary_text.done", **at, text=text
-            )
-            yield self._event(
-                "response.reasoning_summary_part.done", **at, part=item.part()
-            )
-        else:
-            yield self._event(
-                "response.output_text.done", **at, text=text, logprobs=[]
-            )
-            yield self._event(
-                "response.content_part.done", **at, part=item.part()
-            )
+        name = "response.content_part.done"
+        match part.kind:
+            case "reasoning":
+                yield self._event(
+                    "response.reasoning_summary_text.done", **at, text=part.text
+                )
+                name = "response.reasoning_summary_part.done"
+            case "refusal":
+                yield self._event(
+                    "response.refusal.done", **at, refusal=part.text
+                )
+            case "text":
+                yield self._event(
+                    "response.output_text.done",
+                    **at,
+                    text=part.text,
+                    logprobs=[],
+                )
+        yield self._event(name, **at, part=part.data())
 
     def _close(self, status: str) -> Iterator[dict[str, Any]]:
         """The events that end the item that is being sent."""
@@ -403,10 +461,10 @@ class ResponseEvents:
 
     def _item(self, item: _OpenItem, status: str) -> dict[str, Any]:
         if item.is_reasoning:
-            return self._state.reasoning(item.index, item.texts)
-        if not item.texts:
-            return self._state.answer(item.index, status)
-        return self._state.answer(item.index, status, item.texts[-1])
+            texts = [part.text for part in item.parts]
+            return self._state.reasoning(item.index, texts)
+        parts = [part.data() for part in item.parts]
+        return self._state.answer(item.index, status, parts)
 
     def _is_call(self, item: _OpenItem) -> bool:
         """Whether an item is a call of the client's function."""
@@ -421,7 +479,7 @@ class ResponseEvents:
 
     def _at(self, item: _OpenItem) -> dict[str, Any]:
         """Where the part is that is being sent."""
-        part_index = len(item.texts) - 1
+        part_index = len(item.parts) - 1
         if item.is_reasoning:
             return {
                 "item_id": self._state.item_id("rs", item.index),

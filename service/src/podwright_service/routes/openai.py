@@ -12,11 +12,11 @@ from fastapi import APIRouter, Request, Response
 from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 from pydantic import BaseModel
 
+from podwright.errors import ModelRefusedError
 from podwright.headers import RUN_ID, USAGE, format_usage
 from podwright.json_data import to_json_bytes
-from podwright.result import ExecutionResult
 from podwright.run import Task
-from podwright.usage import Usage
+from podwright.usage import NO_USAGE, Usage
 from podwright_service.execution import (
     RequestedRun,
     compute_for,
@@ -102,10 +102,8 @@ async def chat_completions(request: Request, body: ChatRequest) -> Response:
         return await _stream(
             request, body, task, answer=answer, protocol=chunks
         )
-    result, text = await _run(request, body, task, answer)
-    return _response(
-        answer, result, completion(answer, body.model, text, result.usage)
-    )
+    text, usage = await _run(request, body, task, answer)
+    return _response(answer, usage, completion(answer, body.model, text, usage))
 
 
 @router.post("/responses/", include_in_schema=False)
@@ -119,8 +117,8 @@ async def responses(request: Request, body: ResponsesRequest) -> Response:
         return await _stream(
             request, body, task, answer=answer, protocol=events
         )
-    result, text = await _run(request, body, task, answer)
-    return _response(answer, result, state.whole(text, result.usage))
+    text, usage = await _run(request, body, task, answer)
+    return _response(answer, usage, state.whole(text, usage))
 
 
 @models_router.get("/responses", include_in_schema=False)
@@ -163,7 +161,8 @@ async def _prepare(
 
 async def _run(
     request: Request, sender: Sender, task: Task, answer: Answer
-) -> tuple[ExecutionResult, str]:
+) -> tuple[str | None, Usage]:
+    """The text of the answer, None if the model refused instead, and what the run used."""
     runtime = get_runtime(request)
     origin = origin_of(request, runtime.settings, sender, runtime.component)
     work = execute_request(
@@ -173,14 +172,20 @@ async def _run(
         origin=origin,
         subscribers=(answer.read,),
     )
-    result = await runtime.active_runs.run_until_disconnect(request, work)
-    return result, answer.text(result)
+    try:
+        result = await runtime.active_runs.run_until_disconnect(request, work)
+    except ModelRefusedError as error:
+        # an answer in this protocol, and no error
+        answer.end(error)
+        return None, error.usage or NO_USAGE
+    answer.end(result)
+    return answer.text(result), result.usage
 
 
 def _response(
-    answer: Answer, result: ExecutionResult, content: dict[str, Any]
+    answer: Answer, usage: Usage, content: dict[str, Any]
 ) -> Response:
-    headers = {RUN_ID: answer.run_id, USAGE: format_usage(result.usage)}
+    headers = {RUN_ID: answer.run_id, USAGE: format_usage(usage)}
     return Response(
         to_json_bytes(content), headers=headers, media_type="application/json"
     )
@@ -232,18 +237,26 @@ async def _events(
             for event in protocol.piece(piece):
                 yield _formatted(event)
     try:
-        result = await stream.result()
-        rest = answer.rest(result)
+        usage, rest = await _end(stream, answer)
     except Exception as error:  # noqa: BLE001 - the response has begun, so any error becomes the last event
         problem = report_late_failure(request, stream.run_id, error)
         yield _formatted(protocol.failed(problem))
     else:
-        if rest.text:
-            for event in protocol.piece(rest):
+        for piece in rest:
+            for event in protocol.piece(piece):
                 yield _formatted(event)
-        for event in protocol.last(result.usage):
+        for event in protocol.last(usage):
             yield _formatted(event)
     yield protocol.end
+
+
+async def _end(stream: RunStream, answer: Answer) -> tuple[Usage, list[Piece]]:
+    """What a run used, and what is left to send of its answer."""
+    try:
+        result = await stream.result()
+    except ModelRefusedError as error:
+        return error.usage or NO_USAGE, answer.end(error)
+    return result.usage, answer.end(result)
 
 
 def _formatted(event: dict[str, Any]) -> bytes:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from podwright.conversation import chat_message, read_message
+from podwright.finish_reasons import to_openai
 from podwright.json_data import as_array, as_object
 from podwright.messages import (
     Message,
@@ -71,7 +72,8 @@ def completion(
     """The response as a chat completion."""
     message = {
         **chat_message(response.message()),
-        "content": response.text or None,
+        "content": _content(response),
+        "refusal": response.refusal or None,
         **response.provider_fields,
     }
     choice = {
@@ -104,8 +106,10 @@ def completion_chunks(
     )
     # a content in parts has the text
     if "content" not in response.provider_fields:
-        for word in re.findall(r"\s*\S+|\s+", response.text):
+        for word in re.findall(r"\s*\S+|\s+", _content(response) or ""):
             yield chunk({"content": word})
+    for word in re.findall(r"\s*\S+|\s+", response.refusal):
+        yield chunk({"refusal": word})
     for call in _tool_calls(response):
         function = call["function"]
         begun = {**call, "function": {**function, "arguments": ""}}
@@ -139,10 +143,17 @@ def _head(request: ModelRequest, response: ModelResponse) -> dict[str, Any]:
     }
 
 
+def _content(response: ModelResponse) -> str | None:
+    """The text; None if it is the words of a refusal, which have a place of their own."""
+    if response.text == response.refusal:
+        return None
+    return response.text or None
+
+
 def _finish_reason(response: ModelResponse) -> str:
     if response.tool_calls and response.finish_reason == "stop":
         return "tool_calls"
-    return response.finish_reason
+    return response.provider_finish_reason or to_openai(response.finish_reason)
 
 
 def _tool_calls(response: ModelResponse) -> list[dict[str, Any]]:
