@@ -87,8 +87,8 @@ async def test_an_answer_that_ended(
             errors.ModelError,
         ),
         ("max_tokens", [thinking("Hm")], errors.ModelError),
-        ("refusal", [text("I")], errors.ContentFilterError),
-        ("refusal", [], errors.ContentFilterError),
+        ("refusal", [text("I")], errors.ModelRefusedError),
+        ("refusal", [], errors.ModelRefusedError),
         ("end_turn", [], errors.ModelResponseError),
     ],
 )

@@ -42,7 +42,7 @@ CODES = """
     podwright_error configuration_invalid blueprint_invalid tool_definition_invalid model_unknown input_invalid
     context_invalid inputs_invalid messages_invalid resume_path_invalid trace_invalid blocking_call run_failed
     model_failed model_authentication model_rate_limited model_timeout model_unreachable model_unavailable
-    model_request_refused context_window_exceeded content_filtered model_response_invalid model_tool_call_invalid
+    model_request_refused context_window_exceeded content_filtered model_refused finish_reason_unknown model_response_invalid model_tool_call_invalid
     replay_mismatch remote_failed remote_unreachable remote_unavailable remote_timeout remote_rejected
     remote_response_invalid remote_paused remote_interrupted remote_hops_exceeded tool_failed tool_arguments_invalid
     condition_failed output_invalid loop_limit_reached loop_exhausted limit_exceeded approval_required
@@ -150,6 +150,12 @@ EXHAUSTED = LoopStep(
 )
 
 
+def unknown_end() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PODWRIGHT_MODEL_UNKNOWN_FINISH_REASON", "fail")
+        scripted(ModelResponse("Hi.", finish_reason="over")).run("hello")
+
+
 def rejected() -> None:
     flow = Workflow("flow", [ApprovalStep("Go on?")])
     with pytest.raises(errors.ApprovalRequired) as caught:
@@ -198,6 +204,10 @@ PROVOKED: dict[type[PodwrightError], Callable[[], object]] = {
     errors.ModelRequestError: refused(404),
     errors.ContextWindowError: refused(400, "context_length_exceeded"),
     errors.ContentFilterError: refused(400, "content_filter"),
+    errors.ModelRefusedError: lambda: scripted(
+        ModelResponse(refusal="No.")
+    ).run("hello", response_model=Answer),
+    errors.UnknownFinishReasonError: unknown_end,
     errors.ModelResponseError: provider(reply(b"not JSON")),
     errors.ModelToolCallError: refused(400, "tool_use_failed"),
     errors.ReplayMismatchError: mismatch,

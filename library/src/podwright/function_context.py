@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from podwright import events
 from podwright.errors import ConfigurationError, LimitExceededError
+from podwright.finish_reasons import UNKNOWN
 from podwright.messages import ModelRequest, ModelResponse
 from podwright.models import pricing
 from podwright.models.token_counts import as_uncounted
@@ -171,7 +172,7 @@ class _Reports:
             **run.stamp(path),
             call=number,
             model=model,
-            response=ModelResponse(usage=usage),
+            response=ModelResponse(usage=usage, finish_reason=UNKNOWN),
             duration_ms=seconds * 1000,
             tool_call=tool_call,
         )

@@ -27,6 +27,8 @@ RUN_ID = "Podwright-Run-Id"
 """Response header: the id of the run."""
 USAGE = "Podwright-Usage"
 """Response header: what the run used. Example: `input_tokens=24, output_tokens=8, cost="0.0000084"`."""
+FINISH_REASON = "Podwright-Finish-Reason"
+"""Response header: how the answer of the model ended, unless it is `stop`. Example: `refusal`."""
 
 _LARGEST_INTEGER = 10**15 - 1
 _LARGEST_DECIMAL = 10**12 - 1

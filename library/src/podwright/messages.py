@@ -233,8 +233,8 @@ class ModelResponse:
     usage: Usage = field(default_factory=lambda: Usage(cost=None))
     """Tokens of this call; `cost` in USD, None if the price is unknown."""
     finish_reason: str = "stop"
-    """`stop`, `length`, `tool_calls`, `content_filter`, `refusal`, or `unknown` if the answer may not be whole; words of
-    providers are read by the table in `podwright.finish_reasons`."""
+    """`stop`, `length`, `tool_calls`, `content_filter`, `refusal`, or `unknown` if it may not be whole; words of
+    providers are in `podwright.finish_reasons`."""
     model: str = ""
     """The model that answered, as the provider names it; may be empty."""
     id: str = ""

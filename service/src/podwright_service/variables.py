@@ -32,7 +32,7 @@ LIBRARY = {
     "PODWRIGHT_MODEL_FIRST_WAIT": "Most seconds to wait after the first attempt; doubles with each further one.",
     "PODWRIGHT_MODEL_LONGEST_WAIT": "Most seconds that such a wait may grow to.",
     "PODWRIGHT_MODEL_LONGEST_RETRY_AFTER": "Most seconds that a provider may ask to wait before another attempt.",
-    "PODWRIGHT_MODEL_UNKNOWN_FINISH_REASON": "An answer that may not be whole is an answer (`warn`) or an error (`fail`).",
+    "PODWRIGHT_MODEL_UNKNOWN_FINISH_REASON": "`warn`, or `fail`: what an answer is that may not be whole.",
     "PODWRIGHT_MAX_RESULT_TOKENS": "Estimated tokens after which the result of a tool is cut.",
     "PODWRIGHT_MAX_TOOL_CALLS": "Tool calls that one answer of a model may ask for.",
     "PODWRIGHT_PRICES": "A file with prices that take precedence over all others, or its content as JSON.",

@@ -419,6 +419,8 @@ class LiteLLMModel(ProviderModel):
         reason = _said_reason(stream)
         if wire.has_readable_response and self._provider in _SAY_WHY:
             reason = wire.stop_reason
+        elif wire.has_readable_response and wire.stop_reason:
+            reason = wire.stop_reason
         elif not reason and self._takes_client:
             reason = UNKNOWN
         if not reason:

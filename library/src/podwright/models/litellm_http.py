@@ -29,7 +29,7 @@ from podwright.models.proxies import (
 )
 
 _STOP_REASON = re.compile(
-    rb'"(?:stop_?reason|finish_?reason|done_reason)"\s*:\s*"([^"\\]+)"',
+    rb'"(stop_?reason|finish_?reason|done_reason)"\s*:\s*"([^"\\]+)"',
     re.IGNORECASE,
 )
 _COUNT = re.compile(
@@ -66,6 +66,7 @@ class Wire:
         """Called for each piece of the response."""
         self.fault: TransportError | None = None
         """Why the rest of the response was not read."""
+        self._has_finish_reason = False
         self._size = 0
         self._recent = b""
 
@@ -108,8 +109,12 @@ class Wire:
         text = self._recent + data
         if _ENCODED.search(text):
             self.is_readable = False
-        for reason in _STOP_REASON.findall(text):
-            self.stop_reason = reason.decode(errors="replace")
+        for key, reason in _STOP_REASON.findall(text):
+            is_finish_reason = key.lower().startswith(b"finish")
+            # beside it, vLLM has the text that stopped the model as `stop_reason`
+            if is_finish_reason or not self._has_finish_reason:
+                self.stop_reason = reason.decode(errors="replace")
+            self._has_finish_reason |= is_finish_reason
         if _COUNT.search(text):
             self.has_counts = True
         self._recent = text[-_OVERLAP:]

@@ -20,7 +20,7 @@ from podwright.errors import (
     TraceError,
 )
 from podwright.events import Event, adapter
-from podwright.headers import USAGE, parse_usage
+from podwright.headers import FINISH_REASON, USAGE, parse_usage
 from podwright.json_data import as_object, to_text
 from podwright.models.http import Fault, TransportError
 from podwright.models.retries import Retries
@@ -511,7 +511,9 @@ async def _run(
         raise requests.invalid("an empty result")
     duration_ms = (time.monotonic() - started) * 1000
     usage = parse_usage(response_headers.get(USAGE, ""))
-    return _result_of(data, duration_ms, usage)
+    result = _result_of(data, duration_ms, usage)
+    result.finish_reason = response_headers.get(FINISH_REASON, "stop")
+    return result
 
 
 async def _stream(

@@ -212,7 +212,7 @@ def _translated(
             return {
                 **_thoughts(message),
                 "role": "assistant",
-                "content": _answer(message.content),
+                "content": _answer(message.content or _refusal(message)),
                 "tool_calls": [
                     call.model_dump() for call in message.tool_calls
                 ],
@@ -227,6 +227,12 @@ def _thoughts(message: AssistantMessage) -> Object:
         for key, value in further.items()
         if key not in _NO_THOUGHTS and not isinstance(value, bool | int | float)
     }
+
+
+def _refusal(message: AssistantMessage) -> str:
+    """The words of a refusal, which the component answered in place of a content."""
+    refusal = (message.model_extra or {}).get("refusal")
+    return refusal if isinstance(refusal, str) else ""
 
 
 def _answer(content: str | list[AnswerPart]) -> Any:

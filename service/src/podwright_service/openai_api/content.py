@@ -122,4 +122,10 @@ def content_data(
     """The content of a message in the shape of the library."""
     if isinstance(content, str):
         return content
-    return [part_data(part) for part in content]
+    texts = {part.text for part in content if isinstance(part, TextPart)}
+    return [
+        part_data(part)
+        for part in content
+        # a refusal without a schema is sent in both forms
+        if not (isinstance(part, RefusalPart) and part.refusal in texts)
+    ]

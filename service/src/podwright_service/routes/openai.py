@@ -13,7 +13,6 @@ from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 from pydantic import BaseModel
 
 from podwright.errors import ModelRefusedError
-from podwright.headers import RUN_ID, USAGE, format_usage
 from podwright.json_data import to_json_bytes
 from podwright.run import Task
 from podwright.usage import NO_USAGE, Usage
@@ -37,6 +36,7 @@ from podwright_service.openai_api.responses import (
 from podwright_service.openai_api.responses_request import ResponsesRequest
 from podwright_service.origin import Sender, origin_of
 from podwright_service.routes.openai_responses import NO_MODEL, OPENAI_RESPONSES
+from podwright_service.routes.responses import run_headers
 from podwright_service.routes.runs import begun_stream, report_late_failure
 from podwright_service.runtime import get_runtime
 
@@ -185,7 +185,7 @@ async def _run(
 def _response(
     answer: Answer, usage: Usage, content: dict[str, Any]
 ) -> Response:
-    headers = {RUN_ID: answer.run_id, USAGE: format_usage(usage)}
+    headers = run_headers(answer.run_id, usage, answer.finish_reason)
     return Response(
         to_json_bytes(content), headers=headers, media_type="application/json"
     )

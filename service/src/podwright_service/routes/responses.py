@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from podwright.headers import BUDGET, HOPS, RUN_ID, USAGE
+from podwright.headers import (
+    BUDGET,
+    FINISH_REASON,
+    HOPS,
+    RUN_ID,
+    USAGE,
+    format_usage,
+)
+from podwright.usage import Usage
 from podwright_service.http.problems import ProblemDetails
 
 Responses = dict[int | str, dict[str, Any]]
@@ -19,7 +27,8 @@ REFUSED = {
     408: "The body did not arrive in time.",
     413: "The body is too large.",
     415: "The headers do not announce plain JSON in UTF-8.",
-    422: "The request or the blueprint is invalid, or the run reached a limit; `errors` lists the places.",
+    422: "The request or the blueprint is invalid, the run reached a limit, or the model refused; `errors` lists the "
+    "places.",
     500: "The service or the component is at fault.",
     503: "The service is at capacity; try again after the seconds in `Retry-After`. Or it stopped.",
 }
@@ -54,6 +63,11 @@ RUN_HEADERS = {
         "What the run used, as a dictionary of structured fields (RFC 9651). The cost is in USD, a string, and missing "
         "if a price is unknown.",
         'input_tokens=24, output_tokens=8, cost="0.0000084"',
+    ),
+    FINISH_REASON: _header(
+        "How the answer of the model ended, if it is not `stop`: `refusal` if it is the words by which the model "
+        "refused, `length` if it was cut off, `unknown` if it may not be whole.",
+        "refusal",
     ),
     "Idempotency-Replayed": _header(
         "Present on the stored response to an earlier request.", const="true"
@@ -172,3 +186,13 @@ def common_responses(
     if has_keys:
         descriptions |= _DENIED
     return describe(descriptions)
+
+
+def run_headers(
+    run_id: str, usage: Usage, finish_reason: str
+) -> dict[str, str]:
+    """The response headers of a run that has finished."""
+    headers = {RUN_ID: run_id, USAGE: format_usage(usage)}
+    if finish_reason != "stop":
+        headers[FINISH_REASON] = finish_reason
+    return headers

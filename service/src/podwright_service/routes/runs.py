@@ -12,7 +12,6 @@ from fastapi.responses import StreamingResponse
 from fastapi.sse import format_sse_event
 
 from podwright.components import Component
-from podwright.headers import RUN_ID, USAGE, format_usage
 from podwright.json_data import to_json_bytes
 from podwright.result import ExecutionResult
 from podwright_service.execution import (
@@ -47,6 +46,7 @@ from podwright_service.routes.responses import (
     RUN_PARAMETERS,
     RUN_PROBLEMS,
     STREAM_RESPONSES,
+    run_headers,
 )
 from podwright_service.runtime import get_runtime
 
@@ -192,7 +192,7 @@ async def _run(
 ) -> Response:
     run = await requested_run(request, component, body)
     result = await perform_run(request, component, run, body=body, trace=trace)
-    headers = {RUN_ID: run.run_id, USAGE: format_usage(result.usage)}
+    headers = run_headers(run.run_id, result.usage, result.finish_reason)
     return Response(
         _content(request, component, result, as_data),
         headers=headers,
