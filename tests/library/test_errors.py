@@ -32,6 +32,7 @@ from podwright.models.retries import Retries
 from podwright.testing import (
     FunctionModel,
     ModelRequest,
+    ModelResponse,
     ReplayModel,
     ScriptedModel,
     ToolCall,
@@ -42,11 +43,11 @@ CODES = """
     podwright_error configuration_invalid blueprint_invalid tool_definition_invalid model_unknown input_invalid
     context_invalid inputs_invalid messages_invalid resume_path_invalid trace_invalid blocking_call run_failed
     model_failed model_authentication model_rate_limited model_timeout model_unreachable model_unavailable
-    model_request_refused context_window_exceeded content_filtered model_refused finish_reason_unknown model_response_invalid model_tool_call_invalid
-    replay_mismatch remote_failed remote_unreachable remote_unavailable remote_timeout remote_rejected
-    remote_response_invalid remote_paused remote_interrupted remote_hops_exceeded tool_failed tool_arguments_invalid
-    condition_failed output_invalid loop_limit_reached loop_exhausted limit_exceeded approval_required
-    approval_rejected run_cancelled
+    model_request_refused context_window_exceeded content_filtered model_refused finish_reason_unknown
+    model_response_invalid model_tool_call_invalid replay_mismatch remote_failed remote_unreachable
+    remote_unavailable remote_timeout remote_rejected remote_response_invalid remote_paused remote_interrupted
+    remote_hops_exceeded tool_failed tool_arguments_invalid condition_failed output_invalid loop_limit_reached
+    loop_exhausted limit_exceeded approval_required approval_rejected run_cancelled
 """.split()
 """Programs compare codes, so they never change; in the order of the tree."""
 

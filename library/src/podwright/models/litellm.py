@@ -417,9 +417,8 @@ class LiteLLMModel(ProviderModel):
             InvalidResponseError: The stream ended without one.
         """
         reason = _said_reason(stream)
-        if wire.has_readable_response and self._provider in _SAY_WHY:
-            reason = wire.stop_reason
-        elif wire.has_readable_response and wire.stop_reason:
+        says_why = self._provider in _SAY_WHY or bool(wire.stop_reason)
+        if wire.has_readable_response and says_why:
             reason = wire.stop_reason
         elif not reason and self._takes_client:
             reason = UNKNOWN
