@@ -39,4 +39,6 @@ def test_runs_are_kept(make_fleet: MakeFleet, full: str) -> None:
     until(has_succeeded)
     ended = request("GET", f"/runs/{run['id']}")
     assert "the moon" in str(ended["result"])
-    assert request("GET", "/runs")["runs"] == [ended]
+    (listed,) = request("GET", "/runs")["runs"]
+    assert listed["id"] == ended["id"]
+    assert "result" not in listed
