@@ -10,7 +10,7 @@ from tests.library.model_clients import KEY, LOOK_UP, question, stream
 from tests.library.upstream import Script, Upstream, completion, reply, streamed
 
 from podwright import Agent, errors
-from podwright.messages import Message, ToolCall
+from podwright.messages import ToolCall
 from podwright.models import Connection, litellm_loader
 from podwright.models.litellm import LiteLLMModel
 from podwright.models.pricing import lookup
@@ -100,22 +100,6 @@ async def test_an_unsupported_setting_is_named(provider: Upstream) -> None:
     with pytest.raises(errors.ModelRequestError, match="'seed'"):
         await model_at(provider, ANTHROPIC).complete(request)
     assert not provider.requests
-
-
-@pytest.mark.parametrize("name", [OPENAI, "hosted_vllm/qwen"])
-async def test_a_lone_surrogate_is_replaced(
-    provider: Upstream, name: str
-) -> None:
-    """A text that LiteLLM cannot encode is sent without the half of a character that makes it so."""
-    provider.answers([reply(completion())])
-    text = "half \ud83d and \U0001f30d"
-    await model_at(provider, name).complete(
-        question(name, messages=(Message("user", text),))
-    )
-    assert (
-        provider.requests[0]["messages"][0]["content"]
-        == "half \ufffd and \U0001f30d"
-    )
 
 
 async def test_an_unknown_provider_is_named() -> None:

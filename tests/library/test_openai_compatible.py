@@ -78,9 +78,9 @@ async def test_settings_have_the_names_of_the_provider(
 
 
 async def test_any_text_can_be_sent(provider: Upstream) -> None:
-    """A lone surrogate and a megabyte of text are sent as JSON."""
+    """NUL, a character outside of the basic plane and a megabyte of text are sent as JSON."""
     provider.answers([reply(completion())])
-    text = "\ud83d" + "x" * 2**20
+    text = "\x00\U0001f600" + "x" * 2**20
     await model_at(provider).complete(
         question("openai/m", messages=(Message("user", text),))
     )

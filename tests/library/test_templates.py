@@ -314,7 +314,10 @@ class Pair:
         ),
         (Pair(Point(x=1), (1, 2)), '{"a": {"x": 1, "on": null}, "b": [1, 2]}'),
         (Colour.red, '"r"'),
-        ({"x": int}, '{"x": "<class \'int\'>"}'),
+        (
+            {"x": Colour},
+            "{\"x\": \"(a value of the type 'EnumType', which has no JSON form; its text: <enum 'Colour'>)\"}",
+        ),
         (
             {"a": [float("nan"), -float("inf"), 0.5]},
             '{"a": ["NaN", "-Infinity", 0.5]}',

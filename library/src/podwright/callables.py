@@ -47,20 +47,25 @@ async def call_function(
 ) -> Any:
     """Call a caller's function: await it if it is async, else run it in a thread. A generator gives a list.
 
+    An awaitable that a function returns is awaited.
+
     Raises:
         Exception: What it raises. A `SystemExit`, or a cancellation of its own, becomes a `RuntimeError`.
         asyncio.CancelledError: The calling task is cancelled.
     """
-    if not is_async(function):
-        slots = _slots_of(asyncio.get_running_loop(), _level.get())
-        call = partial(function, *args, **kwargs)
-        return await _in_thread(call, slots)
     task = cast("asyncio.Task[Any]", asyncio.current_task())
     try:
-        result = function(*args, **kwargs)
+        if is_async(function):
+            result = function(*args, **kwargs)
+        else:
+            slots = _slots_of(asyncio.get_running_loop(), _level.get())
+            call = partial(function, *args, **kwargs)
+            result = await _in_thread(call, slots)
         if inspect.isasyncgen(result):
             return [item async for item in result]
-        return await result
+        if inspect.isawaitable(result):
+            return await result
+        return result
     except asyncio.CancelledError as error:
         if task.cancelling():
             raise

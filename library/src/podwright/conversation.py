@@ -7,6 +7,7 @@ fields beside their own, as the provider wrote them. A conversation that a run r
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, NotRequired, cast
 
@@ -36,6 +37,7 @@ from podwright.json_data import (
     is_set,
     nested_deeper,
 )
+from podwright.json_forms import to_utf8_data
 from podwright.messages import (
     CLOSED,
     ContentPart,
@@ -307,7 +309,7 @@ def parse_messages(data: object) -> tuple[Message, ...]:
     if isinstance(data, tuple):
         data = list(cast("tuple[object, ...]", data))
     try:
-        checked = _conversation.validate_python(data)
+        checked = _validate(_conversation, data)
     except ValidationError as error:
         problems = to_problems(error.errors(include_url=False), data)
         raise MessagesError(
@@ -317,6 +319,22 @@ def parse_messages(data: object) -> tuple[Message, ...]:
     return tuple(message for message in messages if not _is_empty(message))
 
 
+def _validate(adapter: TypeAdapter[Any], data: object) -> Any:
+    """Validate data of a conversation; its texts may have halves of surrogate pairs, as earlier inputs may.
+
+    Raises:
+        ValidationError: It is invalid.
+    """
+    try:
+        return adapter.validate_python(data)
+    except ValidationError:
+        with contextlib.suppress(TypeError, ValueError, RecursionError):
+            whole = to_utf8_data(data)
+            if whole is not data:
+                return adapter.validate_python(whole)
+        raise
+
+
 def parse_content(parts: object) -> str | tuple[ContentPart, ...]:
     """The content of a user's message from JSON data.
 
@@ -324,7 +342,7 @@ def parse_content(parts: object) -> str | tuple[ContentPart, ...]:
         MessagesError: With everything that is wrong.
     """
     try:
-        return _content(_parts.validate_python(parts))
+        return _content(_validate(_parts, parts))
     except ValidationError as error:
         problems = to_problems(error.errors(include_url=False), parts)
         raise MessagesError(

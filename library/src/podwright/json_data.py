@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 import orjson
-from pydantic_core import to_jsonable_python
+
+from podwright.json_forms import (
+    described,
+    refused,
+    to_json_form,
+    to_utf8_data,
+    to_utf8_text,
+)
 
 JsonObject = dict[str, Any]
 """A JSON object."""
@@ -17,38 +23,30 @@ JsonMapping = Mapping[str, Any]
 
 
 def to_json_data(value: Any) -> Any:
-    """The value as JSON-compatible data.
+    """The value as JSON-compatible data; see `to_json_form`.
 
-    Pydantic models and dataclasses become objects, other unknown types their text, and NaN and infinities
-    (which JSON lacks) text as well.
+    A sentence stands for what has no JSON form, such as an object of an unknown class, and text for NaN and infinities,
+    which JSON lacks.
     """
-    if value is None or isinstance(value, str | bool | int):
+    if value is None or type(value) in (str, bool, int):
         return value
-    data = to_jsonable_python(value, fallback=str)
-    try:
-        # much faster than a walk over data without such numbers, which is the rule
-        json.dumps(data, allow_nan=False)
-    except ValueError:
-        return _replace_non_finite(data)
-    return data
+    return to_json_form(value, described)
 
 
-def _replace_non_finite(data: Any) -> Any:
-    if isinstance(data, dict):
-        members = cast("JsonObject", data)
-        return {key: _replace_non_finite(item) for key, item in members.items()}
-    if isinstance(data, list):
-        items = cast("list[Any]", data)
-        return [_replace_non_finite(item) for item in items]
-    if isinstance(data, float) and not math.isfinite(data):
-        return json.dumps(data)
-    return data
+def to_exact_json_data(value: Any) -> Any:
+    """The value as JSON data in UTF-8.
+
+    Raises:
+        NoJsonFormError: A part of it has no JSON form.
+        ValueError, RecursionError: It refers to itself, or is nested too deeply.
+    """
+    return to_utf8_data(to_json_form(value, refused))
 
 
 def to_text(value: Any) -> str:
     """The value as a model or a caller reads it: a string unchanged, anything else as JSON text."""
     if isinstance(value, str):
-        return value
+        return to_json_data(value)
     try:
         # JSON data, which needs no conversion
         return json.dumps(value, ensure_ascii=False, allow_nan=False)
@@ -64,6 +62,15 @@ def to_json_bytes(data: Any) -> bytes:
     except TypeError:
         # lone surrogates and integers beyond 64 bits, which orjson rejects
         return json.dumps(data, separators=(",", ":")).encode()
+
+
+def to_request_bytes(body: Any) -> bytes:
+    """The body of a request as compact JSON that every server can read: with U+FFFD for halves of surrogate pairs."""
+    try:
+        return orjson.dumps(body)
+    except TypeError:
+        text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+        return to_utf8_text(text).encode()
 
 
 def json_pointer(*parts: str | int) -> str:

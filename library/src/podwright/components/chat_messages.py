@@ -14,6 +14,7 @@ from podwright.conversation import parse_content, to_data, turns
 from podwright.events import HistoryCut
 from podwright.images import images_in, parts_with_images
 from podwright.json_data import JsonMapping, JsonObject, to_text
+from podwright.json_forms import described, refused, to_json_form
 from podwright.messages import HistorySettings, Message, ModelRequest
 from podwright.models.offline import estimate_input, estimate_message
 from podwright.names import find_name
@@ -268,13 +269,24 @@ def to_context(data: object) -> JsonMapping:
     return context
 
 
+def _describe_input(value: object) -> str:
+    """What stands for a part of an input without a JSON form; data that is binary is a mistake.
+
+    Raises:
+        NoJsonFormError: It is binary.
+    """
+    if isinstance(value, bytes | bytearray):
+        return refused(value)
+    return described(value)
+
+
 def _check_input(name: object, value: object) -> None:
     if not isinstance(name, str):
         raise errors.ContextError(
             f"The name of an input must be a string, not {name!r}."
         )
     try:
-        to_text(value).encode()
+        to_text(to_json_form(value, _describe_input)).encode()
     except (ValueError, RecursionError, TypeError) as error:
         raise errors.ContextError(
             f"The input '{name}' is not JSON: {error}.",

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from asyncio import CancelledError
 from collections.abc import Callable
 from time import perf_counter
 from typing import Any
-
-from pydantic_core import to_jsonable_python
 
 from podwright.components.tool_calls import call_tool, error_details
 from podwright.errors import (
@@ -24,7 +21,7 @@ from podwright.events import (
     ToolCallFinished,
     ToolCallStarted,
 )
-from podwright.json_data import JsonObject, copy_json
+from podwright.json_data import JsonObject, copy_json, to_exact_json_data
 from podwright.run import (
     Run,
     ToolCallId,
@@ -115,10 +112,7 @@ class _FunctionCall:
 
     def _to_data(self, value: Any) -> Any:
         try:
-            # types without a JSON form would become texts that nobody expects
-            data = to_jsonable_python(value)
-            json.dumps(data, allow_nan=False)
-            return data
+            return to_exact_json_data(value)
         except Exception as error:
             subject = f"The result of the function '{self._function.name}' is not JSON data: it"
             raise error_from(ToolError, subject, error) from error

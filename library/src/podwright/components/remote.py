@@ -40,7 +40,12 @@ from podwright.errors import (
     RemoteTimeoutError,
 )
 from podwright.events import Kind
-from podwright.json_data import as_object, to_json_bytes, to_json_data, to_text
+from podwright.json_data import (
+    as_object,
+    to_json_data,
+    to_request_bytes,
+    to_text,
+)
 from podwright.models.http import TransportError, send
 from podwright.models.proxies import is_proxy
 from podwright.models.retries import Retries, Timeouts, with_retries
@@ -150,7 +155,7 @@ class Remote(PromptComponent):
     async def _call(self, run: Run, task: Task) -> Any:
         """Call the remote component with a part of what is left of the limits."""
         self._check(run, task)
-        body = to_json_bytes(_request_body(task, run.attributes))
+        body = to_request_bytes(_request_body(task, run.attributes))
         stream = RemoteStream(run, self.name)
         # before: a call that may not begin holds nothing back
         async with run.journal.call(in_tool=run.in_tool):

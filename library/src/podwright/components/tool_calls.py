@@ -40,6 +40,7 @@ from podwright.events import (
 )
 from podwright.journal import is_wrong_call
 from podwright.json_data import as_array, nested_deeper, to_text
+from podwright.json_forms import to_utf8_text
 from podwright.messages import Message, ToolCall
 from podwright.run import (
     Run,
@@ -361,7 +362,7 @@ async def call_tool(
 def _result_text(tool: Tool, value: Any) -> str:
     """A result as the model reads it."""
     try:
-        return to_text(value)
+        return to_utf8_text(to_text(value))
     except Exception as error:
         raise error_from(ToolError, f"Tool '{tool.name}'", error) from error
 

@@ -13,6 +13,7 @@ from typing import Any, cast
 from podwright.conversation import chat_message
 from podwright.finish_reasons import MAY_BE_EMPTY, ending_of, is_end, is_failure
 from podwright.json_data import JsonMapping, JsonObject, as_array, as_object
+from podwright.json_forms import to_utf8_text
 from podwright.messages import ModelRequest, ModelResponse
 from podwright.models.answer import MAX_NAME, InvalidResponseError, Piece
 from podwright.models.base import check_tool_calls
@@ -247,8 +248,8 @@ class CompletionAnswer:
         if not self.has_choice or self._calls.has_nameless():
             raise InvalidResponseError
         calls = tuple(self._calls.tool_calls())
-        text = _whole("".join(self._text))
-        refusal = _whole("".join(self._refusal))
+        text = to_utf8_text("".join(self._text))
+        refusal = to_utf8_text("".join(self._refusal))
         ending = ending_of(
             self.finish_reason,
             has_calls=bool(calls),
@@ -266,7 +267,7 @@ class CompletionAnswer:
             finish_reason=ending.reason,
             model=self._model,
             id=self._id,
-            reasoning=_whole("".join(self._reasoning)),
+            reasoning=to_utf8_text("".join(self._reasoning)),
             provider_fields=self._provider_fields(),
             provider=self._provider,
             provider_finish_reason=ending.word,
@@ -357,19 +358,8 @@ def _is_completion(data: Any) -> bool:
 
 def _name(value: Any) -> str:
     """A name that a provider gives, which telemetry shows."""
-    name = _whole(str(value or ""))
+    name = to_utf8_text(str(value or ""))
     return name[:MAX_NAME]
-
-
-def _whole(text: str) -> str:
-    """The text with the characters whole that have come in two halves, as JSON's escapes of them."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode(
-            "utf-16", "replace"
-        )
-    return text
 
 
 def _content_text(content: Any) -> str:

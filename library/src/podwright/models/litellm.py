@@ -16,6 +16,7 @@ import orjson
 from podwright import errors
 from podwright.finish_reasons import UNKNOWN
 from podwright.json_data import JsonObject, as_object
+from podwright.json_forms import to_utf8_data
 from podwright.json_schema import has_open_objects
 from podwright.messages import ModelRequest, ModelResponse
 from podwright.models import litellm_loader, pricing
@@ -628,10 +629,7 @@ def _encodable(body: JsonObject) -> JsonObject:
     try:
         orjson.dumps(body)
     except TypeError:
-        encoded = json.dumps(body, ensure_ascii=False).encode(
-            "utf-16", "surrogatepass"
-        )
-        return json.loads(encoded.decode("utf-16", "replace"))
+        return to_utf8_data(body)
     return body
 
 

@@ -21,7 +21,7 @@ from podwright.errors import (
     RemoteTimeoutError,
 )
 from podwright.headers import BUDGET, format_budget
-from podwright.json_data import as_object, to_json_bytes
+from podwright.json_data import as_object, to_request_bytes
 from podwright.models.http import (
     NOT_SENT,
     Fault,
@@ -327,7 +327,7 @@ def _check_url(url: str) -> None:
 
 def _to_json(body: Any) -> bytes:
     try:
-        return to_json_bytes(body)
+        return to_request_bytes(body)
     except (TypeError, ValueError) as error:
         raise InputError(
             f"The input is not JSON data: {error}.",

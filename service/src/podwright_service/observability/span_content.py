@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from podwright.json_data import as_array
+from podwright.json_forms import to_utf8_text
 
 _VARIABLES = (
     "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT",
@@ -27,20 +28,20 @@ def _limit() -> int | None:
 
 
 def cut(text: str) -> str:
-    """A text, cut if it is too long."""
-    return text[: _limit()]
+    """A text in UTF-8, as the exporters need it, cut if it is too long."""
+    return to_utf8_text(text[: _limit()])
 
 
 def to_json(data: Any) -> str:
     """Data as JSON text; if it is too long, with its longest texts cut, and then without its first items."""
-    text = json.dumps(data, ensure_ascii=False)
+    text = _to_text(data)
     limit = _limit()
     if limit is None or len(text) <= limit:
         return text
     length = limit
     while length > _SHORTEST:
         length //= 2
-        text = json.dumps(_with_short_texts(data, length), ensure_ascii=False)
+        text = _to_text(_with_short_texts(data, length))
         if len(text) <= limit:
             return text
     if not isinstance(data, list):
@@ -48,14 +49,16 @@ def to_json(data: Any) -> str:
     last: list[str] = []
     left = limit - len("[]")
     for item in reversed(as_array(cast("list[Any]", data))):
-        text = json.dumps(
-            _with_short_texts(item, _SHORTEST), ensure_ascii=False
-        )
+        text = _to_text(_with_short_texts(item, _SHORTEST))
         left -= len(text) + len(", ")
         if left < 0:
             break
         last.append(text)
     return f"[{', '.join(reversed(last))}]"
+
+
+def _to_text(data: Any) -> str:
+    return to_utf8_text(json.dumps(data, ensure_ascii=False))
 
 
 def _with_short_texts(data: Any, length: int) -> Any:
