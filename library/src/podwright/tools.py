@@ -36,6 +36,7 @@ from podwright.callables import (
     max_result_tokens,
     tool_timeout,
 )
+from podwright.docstrings import parse_docstring
 from podwright.errors import (
     Problem,
     ToolArgumentsError,
@@ -387,8 +388,8 @@ def _known_options(_: Location) -> Iterable[str]:
 def to_tool(function: Callable[..., Any]) -> Tool:
     """The tool of a function.
 
-    The name is the function's, the description its docstring, the parameters its type hints; Google-style `Args:`
-    describe them.
+    The name is the function's, the description its docstring, the parameters its type hints; what the docstring says of
+    parameters describes them.
 
     Raises:
         ToolDefinitionError: The function cannot be a tool.
@@ -419,13 +420,15 @@ def _make_tool(function: Callable[..., Any]) -> Tool:
         inner = cast("Callable[..., Any]", inner.func)
     name = _tool_name(function, inner)
     _check_has_object(name, function)
-    description, descriptions = _parse_docstring(inner)
     try:
+        docstring = parse_docstring(
+            inspect.getdoc(inner) or "", inspect.signature(inner).parameters
+        )
         fields: dict[str, Any] = {}
         for parameter, hint in _parameters(function, inner):
             if is_context(hint):
                 continue
-            text = descriptions.get(parameter.name)
+            text = docstring.parameters.get(parameter.name)
             fields[parameter.name] = _field(
                 name, parameter, hint, description=text
             )
@@ -449,8 +452,8 @@ def _make_tool(function: Callable[..., Any]) -> Tool:
         "type": "function",
         "function": {"name": name, "parameters": parameters},
     }
-    if description:
-        schema["function"]["description"] = description
+    if docstring.description:
+        schema["function"]["description"] = docstring.description
     options: ToolOptions = getattr(inner, _OPTIONS, ToolOptions())
     rule = getattr(inner, _APPROVAL_RULE, None)
     if rule is not None:
@@ -574,25 +577,6 @@ def _check_unless_none(value: Any, check: ValidatorFunctionWrapHandler) -> Any:
     if value is None:
         return None
     return check(value)
-
-
-def _parse_docstring(
-    function: Callable[..., Any],
-) -> tuple[str, dict[str, str]]:
-    """The description of a function, and those of its parameters by name."""
-    text = inspect.getdoc(function)
-    if not text:
-        return "", {}
-    import docstring_parser  # a fifth of the library's import time
-
-    parsed = docstring_parser.parse(
-        text, style=docstring_parser.DocstringStyle.GOOGLE
-    )
-    parameters = {
-        parameter.arg_name: parameter.description or ""
-        for parameter in parsed.params
-    }
-    return (parsed.description or "").strip(), parameters
 
 
 def tools_by_name(functions: Iterable[Callable[..., Any]]) -> dict[str, Tool]:
