@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import httpx
@@ -33,7 +34,7 @@ from podwright.messages import (
     OutputSchema,
     ToolCall,
 )
-from podwright.models import Connection
+from podwright.models import Connection, ScriptedModel
 from podwright.models.openai_compatible import ChatModel
 from podwright.models.retries import Timeouts
 from podwright.usage import Usage
@@ -89,6 +90,65 @@ def call(
             request, None if tokens is None else tokens.append
         )
     )
+
+
+async def later(request: ModelRequest) -> str:
+    await asyncio.sleep(0)
+    return f"later: {request.messages[-1].text}"
+
+
+class Later:
+    """An object that is called like an async function."""
+
+    async def __call__(self, request: ModelRequest) -> str:
+        return await later(request)
+
+
+def prefixed(prefix: str, request: ModelRequest) -> Any:
+    del prefix
+    return later(request)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        later,
+        Later(),
+        partial(later),
+        partial(prefixed, "a prefix"),
+        lambda request: later,
+    ],
+)
+def test_an_async_function_responds(
+    stub: ModelStub, function: Callable[[ModelRequest], Any]
+) -> None:
+    """What a function returns is awaited, as in a `ScriptedModel`; it responds to all further requests."""
+    stub.respond_with(function)
+    for _ in range(2):
+        assert call(stub).text == "later: Hello"
+    stub.respond_with("unused").when("Hello", function)
+    assert call(stub).text == "later: Hello"
+    stub.verify()
+    scripted = ScriptedModel(function)
+    assert asyncio.run(scripted.complete(HELLO)).text == "later: Hello"
+
+
+def test_an_async_function_gives_any_response(stub: ModelStub) -> None:
+    """It may return data, tool calls and faults."""
+    responses: list[Any] = [
+        {"city": "Rome"},
+        ToolCall.of("look_up"),
+        Fault(503),
+    ]
+
+    async def respond(request: ModelRequest) -> Any:
+        return responses.pop(0)
+
+    stub.respond_with(respond)
+    assert call(stub).text == '{"city": "Rome"}'
+    assert [made.name for made in call(stub).tool_calls] == ["look_up"]
+    with pytest.raises(ModelUnavailableError):
+        call(stub)
 
 
 @streamed

@@ -13,6 +13,7 @@ from typing import Any, NoReturn, Self
 from aiohttp import web
 from pydantic import TypeAdapter
 
+from podwright.callables import call_function
 from podwright.events import Event
 from podwright.json_data import as_object, to_json_bytes, to_json_data
 from podwright.messages import ModelRequest, ModelResponse
@@ -67,7 +68,7 @@ class ModelStub(BackgroundServer):
 
     Args:
         *responses: Texts, tool calls, structured answers, responses with their `usage`, faults, or functions of the
-            request; see `StubResponse`.
+            request, which may be async; see `StubResponse`.
         name: The model, "<provider>/<model_name>", that a component uses in place of every model in its blueprint.
             By default it uses those of the blueprint, which decides the price of a call; offline models then stay.
         latency: Seconds from a request to the first byte of the response.
@@ -228,9 +229,9 @@ class ModelStub(BackgroundServer):
         except NoResponseError as error:
             self.unanswered.append(str(error))
             return Fault(400, str(error))
-        if callable(response):
-            # a function of the test may block
-            response = await asyncio.to_thread(response, request)
+        while callable(response):
+            # a function of the test that is not async may block
+            response = await call_function(response, request)
         if isinstance(response, Fault):
             return response
         if isinstance(response, Structured):

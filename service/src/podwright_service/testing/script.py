@@ -65,8 +65,8 @@ StubResponse = (
     | Callable[[ModelRequest], Any]
 )
 """A text, one or several tool calls, a complete response, a fault, or a function of the request that returns one of
-these. A function is not used up: it responds to all further requests. Other values, such as dictionaries and pydantic
-models, are structured answers.
+these. A function may be async. It is not used up: it responds to all further requests. Other values, such as
+dictionaries and pydantic models, are structured answers.
 """
 
 
