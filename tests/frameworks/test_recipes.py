@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.helpers import ROOT
@@ -246,3 +247,44 @@ def test_a_failure_of_the_provider_is_a_problem(
     with pytest.raises(ProblemError) as caught:
         recipe.run(REFUSED)
     assert caught.value.problem["code"] == "tool_failed"
+
+
+DECISIONS: dict[str, tuple[dict[str, Any], str]] = {
+    "approve": ({"decision": "approve"}, ANSWER),
+    "edit": (
+        {
+            "decision": "approve",
+            "values": {"value": {"draft": "A better draft."}},
+        },
+        "A better draft.",
+    ),
+    "reject": ({"decision": "reject", "comment": "Too dear."}, "Too dear."),
+}
+"""What a person decides about a question of LangGraph, and a text that the next node then sends."""
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [path for path in RECIPES if path.name == "langgraph"],
+    ids=["langgraph"],
+    indirect=True,
+)
+@pytest.mark.parametrize("decided", DECISIONS)
+def test_an_interrupt_is_an_approval(
+    recipe: ComponentProcess, stub: ModelStub, provider: Provider, decided: str
+) -> None:
+    """The run pauses with the value as question, and goes on with the decision; no node before it runs again."""
+    provider.books.clear()
+    client = Client(recipe.url)
+    with pytest.raises(ProblemError) as pause:
+        client.run("I want a refund.")
+    problem = pause.value.problem
+    assert (pause.value.status, problem["code"]) == (409, "approval_required")
+    assert problem["question"]["edit"]["value"]["value"]["draft"] == ANSWER
+    assert len(provider.books["task 0"]) == 1
+    decision, sent = DECISIONS[decided]
+    result = client.run(problem["context"], decision=decision, trace=True)
+    assert result.value == ANSWER
+    assert sent in stub.requests[-1].messages[-1].text
+    assert len(provider.books["task 0"]) == 2
+    assert amounts(result.usage) == amounts(provider.billed("task 0"))

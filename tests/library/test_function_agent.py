@@ -21,6 +21,8 @@ from tests.library.shapes import events
 from podwright import (
     Agent,
     AgentStep,
+    ApprovalRequired,
+    ApprovalStep,
     BlueprintValidationError,
     Conductor,
     FunctionAgent,
@@ -41,6 +43,7 @@ from podwright.errors import (
     ConfigurationError,
     InputsError,
     LimitExceededError,
+    ModelResponseError,
     OutputError,
     RunCancelledError,
     ToolError,
@@ -324,6 +327,99 @@ def test_an_answer_that_is_not_json_is_an_error(answer: Any) -> None:
         FunctionAgent("helper", lambda task: answer).run("x")
 
 
+async def nothing(task: str) -> None:
+    """Return nothing."""
+
+
+def no_pieces(task: str) -> Generator[str]:
+    """Yield nothing."""
+    yield from ()
+
+
+async def no_pieces_later(task: str) -> AsyncGenerator[str]:
+    """Yield nothing."""
+    for piece in ():
+        yield piece
+
+
+async def empty_pieces(task: str) -> AsyncGenerator[str]:
+    """Yield empty texts."""
+    yield ""
+    yield ""
+
+
+def passed_on(function: Callable[[str], Any], task: str) -> Any:
+    """Return what an async function does, without awaiting it."""
+    return function(task)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        nothing,
+        no_pieces,
+        no_pieces_later,
+        empty_pieces,
+        pytest.param(lambda task: None, id="returns None"),
+        pytest.param(lambda task: "", id="returns an empty text"),
+        partial(passed_on, nothing),
+    ],
+)
+async def test_an_empty_answer_is_an_error(function: Any) -> None:
+    """Nothing, and no text, are the error of a model with an empty answer, streamed or not, also in a workflow."""
+    agent = FunctionAgent("helper", function)
+    runs = [
+        partial(agent.arun, "x"),
+        partial(agent.arun, "x", stream=True),
+        partial(Workflow("flow", [agent]).arun, "x"),
+        partial(Pipeline("line", [agent]).arun, "x"),
+    ]
+    for run in runs:
+        with pytest.raises(ModelResponseError, match="'helper'") as caught:
+            await run()
+        assert caught.value.code == "model_response_invalid"
+
+
+@pytest.mark.parametrize("answer", [0, 0.0, False, [], {}, " ", "0"], ids=repr)
+def test_an_answer_may_be_false(answer: Any) -> None:
+    """Data that Python takes for false is an answer."""
+    assert FunctionAgent("helper", lambda task: answer).run("x") == answer
+
+
+# --- A person -----------------------------------------------------------------------------------------------------
+
+
+def test_a_function_asks_a_person_in_a_nested_run() -> None:
+    """The function is called again after each decision; earlier questions are answered without the person."""
+    asking = Workflow(
+        "asking",
+        [ApprovalStep("{value}", "check", edit={"value": {}}, on_reject=[])],
+    )
+    keys: list[str | None] = []
+
+    async def helper(task: str, context: RunContext) -> str:
+        keys.append(context.call_key)
+        replies: list[str] = []
+        for question in ("first", "second"):
+            result = await asking.arun({"value": question}, trace=True)
+            assert result.data is not None
+            check = result.data["check"]
+            replies.append(f"{check['decision']} {result.data['value']}")
+        return ", ".join(replies)
+
+    agent = FunctionAgent("helper", helper)
+    with pytest.raises(ApprovalRequired) as first:
+        agent.run("x")
+    assert first.value.message == "first"
+    with pytest.raises(ApprovalRequired) as second:
+        agent.run(first.value.decide("approve", values={"value": "changed"}))
+    assert second.value.message == "second"
+    answer = agent.run(second.value.decide("reject", "no"))
+    assert answer == "approve changed, reject second"
+    assert len(keys) == 3
+    assert len(set(keys)) == 1
+
+
 # --- Streams ------------------------------------------------------------------------------------------------------
 
 
@@ -514,7 +610,12 @@ async def test_a_report_that_the_loop_drops_is_logged(
     """A loop that is closed before it counts what a thread has reported does not hold the thread up."""
     loop = asyncio.new_event_loop()
     kept: list[RunContext] = []
-    agent = FunctionAgent("helper", lambda task, context: kept.append(context))
+
+    def keep(task: str, context: RunContext) -> str:
+        kept.append(context)
+        return task
+
+    agent = FunctionAgent("helper", keep)
 
     def run_and_report() -> threading.Thread:
         loop.run_until_complete(agent.arun("x"))

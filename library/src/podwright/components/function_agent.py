@@ -20,7 +20,11 @@ from podwright.components.chat_messages import ChatMessages, one_turn
 from podwright.components.function_calls import call_recorded
 from podwright.components.options import DescribedOptions, own_blueprint
 from podwright.components.response_format import response_format
-from podwright.errors import ConfigurationError, OutputError
+from podwright.errors import (
+    ConfigurationError,
+    ModelResponseError,
+    OutputError,
+)
 from podwright.events import Kind
 from podwright.json_data import as_object, to_json_data, to_text
 from podwright.models import pricing
@@ -62,8 +66,9 @@ class FunctionAgent(PromptComponent):
         name: Its name here, which blueprints and steps use.
         function: Called with the task, and with the `RunContext` if it takes one: in a parameter with that annotation,
             or in one that is called `context` and has none. The task is a text; if the input has images, a list of
-            texts and images. It returns the answer: a text, or JSON data. A generator yields the pieces of a text,
-            which streams pass on. A function that is not async runs in a thread.
+            texts and images. It returns the answer: a text, or JSON data; None and an empty text are an error, as with
+            models. A generator yields the pieces of a text, which streams pass on. A function that is not async runs in
+            a thread.
         idempotent: Whether a call may be repeated if its end is unknown.
         models: Names of the models that it reports, `<provider>/<model_name>`. Metrics have a label for each, and a
             call is refused when nothing is left of the run's limits.
@@ -188,6 +193,7 @@ class _Call:
 
         Raises:
             LimitExceededError: It would call models, and nothing is left of a limit of the run.
+            ModelResponseError: The answer is None or an empty text, as an empty answer of a model.
         """
         if self._models:
             for budget in self._run.budgets:
@@ -200,8 +206,19 @@ class _Call:
         args, kwargs = with_context(self._context_parameters, own, [task])
         function = partial(self._function, *args, **kwargs)
         if is_async(self._function):
-            return await self._call(function)
-        return await call_function(self._call_blocking, function, context)
+            answer = await self._call(function)
+        else:
+            answer = await call_function(self._call_blocking, function, context)
+        if answer is None or (isinstance(answer, str) and not answer):
+            raise self._empty_answer_error()
+        return answer
+
+    def _empty_answer_error(self) -> ModelResponseError:
+        """The error of a model whose answer is empty, of this function."""
+        return ModelResponseError(
+            f"'{self._run.component_name}': the function gave an empty answer.",
+            suggestion="Let it return or yield a text, return data, or raise an error.",
+        )
 
     async def _call(self, function: Callable[[], Any]) -> Any:
         """What an async function returns, or the text of an async generator."""
