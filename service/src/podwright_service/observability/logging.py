@@ -83,10 +83,15 @@ def configure_logging(settings: Settings) -> None:
         wrapper_class=structlog.make_filtering_bound_logger(
             _library_level(settings)
         ),
-        logger_factory=structlog.WriteLoggerFactory(log_stream()),
+        logger_factory=_make_logger,
         cache_logger_on_first_use=True,
     )
     write_printed_with(_printed_logger(settings))
+
+
+def _make_logger(*_: object) -> structlog.WriteLogger:
+    """Make the logger of a module when it is first used: a program may have another output by then."""
+    return structlog.WriteLogger(log_stream())
 
 
 def _printed_logger(settings: Settings) -> WriteLine:
