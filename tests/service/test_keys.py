@@ -238,7 +238,14 @@ def write(path: Path, data: bytes) -> str:
     return str(path)
 
 
-ALL_SCOPES = {"run", "approve", "blueprint", "read", "runs:all"}
+ALL_SCOPES = {
+    "run",
+    "approve",
+    "blueprint",
+    "read",
+    "runs:all",
+    "runs:relay",
+}
 ENTRIES: dict[str, tuple[str, set[str]]] = {
     "": ("", ALL_SCOPES),
     "run:": ("", {"run"}),

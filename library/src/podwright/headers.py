@@ -14,6 +14,8 @@ from podwright.usage import RunLimits, Usage
 
 BUDGET = "Podwright-Budget"
 """Request header: what is left of the caller's limits. Example: `wall_time=12.5, tokens=1000, cost="0.5"`."""
+CALLER = "Podwright-Caller"
+"""Request header: the name of the outermost caller's API key; empty if it has none. Example: `shop`."""
 HOPS = "Podwright-Hops"
 """Request header: how many more containers the run may pass through. Example: `2`."""
 ROOT = "Podwright-Root"

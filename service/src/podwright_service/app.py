@@ -20,6 +20,7 @@ from podwright import __version__
 from podwright.components import Component
 from podwright.components.walks import remotes_in, reported_models_of
 from podwright.errors import ModelAuthenticationError
+from podwright.text import most_similar
 from podwright_service import background
 from podwright_service.background.previous import Previous, load_previous
 from podwright_service.http.active_runs import ActiveRuns
@@ -28,7 +29,7 @@ from podwright_service.http.auth import ApiKeys, AuthenticationMiddleware
 from podwright_service.http.error_responses import add_exception_handlers
 from podwright_service.http.hosts import HostMiddleware
 from podwright_service.http.idempotency import IdempotencyStore
-from podwright_service.http.paths import PROBES, path_in
+from podwright_service.http.paths import PROBES, RELAY, path_in
 from podwright_service.http.query import check_query
 from podwright_service.http.shutdown import (
     DrainMiddleware,
@@ -215,12 +216,7 @@ def _check_and_build_runtime(
     check_cost_limits(component, settings, models)
     preload(component, policy, settings)
     api_keys = ApiKeys(settings)
-    for name in settings.metric_callers:
-        if name not in api_keys.names:
-            _log.warning(
-                "PODWRIGHT_METRIC_CALLERS names '%s', and no API key has this name.",
-                name,
-            )
+    _check_metric_callers(settings, api_keys)
     admission = Admission(settings)
     active_runs = ActiveRuns()
     previous = load_previous(settings, component)
@@ -257,6 +253,23 @@ def _check_and_build_runtime(
         observability=observability,
         background=background_worker,
     )
+
+
+def _check_metric_callers(settings: Settings, api_keys: ApiKeys) -> None:
+    """Log names of callers that are misspelled, or that nobody can have."""
+    relays = not api_keys.required or any(
+        RELAY in caller.scopes for caller in api_keys.callers
+    )
+    for name in settings.metric_callers:
+        if name in api_keys.names:
+            continue
+        # it may be a caller of another container
+        if relays and not most_similar(name, api_keys.names):
+            continue
+        _log.warning(
+            "PODWRIGHT_METRIC_CALLERS names '%s', and no API key has this name.",
+            name,
+        )
 
 
 def _background_worker(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from opentelemetry.context import Context
 from starlette.requests import Request
 
 from podwright.components import Component
-from podwright.headers import ROOT
+from podwright.headers import CALLER, ROOT
 from podwright.run_context import (
     MAX_IDENTITY,
     NO_ATTRIBUTES,
@@ -32,6 +33,7 @@ SESSION = "session.id"
 _MAX_LENGTH = 200
 """Characters of a member of `baggage`."""
 _MAX_ROOT = 100
+_KEY_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _propagator = W3CBaggagePropagator()
 
 
@@ -58,7 +60,9 @@ class Origin:
     root: str = ""
     """The outermost component, which is in another container; empty if it is the served one."""
     caller: str = ""
-    """The name of the caller's API key; empty if it has none."""
+    """The name of the outermost caller's API key, perhaps in another container; empty if it has none."""
+    via: str = ""
+    """The name of the key of the component that calls for that caller; empty if the caller calls itself."""
     members: Mapping[str, str] = field(default_factory=dict[str, str])
     """Further members of the header `baggage` that the operator trusts."""
     attributes: RunAttributes = NO_ATTRIBUTES
@@ -76,7 +80,7 @@ class Origin:
         return cls(**fields, attributes=attributes)
 
     def to_dict(self) -> dict[str, Any]:
-        """What is known, as JSON-compatible data; a background run has the metadata beside it."""
+        """What is known for whom the run is, as JSON-compatible data; a background run has the metadata beside it."""
         data = {
             "root": self.root,
             "caller": self.caller,
@@ -87,11 +91,17 @@ class Origin:
         return {name: value for name, value in data.items() if value}
 
 
-_NOWHERE = Origin()
+NOWHERE = Origin()
+"""The origin of a run that no request has begun."""
 current_origin: ContextVar[Origin] = ContextVar(
-    "podwright_origin", default=_NOWHERE
+    "podwright_origin", default=NOWHERE
 )
 """Where the current run comes from."""
+
+
+def is_key_name(text: str) -> bool:
+    """Whether a text can be the name of an API key."""
+    return _KEY_NAME.fullmatch(text) is not None
 
 
 def caller_of(request: Request) -> str:
@@ -119,15 +129,32 @@ def origin_of(
         metadata={**around.metadata, **sender.metadata_values(component)},
     )
     attributes.check()
+    caller, via = _caller_and_via(request)
     return Origin(
         root=_root(request),
-        caller=caller_of(request),
+        caller=caller,
+        via=via,
         members={
             name: truncate(value, _MAX_LENGTH)
             for name, value in members.items()
         },
         attributes=attributes,
     )
+
+
+def _caller_and_via(request: Request) -> tuple[str, str]:
+    """The outermost caller, and the component that calls for it.
+
+    Only a key that may relay names another caller, or a caller could put its cost on somebody else's account.
+    """
+    own_name = caller_of(request)
+    relayed = request.headers.get(CALLER)
+    # without keys, each caller has all scopes
+    if relayed is None or not getattr(request.state, "relays", True):
+        return own_name, ""
+    if relayed and not is_key_name(relayed):
+        return own_name, ""
+    return relayed, own_name
 
 
 def _root(request: Request) -> str:

@@ -18,8 +18,15 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from podwright.blueprints.content import read_bytes
 from podwright.errors import ConfigurationError
 from podwright.text import os_error_reason
-from podwright_service.http.paths import OPEN_PATHS, SCOPES, path_in, scopes_of
+from podwright_service.http.paths import (
+    OPEN_PATHS,
+    RELAY,
+    SCOPES,
+    path_in,
+    scopes_of,
+)
 from podwright_service.http.problems import RequestError
+from podwright_service.origin import is_key_name
 from podwright_service.settings import Settings
 
 MIN_KEY_LENGTH = 16
@@ -37,7 +44,6 @@ _FORM = (
 
 _log = logging.getLogger("podwright.service")
 
-_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _ALL_SCOPES = frozenset(SCOPES)
 
 
@@ -281,7 +287,7 @@ def _checked_scopes(place: str, text: str) -> frozenset[str]:
 
 
 def _checked_name(place: str, name: str) -> str:
-    if not _NAME.fullmatch(name):
+    if not is_key_name(name):
         raise ConfigurationError(
             f"{place} has an invalid name beside its '@'.",
             suggestion="Use 1 to 64 letters, digits, '.', '_' and '-'. A key contains no '@'.",
@@ -320,8 +326,8 @@ def _key_required_error(detail: str, error: str = "") -> RequestError:
 class AuthenticationMiddleware:
     """ASGI middleware that requires an API key for every path except the open ones.
 
-    The scopes of the key are `key_scopes` in the state of the request, its name is `caller`, and `owner` identifies the
-    caller.
+    The scopes of the key are `key_scopes` in the state of the request, its name is `caller`, `owner` identifies the
+    caller, and `relays` is whether the caller may say for whom it calls.
     """
 
     def __init__(self, app: ASGIApp, keys: ApiKeys) -> None:
@@ -345,6 +351,7 @@ class AuthenticationMiddleware:
         state["key_scopes"] = caller.scopes
         state["caller"] = caller.name
         state["owner"] = owner
+        state["relays"] = RELAY in caller.scopes
         required = scopes_of(scope["method"], path)
         if required and caller.scopes.isdisjoint(required):
             raise scope_missing(required[0])

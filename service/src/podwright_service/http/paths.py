@@ -13,6 +13,9 @@ OPENAI_PREFIX = "/v1/"
 ALL_RUNS = "runs:all"
 """The scope with which a key with the scope `run` sees and changes the background runs of all callers."""
 
+RELAY = "runs:relay"
+"""The scope with which a key with the scope `run` says for which caller it calls."""
+
 SCOPES: Mapping[str, tuple[str, ...]] = {
     "run": (
         "/run",
@@ -32,6 +35,7 @@ SCOPES: Mapping[str, tuple[str, ...]] = {
     "blueprint": ("/run-blueprint", "/validate-blueprint"),
     "read": ("/info", "/metrics", "/openapi.json"),
     ALL_RUNS: (),
+    RELAY: (),
 }
 """The paths that a key with each scope may use."""
 

@@ -330,6 +330,8 @@ def _fields(event: RunEnded, content: bool) -> dict[str, Any]:
     fields |= origin.members
     named = origin.to_dict()
     named.pop("members", None)
+    if origin.via:
+        named["via"] = origin.via
     metadata = origin.attributes.metadata
     if metadata:
         fields["metadata"] = dict(metadata)

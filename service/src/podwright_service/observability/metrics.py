@@ -149,7 +149,8 @@ class Metrics:
         self._served = component, kind
         self._parts = tuple(components)
         self._components = frozenset(part.name for part in components)
-        self._callers = frozenset(callers)
+        self._callers = frozenset(["", *callers])
+        """Values of the label `caller`; others share the empty one."""
         self._known_roots = {component, INLINE}
         self._answered: set[tuple[str, str]] = set()
         self._export = export
@@ -176,8 +177,9 @@ class Metrics:
         """Export 0 before the first event: Prometheus cannot see an increase to the first value of a series."""
         self._begin_runs(self._served)
         self._run_duration(*self._served)
-        self._run_tokens(*self._served)
-        self._run_cost(*self._served)
+        for caller in self._callers:
+            self._run_tokens(*self._served, caller)
+            self._run_cost(*self._served, caller)
         self._runs_in_progress(*self._served).set(0)
         self._runs_waiting(*self._served).set(0)
         self._loops_exhausted(*self._served).inc(0)
@@ -217,7 +219,7 @@ class Metrics:
                 self._begin_cost((part.name, part.kind), model, root)
 
     def _begin_cost(self, labels: Labels, model: str, root: str) -> None:
-        for caller in ("", *self._callers):
+        for caller in self._callers:
             self._cost(*labels, model, root, caller).inc(0)
             for token_type in _TOKEN_TYPES:
                 self._tokens(*labels, model, token_type, root, caller).inc(0)
@@ -255,7 +257,7 @@ class Metrics:
 
     def _begin_runs(self, labels: Labels) -> None:
         for status in RUN_STATUSES:
-            for caller in ("", *self._callers):
+            for caller in self._callers:
                 self._runs(*labels, status, caller).inc(0)
         self._unpriced_runs(*labels).inc(0)
         for limit in _LIMITS:
@@ -389,11 +391,13 @@ class Metrics:
             "run_tokens",
             "Tokens of outermost runs, nested runs included.",
             _RUN_TOKENS,
+            "caller",
         )
         self._run_cost = histogram(
             "run_cost_usd",
             "Known cost in USD of outermost runs, nested and remote runs included.",
             _RUN_COSTS,
+            "caller",
         )
         self._unpriced_runs = counter(
             "unpriced_runs_total",
@@ -421,6 +425,7 @@ class Metrics:
             "Known cost in USD by the model that answered, where its name differs from the one that was asked.",
             "model",
             "response_model",
+            "caller",
         )
         self._unpriced = counter(
             "unpriced_model_calls_total",
@@ -746,12 +751,13 @@ class Metrics:
     def _count_run(self, event: events.RunEnded, labels: Labels) -> None:
         self._note_price_file()
         self._runs_in_progress(*labels).dec()
-        self._runs(*labels, run_status(event), self._caller()).inc()
+        caller = self._caller()
+        self._runs(*labels, run_status(event), caller).inc()
         self._run_duration(*labels).observe(
             event.duration_ms / 1000, _exemplar()
         )
-        self._run_tokens(*labels).observe(event.usage.total_tokens)
-        self._run_cost(*labels).observe(event.usage.known_cost)
+        self._run_tokens(*labels, caller).observe(event.usage.total_tokens)
+        self._run_cost(*labels, caller).observe(event.usage.known_cost)
         if event.usage.cost is None:
             self._unpriced_runs(*labels).inc()
         if not isinstance(event, events.RunFailed) or event.is_rejection:
@@ -838,7 +844,9 @@ class Metrics:
         if pair not in self._answered and len(self._answered) >= _MAX_ANSWERED:
             pair = (model, OTHER)
         self._answered.add(pair)
-        self._answered_cost(*labels, *pair).inc(response.usage.known_cost)
+        self._answered_cost(*labels, *pair, self._caller()).inc(
+            response.usage.known_cost
+        )
 
 
 class ExportedSeries:

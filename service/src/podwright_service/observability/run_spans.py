@@ -231,6 +231,7 @@ def _origin() -> Attributes:
     named = {
         semconv.ROOT: origin.root,
         semconv.CALLER: origin.caller,
+        semconv.VIA: origin.via,
         semconv.USER: said.user,
         semconv.SESSION: said.session,
     }

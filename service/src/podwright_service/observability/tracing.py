@@ -26,10 +26,10 @@ from opentelemetry.trace.propagation.tracecontext import (
 from typing_extensions import override
 
 from podwright.components.remote import PROPAGATORS
-from podwright.headers import ROOT
+from podwright.headers import CALLER, ROOT
 from podwright.models import http as model_http
 from podwright_service.observability import semconv
-from podwright_service.origin import SESSION, USER, current_origin
+from podwright_service.origin import NOWHERE, SESSION, USER, current_origin
 from podwright_service.otel_variables import has_no_propagators
 
 if TYPE_CHECKING:
@@ -131,6 +131,9 @@ def inject_context(run: Run) -> dict[str, str]:
     propagate.inject(headers, context)
     if origin.root:
         headers[ROOT] = quote(origin.root)
+    if origin is not NOWHERE:
+        # an empty one too: a caller without a name is not the component that calls for it
+        headers[CALLER] = origin.caller
     return headers
 
 
