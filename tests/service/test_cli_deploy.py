@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import random
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -533,3 +536,166 @@ def test_the_difference_for_runs_that_wait(
     after = shell("deploy", "diff", "release.yaml", "new.yaml").stdout
     assert "flow: compatible: " in after
     assert "warning" not in after
+
+
+DOCKER = """#!/usr/bin/env python3
+import json, sys
+if sys.argv[1:3] == ["buildx", "version"]:
+    sys.exit(0)
+known = json.load(open(__file__ + ".json"))
+if sys.argv[1:4] == ["buildx", "imagetools", "inspect"]:
+    reference = sys.argv[4]
+    if reference in known["registry"]:
+        print(json.dumps(known["registry"][reference]))
+        sys.exit(0)
+    sys.exit("ERROR: failed to do request")
+if sys.argv[1:3] == ["image", "inspect"]:
+    reference = sys.argv[3]
+    if reference in known["engine"]:
+        print(json.dumps([{"Config": known["engine"][reference]}]))
+        sys.exit(0)
+    sys.exit("Error: No such image")
+sys.exit("unexpected: " + " ".join(sys.argv))
+"""
+"""A Docker client that knows the images of a file beside it."""
+PLACES: dict[str, Callable[..., Any]] = {
+    "in the registry": lambda own, other: ({"config": own}, None),
+    "for two platforms": lambda own, other: (
+        {"linux/amd64": {"config": own}, "linux/arm64": {"config": own}},
+        None,
+    ),
+    "in the engine": lambda own, other: (None, own),
+    "of another in the engine": lambda own, other: ({"config": own}, other),
+}
+"""What the registry and the engine have, by their two configurations of an image."""
+UNKNOWN_PLACES: dict[str, Callable[..., Any]] = {
+    "nowhere": lambda own, other: (None, None),
+    "without labels": lambda own, other: ({"config": {}}, {}),
+    "that differs by platform": lambda own, other: (
+        {"linux/amd64": {"config": own}, "linux/arm64": {"config": other}},
+        None,
+    ),
+}
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> Callable[..., dict[str, str]]:
+    """Makes a Docker client, and returns the variables with which it is found."""
+
+    def make(**images: Any) -> dict[str, str]:
+        program = tmp_path / "programs" / "docker"
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(DOCKER)
+        program.chmod(0o755)
+        registry = {name: each[0] for name, each in images.items() if each[0]}
+        engine = {
+            name: each[1]
+            for name, each in images.items()
+            if each[1] is not None
+        }
+        known = {"registry": registry, "engine": engine}
+        program.with_name("docker.json").write_text(json.dumps(known))
+        return {"PATH": f"{program.parent}:{os.environ['PATH']}"}
+
+    return make
+
+
+def labelled(blueprint: dict[str, Any]) -> dict[str, Any]:
+    return {"Labels": {"podwright.blueprint.digest": digest(blueprint)}}
+
+
+def in_image(**parts: str) -> dict[str, Any]:
+    image = {"repository": "registry.example/calculator", **parts}
+    return {"components": {"calculator": {"image": image}}}
+
+
+@pytest.mark.parametrize("place", [*PLACES, *UNKNOWN_PLACES])
+@pytest.mark.parametrize("is_changed", [False, True])
+def test_the_difference_to_an_image(
+    shell: Shell,
+    calculators: Path,
+    images: Callable[..., dict[str, str]],
+    place: str,
+    is_changed: bool,
+) -> None:
+    """A folder is compared with the label of its component's image: what is not known to be the same is not passed."""
+    blueprint = {**AGENT, "name": "calculator"}
+    other = {**blueprint, "instructions": "Add."}
+    own, changed = labelled(blueprint), labelled(other)
+    if is_changed:
+        own, changed = changed, own
+    make = {**PLACES, **UNKNOWN_PLACES}[place]
+    variables = images(**{"registry.example/calculator:1": make(own, changed)})
+    (calculators / "running.json").write_text(json.dumps(in_image(tag="1")))
+    done = shell(
+        "deploy", "diff", "running.json", "calculator", "--exit-code",
+        **variables,
+    )  # fmt: skip
+    if place in PLACES and not is_changed:
+        assert (done.returncode, done.stdout) == (0, ""), done.stderr
+        return
+    assert done.returncode == 1, done.stderr
+    assert done.stdout.startswith("calculator: not compared: ")
+    shown = shell(
+        "deploy", "diff", "running.json", "calculator", "--json", **variables
+    )
+    assert shown.returncode == 0
+    [change] = json.loads(shown.stdout)
+    assert change["not_compared"]
+    assert not change["breaking"]
+
+
+def test_the_difference_of_a_folder_and_an_image_without_docker(
+    shell: Shell, calculators: Path
+) -> None:
+    """Without a client, the label cannot be read."""
+    (calculators / "running.json").write_text(json.dumps(in_image(tag="1")))
+    done = shell(
+        "deploy", "diff", "running.json", "calculator", "--exit-code", PATH=""
+    )
+    assert done.returncode == 1
+    assert done.stdout.startswith("calculator: not compared: ")
+
+
+@pytest.mark.parametrize("is_changed", [False, True])
+@pytest.mark.parametrize("was_in_values", [False, True])
+def test_the_difference_of_two_images(
+    shell: Shell,
+    tmp_path: Path,
+    images: Callable[..., dict[str, str]],
+    is_changed: bool,
+    was_in_values: bool,
+) -> None:
+    """Values with another image are compared by the labels, and an image with a blueprint in the values too."""
+    blueprint = {**AGENT, "name": "calculator"}
+    new = blueprint
+    if is_changed:
+        new = {**blueprint, "instructions": "Add."}
+    variables = images(
+        **{
+            "registry.example/calculator:1": (
+                {"config": labelled(blueprint)},
+                None,
+            ),
+            "registry.example/calculator:2": (
+                {"config": labelled(new)},
+                None,
+            ),
+        }
+    )
+    running: dict[str, Any] = in_image(tag="1")
+    if was_in_values:
+        source = {"blueprint": {"inline": blueprint}}
+        running = {"components": {"calculator": source}}
+    (tmp_path / "running.json").write_text(json.dumps(running))
+    (tmp_path / "new.json").write_text(json.dumps(in_image(tag="2")))
+    done = shell(
+        "deploy", "diff", "running.json", "new.json", "--exit-code",
+        **variables,
+    )  # fmt: skip
+    assert done.returncode == int(is_changed), done.stderr
+    assert ("not compared" in done.stdout) is is_changed
+    same = shell(
+        "deploy", "diff", "new.json", "new.json", "--exit-code", PATH=""
+    )
+    assert (same.returncode, same.stdout) == (0, "")

@@ -766,7 +766,7 @@ def diff_values(
 ) -> None:
     """Print what new blueprints or values change in a release.
 
-    Exit codes: 0; with --exit-code 1 if a change is breaking.
+    Exit codes: 0; with --exit-code 1 if a change is breaking, or a blueprint could not be compared.
     """
     from podwright_service.cli import deploy
 

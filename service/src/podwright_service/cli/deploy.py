@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from podwright import blueprints
 from podwright.blueprints.diff import describe_change
+from podwright.components.folder import Folder
 from podwright.errors import ConfigurationError
 from podwright_service.authoring.export import component_folder
 from podwright_service.cli.console import (
@@ -29,6 +30,8 @@ from podwright_service.fleet.releases import (
     split,
 )
 from podwright_service.images.credentials import note_on_credentials
+from podwright_service.images.docker import Docker
+from podwright_service.images.labels import blueprint_digest
 from podwright_service.images.reference import (
     ImageReference,
     parse_reference,
@@ -130,19 +133,25 @@ def _print_unchecked(values: Mapping[str, Any]) -> None:
         print_text(text, sys.stderr)
 
 
+@contextmanager
+def _folders_of(sources: Sequence[str]) -> Generator[dict[Path, str]]:
+    """The component folders of sources, with the source of each."""
+    with ExitStack() as stack:
+        yield {
+            stack.enter_context(
+                component_folder(source, print_progress)
+            ): source
+            for source in sources
+        }
+
+
 def _updated(
     running: dict[str, Any],
     sources: list[str],
     images: Mapping[str, ImageReference] | None = None,
     keep: int | None = None,
 ) -> dict[str, Any]:
-    with ExitStack() as stack:
-        folders = {
-            stack.enter_context(
-                component_folder(source, print_progress)
-            ): source
-            for source in sources
-        }
+    with _folders_of(sources) as folders:
         try:
             values = chart_values.update(running, folders, images, keep=keep)
             left_out = chart_values.left_out_credentials(values, folders)
@@ -174,7 +183,10 @@ def _warn_of_size(name: str, values: dict[str, Any]) -> None:
 
 
 def print_diff(running: str, new: list[str], as_json: bool) -> bool:
-    """Print what new folders, or a file of values, change in a release; return whether a change is breaking.
+    """Print what new folders, or a file of values, change in a release.
+
+    Returns:
+        Whether a change is breaking, or may be, because a blueprint could not be compared.
 
     Raises:
         PodwrightError: A folder cannot be deployed by the chart, or a file cannot be read.
@@ -183,11 +195,13 @@ def print_diff(running: str, new: list[str], as_json: bool) -> bool:
     is_file = len(new) == 1 and not (
         Path(new[0]).is_dir() or names_module(new[0])
     )
+    folders: dict[str, dict[str, Any]] = {}
     if is_file:
         after = _read_values(new[0])
     else:
         after = _updated(before, new)
-    changes = diff(before, after)
+        folders = _blueprints_of(new)
+    changes = diff(before, after, folders, _digest_in_image)
     if as_json:
         shown = [
             {**vars(change), "breaking": change.breaking} for change in changes
@@ -199,7 +213,31 @@ def print_diff(running: str, new: list[str], as_json: bool) -> bool:
                 print_text(line)
             if change.lost_blueprints:
                 print_text(_waiting_runs(change, running, new, is_file=is_file))
-    return any(change.breaking for change in changes)
+    return any(change.breaking or change.not_compared for change in changes)
+
+
+def _blueprints_of(sources: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """The blueprints of sources, by the names of their components in values."""
+    with _folders_of(sources) as folders:
+        return {
+            chart_values.component_name(folder.resolve().name): Folder(
+                folder.resolve()
+            ).blueprint()
+            for folder in folders
+        }
+
+
+def _digest_in_image(reference: str) -> str | None:
+    """The digest of the blueprint that the label of an image names; None if it cannot be read."""
+    image = parse_reference(reference)
+    if not image.tag and not image.digest:
+        # the tag that the chart chooses
+        return None
+    try:
+        configs = Docker().configs(reference)
+    except ConfigurationError:
+        return None
+    return blueprint_digest(configs)
 
 
 def _describe(change: ComponentChange) -> Iterator[str]:
@@ -212,6 +250,8 @@ def _describe(change: ComponentChange) -> Iterator[str]:
     name = change.component or "the fleet"
     for part in change.blueprint:
         yield f"{name}: {describe_change(part)}"
+    if change.not_compared:
+        yield f"{name}: not compared: {change.not_compared}"
     for path in change.values:
         yield f"{name}: value: {path} changed"
 

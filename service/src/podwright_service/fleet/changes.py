@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from podwright import blueprints
 from podwright.blueprints.diff import Change, blueprint_changes
@@ -12,9 +12,14 @@ from podwright.json_data import as_object
 from podwright_service.fleet.component_values import (
     components_of,
     earlier_blueprints,
+    image_of,
     inline_blueprint,
+    place_of,
     stores_runs,
 )
+
+_Values = tuple[Mapping[str, Any], Mapping[str, Any]]
+"""The values of a component, and those of `defaults`."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +33,8 @@ class ComponentChange:
     """The changes of its blueprint."""
     values: list[str] = field(default_factory=list[str])
     """The paths of its other values that change, such as `resources.limits.cpu`, sorted."""
+    not_compared: str = ""
+    """Why it is not known what changes in its blueprint; empty if that is known."""
     lost_blueprints: list[str] = field(default_factory=list[str])
     """The digests of blueprints that new values do not have, and with which runs that wait may have begun."""
 
@@ -39,19 +46,43 @@ class ComponentChange:
         return any(change.breaking for change in self.blueprint)
 
 
+class _Blueprint(NamedTuple):
+    """The blueprint of a component, as far as it is known."""
+
+    place: str
+    data: Mapping[str, Any] | None
+    """None if it is not in the values, and no folder is given."""
+    digest: str | None
+    """None if it is not known."""
+
+
+BlueprintDigest = Callable[[str], str | None]
+"""Returns the digest of the blueprint in an image, by the reference of that; None if it is not known."""
+
+
+def _unknown(reference: str) -> None:
+    """No image is looked at."""
+
+
 def diff(
-    running: Mapping[str, Any], new: Mapping[str, Any]
+    running: Mapping[str, Any],
+    new: Mapping[str, Any],
+    folders: Mapping[str, Mapping[str, Any]] | None = None,
+    digest_in_image: BlueprintDigest = _unknown,
 ) -> list[ComponentChange]:
     """What new values change in a release: values of the whole fleet first, then by component.
 
     Args:
         running: The values of the release, as in `helm get values RELEASE --output json`.
         new: The new values.
+        folders: The blueprints in the folders of components, which may be in no values.
+        digest_in_image: Looks at an image, if a blueprint is in one.
 
     Raises:
         ConfigurationError: A blueprint in the values is invalid.
     """
     old_defaults = as_object(running.get("defaults"))
+    new_defaults = as_object(new.get("defaults"))
     old_components = components_of(running)
     new_components = components_of(new)
     paths = _changed_paths(
@@ -66,9 +97,13 @@ def diff(
         else:
             old_component = old_components[name]
             new_component = new_components[name]
-            stores = stores_runs(old_component, old_defaults)
+            folder = (folders or {}).get(name)
             change = _diff_component(
-                name, old_component, new_component, stores_runs=stores
+                name,
+                (old_component, old_defaults),
+                (new_component, new_defaults),
+                folder=folder,
+                digest_in_image=digest_in_image,
             )
         changes.append(change)
     return [change for change in changes if not _is_empty(change)]
@@ -77,32 +112,43 @@ def diff(
 def _is_empty(change: ComponentChange) -> bool:
     if change.what != "changed":
         return False
-    return not change.blueprint and not change.values
+    return not (change.blueprint or change.values or change.not_compared)
 
 
 def _diff_component(
     name: str,
-    old: Mapping[str, Any],
-    new: Mapping[str, Any],
+    running: _Values,
+    changed: _Values,
     *,
-    stores_runs: bool,
+    folder: Mapping[str, Any] | None,
+    digest_in_image: BlueprintDigest,
 ) -> ComponentChange:
+    old, old_defaults = running
+    new, _ = changed
     old_blueprint = inline_blueprint(name, old)
-    new_blueprint = inline_blueprint(name, new)
+    new_blueprint = inline_blueprint(name, new) or folder
     paths = set(_changed_paths(_own_values(old), _own_values(new)))
     old_source = dict(as_object(old.get("blueprint")))
     new_source = dict(as_object(new.get("blueprint")))
     changes: list[Change] = []
+    not_compared = ""
     if old_blueprint and new_blueprint:
         changes = blueprint_changes(old_blueprint, new_blueprint)
         # compared as data, whether the values have it as text or as an object
         for key in ("inline", "file"):
             old_source.pop(key, None)
             new_source.pop(key, None)
+    elif new_blueprint is folder is not None or _source(*running) != _source(
+        *changed
+    ):
+        not_compared = _not_compared(
+            _blueprint(old_blueprint, *running, digest_in_image),
+            _blueprint(new_blueprint, *changed, digest_in_image),
+        )
     if old_source != new_source:
         paths.add("blueprint")
     lost: list[str] = []
-    if stores_runs:
+    if stores_runs(old, old_defaults):
         kept = _digests(name, new)
         lost = [digest for digest in _digests(name, old) if digest not in kept]
     return ComponentChange(
@@ -110,8 +156,44 @@ def _diff_component(
         "changed",
         blueprint=changes,
         values=sorted(paths),
+        not_compared=not_compared,
         lost_blueprints=lost,
     )
+
+
+def _source(
+    component: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> tuple[Any, str | None]:
+    """What decides which blueprint a component has."""
+    return component.get("blueprint"), image_of(component, defaults)
+
+
+def _blueprint(
+    data: Mapping[str, Any] | None,
+    component: Mapping[str, Any],
+    defaults: Mapping[str, Any],
+    digest_in_image: BlueprintDigest,
+) -> _Blueprint:
+    if data is not None:
+        own = "the values"
+        if inline_blueprint("", component) is None:
+            own = "its folder"
+        return _Blueprint(own, data, blueprints.digest(data))
+    image = image_of(component, defaults)
+    digest = None
+    if image is not None:
+        digest = digest_in_image(image)
+    return _Blueprint(place_of(component, defaults), None, digest)
+
+
+def _not_compared(old: _Blueprint, new: _Blueprint) -> str:
+    """Why two blueprints, of which one or both are not at hand, cannot be compared; empty if they are the same."""
+    for each in (old, new):
+        if each.digest is None:
+            return f"the blueprint in {each.place} is not known"
+    if old.digest == new.digest:
+        return ""
+    return f"the blueprint in {new.place} is another one than in {old.place}"
 
 
 def _own_values(component: Mapping[str, Any]) -> dict[str, Any]:

@@ -119,6 +119,31 @@ def _is_another(repository: str) -> bool:
     return repository.rpartition("/")[2] != _REPOSITORY
 
 
+def place_of(component: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
+    """Where a component has its blueprint, if that is not in its values."""
+    image = image_of(component, defaults)
+    if image:
+        return f"the image {image}"
+    return "a ConfigMap or a volume"
+
+
+def image_of(
+    component: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> str | None:
+    """The reference of the image that has the folder of a component; None if no image has it."""
+    if has_folder(component, defaults) or not has_own_image(
+        component, defaults
+    ):
+        return None
+    image = _merged("image", component, defaults)
+    reference = _repository(component, defaults)
+    if image.get("tag"):
+        reference += f":{image['tag']}"
+    if image.get("digest"):
+        reference += f"@{image['digest']}"
+    return reference
+
+
 def is_served(
     component: Mapping[str, Any], defaults: Mapping[str, Any]
 ) -> bool:

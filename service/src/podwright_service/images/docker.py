@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from podwright.errors import ConfigurationError
+from podwright.json_data import as_object
 from podwright.text import truncate
 
 _INSTALL = "Install Docker with buildx and start it; on Debian, `make engine` in the source folder of Podwright does."
@@ -93,6 +95,30 @@ class Docker:
             f"The Docker engine does not respond: {truncate(reason, 300)}",
             suggestion=_INSTALL,
         )
+
+    def configs(self, name: str) -> list[dict[str, Any]]:
+        """The configuration of an image for each of its platforms, from its registry, else from the engine.
+
+        Nothing is pulled. The list is empty if neither has the image.
+        """
+        done = self._run(
+            "buildx", "imagetools", "inspect", name, "--format={{json .Image}}"
+        )
+        data: Any = None
+        if done.returncode == 0:
+            data = json.loads(done.stdout)
+        found = as_object(data)
+        if "config" in found:
+            # of one platform, it is not below the name of that
+            return [as_object(found["config"])]
+        if found:
+            return [
+                as_object(as_object(each).get("config"))
+                for each in found.values()
+            ]
+        with contextlib.suppress(ConfigurationError):
+            return [as_object(as_object(self.image(name)).get("Config"))]
+        return []
 
     def pull(self, name: str) -> bool:
         """Pull an image, and return whether that succeeded."""

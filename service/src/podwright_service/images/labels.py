@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from podwright.json_data import as_object
 
+DIGEST = "podwright.blueprint.digest"
+"""The label with the digest of the component's blueprint."""
 COMPONENT = "podwright.component"
 """The label with the whole description, as JSON; the other labels are for queries."""
 BASE_NAME = "org.opencontainers.image.base.name"
@@ -20,7 +23,7 @@ def to_labels(facts: dict[str, Any]) -> dict[str, str]:
         "org.opencontainers.image.description": facts["description"] or "",
         "podwright.name": facts["name"],
         "podwright.kind": facts["kind"],
-        "podwright.blueprint.digest": facts["digest"],
+        DIGEST: facts["digest"],
         COMPONENT: json.dumps(facts, separators=(",", ":")),
     }
 
@@ -35,6 +38,18 @@ def read_labels(image: dict[str, Any]) -> dict[str, Any] | None:
     except ValueError:
         return None
     return as_object(data) or None
+
+
+def blueprint_digest(configs: Sequence[Mapping[str, Any]]) -> str | None:
+    """The digest of the blueprint in an image; None if it is not the same on all of its platforms.
+
+    Args:
+        configs: The configuration of the image for each platform.
+    """
+    digests = {label({"Config": config}, DIGEST) for config in configs}
+    if len(digests) != 1:
+        return None
+    return digests.pop()
 
 
 def label(image: dict[str, Any], name: str) -> str | None:
