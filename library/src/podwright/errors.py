@@ -571,7 +571,7 @@ class RemoteError(RunError):
     remote: str = ""
     """Name of the remote component."""
     status: int | None = None
-    """The HTTP status of its response."""
+    """The HTTP status of its response, or of the problem that has ended its stream with `retry_after`."""
     remote_code: str | None = None
     """The code of the remote's own error."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any, TypeVar
 
@@ -193,13 +194,20 @@ class RemoteStream:
         detail = _text(problem, "detail")
         error_class = _ERRORS_OF_RUNS.get(code)
         if error_class is not None:
-            return self._error(error_class, f"failed: {detail}", problem)
-        return self._error(
-            errors.RemoteError,
-            f"failed: {detail}",
-            problem,
-            code=_code_of(problem),
-        )
+            error = self._error(error_class, f"failed: {detail}", problem)
+        else:
+            error = self._error(
+                errors.RemoteError,
+                f"failed: {detail}",
+                problem,
+                code=_code_of(problem),
+            )
+        wait = _seconds_to_wait(problem)
+        if wait is not None:
+            # the caller may send its request again later; it is not repeated here, because the run has been paid
+            error.status = 503
+            error.retry_after = wait
+        return error
 
     def _limit_error(self, problem: JsonMapping) -> errors.LimitExceededError:
         detail = _text(problem, "detail")
@@ -332,8 +340,9 @@ def transport_error(name: str, error: TransportError) -> errors.RemoteError:
 
 def _is_repeatable(error: errors.RemoteError, status: int) -> bool:
     """Whether a refused request may be repeated once the remote says when."""
-    if isinstance(error, errors.RemoteUnavailableError):
-        return status == 503
+    # 429 is the answer of a proxy in front of the remote
+    if status in (429, 503):
+        return True
     if isinstance(error, errors.RemoteRejectedError):
         # an earlier attempt, whose connection was lost, still runs there
         return error.remote_code == "idempotency_in_progress"
@@ -352,6 +361,21 @@ def _code_of(problem: JsonMapping) -> str | None:
     code = _text(problem, "code")
     if _CODE.fullmatch(code):
         return code
+    return None
+
+
+def _seconds_to_wait(problem: JsonMapping) -> float | None:
+    """The seconds after which the same request may succeed, if the remote says so."""
+    if problem.get("status") != 503:
+        return None
+    seconds = problem.get("retry_after")
+    if seconds is True:
+        return None
+    if isinstance(seconds, int | float) and 0 <= seconds < math.inf:
+        return float(seconds)
+    # a service of an older release names no seconds
+    if _text(problem, "code") == "model_rate_limited":
+        return 1.0
     return None
 
 

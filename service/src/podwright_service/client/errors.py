@@ -63,6 +63,9 @@ class ProblemError(RemoteError):
         self.limit = _text(problem, "limit")
         """The limit that was reached, such as `tokens`."""
         self.usage = _read_usage(problem)
+        wait = problem.get("retry_after")
+        if type(wait) is int and wait >= 0:
+            self.retry_after = float(wait)
         if "context" in problem:
             self.context = as_object(problem["context"])
             self.resume_path = as_array(problem.get("resume_path"))

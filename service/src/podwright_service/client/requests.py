@@ -247,7 +247,9 @@ class ServiceRequests:
         with contextlib.suppress(orjson.JSONDecodeError):
             problem = as_object(orjson.loads(data))
         error = ProblemError(problem, response.status, response.via)
-        error.retry_after = retry_after(response.headers)
+        wait = retry_after(response.headers)
+        if wait is not None:
+            error.retry_after = wait
         # at capacity, or an earlier request with the same key is in progress
         is_early = (
             response.status == 503 or error.code == "idempotency_in_progress"

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
-
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from podwright.errors import ModelRateLimitError, PodwrightError
+from podwright.errors import PodwrightError
 from podwright.headers import RUN_ID, USAGE, format_usage
 from podwright.json_data import to_json_bytes
 from podwright_service.http.openai_errors import error_body, status_of
@@ -59,9 +57,8 @@ def problem_response(request: Request, error: Exception) -> Response:
         headers[RUN_ID] = error.run_id
         if error.usage is not None:
             headers[USAGE] = format_usage(error.usage)
-    if isinstance(error, ModelRateLimitError) and problem.status == 503:
-        seconds = min(max(error.retry_after or 1, 1), 3600)
-        headers["Retry-After"] = str(math.ceil(seconds))
+    if problem.retry_after is not None:
+        headers["Retry-After"] = str(problem.retry_after)
     if path_in(request.scope).startswith(OPENAI_PREFIX):
         if RUN_ID in headers and "Retry-After" not in headers:
             # OpenAI's clients would repeat, and pay for, a run that failed

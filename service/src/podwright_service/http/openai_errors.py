@@ -11,6 +11,7 @@ _FACTS = (
     "component",
     "usage",
     "limit",
+    "retry_after",
     "provider_error",
     "refusal",
     "question",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from http import HTTPStatus
@@ -22,6 +23,8 @@ from podwright.validation_errors import to_problems
 from podwright_service.http.paths import PATHS, path_in, route_of
 from podwright_service.http.schemas import REQUEST_BODIES
 
+_LONGEST_WAIT = 3600
+"""Seconds of the longest `Retry-After` that is passed on."""
 MEDIA_TYPE = "application/problem+json"
 
 _log = logging.getLogger("podwright.service")
@@ -85,6 +88,8 @@ class ProblemDetails(BaseModel):
     """What the run used before it failed."""
     limit: str | None = None
     """The limit that was reached."""
+    retry_after: int | None = None
+    """Seconds after which the same request may succeed, as in the header `Retry-After`."""
     provider_error: str | None = None
     """What the model provider reported, if the operator shows it."""
     refusal: str | None = None
@@ -353,6 +358,9 @@ def _route_suggestion(request: Request, error: HTTPException) -> str:
 
 def _of_podwright_error(path: str, error: PodwrightError) -> ProblemDetails:
     facts: dict[str, Any] = {}
+    wait = seconds_to_wait(error)
+    if wait is not None:
+        facts["retry_after"] = wait
     for name in ("run_id", "component", "context", "resume_path", "limit"):
         value = getattr(error, name, None)
         if value is not None:
@@ -378,6 +386,26 @@ def _of_podwright_error(path: str, error: PodwrightError) -> ProblemDetails:
     )
 
 
+def seconds_to_wait(error: PodwrightError) -> int | None:
+    """Seconds after which a run may succeed that a busy model or remote component has failed; None if that is no cause.
+
+    They are those that the model's provider or the remote has named, within bounds.
+    """
+    match error:
+        # without credit, waiting does not help
+        case errors.ModelRateLimitError(transient=True):
+            seconds = error.retry_after or 0.0
+        case errors.ModelUnavailableError(retry_after=float() | int()):
+            seconds = error.retry_after or 0.0
+        case errors.RemoteError(status=429 | 503, retry_after=float() | int()):
+            seconds = error.retry_after or 0.0
+        case _:
+            return None
+    if math.isnan(seconds):
+        return None
+    return math.ceil(min(max(seconds, 1), _LONGEST_WAIT))
+
+
 def _status(error: PodwrightError) -> int:
     if (
         isinstance(error, errors.LimitExceededError)
@@ -395,8 +423,7 @@ def _status(error: PodwrightError) -> int:
     if isinstance(error, may_be_the_input) and error.__cause__ is None:
         # nothing failed: the condition cannot compare its values, or the number of loops was reached
         return 422
-    # without credit, waiting does not help
-    if isinstance(error, errors.ModelRateLimitError) and error.transient:
+    if seconds_to_wait(error) is not None:
         return 503
     nearest = next(base for base in type(error).__mro__ if base in STATUS)
     return STATUS[nearest]

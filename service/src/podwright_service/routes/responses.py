@@ -38,7 +38,7 @@ _IN_PROGRESS = {
 FAILED = {
     409: f"The workflow waits for approval: send `context` as `inputs`, with `resume_path`. {_IN_PROGRESS[409]}",
     502: "A model, a tool or the component failed.",
-    503: f"{REFUSED[503]} Or the model provider limits requests, likewise with `Retry-After`.",
+    503: f"{REFUSED[503]} Or a model or a remote component cannot serve requests now, likewise with `Retry-After`.",
     504: "The run took too long.",
 }
 
