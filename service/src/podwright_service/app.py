@@ -34,7 +34,7 @@ from podwright_service.http.query import check_query
 from podwright_service.http.shutdown import (
     DrainMiddleware,
     Lifecycle,
-    StartMiddleware,
+    LifecycleMiddleware,
 )
 from podwright_service.inline.policy import inline_policy
 from podwright_service.model_checks import (
@@ -141,7 +141,7 @@ def _add_middleware(app: FastAPI, runtime: Runtime) -> None:
         app.add_middleware(AuthenticationMiddleware, keys=runtime.api_keys)
     app.add_middleware(HostMiddleware, settings=settings, has_keys=has_keys)
     app.add_middleware(
-        StartMiddleware,
+        LifecycleMiddleware,
         lifecycle=runtime.lifecycle,
         component=runtime.component.name,
     )
@@ -248,6 +248,7 @@ def _check_and_build_runtime(
             active_runs,
             observability.start,
             observability.shutdown,
+            observability.scrapes,
             background_worker,
         ),
         observability=observability,

@@ -27,6 +27,11 @@ class ActiveRuns:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    async def wait(self) -> None:
+        """Wait until there are none."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
     def cancel_all(self) -> None:
         """Cancel every active run: the shutdown time-out has passed."""
         for task in list(self._tasks):

@@ -21,9 +21,15 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from podwright_service.http.active_runs import ActiveRuns
+from podwright_service.http.paths import PROBES, path_in
 from podwright_service.http.problems import RequestError
+from podwright_service.http.scrapes import Scrapes
 from podwright_service.settings import Settings
 
+_ON_THEIR_WAY = 0.5
+"""Seconds in which requests are served that are on their way when no more are accepted."""
+_OPEN_PATHS = (*PROBES, "/metrics")
+"""What is served until the end."""
 RESPONSE_SECONDS = 2
 """Seconds that cancelled runs have to send their responses."""
 
@@ -48,6 +54,7 @@ class Lifecycle:
         active_runs: Cancelled after the shutdown time-out.
         begin: Begins to export telemetry; called in each process.
         flush: Sends what telemetry has buffered; called in a thread at the end.
+        scrapes: Of the metrics, of which the last is waited for.
         background: Performs background runs while the application lives.
     """
 
@@ -57,12 +64,17 @@ class Lifecycle:
         active_runs: ActiveRuns,
         begin: Callable[[], object],
         flush: Callable[[], object],
+        scrapes: Scrapes,
         background: BackgroundWork | None = None,
     ) -> None:
         self._settings = settings
         self._active_runs = active_runs
         self._begin = begin
         self._flush = flush
+        self._scrapes = scrapes
+        self._last_scrape: asyncio.Task[None] | None = None
+        self.refuses_requests = False
+        """Whether only metrics and health are served, because the process stops when its runs have ended."""
         self._background = background
         self._leaves_signals = False
         self.state: Literal["starting", "ready", "draining"] = "starting"
@@ -135,16 +147,42 @@ class Lifecycle:
                 signal.signal(number, handler)
 
     def _stop(self, number: int, server_handler: object) -> None:
-        """Have the server accept no more requests, and give the active runs their time."""
-        if callable(server_handler):
-            server_handler(number, None)
-        asyncio.get_running_loop().call_later(
+        """Have the server accept no more requests, and give the active runs their time.
+
+        If the metrics are scraped, the server still listens for that, until they have been scraped for the last time.
+        """
+        loop = asyncio.get_running_loop()
+        loop.call_later(
             self._settings.shutdown_timeout, self._active_runs.cancel_all
         )
 
+        def stop_server(_: object = None) -> None:
+            if callable(server_handler):
+                server_handler(number, None)
 
-class StartMiddleware:
-    """ASGI middleware that refuses requests before the lifespan of the application has begun, and says how to begin it.
+        is_first = self._last_scrape is None
+        is_scraped = self._scrapes.seconds_to_next > 0
+        if number == signal.SIGTERM and is_first and is_scraped:
+            self._last_scrape = loop.create_task(self._wait_for_last_scrape())
+            self._last_scrape.add_done_callback(stop_server)
+        elif self._last_scrape is not None and not self._last_scrape.done():
+            # a second signal
+            self._last_scrape.cancel()
+        else:
+            stop_server()
+
+    async def _wait_for_last_scrape(self) -> None:
+        """Wait until the active runs have ended and were scraped, within their time."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._settings.shutdown_timeout):
+                await asyncio.sleep(_ON_THEIR_WAY)
+                self.refuses_requests = True
+                await self._active_runs.wait()
+                await self._scrapes.wait_for_last()
+
+
+class LifecycleMiddleware:
+    """ASGI middleware that refuses requests before the lifespan of the application has begun, and at its end.
 
     Servers run the lifespan of the application that they serve, but no application runs that of one mounted in it.
     """
@@ -167,6 +205,18 @@ class StartMiddleware:
                 f"The application of '{self._component}' has not started, because its lifespan was not entered.",
                 "If it is mounted in another application, enter `async with podwright_service.lifespan(app):` in the "
                 "lifespan of that one; otherwise let the server run lifespans.",
+            )
+        if (
+            scope["type"] == "http"
+            and self._lifecycle.refuses_requests
+            and path_in(scope) not in _OPEN_PATHS
+        ):
+            raise RequestError(
+                503,
+                "run_cancelled",
+                "The service is stopping.",
+                "Try again later.",
+                headers={"retry-after": "1"},
             )
         await self._app(scope, receive, send)
 

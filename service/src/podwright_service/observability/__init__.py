@@ -10,9 +10,10 @@ from podwright.components import Component, Conductor
 from podwright.components.base import ModelComponent
 from podwright.components.function_agent import FunctionAgent
 from podwright.components.walks import own_tools_of, reported_models_of, walk
-from podwright.events import Subscriber
+from podwright.events import Event, Subscriber
 from podwright.models import Model, use_model
 from podwright_service.http.paths import PATHS
+from podwright_service.http.scrapes import Scrapes
 from podwright_service.inline.policy import InlinePolicy
 from podwright_service.observability import (
     exporters,
@@ -131,13 +132,21 @@ class Observability:
             self.tracer_provider = self._own_provider
         # Spans come last: a run is counted and logged while its span is the current one.
         common = (log_runs(settings), *self._spans(models, remotes))
+        self.scrapes = Scrapes()
+        """When the metrics were scraped."""
+
+        def note_news(_: Event) -> None:
+            self.scrapes.note_news()
+
         self.subscribers: tuple[Subscriber, ...] = (
             self.metrics.subscriber(),
+            note_news,
             *common,
         )
         """For the runs of the served component."""
         self.inline_subscribers: tuple[Subscriber, ...] = (
             self.metrics.subscriber(inline=True),
+            note_news,
             *common,
         )
         """For the runs of inline blueprints."""

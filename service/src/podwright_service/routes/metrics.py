@@ -20,9 +20,11 @@ _FORMATS = {
 )
 async def metrics(request: Request) -> Response:
     """Metrics for Prometheus, in the format that the header `Accept` prefers."""
+    observability = get_runtime(request).observability
+    observability.scrapes.note_scrape()
     # it reads files, and many series take a while
     content, media_type = await asyncio.to_thread(
-        get_runtime(request).observability.metrics.render,
+        observability.metrics.render,
         request.headers.get("accept", ""),
     )
     return Response(
