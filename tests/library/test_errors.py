@@ -27,6 +27,7 @@ from podwright import (
 )
 from podwright.components import ApprovalStep, ConditionStep, LoopStep
 from podwright.errors import DOCS_URL, PodwrightError, RunError, help_page
+from podwright.messages import ModelResponse
 from podwright.models import Connection, resolve
 from podwright.models.retries import Retries
 from podwright.testing import (

@@ -42,13 +42,14 @@ def array(items: Schema) -> Schema:
 PART = data(
     type=one_of("output_text"), text=TEXT, annotations=array({"not": {}})
 )
+REFUSAL_PART = data(type=one_of("refusal"), refusal=TEXT)
 SUMMARY_PART = data(type=one_of("summary_text"), text=TEXT)
 MESSAGE = data(
     type=one_of("message"),
     id=TEXT,
     status=one_of("in_progress", "completed", "incomplete"),
     role=one_of("user", "assistant", "system", "developer"),
-    content=array(PART),
+    content=array({"oneOf": [PART, REFUSAL_PART]}),
 )
 REASONING = data(type=one_of("reasoning"), id=TEXT, summary=array(SUMMARY_PART))
 FUNCTION_CALL = data(
@@ -141,8 +142,15 @@ EVENTS = {
     },
     "response.output_item.added": {"output_index": WHOLE, "item": ITEM},
     "response.output_item.done": {"output_index": WHOLE, "item": ITEM},
-    "response.content_part.added": {**PLACE, "part": PART},
-    "response.content_part.done": {**PLACE, "part": PART},
+    **{
+        f"response.content_part.{state}": {
+            **PLACE,
+            "part": {"oneOf": [PART, REFUSAL_PART]},
+        }
+        for state in ("added", "done")
+    },
+    "response.refusal.delta": {**PLACE, "delta": TEXT},
+    "response.refusal.done": {**PLACE, "refusal": TEXT},
     "response.output_text.delta": {**PLACE, "delta": TEXT},
     "response.output_text.done": {**PLACE, "text": TEXT},
     "response.function_call_arguments.delta": {**CALL_PLACE, "delta": TEXT},

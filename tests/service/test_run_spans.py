@@ -679,3 +679,36 @@ async def test_a_sampler_gets_the_attributes(recorder: Recorder) -> None:
     }
     assert operations == {"invoke_agent", "chat", "execute_tool"}
     assert recorder.spans == []
+
+
+@pytest.mark.parametrize("content", [False, True])
+async def test_how_an_answer_ended(recorder: Recorder, content: bool) -> None:
+    """The span of a call has our value and the provider's unknown word; the words of a refusal only with contents."""
+    answers = [
+        ModelResponse("Once upon", finish_reason="a_word_to_come"),
+        ModelResponse(refusal=SECRET),
+    ]
+    for answer in answers:
+        await recorder.run(
+            Agent("guide", "Help.", scripted(answer)), capture_content=content
+        )
+    unknown, refused = (
+        span for span in recorder.spans if span.name.startswith("chat ")
+    )
+    name = "gen_ai.response.finish_reasons"
+    word = "podwright.model_call.provider_finish_reason"
+    assert attributes(unknown)[name] == ("unknown",)
+    assert attributes(unknown)[word] == "a_word_to_come"
+    assert attributes(refused)[name] == ("refusal",)
+    assert word not in attributes(refused)
+    await recorder.run(
+        Agent(
+            "guide",
+            "Help.",
+            scripted(ModelResponse(refusal=SECRET)),
+            response_model={"type": "object"},
+        ),
+        capture_content=content,
+    )
+    shown = any(SECRET in span.to_json() for span in recorder.spans)
+    assert shown == content

@@ -418,7 +418,7 @@ class LiteLLMModel(ProviderModel):
             InvalidResponseError: The stream ended without one.
         """
         reason = _said_reason(stream)
-        says_why = self._provider in _SAY_WHY or bool(wire.stop_reason)
+        says_why = wire.stop_reason or self._provider in _SAY_WHY
         if wire.has_readable_response and says_why:
             reason = wire.stop_reason
         elif not reason and self._takes_client:
