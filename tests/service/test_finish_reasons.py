@@ -291,8 +291,8 @@ async def test_a_refusal_of_a_remote_component(
     schema: Any, serve: Serve
 ) -> None:
     """It stays a refusal, with its words, through another container and for our client."""
-    agent = guide(ModelResponse(refusal=NO), response_model=schema)
-    service = serve(agent)
+    options = {} if schema is None else {"response_model": schema}
+    service = serve(guide(ModelResponse(refusal=NO), **options))
     remote = Remote("guide", str(service.base_url))
     client = AsyncClient(str(service.base_url))
     if schema is None:
