@@ -27,7 +27,6 @@ from podwright import (
 )
 from podwright.components import ApprovalStep, ConditionStep, LoopStep
 from podwright.errors import DOCS_URL, PodwrightError, RunError, help_page
-from podwright.messages import ModelResponse
 from podwright.models import Connection, resolve
 from podwright.models.retries import Retries
 from podwright.testing import (
