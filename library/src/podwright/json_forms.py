@@ -122,11 +122,8 @@ def _own_text(value: object) -> str:
     own = type(value)
     if own.__str__ is object.__str__ and own.__repr__ is object.__repr__:
         return ""
-    try:
-        text = str(value)
-    except Exception:  # noqa: BLE001 - the methods of a caller's class may raise anything
-        return ""
-    if _ADDRESS.search(text):
+    text = _try(str, value)
+    if text is _NO_FORM or _ADDRESS.search(text):
         return ""
     return text
 
