@@ -687,10 +687,10 @@ class ConditionError(RunError):
 
 
 class OutputError(RunError):
-    """The model gave no answer that fits the response model within `max_loops` calls."""
+    """No answer of the model fits the response model, after `max_corrections` corrections or `max_loops` calls."""
 
     code = "output_invalid"
-    default_suggestion = "Simplify the response model, raise max_loops, or use a more capable model."
+    default_suggestion = "Simplify the response model, raise max_corrections, or use a more capable model."
 
 
 class LoopLimitError(RunError):

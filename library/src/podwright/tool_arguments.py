@@ -28,7 +28,17 @@ from podwright.json_data import (
     as_object,
     nested_deeper,
 )
-from podwright.json_schema import subschema
+from podwright.model_json import UnreadableJsonError, strip, whole_document
+from podwright.schema_options import (
+    Options,
+    is_anything,
+    members_of,
+    options_of,
+    schemas_of_item,
+    schemas_of_key,
+    types_of,
+    types_of_all,
+)
 from podwright.validation_errors import resolve
 
 MAX_ROUNDS = 16
@@ -64,9 +74,6 @@ _SEVERAL = re.compile(r"[,;\n]")
 _MAX_LITERAL = 10_000
 """Characters of a text that is read as a Python literal."""
 _NOTHING = object()
-
-Options = Sequence[JsonMapping]
-"""The schemas of which a value may fit any."""
 
 
 def validate_arguments(
@@ -169,7 +176,7 @@ class _Repair:
     ) -> JsonObject:
         """The arguments with the values that an error names repaired; the same object if no repair is certain."""
         place = _wrong_places(error, arguments)
-        options = self._options([self._schema])
+        options = options_of(self._schema, [self._schema])
         unwrapped = self._unwrap(arguments, options)
         if unwrapped is not arguments:
             return unwrapped
@@ -203,7 +210,7 @@ class _Repair:
         *,
         in_list: bool,
     ) -> Any:
-        options = self._options(schemas)
+        options = options_of(self._schema, schemas)
         if place.is_wrong:
             converted = self._convert(value, options, in_list=in_list)
             if converted is not value:
@@ -230,7 +237,7 @@ class _Repair:
                 continue
             item = value[key]
             repaired = item
-            schemas = _schemas_of_key(options, key)
+            schemas = schemas_of_key(options, key)
             if schemas:
                 repaired = self._repair_value(
                     item, schemas, inner, in_list=False
@@ -261,7 +268,10 @@ class _Repair:
             return False
         if item is None:
             return True
-        if any(_is_free_text(option) for option in self._options(schemas)):
+        if any(
+            _is_free_text(option)
+            for option in options_of(self._schema, schemas)
+        ):
             return False
         return _read(item) is None
 
@@ -277,7 +287,7 @@ class _Repair:
             if not isinstance(index, int) or index >= len(value):
                 continue
             item = value[index]
-            schemas = _schemas_of_item(options, index)
+            schemas = schemas_of_item(options, index)
             repaired = self._repair_value(item, schemas, inner, in_list=True)
             if repaired is not item:
                 changed[index] = repaired
@@ -295,7 +305,7 @@ class _Repair:
             in_list: Whether it is an item of a list. It is then not put into a list of its own: `[1, 2]` for a list of
                 lists may be one list of two, or two of one.
         """
-        if any(_is_anything(option) for option in options):
+        if any(is_anything(option) for option in options):
             return value
         is_text = isinstance(value, str)
         if is_text and any(_is_free_text(option) for option in options):
@@ -306,8 +316,8 @@ class _Repair:
         data = value
         if is_text:
             data = _read(value)
-        types = _types_of_all(
-            option for option in options if not _members(option)
+        types = types_of_all(
+            option for option in options if not members_of(option)
         )
         if _fits_type(data, types):
             if _is_whole_float(data) and "number" not in types:
@@ -315,7 +325,7 @@ class _Repair:
             return data
         if in_list or data is None or "array" not in types:
             return value
-        items = self._options(_schemas_of_item(options, 0))
+        items = options_of(self._schema, schemas_of_item(options, 0))
         return self._as_only_item(value, data, items)
 
     def _as_only_item(self, value: Any, data: Any, items: Options) -> Any:
@@ -329,70 +339,14 @@ class _Repair:
         converted = self._convert(value, items, in_list=True)
         if converted is not value:
             return [converted]
-        takes_anything = any(_is_anything(item) for item in items)
+        takes_anything = any(is_anything(item) for item in items)
         if isinstance(value, str) and isinstance(data, dict) and takes_anything:
             return [data]
         if isinstance(value, str) and not _is_one_element(value):
             return value
-        if takes_anything or _fits_type(value, _types_of_all(items)):
+        if takes_anything or _fits_type(value, types_of_all(items)):
             return [value]
         return value
-
-    def _options(self, schemas: Iterable[JsonMapping]) -> list[JsonMapping]:
-        """The schemas of which a value may fit any, without references and unions."""
-        waiting = list(schemas)
-        seen: set[int] = set()
-        options: list[JsonMapping] = []
-        while waiting:
-            schema = waiting.pop()
-            if id(schema) in seen:
-                continue
-            seen.add(id(schema))
-            parts: list[Any] = []
-            for key in ("anyOf", "oneOf", "allOf"):
-                parts += as_array(schema.get(key))
-            if "$ref" in schema:
-                parts.append(subschema(self._schema, str(schema["$ref"])))
-            if parts:
-                waiting += [
-                    as_object(part) for part in parts if part is not False
-                ]
-            else:
-                options.append(schema)
-        return options
-
-
-def _schemas_of_key(
-    options: Iterable[JsonMapping], key: str
-) -> list[JsonMapping]:
-    """The schemas of a property; empty if it is unknown."""
-    own: list[Any] = []
-    others: list[Any] = []
-    for option in options:
-        if "object" not in _types(option):
-            continue
-        properties = as_object(option.get("properties"))
-        if key in properties:
-            own.append(properties[key])
-        others.append(option.get("additionalProperties", True))
-    return [
-        as_object(schema) for schema in own or others if schema is not False
-    ]
-
-
-def _schemas_of_item(
-    options: Iterable[JsonMapping], index: int
-) -> list[JsonMapping]:
-    schemas: list[JsonMapping] = []
-    for option in options:
-        if "array" not in _types(option):
-            continue
-        prefix = as_array(option.get("prefixItems"))
-        item = option.get("items")
-        if index < len(prefix):
-            item = prefix[index]
-        schemas.append(as_object(item))
-    return schemas
 
 
 def _matching_constants(value: JsonMapping, options: Options) -> Options:
@@ -405,7 +359,7 @@ def _has_constants(value: JsonMapping, option: JsonMapping) -> bool:
     for key, schema in as_object(option.get("properties")).items():
         if key not in value:
             continue
-        members = _members(as_object(schema))
+        members = members_of(as_object(schema))
         if members and value[key] not in members:
             return False
     return True
@@ -424,36 +378,10 @@ def _is_remark(key: str, item: object) -> bool:
     return isinstance(item, str) and word in _REMARKS
 
 
-def _types(schema: JsonMapping) -> set[str]:
-    """The JSON types that a schema without references and unions names."""
-    kind = schema.get("type")
-    if isinstance(kind, str):
-        return {kind}
-    return set(as_array(kind))
-
-
-def _types_of_all(schemas: Iterable[JsonMapping]) -> set[str]:
-    types: set[str] = set()
-    for schema in schemas:
-        types |= _types(schema)
-    return types
-
-
-def _members(schema: JsonMapping) -> list[Any]:
-    """The values of an enumeration or a constant; empty if the schema is neither."""
-    if "const" in schema:
-        return [schema["const"]]
-    return as_array(schema.get("enum"))
-
-
-def _is_anything(schema: JsonMapping) -> bool:
-    return not _types(schema) and not _members(schema)
-
-
 def _is_free_text(schema: JsonMapping) -> bool:
-    if _is_anything(schema):
+    if is_anything(schema):
         return True
-    if "string" not in _types(schema) or _members(schema):
+    if "string" not in types_of(schema) or members_of(schema):
         return False
     return schema.get("format") not in _TEXT_OF_OTHER_TYPES
 
@@ -485,7 +413,7 @@ def _meant_member(value: Any, options: Iterable[JsonMapping]) -> Any:
     equal: list[Any] = []
     named: list[Any] = []
     for option in options:
-        members = _members(option)
+        members = members_of(option)
         equal += [
             member for member in members if _is_same_scalar(member, value)
         ]
@@ -498,7 +426,7 @@ def _members_named(text: str, schema: JsonMapping) -> Iterator[Any]:
     """The members of an enumeration that have this name."""
     wanted = text.strip().lower()
     names = schema.get(_MEMBER_NAMES, ())
-    for name, member in zip(names, _members(schema), strict=False):
+    for name, member in zip(names, members_of(schema), strict=False):
         if name.lower() == wanted:
             yield member
 
@@ -553,20 +481,16 @@ def _read(text: object) -> Any:
     """The JSON data in a text, or that of a Python literal; `_NOTHING` if it has none."""
     if not isinstance(text, str):
         return _NOTHING
-    stripped = text.strip()
+    stripped = strip(text)
     if stripped.lower() in _WORDS:
         return _WORDS[stripped.lower()]
     try:
-        data = json.loads(stripped, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError):
+        data = whole_document(stripped).data
+    except UnreadableJsonError:
         return _read_literal(stripped)
     if isinstance(data, str):
         return _read(data)
     return data
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
 
 
 def _read_literal(text: str) -> Any:

@@ -357,7 +357,7 @@ class Settings(BaseSettings):
     max_branches: PositiveInt = 8
     """Most branches of an inline parallel step, and largest `max_concurrency` of a map step."""
     max_loops: PositiveInt = 10
-    """Largest `max_loops` of an inline agent, `max_iterations` of a loop step and `retries` of a try step."""
+    """Largest `max_loops`, `max_corrections`, `max_iterations` of loops and `retries` of try steps that are inline."""
     allowed_models: Names | None = None
     """Models that inline blueprints may name; by default those of the served component, and `model`."""
     allowed_tools: Names | None = None

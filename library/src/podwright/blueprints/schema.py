@@ -105,6 +105,8 @@ Prompt = Annotated[str, BeforeValidator(_only_text)]
 """A text for a model or a person; in a file it has further forms, see `texts`."""
 MaxLoops = Annotated[int, Field(ge=1, le=1000)]
 MaxToolRetries = Annotated[int, Field(ge=0, le=1000)]
+MaxCorrections = Annotated[int, Field(ge=0, le=1000)]
+"""Answers of one run that may not fit the response schema, and are asked for again."""
 Fallback = Annotated[list[ModelName], Field(max_length=8)]
 """Models that are asked in turn if those before them cannot answer."""
 FallbackWait = Annotated[float, Field(ge=0)]
@@ -159,6 +161,7 @@ class AgentConfig(ModelSettings, HistorySettings, total=False):
     max_tool_retries: MaxToolRetries
     fallback: Fallback
     fallback_wait: FallbackWait
+    max_corrections: MaxCorrections
 
 
 @with_config(_CONFIG)
@@ -171,6 +174,7 @@ class MemberConfig(ModelSettings, HistorySettings, total=False):
     max_tool_retries: MaxToolRetries
     fallback: Fallback
     fallback_wait: FallbackWait
+    max_corrections: MaxCorrections
 
 
 @with_config(_CONFIG)
@@ -184,6 +188,7 @@ class ConductorConfig(ModelSettings, HistorySettings, total=False):
     fallback: Fallback
     fallback_wait: FallbackWait
     planning: bool
+    max_corrections: MaxCorrections
 
 
 @with_config(_CONFIG)

@@ -59,6 +59,8 @@ DEFAULT_MAX_LOOPS = 10
 """Most model calls of one chat, if a blueprint does not say."""
 DEFAULT_MAX_TOOL_RETRIES = 3
 """Wrong or failed calls of one tool in a row that are reported to the model, if a blueprint does not say."""
+DEFAULT_MAX_CORRECTIONS = 2
+"""Answers of one chat that do not fit the response model and are asked for again, if a blueprint does not say."""
 
 Input = str | Mapping[str, Any] | list[ContentPart]
 """A text, named inputs, or for agents and conductors texts and images."""
@@ -420,6 +422,11 @@ class ModelComponent(PromptComponent):
     def max_tool_retries(self) -> int:
         """Wrong or failed calls of one tool in a row that are reported to the model; the next one fails the run."""
         return self.config.get("max_tool_retries", DEFAULT_MAX_TOOL_RETRIES)
+
+    @property
+    def max_corrections(self) -> int:
+        """Answers of one run that do not fit the response model and are asked for again."""
+        return self.config.get("max_corrections", DEFAULT_MAX_CORRECTIONS)
 
     @property
     def model(self) -> Model:

@@ -8,7 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from podwright import errors
-from podwright.components.base import DEFAULT_MAX_TOOL_RETRIES, ModelComponent
+from podwright.components.base import (
+    DEFAULT_MAX_CORRECTIONS,
+    DEFAULT_MAX_TOOL_RETRIES,
+    ModelComponent,
+)
 from podwright.components.chat_messages import ChatMessages
 from podwright.components.model_call import call_model
 from podwright.components.models_of_chat import ChatModels
@@ -36,6 +40,8 @@ class ChatConfig:
     """Whether a text that is cut off at `max_tokens` is an answer."""
     max_tool_retries: int = DEFAULT_MAX_TOOL_RETRIES
     """Wrong or failed calls of one tool in a row that are reported to the model."""
+    max_corrections: int = DEFAULT_MAX_CORRECTIONS
+    """Answers that do not fit the response model and are asked for again."""
 
     @classmethod
     def of(
@@ -49,6 +55,7 @@ class ChatConfig:
             tools=tools,
             accepts_cut_text="max_tokens" in task.settings,
             max_tool_retries=component.max_tool_retries,
+            max_corrections=component.max_corrections,
         )
 
 
@@ -110,7 +117,7 @@ async def run_chat(
 
     Raises:
         LoopLimitError: The model still called tools in its last call.
-        OutputError: Its last answer did not fit the response model.
+        OutputError: More answers than `max_corrections`, or the last one, did not fit the response model.
         ModelRefusedError: It refused to answer in the response model.
         ModelError, ToolError, LimitExceededError: See `podwright.errors`.
     """
@@ -121,6 +128,7 @@ async def run_chat(
     tools = [tool.schema for tool in config.tools.values()]
     tool_caller = ToolCaller(run, config.tools, config.max_tool_retries)
     reason = ""
+    misfits = 0
     for _ in range(config.max_loops):
         response = await call_model(
             run,
@@ -141,6 +149,11 @@ async def run_chat(
             value = await _read_answer(response.text, answer_format)
         except ValueError as error:
             reason = str(error)
+            misfits += 1
+            if misfits > config.max_corrections:
+                raise _output_error(
+                    run, "max_corrections", config.max_corrections, reason
+                ) from error
             correction = f"The answer does not fit the schema: {reason}. Answer again with JSON that fits."
             messages.add_asides(answer, correction)
             # a model that answers at once must not block the event loop for other runs
@@ -178,7 +191,13 @@ def _no_answer_error(
         return errors.LoopLimitError(
             f"'{run.component_name}' still called tools after {max_loops} model calls."
         )
-    calls = f"max_loops={max_loops} calls"
+    return _output_error(run, "max_loops", max_loops, reason)
+
+
+def _output_error(
+    run: Run, limit: str, value: int, reason: str
+) -> errors.OutputError:
     return errors.OutputError(
-        f"'{run.component_name}' gave no answer that fits the response model in {calls}: {reason}."
+        f"'{run.component_name}' gave no answer that fits the response model within {limit}={value}: {reason}.",
+        suggestion=f"Simplify the response model, raise {limit}, or use a more capable model.",
     )

@@ -75,6 +75,8 @@ class AgentOptions(
     """The type of its answers: a pydantic model, another type, or a JSON Schema; the blueprint has its schema."""
     max_tool_retries: int
     """Wrong or failed calls of one tool in a row that are reported to the model; the next one fails the run."""
+    max_corrections: int
+    """Answers that do not fit the response model and are asked for again; the next one fails the run."""
 
 
 _OPTION_KEYS = Options.__optional_keys__

@@ -9,13 +9,13 @@ from podwright.callables import compute
 from podwright.components.frames import Scope, SequenceFrame, StepFrame
 from podwright.components.map_items import (
     UnreadableItemsError,
-    after_thoughts,
     read_items,
 )
 from podwright.components.resume import MAX_ITEMS
 from podwright.components.steps import MapStep, Steps
 from podwright.errors import ApprovalRequired, ContextError
 from podwright.json_data import JsonMapping, JsonObject, to_text
+from podwright.model_json import after_thoughts
 from podwright.names import path_expression
 from podwright.run import gather_or_cancel
 from podwright.templates import value_of

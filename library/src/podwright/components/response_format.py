@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Any, cast
@@ -16,16 +17,19 @@ from pydantic import (
 )
 
 from podwright.callables import compute
-from podwright.components.map_items import after_thoughts
 from podwright.components.options import no_response_model_error
 from podwright.errors import InputError
-from podwright.json_data import JsonMapping, JsonObject, as_object
+from podwright.json_data import JsonMapping, JsonObject, as_array, as_object
 from podwright.json_schema import SchemaTooComplexError, object_root
 from podwright.messages import OutputSchema
+from podwright.model_json import UnreadableJsonError, open_text, read_json
+from podwright.schema_options import numbers_from_texts, requires_keys
 from podwright.schema_validator import InvalidSchemaError, SchemaValidator
-from podwright.validation_errors import to_problems
+from podwright.validation_errors import describe_value, to_problems
 
 _DEFINITIONS = ("#/$defs/", "#/definitions/")
+_MAX_WRAPPERS = 4
+"""Objects of one key in one another around an answer."""
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -69,6 +73,12 @@ class ResponseFormat:
         self._is_wrapped = root is None
         name = _name_of(root or schema)
         self.schema = OutputSchema(name, root or _wrap(schema))
+        self._own_schema: JsonMapping = self.schema.schema
+        """The schema of the value, in the whole."""
+        if self._is_wrapped:
+            self._own_schema = as_object(self.schema.schema["properties"])[
+                "answer"
+            ]
 
     async def read(self, text: str) -> Any:
         """As `parse`; what may take long is done in a thread."""
@@ -77,17 +87,27 @@ class ResponseFormat:
         return self.parse(text)
 
     def parse(self, text: str) -> Any:
-        """The value in a model's answer: JSON, which may be in a Markdown code fence.
+        """The value in a model's answer; see `podwright.model_json` for how JSON is found in it.
+
+        What fits as it is, is never changed. Else the answer may be wrapped in an object with one key or encoded as
+        text, and numbers may be texts, where the schema takes nothing of that kind.
 
         Raises:
             ValueError: The text is not JSON, or does not fit the type; the message is for the model.
         """
-        data = _json_of(text)
-        if self._is_wrapped:
-            wrapper = as_object(data)
-            if "answer" not in wrapper:
-                raise ValueError("expected an object with the key 'answer'")
-            data = wrapper["answer"]
+        try:
+            data = read_json(text).data
+        except UnreadableJsonError as error:
+            raise ValueError(f"invalid JSON: {error}") from error
+        refusal: ValueError | None = None
+        for reading in self._readings(data):
+            try:
+                return self._validate(reading)
+            except ValueError as error:
+                refusal = refusal or error
+        raise refusal or _no_wrapper_error(data)
+
+    def _validate(self, data: Any) -> Any:
         try:
             # strict types take a date, for example, from JSON text only
             return self._adapter.validate_json(json.dumps(data))
@@ -99,19 +119,66 @@ class ResponseFormat:
                 reasons.append(reason.strip())
             raise ValueError("; ".join(reasons)) from error
 
+    def _readings(self, data: Any) -> Iterator[Any]:
+        """The data as it is, and as it is meant for certain if it does not fit so."""
+        root = self.schema.schema
+        for value in self._values(data):
+            yield value
+            with_numbers = numbers_from_texts(value, self._own_schema, root)
+            if with_numbers is not value:
+                yield with_numbers
 
-def _json_of(text: str) -> Any:
-    """The JSON data in a model's answer."""
-    try:
-        answer = after_thoughts(text)
-        if not answer.lstrip().startswith("{"):
-            answer = _inside_fence(answer)
-        data = json.loads(answer)
-        # JSON has neither NaN nor infinities
-        json.dumps(data, allow_nan=False)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"invalid JSON: {error}") from error
-    return data
+    def _values(self, data: Any) -> Iterator[Any]:
+        """The value in an answer: as the schema has it, without its wrapper, and out of another wrapper."""
+        opened = open_text(data)
+        if self._is_wrapped:
+            wrapper = as_object(opened)
+            if "answer" in wrapper:
+                yield wrapper["answer"]
+                yield from _opened_alone(wrapper["answer"])
+            if not wrapper or requires_keys(
+                self._own_schema, self.schema.schema
+            ):
+                yield data
+                yield from _opened_alone(data)
+        else:
+            yield opened
+        known = as_object(self.schema.schema.get("properties"))
+        for _ in range(_MAX_WRAPPERS):
+            opened = _unwrap(opened, known)
+            if opened is None:
+                return
+            yield opened
+
+
+def _opened_alone(data: Any) -> Iterator[Any]:
+    """The object or the list that JSON data contains as JSON text."""
+    opened = open_text(data)
+    if opened is not data:
+        yield opened
+
+
+def _unwrap(data: Any, known: JsonMapping) -> Any:
+    """The object or the list under the only key of an object, or that is the only item of a list.
+
+    None if there is none, if it is empty, or if the schema knows the key.
+    """
+    inner: Any = None
+    if isinstance(data, dict):
+        fields = cast("JsonObject", data)
+        if len(fields) == 1 and fields.keys().isdisjoint(known):
+            inner = open_text(next(iter(fields.values())))
+    elif len(as_array(data)) == 1 and isinstance(data[0], dict):
+        inner = data[0]
+    if isinstance(inner, dict | list) and inner:
+        return cast("Any", inner)
+    return None
+
+
+def _no_wrapper_error(data: Any) -> ValueError:
+    return ValueError(
+        f"expected an object with the key 'answer', got {describe_value(data)}"
+    )
 
 
 def _name_of(schema: JsonMapping) -> str:
@@ -159,14 +226,6 @@ def _moved_reference(reference: str) -> str:
     return f"#/properties/answer{path}"
 
 
-def _inside_fence(text: str) -> str:
-    """What is between the first and the last Markdown code fence of a text; the whole text if it has fewer than two."""
-    inside, fence, _ = text.partition("```")[2].rpartition("```")
-    if not fence:
-        return text
-    return inside.removeprefix("json")
-
-
 def _type_of(validator: SchemaValidator) -> Any:
     """The type of the JSON data that fits a JSON Schema."""
 
@@ -177,10 +236,24 @@ def _type_of(validator: SchemaValidator) -> Any:
             raise _too_complex_error(str(error)) from None
         if problem is not None:
             place = problem.pointer or "the answer"
-            raise ValueError(f"{place} {problem.detail}")
+            value = _value_at(data, problem.pointer)
+            raise ValueError(
+                f"{place} {problem.detail}, got {describe_value(value)}"
+            )
         return data
 
     return Annotated[Any, AfterValidator(check)]
+
+
+def _value_at(data: Any, pointer: str) -> Any:
+    """The value that a JSON pointer to a part of the data names."""
+    for part in pointer.split("/")[1:]:
+        key = part.replace("~1", "/").replace("~0", "~")
+        if isinstance(data, list):
+            data = cast("list[Any]", data)[int(key)]
+        else:
+            data = as_object(data)[key]
+    return data
 
 
 def _invalid_schema_error(reason: str) -> InputError:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import Any, cast
+from typing import Any
 
 from podwright.approvals import ApprovalId, Decision
 from podwright.callables import compute
@@ -39,9 +39,10 @@ from podwright.events import (
     ToolCallStarted,
 )
 from podwright.journal import is_wrong_call
-from podwright.json_data import as_array, nested_deeper, to_text
+from podwright.json_data import to_text
 from podwright.json_forms import to_utf8_text
 from podwright.messages import Message, ToolCall
+from podwright.model_json import UnreadableJsonError, read_arguments
 from podwright.run import (
     Run,
     ToolCallId,
@@ -446,21 +447,8 @@ class _Call:
 
 def _parse_arguments(call: ToolCall) -> dict[str, Any]:
     try:
-        arguments: object = json.loads(call.arguments or "{}")
-    except (ValueError, RecursionError) as error:
+        return read_arguments(call.arguments)
+    except UnreadableJsonError as error:
         raise ToolArgumentsError(
-            f"The arguments of tool '{call.name}' are not valid JSON: {error}."
+            f"The arguments of tool '{call.name}' are not valid: {error}."
         ) from error
-    items = as_array(arguments)
-    # some models put the object into a list
-    if len(items) == 1 and isinstance(items[0], dict):
-        arguments = cast("dict[str, Any]", items[0])
-    if not isinstance(arguments, dict):
-        raise ToolArgumentsError(
-            f"The arguments of tool '{call.name}' must be an object, not {type(arguments).__name__}."
-        )
-    if nested_deeper(cast("object", arguments)):
-        raise ToolArgumentsError(
-            f"The arguments of tool '{call.name}' are nested too deeply."
-        )
-    return cast("dict[str, Any]", arguments)

@@ -20,11 +20,12 @@ from podwright.finish_reasons import (
 )
 from podwright.json_data import JsonMapping, JsonObject, as_array, as_object
 from podwright.messages import ModelRequest, ModelResponse, ToolCall
+from podwright.model_json import clean_arguments
 from podwright.models.answer import MAX_NAME, InvalidResponseError, Piece
 from podwright.models.base import check_tool_calls
 from podwright.models.error_body import ErrorBody, read_error
 from podwright.models.offline import estimate_input, estimate_tokens
-from podwright.models.pieces import clean_arguments, text_field
+from podwright.models.pieces import text_field
 from podwright.models.pricing import Terms
 from podwright.models.refusals import RefusedError
 from podwright.models.token_counts import TokenCounts, as_uncounted, read_count

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from podwright.json_data import (
     to_text,
 )
 from podwright.messages import ToolCall
+from podwright.model_json import clean_arguments, is_object
 from podwright.models.offline import estimate_tokens
 
 _LABELS = ("type", "id", "index", "format", "name", "role", "object")
@@ -29,7 +29,6 @@ _WHOLE = ("signature", "thought_signature", "data", "encrypted_content")
 """Keys whose text may be repeated although it came in one piece."""
 _OWN_CALL_KEYS = ("id", "type", "index", "function")
 _OWN_FUNCTION_KEYS = ("name", "arguments")
-_DECODER = json.JSONDecoder()
 
 
 def merge_fields(pieces: Iterable[JsonMapping]) -> JsonObject:
@@ -176,7 +175,7 @@ class _PartialArguments:
             return False
         if not text.endswith(("}", '}"')):
             return False
-        return _object_text(text) is not None
+        return is_object(text)
 
     def _ends_open(self) -> bool:
         if not self._pieces:
@@ -436,80 +435,3 @@ def _is_middle(arguments: str) -> bool:
     if _begins_object(arguments):
         return False
     return arguments.strip() != ""
-
-
-def clean_arguments(text: str) -> str:
-    """The arguments of a tool call as the JSON text of an object, if it is certain what they are; else as they came.
-
-    No arguments at all, `null` and `[]` are an empty object. JSON text may be encoded once more, and gateways put an
-    empty object before the arguments or write them twice.
-    """
-    stripped = text.strip()
-    if stripped in ("", "null", "[]"):
-        return "{}"
-    found = _object_text(stripped)
-    if found is None:
-        found = _first_object(stripped)
-    if found is None:
-        return text
-    return found
-
-
-def _object_text(text: str) -> str | None:
-    """A JSON text that is an object, without its further encoding if it has one; None if it is none."""
-    data = _loads(text)
-    if isinstance(data, dict):
-        return text
-    if not isinstance(data, str):
-        return None
-    inner = clean_arguments(data)
-    if isinstance(_loads(inner), dict):
-        return inner
-    return None
-
-
-def _loads(text: str) -> Any:
-    """JSON data; None if the text is not JSON."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _first_object(text: str) -> str | None:
-    """The text of the only object in a row of those that are empty or equal; None without such a row.
-
-    Each may be encoded once more, and an empty one may be `null`.
-    """
-    found: dict[str, str] = {}
-    rest = text
-    while rest:
-        try:
-            data, part, rest = _split_off_value(rest)
-        except (ValueError, RecursionError):
-            return None
-        if data in (None, [], {}):
-            continue
-        if not isinstance(data, dict):
-            return None
-        key = json.dumps(data, sort_keys=True)
-        found[key] = part
-    if not found:
-        return "{}"
-    if len(found) > 1:
-        return None
-    return next(iter(found.values()))
-
-
-def _split_off_value(text: str) -> tuple[Any, str, str]:
-    """The first JSON value of a text, which may be encoded once more, its own text, and the rest.
-
-    Raises:
-        ValueError, RecursionError: The text does not begin with one.
-    """
-    data, end = _DECODER.raw_decode(text)
-    part = text[:end]
-    if isinstance(data, str):
-        part = data.strip()
-        data = json.loads(part)
-    return data, part, text[end:].lstrip()

@@ -383,7 +383,8 @@ class Inspection:
         for name, setting in _CAPS.items():
             self._check_cap(value, pointer, name, setting)
         if key == "config":
-            self._check_cap(value, pointer, "max_loops", "max_loops")
+            for name in ("max_loops", "max_corrections"):
+                self._check_cap(value, pointer, name, "max_loops")
         self._check_default_loops(value, pointer)
         for name, setting in _SIZES.items():
             size = len(as_array(value.get(name)))
