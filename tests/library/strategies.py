@@ -141,6 +141,7 @@ in_config: dict[str, st.SearchStrategy[Any]] = {
     "response_schema": json_schemas,
     "max_loops": counts,
     "max_tool_retries": st.integers(0, 1000),
+    "max_corrections": st.integers(0, 1000),
     "max_history": st.integers(0, 1000),
     "max_input_tokens": counts,
     **settings,

@@ -211,6 +211,22 @@ PROBLEMS: list[tuple[str, str, Any, str, str, str]] = [
     ),
     (
         "agent",
+        "/config/max_corrections",
+        -1,
+        "/config/max_corrections",
+        "greater 0 -1",
+        "",
+    ),
+    (
+        "conductor",
+        "/config/max_correction",
+        3,
+        "/config/max_correction",
+        "Unknown",
+        "'max_corrections'",
+    ),
+    (
+        "agent",
         "/config/max_tool_retry",
         3,
         "/config/max_tool_retry",

@@ -417,6 +417,10 @@ HOSTILE: dict[str, tuple[dict[str, Any], list[str]]] = {
         [f"/inputs/word/default{'/a' * 29}"],
     ),
     "max_loops": (config(max_loops=11), ["/config/max_loops"]),
+    "max_corrections": (
+        config(max_corrections=11),
+        ["/config/max_corrections"],
+    ),
     "max_loops of a skill": (
         team({**MEMBER, "config": {"model": MODEL, "max_loops": 99}}),
         ["/skills/0/config/max_loops"],

@@ -499,10 +499,10 @@ def _decode(text: str, start: int) -> tuple[Any, int]:
 
 def _describe(text: str, error: json.JSONDecodeError) -> str:
     """What is wrong with a text, where, and what is found there."""
-    if not text[error.pos :].strip():
-        return f"the JSON is cut off at its end: {error.msg} at character {error.pos}"
-    place = f"line {error.lineno}, column {error.colno}"
-    return f"{error.msg} at {place}, found {_shown(text[error.pos :])}"
+    found = "the end of the text"
+    if text[error.pos :].strip():
+        found = _shown(text[error.pos :])
+    return f"{error}, found {found}"
 
 
 def _too_deep_error() -> UnreadableJsonError:

@@ -25,11 +25,14 @@ from podwright.messages import OutputSchema
 from podwright.model_json import UnreadableJsonError, open_text, read_json
 from podwright.schema_options import numbers_from_texts, requires_keys
 from podwright.schema_validator import InvalidSchemaError, SchemaValidator
+from podwright.text import truncate
 from podwright.validation_errors import describe_value, to_problems
 
 _DEFINITIONS = ("#/$defs/", "#/definitions/")
 _MAX_WRAPPERS = 4
 """Objects of one key in one another around an answer."""
+_SHOWN_CHARS = 200
+"""Characters of a wrong value that the model is shown."""
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -116,7 +119,7 @@ class ResponseFormat:
             reasons: list[str] = []
             for problem in to_problems(details, data):
                 reason = f"{problem.pointer} {problem.detail}"
-                reasons.append(reason.strip())
+                reasons.append(reason.strip().rstrip("."))
             raise ValueError("; ".join(reasons)) from error
 
     def _readings(self, data: Any) -> Iterator[Any]:
@@ -237,9 +240,8 @@ def _type_of(validator: SchemaValidator) -> Any:
         if problem is not None:
             place = problem.pointer or "the answer"
             value = _value_at(data, problem.pointer)
-            raise ValueError(
-                f"{place} {problem.detail}, got {describe_value(value)}"
-            )
+            got = truncate(json.dumps(value, ensure_ascii=False), _SHOWN_CHARS)
+            raise ValueError(f"{place} {problem.detail}, got {got}")
         return data
 
     return Annotated[Any, AfterValidator(check)]
