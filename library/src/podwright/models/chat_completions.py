@@ -30,6 +30,7 @@ from podwright.models.pricing import Terms
 from podwright.models.providers import Endpoint
 from podwright.models.reasoning import reasoning_text
 from podwright.models.refusals import RefusedError
+from podwright.models.strict_schemas import is_strict
 from podwright.models.token_counts import TokenCounts, as_uncounted
 from podwright.usage import Usage
 
@@ -78,7 +79,12 @@ def request_body(
         function = {"name": request.tool_choice}
         body["tool_choice"] = {"type": "function", "function": function}
     if request.output is not None:
-        schema = {"name": request.output.name, "schema": request.output.schema}
+        schema: JsonObject = {
+            "name": request.output.name,
+            "schema": request.output.schema,
+        }
+        if endpoint.strict and is_strict(request.output.schema):
+            schema["strict"] = True
         body["response_format"] = {"type": "json_schema", "json_schema": schema}
     if stream:
         body["stream"] = True

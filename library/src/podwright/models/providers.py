@@ -46,6 +46,8 @@ class Endpoint:
     """What a base URL ends with; appended if it is missing."""
     json_schema: bool = True
     """Whether its models take `response_format` with a JSON Schema; if not, structured output is a tool call."""
+    strict: bool = False
+    """Whether it enforces such a schema with `strict`, if that is one of `strict_schemas`."""
     stream_options: bool = True
     """Whether it takes `stream_options`, which ask for the usage of a stream."""
     reports_cost: bool = False
