@@ -466,3 +466,22 @@ def test_calls_of_one_skill_in_one_turn_keep_both_answers() -> None:
         [Agent(name, "", "offline/echo") for name in ("writer", "Writer")],
     )
     assert desk.run("x") == "Echo: one | Echo: two | Echo: three"
+
+
+def test_two_people_who_change_one_value_are_not_told_that_both_were_heard() -> (
+    None
+):
+    """Branches that change one value under conditions fail the run, with `collect` too; their own outputs they may."""
+    draft = FunctionStep(say, {"text": "draft"}, output="draft")
+    ask = ApprovalStep("{draft}?", edit={"draft": {"type": "string"}})
+    always: Json = {"name": "equals", "args": {"value": "1", "to": "1"}}
+    own = FunctionStep(say, {"text": "x"}, output="found")
+    branch = [own, ConditionStep(always, [ask])]
+    lost = Workflow("flow", [draft, ParallelStep([branch] * 2, collect=True)])
+    with pytest.raises(ContextError, match="draft"):
+        edited(lost, ["1", "2"])
+    kept = [[draft, ConditionStep(always, [ask])]] * 2
+    result = edited(
+        Workflow("flow", [ParallelStep(kept, collect=True)]), ["1", "2"]
+    )
+    assert json.loads(result["draft"]) == ["1", "2"]

@@ -350,3 +350,10 @@ def test_the_exact_spelling_comes_first() -> None:
     assert fill(f"{{größe}}{{{DECOMPOSED}}}", both, "Step 'a'") == "CD"
     assert find_name(DECOMPOSED, ["größe"]) == "größe"
     assert find_name("grosse", ["größe"]) is None
+
+
+def test_a_long_key_is_filled() -> None:
+    """What is written for a key is read again, however long the key is."""
+    key = "long " * 100
+    name = write_expression("o", [key])
+    assert fill(f"{{{name}}}", {"o": {key: "found"}}, "A step") == "found"

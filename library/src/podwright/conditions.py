@@ -21,6 +21,7 @@ from podwright.json_data import (
     copy_json,
     json_pointer,
     to_text,
+    values_in,
     walk_json,
 )
 from podwright.names import find_name
@@ -53,7 +54,7 @@ def _number(value: Any) -> Decimal:
     if number is None:
         shown = to_text(value).strip()
         if isinstance(value, float):
-            # JSON has none, so its text is that of null
+            # without the quotes of its JSON text
             shown = str(value)
         raise ConditionError(
             f"A condition compares numbers, but got {truncate(shown, 60)!r}.",
@@ -106,8 +107,10 @@ def _equal(value: Any, other: Any) -> bool:
 def _is_same(value: Any, other: Any) -> bool:
     """Whether two values, of which one is neither a list nor an object, are equal."""
     if _is_number(value) and _is_number(other):
-        # 1 is 1.0; as null in JSON, what is not finite equals itself
-        return _decimal(value) == _decimal(other)
+        left, right = _decimal(value), _decimal(other)
+        # 1 is 1.0, and numbers that are not finite are compared by their texts
+        if left is not None and right is not None:
+            return left == right
     text = to_text(value).strip()
     return text == to_text(other).strip()
 
@@ -247,9 +250,12 @@ def _compare(name: str, args: _Values, context: _Values) -> tuple[bool, int]:
 
 def _is_large(value: object, context: _Values) -> bool:
     """Whether a template is filled with a long text, or with a value that has to become one."""
-    if isinstance(value, list):
-        items = cast("list[object]", value)
-        return any(_is_large(item, context) for item in items)
+    if isinstance(value, list | dict):
+        return any(
+            _is_large(text, context)
+            for text in values_in(cast("Any", value))
+            if isinstance(text, str)
+        )
     if not isinstance(value, str):
         return False
     length = 0

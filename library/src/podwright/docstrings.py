@@ -92,12 +92,13 @@ class _Section:
         """Add the descriptions of known parameters, and return what is left of the section."""
         unknown: list[Entry] = []
         for entry in self.entries:
-            if not set(entry.names) & set(names):
-                unknown.append(entry)
-                continue
-            for name in entry.names:
+            known = [name for name in entry.names if name in names]
+            for name in known:
                 parameters[name] = entry.text or parameters.get(name, "")
-        if len(unknown) == len(self.entries):
+            others = tuple(name for name in entry.names if name not in names)
+            if others:
+                unknown.append(Entry(others, entry.text))
+        if unknown == self.entries:
             return self.text
         lines = [self.title]
         for entry in unknown:

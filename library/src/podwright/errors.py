@@ -109,7 +109,7 @@ class PodwrightError(Exception):
         suggestion: What to do about it.
         help_url: A page about this error; by default the entry for its code.
         code: A stable identifier, such as `blueprint_invalid`; by default that of the class. Functions may give errors
-            codes of their own, of at most 64 small letters, digits and underscores: try steps can name them.
+            codes of their own, of at most 64 lowercase letters, digits and underscores: try steps can name them.
 
     Example:
         `raise RunError("Number 42 is out of stock.", code="out_of_stock")`
@@ -149,7 +149,7 @@ class PodwrightError(Exception):
         if code is not None:
             if not _OWN_CODE.fullmatch(code):
                 raise ValueError(
-                    f"Invalid error code {short_repr(code)}: expected small letters, digits and underscores, "
+                    f"Invalid error code {short_repr(code)}: expected lowercase letters, digits and underscores, "
                     "such as 'out_of_stock'"
                 )
             self.code = code  # pyright: ignore[reportAttributeAccessIssue] - an instance may have a finer code
@@ -854,7 +854,7 @@ def check_caught_code(code: str) -> str:
         return code
     if not _OWN_CODE.fullmatch(code):
         raise ValueError(
-            f"Invalid error code {short_repr(code)}: expected small letters, digits and underscores, "
+            f"Invalid error code {short_repr(code)}: expected lowercase letters, digits and underscores, "
             "such as 'out_of_stock'"
         )
     catchable = sorted(CODES - _NEVER_CAUGHT)

@@ -1,7 +1,8 @@
 """Why an answer of a model ended: the words of providers, and what they mean here.
 
 Every client reads a provider's word with `ending_of`, and the OpenAI-compatible routes write ours with `to_openai`. A
-word that is not listed is never taken for the end of a whole answer.
+word that is not listed is never taken for the end of a whole answer. Only tool calls without any word are: they are
+complete themselves.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ FinishReason = Literal[
 ]
 FINISH_REASONS: tuple[FinishReason, ...] = get_args(FinishReason)
 UNKNOWN: FinishReason = "unknown"
-"""The end of an answer of which it is not known whether it is whole."""
+"""The finish reason of an answer that may be incomplete."""
 MAY_BE_EMPTY: tuple[FinishReason, ...] = ("length", "content_filter", "refusal")
 """The ends of answers that may have neither text nor tool calls."""
 

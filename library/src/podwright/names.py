@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 _START = r"[A-Za-z_\x80-\U0010ffff]"
 _CHARACTER = r"[A-Za-z0-9_\-\x80-\U0010ffff]"
-_QUOTED = r""""(?:[^"\\]|\\["'\\]){0,200}+"|'(?:[^'\\]|\\["'\\]){0,200}+'"""
+_QUOTED = r""""(?:[^"\\]|\\["'\\])*+"|'(?:[^'\\]|\\["'\\])*+'"""
 _FIELD = rf"\.{_CHARACTER}++|\[(?:-?[0-9]++|{_QUOTED})\]"
 EXPRESSION = rf"(?:{_START}{_CHARACTER}*+|\[(?:{_QUOTED})\])(?:{_FIELD})*+"
 """A pattern of expressions, without groups. It takes every character outside of ASCII for a letter: `parse_expression`

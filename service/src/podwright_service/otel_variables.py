@@ -51,7 +51,8 @@ def _number(
     """A check of a number: from `low`, or `above` it, to `most`."""
     kind = "an integer" if whole else "a number"
     relation = "above" if above else "from"
-    expected = f"{kind} {relation} {low:g} to {most:.16g}"
+    until = ", at most" if above else " to"
+    expected = f"{kind} {relation} {low:g}{until} {most:.16g}"
 
     def check(value: str) -> str | None:
         try:
@@ -258,7 +259,6 @@ def prepare_otel_variables() -> None:
     for name in (*OF_API, *OF_SDK, "OTEL_TRACES_SAMPLER_ARG"):
         if name not in _LIMITS and not os.environ.get(name, "-").strip():
             del os.environ[name]
-    check_import()
     mistakes = [
         f"{name}: The service makes its own provider."
         for name in OF_API
@@ -266,6 +266,7 @@ def prepare_otel_variables() -> None:
     ]
     if mistakes:
         raise variables.failure(mistakes)
+    check_import()
 
 
 def check_import() -> None:

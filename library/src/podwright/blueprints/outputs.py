@@ -30,7 +30,7 @@ class Write:
     """The JSON pointer of the step."""
     kind: Literal["output", "decision", "edit"]
     is_certain: bool = True
-    """Whether the step is run whenever the sequence is that it was looked for in."""
+    """Whether the step runs whenever the searched sequence runs."""
     gathered: Literal["", "map", "collect"] = ""
     """The step around it that makes a list of the values."""
 
@@ -64,9 +64,9 @@ def _writes_of_step(step: JsonMapping, pointer: str) -> Iterator[Write]:
         case "condition_step":
             yield from _of_one(inner, alternatives=("then", "else"), step=step)
         case "try_step":
-            first, *others = inner
-            yield from first
-            yield from _uncertain(others)
+            yield from writes_of(step.get("steps"), f"{pointer}/steps")
+            caught = writes_of(step.get("catch"), f"{pointer}/catch")
+            yield from _uncertain([list(caught)])
         case "map_step":
             for write in _chain(inner):
                 yield replace(write, gathered="map")
@@ -194,7 +194,7 @@ def _problems_of(step: JsonMapping, pointer: str) -> Iterator[Problem]:
 
 
 def _by_name(writes: Iterable[Write]) -> dict[str, Write]:
-    """The first step that writes each name, rather one that certainly does."""
+    """Return one write for each name: the first certain one, else the first."""
     found: dict[str, Write] = {}
     for write in writes:
         name = normal_form(write.name)

@@ -55,7 +55,7 @@ PATTERNS[_MODEL] = (
     "a model named '<provider>/<model_name>', for example 'openai/gpt-4o-mini'"
 )
 PATTERNS[_ERROR_CODE] = (
-    "a code of small letters, digits and '_', such as 'out_of_stock'"
+    "a code of lowercase letters, digits and '_', such as 'out_of_stock'"
 )
 _INPUT_RULE = "a name of letters of any alphabet, digits, '_' and '-' that begins with a letter"
 PATTERNS[INPUT_NAME] = _INPUT_RULE

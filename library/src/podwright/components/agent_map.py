@@ -43,7 +43,7 @@ class AgentMap(dict[str, Component]):
 
 
 def agent_map(value: object) -> AgentMap:
-    """A caller's map of agents by name, which a later change of it does not affect.
+    """Copy a caller's map of agents; an `AgentMap` is returned as it is.
 
     Raises:
         ConfigurationError: It is not a map.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -534,8 +534,7 @@ class StepRunner:
             parts.add(branch, {})
         outputs = await parts.run(len(step.branches))
         collected = collected_names(step)
-        if not step.collect:
-            _refuse_lost_values(step, outputs)
+        _refuse_lost_values(step, outputs, collected)
         for written in outputs:
             frame.scope.write_all(written, leave_out=collected)
         for name in collected:
@@ -562,10 +561,21 @@ class StepRunner:
                 frame.scope.write(key, _joined(values))
 
 
+_NOT_COLLECTED = 'Give each a name of its own, or keep all values as a list: "collect": true in the step.'
+_COLLECTED = "Let one branch change it, or do so before or after the step."
+
+
 def _refuse_lost_values(
-    step: ParallelStep, outputs: Sequence[JsonObject]
+    step: ParallelStep,
+    outputs: Sequence[JsonObject],
+    collected: Collection[str],
 ) -> None:
     """Raise an error if two branches have written one name; the blueprint does not show it of steps under conditions.
+
+    Args:
+        step: The step.
+        outputs: What each branch wrote.
+        collected: The names of which the step makes lists. A branch may edit what it wrote itself.
 
     Raises:
         ContextError: A value would be lost.
@@ -575,14 +585,16 @@ def _refuse_lost_values(
     names: list[set[str]] = []
     for branch, written in zip(step.branches, outputs, strict=True):
         own = written.keys() & output_names(assume_resolved(branch))
-        names.append(own | edited_names(written))
+        names.append(
+            (own | edited_names(written)) - own.intersection(collected)
+        )
     for name in sorted(shared(names)):
         first, second = [
             number for number, branch in enumerate(names) if name in branch
         ][:2]
         raise ContextError(
             f"The branches {first} and {second} of step '{step.name}' both wrote '{name}', of which one would be lost.",
-            suggestion='Give each a name of its own, or keep all values as a list: "collect": true in the step.',
+            suggestion=_COLLECTED if step.collect else _NOT_COLLECTED,
         )
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable
 
 _LEAST_PATIENCE = 5.0
 """Seconds after the last scrape in which another one is waited for, however short the interval is."""
+_GAPS = 4
+"""Gaps between scrapes that are remembered."""
 _MISSED = 2
 """Intervals without a scrape after which nobody scrapes any more."""
 
@@ -22,19 +25,19 @@ class Scrapes:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._last: float | None = None
-        self._interval: float | None = None
+        self._gaps: deque[float] = deque(maxlen=_GAPS)
         self._has_news = False
         self._scraped = asyncio.Event()
 
     def note_news(self) -> None:
-        """Something was counted."""
+        """Record that something was counted."""
         self._has_news = True
 
     def note_scrape(self) -> None:
-        """The metrics are about to be scraped."""
+        """Record a scrape that begins now."""
         now = self._clock()
         if self._last is not None:
-            self._interval = now - self._last
+            self._gaps.append(now - self._last)
         self._last = now
         self._has_news = False
         self._scraped.set()
@@ -50,11 +53,12 @@ class Scrapes:
     def seconds_to_next(self) -> float:
         """Seconds in which there is another scrape if somebody still scrapes; 0 if nobody does.
 
-        One scrape may be that of a person, so the interval is known after two.
+        One scrape may be that of a person, so the interval is known after two. A person, or a second Prometheus, makes
+        gaps shorter, so the longest of the last ones counts.
         """
-        if self._last is None or self._interval is None:
+        if self._last is None or not self._gaps:
             return 0.0
-        longest = max(self._interval * _MISSED, _LEAST_PATIENCE)
+        longest = max(max(self._gaps) * _MISSED, _LEAST_PATIENCE)
         return max(0.0, self._last + longest - self._clock())
 
     async def wait_for_last(self) -> None:
