@@ -229,7 +229,7 @@ def test_an_agent_in_the_other_fleet(umbrella: Umbrella) -> None:
         decoded(named["Secret", "shop-agents-a-keys"])["agent-keys"]
     )
     accepted = decoded(named["Secret", "shop-tools-b-keys"])["api-keys"]
-    assert f"run:{sent['far']}" in accepted.splitlines()
+    assert f"run+runs:relay:{sent['far']}" in accepted.splitlines()
     pods, _ = pods_of(manifests)
     policies = Policies(manifests)
     assert policies.allow(pods["a"], pods["b"])

@@ -303,7 +303,7 @@ def test_each_component_has_its_keys(helm: Helm) -> None:
     accepted = b["api-keys"].splitlines()
     assert sent["b"] == sent["bee"]
     assert {
-        f"run:{sent['b']}",
+        f"run+runs:relay:{sent['b']}",
         f"read:{b['metrics']}",
         b["admin"],
         "run@alice:a-key-from-outside",
@@ -311,7 +311,7 @@ def test_each_component_has_its_keys(helm: Helm) -> None:
     assert len(accepted) == len(set(accepted)) == 7
     assert not set(a["api-keys"].splitlines()) & set(accepted)
     assert (
-        f"run:{json.loads(decoded(before['Secret', 'fleet-a-keys'])['agent-keys'])['b']}"
+        f"run+runs:relay:{json.loads(decoded(before['Secret', 'fleet-a-keys'])['agent-keys'])['b']}"
         in accepted
     )
     checksums = {
@@ -390,8 +390,11 @@ def test_agents_in_another_release(helm: Helm) -> None:
     }  # fmt: skip
     sent = json.loads(decoded(callers["Secret", "fleet-a-keys"])["agent-keys"])
     accepted = decoded(other["Secret", "other-b-keys"])["api-keys"].splitlines()
-    assert {f"run:{sent['far']}", f"run:{sent['farther']}"} <= set(accepted)
-    assert f"run:{sent['near']}" not in accepted
+    assert {
+        f"run+runs:relay:{sent['far']}",
+        f"run+runs:relay:{sent['farther']}",
+    } <= set(accepted)
+    assert f"run+runs:relay:{sent['near']}" not in accepted
 
 
 def test_the_proxy_of_an_agent(helm: Helm) -> None:

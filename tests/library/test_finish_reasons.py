@@ -591,3 +591,25 @@ async def test_a_refusal_with_tool_calls() -> None:
     with pytest.raises(errors.ModelRefusedError):
         await agent.arun("Go on.")
     assert agent.last_usage.tool_calls == 0
+
+
+@pytest.mark.parametrize(
+    "word", ["stop: maybe not", "foo.stop", "stop.length", "not:stop"]
+)
+def test_a_word_in_another_is_not_that_word(word: str) -> None:
+    """Only prefixes of enumerations and the reasons of Google's filter are taken off."""
+    assert ending_of(word).reason == "unknown"
+    assert ending_of("FinishReason.FINISH_REASON_MAX_TOKENS").reason == "length"
+    assert ending_of("content_filter: RECITATION").reason == "content_filter"
+
+
+@pytest.mark.parametrize("refusal", [["no"], {"x": 1}, 5, True])
+async def test_a_refusal_that_is_no_text(
+    refusal: Any, provider: Upstream
+) -> None:
+    """It is no answer of ours: what it says is not known."""
+    answer = refusal_whole()
+    answer["choices"][0]["message"]["refusal"] = refusal
+    provider.answers([reply(answer)])
+    with pytest.raises(errors.ModelResponseError):
+        await run(CLIENTS["openai"].make(provider.url))

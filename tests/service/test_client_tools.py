@@ -394,7 +394,16 @@ def test_other_tools_are_refused(
         ({"type": "string"}, "request_invalid"),
         ("text", "request_invalid"),
         ({"type": "object", "properties": 5}, "input_invalid"),
-        ({"$ref": "#/$defs/none"}, "input_invalid"),
+        ({"$ref": "#/$defs/none"}, "request_invalid"),
+        ([], "request_invalid"),
+        (
+            {"$ref": "#/$defs/a", "$defs": {"a": {"type": "array"}}},
+            "request_invalid",
+        ),
+        (
+            {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}},
+            "input_invalid",
+        ),
     ],
 )
 def test_wrong_parameters(

@@ -131,3 +131,12 @@ def test_an_unknown_field(client: httpx.Client, fields: str) -> None:
     )
     assert "'fields'" in problem["detail"]
     assert "approval" in problem["suggestion"]
+
+
+@pytest.mark.parametrize("query", ["trace=true&trace=false", "data=1&data=1"])
+def test_a_repeated_one_is_refused(client: httpx.Client, query: str) -> None:
+    """One of two values would have no effect."""
+    problem = check_problem(
+        client.post(f"/run?{query}", json=BODY), 422, "request_invalid"
+    )
+    assert "repeated" in problem["detail"]

@@ -27,7 +27,7 @@ _NOT_YET = ("", "null", "none", "undefined", "inprogress")
 """Stands for a finish reason where there is none yet."""
 _PAUSED = ("pauseturn",)
 """The answer goes on in the next response, if it is sent back."""
-_PREFIXES = re.compile(r"^(?:finish|stop|done)?_?reason_", re.IGNORECASE)
+_PREFIXES = re.compile(r"^(?:(?:finish|stop|done)?_?reason[._])+")
 """How the names of enumerations begin."""
 _WORDS: dict[FinishReason, str] = {
     "stop": """
@@ -60,9 +60,11 @@ _FAILURES = tuple(
 
 def _key(word: str) -> str:
     """The part of a provider's word that is compared: Google writes `content_filter: RECITATION`."""
-    kind, _, _ = word.strip().partition(":")
-    kind = _PREFIXES.sub("", kind.rpartition(".")[2], count=1)
-    return re.sub(r"[^a-z0-9]", "", kind.lower())
+    word = word.strip().lower()
+    if word.startswith("content_filter:"):
+        return "contentfilter"
+    # what is left of other dots and colons makes a word that is not listed
+    return re.sub(r"[\s_-]", "", _PREFIXES.sub("", word))
 
 
 _TABLE: dict[str, FinishReason] = {

@@ -151,10 +151,11 @@ def _check_headers(value: str) -> str | None:
 
 
 def _check_attributes(value: str) -> str | None:
-    for item in value.split(","):
+    for number, item in enumerate(value.split(",")):
         name, equals, _ = item.partition("=")
         if item.strip() and not (equals and name.strip()):
-            return f"Expected NAME=VALUE, separated by commas; got {short_repr(item)}."
+            # the value of an entry may be a secret
+            return f"Expected NAME=VALUE, separated by commas; entry {number} has no name or no value."
     return None
 
 

@@ -468,9 +468,9 @@ def _is_reference(member: JsonMapping) -> bool:
 
 def _is_file_name(name: str) -> bool:
     """Whether a name leads nowhere but to a file or a folder of that name."""
-    if name == "..":
+    if not name or name == ".." or Path(name).name != name:
         return False
-    if Path(name).name != name:
+    if not name.isprintable():
         return False
     encoded = name.encode(errors="replace")
     return len(encoded) <= _MAX_NAME_BYTES

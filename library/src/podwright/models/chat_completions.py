@@ -259,7 +259,7 @@ class CompletionAnswer:
         ending = ending_of(
             self.finish_reason,
             has_calls=bool(calls),
-            is_refused=bool(refusal),
+            is_refused=bool(refusal.strip()),
         )
         is_empty = not text and not calls
         if is_empty and ending.reason not in MAY_BE_EMPTY:
@@ -381,16 +381,29 @@ def _content_text(content: Any) -> str:
     return text
 
 
+def _refusal_words(value: object) -> str:
+    """Return the words of a refusal; empty if there are none.
+
+    Raises:
+        InvalidResponseError: It is not a text.
+    """
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise InvalidResponseError("the refusal is not a text")
+    return value
+
+
 def _refusal_text(part: Any) -> str:
     """The words of a refusal in a message or a piece of one: beside its content, or as parts of it."""
-    refusal = part.get("refusal")
+    refusal = _refusal_words(part.get("refusal"))
     if refusal:
-        return str(refusal)
+        return refusal
     content = part.get("content")
     if not isinstance(content, list):
         return ""
     text = ""
     for item in as_array(cast("object", content)):
         if item.get("type") == "refusal":
-            text += str(item.get("refusal") or "")
+            text += _refusal_words(item.get("refusal"))
     return text

@@ -20,7 +20,7 @@ _OF_OPENAI_CLIENTS = ("api-version",)
 
 
 async def check_query(request: Request) -> None:
-    """Refuse query parameters that the route of a request does not have; a dependency of all routes.
+    """Refuse query parameters that the route of a request does not have, and repeated ones; a dependency of all routes.
 
     Raises:
         RequestError: 422: there is one.
@@ -39,6 +39,11 @@ async def check_query(request: Request) -> None:
     unknown = [name for name in names if name not in tolerated]
     if unknown:
         raise invalid_query([_unknown(name, known) for name in unknown])
+    repeated = [
+        name for name in names if len(request.query_params.getlist(name)) > 1
+    ]
+    if repeated:
+        raise invalid_query([_repeated(name) for name in repeated])
 
 
 def invalid_query(problems: Sequence[Problem]) -> RequestError:
@@ -60,6 +65,12 @@ def invalid_query(problems: Sequence[Problem]) -> RequestError:
 def _unknown(name: str, known: Sequence[str]) -> Problem:
     hint = did_you_mean(name, known) or "Leave it out: this route has none."
     detail = f"Unknown query parameter {short_repr(name)}."
+    return Problem("", detail, hint)
+
+
+def _repeated(name: str) -> Problem:
+    detail = f"The query parameter '{name}' is repeated, and has one value."
+    hint = "Give it once; several values are separated by commas, where it takes them."
     return Problem("", detail, hint)
 
 

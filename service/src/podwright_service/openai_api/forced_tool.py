@@ -13,6 +13,9 @@ from typing import Annotated, Any, cast
 from pydantic import AfterValidator, JsonValue
 from pydantic_core import PydanticCustomError
 
+from podwright.blueprints.schema import TOOL_NAME
+from podwright.json_data import as_object
+from podwright.json_schema import subschema
 from podwright_service.http.schemas import Object
 
 _NO_TOOLS = (
@@ -20,6 +23,7 @@ _NO_TOOLS = (
     "forces is taken, as the form of the answer"
 )
 _NO_OBJECT = "The parameters of a function must be the JSON Schema of an object"
+_NO_NAME = "The name of a function has letters a to z and A to Z, digits, '_' and '-', 64 at most"
 _ANY_TOOL = ("required", "any")
 """Values of `tool_choice` that force the model to call a tool, whichever."""
 _UNFORCED = ("auto", "none")
@@ -98,18 +102,32 @@ def forced_tool(tools: JsonValue, choice: JsonValue) -> ForcedTool | None:
     if name and tool["name"] != name:
         reason = f"There is no tool '{name}'"
         raise UnsupportedToolsError("/tool_choice", reason)
-    parameters: object = tool.get("parameters") or {}
-    if not isinstance(parameters, dict):
-        raise UnsupportedToolsError("/tools", _NO_OBJECT)
-    schema = cast("Object", parameters)
-    if schema.get("type", "object") != "object":
+    if not TOOL_NAME.fullmatch(tool["name"]):
+        raise UnsupportedToolsError("/tools", _NO_NAME)
+    parameters: object = tool.get("parameters")
+    if parameters is None:
+        parameters = {}
+    if not _is_object_schema(parameters):
         raise UnsupportedToolsError("/tools", _NO_OBJECT)
     return ForcedTool(
         tool["name"],
-        schema,
+        cast("Object", parameters),
         str(tool.get("description") or ""),
         is_named=bool(name),
     )
+
+
+def _is_object_schema(schema: object) -> bool:
+    """Whether a schema is that of objects; the root of a recursive type refers to a definition."""
+    root = as_object(schema)
+    part: object = schema
+    seen: set[int] = set()
+    while isinstance(part, dict) and "$ref" in part and id(part) not in seen:
+        seen.add(id(part))
+        part = subschema(root, str(as_object(part)["$ref"]))
+    if not isinstance(part, dict):
+        return False
+    return as_object(part).get("type", "object") in ("object", ["object"])
 
 
 def _as_list(tools: JsonValue) -> Sequence[JsonValue]:
