@@ -107,7 +107,8 @@ def _equal(value: Any, other: Any) -> bool:
 def _is_same(value: Any, other: Any) -> bool:
     """Whether two values, of which one is neither a list nor an object, are equal."""
     if _is_number(value) and _is_number(other):
-        left, right = _decimal(value), _decimal(other)
+        left = _decimal(value)
+        right = _decimal(other)
         # 1 is 1.0, and numbers that are not finite are compared by their texts
         if left is not None and right is not None:
             return left == right

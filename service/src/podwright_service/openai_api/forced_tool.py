@@ -120,14 +120,17 @@ def forced_tool(tools: JsonValue, choice: JsonValue) -> ForcedTool | None:
 def _is_object_schema(schema: object) -> bool:
     """Whether a schema is that of objects; the root of a recursive type refers to a definition."""
     root = as_object(schema)
-    part: object = schema
-    seen: set[int] = set()
-    while isinstance(part, dict) and "$ref" in part and id(part) not in seen:
-        seen.add(id(part))
-        part = subschema(root, str(as_object(part)["$ref"]))
-    if not isinstance(part, dict):
+    part = root
+    if not isinstance(schema, dict):
         return False
-    return as_object(part).get("type", "object") in ("object", ["object"])
+    seen: set[int] = set()
+    while "$ref" in part and id(part) not in seen:
+        seen.add(id(part))
+        target = subschema(root, str(part["$ref"]))
+        if target is None or isinstance(target, bool):
+            return False
+        part = target
+    return part.get("type", "object") in ("object", ["object"])
 
 
 def _as_list(tools: JsonValue) -> Sequence[JsonValue]:
