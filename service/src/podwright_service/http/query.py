@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import get_args, get_origin
 
 from fastapi import Request
 from fastapi.dependencies.models import Dependant
@@ -30,9 +31,10 @@ async def check_query(request: Request) -> None:
     if not names or path in _TOLERANT:
         return
     route = request.scope.get("route")
-    known: list[str] = []
+    parameters: dict[str, bool] = {}
     if isinstance(route, APIRoute):
-        known = list(_parameters(route.dependant))
+        parameters = dict(_parameters(route.dependant))
+    known = list(parameters)
     tolerated = known
     if path.startswith(OPENAI_PREFIX):
         tolerated = [*known, *_OF_OPENAI_CLIENTS]
@@ -40,10 +42,20 @@ async def check_query(request: Request) -> None:
     if unknown:
         raise invalid_query([_unknown(name, known) for name in unknown])
     repeated = [
-        name for name in names if len(request.query_params.getlist(name)) > 1
+        name
+        for name in names
+        if not parameters.get(name)
+        and len(request.query_params.getlist(name)) > 1
     ]
     if repeated:
         raise invalid_query([_repeated(name) for name in repeated])
+
+
+def _is_list(annotation: object) -> bool:
+    """Whether a type is that of a list, or a union with one."""
+    if annotation is list or get_origin(annotation) is list:
+        return True
+    return any(_is_list(part) for part in get_args(annotation))
 
 
 def invalid_query(problems: Sequence[Problem]) -> RequestError:
@@ -74,9 +86,9 @@ def _repeated(name: str) -> Problem:
     return Problem("", detail, hint)
 
 
-def _parameters(dependant: Dependant) -> Iterator[str]:
-    """The query parameters of a route and of its dependencies."""
+def _parameters(dependant: Dependant) -> Iterator[tuple[str, bool]]:
+    """The query parameters of a route and of its dependencies, each with whether it may be repeated."""
     for parameter in dependant.query_params:
-        yield parameter.alias
+        yield parameter.alias, _is_list(parameter.field_info.annotation)
     for dependency in dependant.dependencies:
         yield from _parameters(dependency)
