@@ -202,7 +202,11 @@ class Fleet:
     def runs(self, *statuses: str) -> dict[str, dict[str, Any]]:
         """All runs with one of the statuses, by id."""
         found: dict[str, dict[str, Any]] = {}
-        query: dict[str, Any] = {"limit": "200", "status": statuses}
+        query: dict[str, Any] = {
+            "limit": "200",
+            "status": statuses,
+            "fields": "result,problem,approval",
+        }
         while True:
             page = self.request("GET", "/runs", params=query).json()
             found |= {run["id"]: run for run in page["runs"]}

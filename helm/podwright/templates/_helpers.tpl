@@ -44,8 +44,11 @@
 {{- $item := dict "[]" . }}{{ include "podwright.numbers" (list $item $mark) }}{{ $items = append $items (get $item "[]") }}
 {{- end }}
 {{- $_ := set $values $key $items }}
-{{- else if and (kindIs "string" $value) (kindIs "bool" $mark) (regexMatch "^-?[0-9.]+$" $value) }}
+{{- else if and (kindIs "string" $value) (kindIs "bool" $mark) }}
+{{- /* Helm 3 evaluates all operands of `and`. */}}
+{{- if regexMatch "^-?[0-9.]+$" $value }}
 {{- $_ := set $values $key (contains "." $value | ternary (float64 $value) (int64 $value)) }}
+{{- end }}
 {{- end }}
 {{- end }}
 {{- end }}
