@@ -18,6 +18,11 @@ import httpx
 import pytest
 import structlog
 import uvicorn
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import (
+    InMemorySpanExporter,
+)
 from tests.forked import PIPE_SIZE, ForkedCommand, complete
 from tests.helpers import NEWSROOM, NO_AUTHORITIES, environment, until
 from tests.pgbouncer import PgBouncer, serve_pgbouncer
@@ -37,6 +42,7 @@ import podwright
 from podwright.components import Component
 from podwright_service.app import create_app
 from podwright_service.background.database import database_url, migrate
+from podwright_service.observability import exporters
 from podwright_service.serving.uvicorn_options import uvicorn_options
 from podwright_service.settings import Settings
 
@@ -71,6 +77,19 @@ def _served(component: Component, /, **settings: Any) -> Iterator[httpx.Client]:
             yield client
         server.should_exit = True
         thread.join()
+
+
+@pytest.fixture
+def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
+    """The spans of services that begin from now on."""
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(
+        exporters, "create_tracer_provider", lambda *_: provider
+    )
+    yield exporter
+    provider.shutdown()
 
 
 @pytest.fixture

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import (
     InMemorySpanExporter,
 )
@@ -18,7 +15,7 @@ from tests.service.support import Serve
 
 from podwright import Agent, FunctionModel, Remote, Usage, Workflow
 from podwright.testing import ModelRequest, ModelResponse
-from podwright_service.observability import configure_logging, exporters
+from podwright_service.observability import configure_logging
 from podwright_service.settings import Settings
 from podwright_service.testing import Metrics
 
@@ -178,19 +175,6 @@ def test_who_may_name_another_caller(
     metrics = scrape(relayed, KEYS["blog"])
     assert metrics.get("podwright_cost_usd_total", caller=payer) == COSTS["one"]
     assert metrics.get("podwright_cost_usd_total") == COSTS["one"]
-
-
-@pytest.fixture
-def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
-    """The spans of services that begin from now on."""
-    exporter = InMemorySpanExporter()
-    provider = TracerProvider(shutdown_on_exit=False)
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    monkeypatch.setattr(
-        exporters, "create_tracer_provider", lambda *_: provider
-    )
-    yield exporter
-    provider.shutdown()
 
 
 def test_spans_and_lines_have_the_outermost_caller(

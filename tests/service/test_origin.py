@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from opentelemetry import trace
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import (
     InMemorySpanExporter,
 )
@@ -37,19 +34,6 @@ def writer() -> Agent:
 
 def scrape(client: Any) -> Metrics:
     return Metrics(client.get("/metrics", headers=HEADERS).text)
-
-
-@pytest.fixture
-def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
-    """The spans of services that begin from now on."""
-    exporter = InMemorySpanExporter()
-    provider = TracerProvider(shutdown_on_exit=False)
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    monkeypatch.setattr(
-        exporters, "create_tracer_provider", lambda *_: provider
-    )
-    yield exporter
-    provider.shutdown()
 
 
 def named(exporter: InMemorySpanExporter, name: str) -> dict[str, Any]:
