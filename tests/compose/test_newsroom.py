@@ -233,7 +233,7 @@ def test_a_killed_agent(newsroom: Fleet) -> None:
 def test_the_fleet_stops_gracefully(newsroom: Fleet) -> None:
     """`docker compose stop` under load: each run that started succeeds, and every component exits with 0.
 
-    The last test, because it stops the fleet.
+    No run starts while a component waits to be scraped for the last time. The last test, because it stops the fleet.
     """
     responses: list[httpx.Response] = []
 
@@ -243,7 +243,10 @@ def test_the_fleet_stops_gracefully(newsroom: Fleet) -> None:
             suppress(httpx.TransportError),
         ):
             while True:
-                responses.append(client.post("/run", json=REQUEST))
+                response = client.post("/run", json=REQUEST)
+                if "service is stopping" in response.text:
+                    return
+                responses.append(response)
 
     callers = [threading.Thread(target=call) for _ in range(2)]
     for caller in callers:

@@ -736,6 +736,27 @@ def test_a_missing_agent_says_where_it_was_looked_up(
     assert str(root) not in str(refused.value)
 
 
+def test_a_folder_beside_that_cannot_be_read_is_no_component(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In an image, the folders of the system are beside the component."""
+    root = write({
+        "game/blueprint.json": members_of("Workflow", "senior", team="game"),
+        "private/blueprint.json": agent("senoir"),
+    })  # fmt: skip
+    is_file = Path.is_file
+
+    def is_readable_file(path: Path) -> bool:
+        if path.parent.name == "private":
+            raise PermissionError(13, "Permission denied", str(path))
+        return is_file(path)
+
+    monkeypatch.setattr(Path, "is_file", is_readable_file)
+    with pytest.raises(BlueprintValidationError, match="senior") as refused:
+        load(root / "game")
+    assert "private" not in str(refused.value)
+
+
 def test_a_file_by_itself_names_no_other_file(write: Write) -> None:
     """The problem says which folder to load instead."""
     team = members_of("Conductor", "senior", team="chief")

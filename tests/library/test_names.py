@@ -39,6 +39,7 @@ DECOMPOSED = unicodedata.normalize("NFD", "größe")
 IDENTIFIERS = [
     *("size", "a-b", "x1", "größe", DECOMPOSED, "naïve_count", "名称"),
     *("размер", "नाम", "اسم", "שם", "ขนาด", "x\u0661", "ﬁeld"),
+    "می\u200cشود",
 ]
 """Names that need no brackets: letters of all alphabets, with combining marks, from right to left, in NFC and NFD."""
 OTHERS = [
@@ -53,7 +54,7 @@ OTHERS = [
         "it's",
         'say "x"',
     ),
-    *("[0]", "🚀", "Straße nr. 5", "a:b", "f(x)", "می\u200cشود", "名 称", "-"),
+    *("[0]", "🚀", "Straße nr. 5", "a:b", "f(x)", "\u200cx", "名 称", "-"),
 ]
 """Names and keys of data that need them."""
 NAMES = [*IDENTIFIERS, *OTHERS]

@@ -23,6 +23,9 @@ decides."""
 
 _WHOLE = re.compile(EXPRESSION)
 _PART = re.compile(rf"\.?({_CHARACTER}++)|\[(-?[0-9]++)\]|\[({_QUOTED})\]")
+_JOINS = dict.fromkeys(map(ord, "-\u200c\u200d"), "_")
+"""What may stand inside a name: `-`, and the two joiners without width of Persian and Indic words, which Unicode counts
+to its identifiers since 15.1, and Python since 3.13."""
 _ESCAPED = re.compile(r"""\\(["'\\])""")
 
 INPUT_NAME = r"^[^\x00-@\[-`{-\x7f][^\x00-,./:-@\[-\^`{-\x7f]*$"
@@ -51,7 +54,8 @@ class Expression:
 
 def is_name(text: str) -> bool:
     """Whether a text is a Unicode identifier, in which `-` may stand after the first letter."""
-    return not text.startswith("-") and text.replace("-", "_").isidentifier()
+    begins_well = text[:1].isidentifier()
+    return begins_well and text.translate(_JOINS).isidentifier()
 
 
 def is_declarable(text: str) -> bool:

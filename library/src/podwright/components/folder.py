@@ -16,6 +16,7 @@ them, `shared/`, or what a `pyproject.toml` lists; see `folder_code`.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import os
 from collections.abc import Callable, Collection, Container, Iterator
@@ -386,12 +387,13 @@ class Folder:
 
 def _component_names_in(path: Path, without: str) -> list[str]:
     """The names of the component folders in a folder."""
-    folders = [Folder(each) for each in sorted(path.glob("[!.]*/"))]
-    return [
-        folder.path.name
-        for folder in folders
-        if folder.path.name != without and folder.has_blueprint()
-    ]
+    names: list[str] = []
+    for folder in map(Folder, sorted(path.glob("[!.]*/"))):
+        # beside a folder in an image are those of the system, which not every user may read
+        with contextlib.suppress(PermissionError):
+            if folder.path.name != without and folder.has_blueprint():
+                names.append(folder.path.name)
+    return names
 
 
 def tool_names(blueprint: JsonMapping) -> set[str]:
