@@ -559,7 +559,7 @@ def test_an_upgrade_keeps_the_keys(
     assert before[1].items() <= templates(namespace).items()
     assert before[2] == pods(namespace)
     sent = json.loads(after["fleet-extra-keys"]["agent-keys"])["writer"]
-    assert f"run:{sent}" in after["fleet-writer-keys"]["api-keys"]
+    assert f":{sent}" in after["fleet-writer-keys"]["api-keys"]
     namespace.kubectl("delete", "secret", "fleet-seed")
     # without pods, which would get new keys
     namespace.helm(

@@ -95,7 +95,7 @@ def test_a_fleet_of_several_releases(
     assert agents
     sent = json.loads(namespace.key("head", "agent-keys", caller))
     for agent in agents:
-        assert f"run:{sent[agent['name']]}" in namespace.key(
+        assert f":{sent[agent['name']]}" in namespace.key(
             agent["component"], "api-keys", agent["release"]
         )
 
