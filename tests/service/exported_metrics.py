@@ -7,7 +7,7 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from podwright import Usage
+from podwright import RunLimits, Usage
 from podwright.events import (
     Event,
     LoopExhausted,
@@ -16,13 +16,15 @@ from podwright.events import (
     ModelCallRetried,
     RunFailed,
     RunStarted,
+    Token,
     ToolCallFinished,
 )
 from podwright.messages import ModelResponse
-from podwright_service.observability.metrics import Metrics, Part
+from podwright_service.observability.metrics.otlp import OTLPMetrics
+from podwright_service.observability.metrics.subscriber import Metrics, Part
 
 
-def counted() -> Metrics:
+def counted(export: OTLPMetrics | None = None) -> Metrics:
     """Metrics in which every counter has been incremented and every histogram has an observation."""
     metrics = Metrics(
         "looker",
@@ -31,21 +33,26 @@ def counted() -> Metrics:
         digest="d",
         components=[Part("looker", "agent")],
         routes={"/run"},
+        limits=RunLimits(60, 10, 1000, 0.5),
+        export=export,
     )
     admission: Any = SimpleNamespace(
         waiting=0, rejected={"full": 1}, on_change=None
     )
     metrics.track(admission)
+    metrics.count_spans("ended", 2)
     metrics.observe_request("POST", "/run", 200, 0.1)
     metrics.count_attempt("succeeded")
     metrics.count_delivery("delivered")
     metrics.set_background_runs({"queued": (1, 1.0, 1)})
-    priced = Usage(10, 5, 4, 2, cost=0.01)
+    priced = Usage(10, 5, 4, 2, cost=0.01, cache_write_tokens=3)
     answer = ModelResponse("x", usage=priced, model="b-2026-01-01")
     unpriced = Usage(10, 5, cost=None)
     own: dict[str, Any] = {"component": "looker", "kind": "agent"}
     events: list[Event] = [
         RunStarted(**own),
+        Token(text="x", at=1.0, **own),
+        Token(text="y", at=1.25, **own),
         ModelCallFinished(
             model="a/b",
             response=answer,
@@ -62,7 +69,7 @@ def counted() -> Metrics:
         ModelCallFailed(
             model="a/b", error={"code": "model_unavailable"}, **own
         ),
-        ToolCallFinished(tool="look", **own),
+        ToolCallFinished(tool="look", duration_ms=3.0, **own),
         LoopExhausted(**own),
         RunFailed(error={"code": "limit_exceeded", "limit": "tokens"}, **own),
     ]

@@ -30,7 +30,7 @@ from podwright import Agent, Usage
 from podwright.errors import PodwrightError
 from podwright.models import Model, registry
 from podwright.run import Task, execute
-from podwright_service.observability.metrics import Metrics, Part
+from podwright_service.observability.metrics.subscriber import Metrics, Part
 from podwright_service.observability.run_spans import RunSpans
 from podwright_service.testing import Metrics as Scrape
 

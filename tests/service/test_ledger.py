@@ -47,7 +47,7 @@ from podwright.errors import ModelError, PodwrightError, RunCancelledError
 from podwright.models import pricing
 from podwright.run import Task, execute
 from podwright.testing import ModelRequest, ModelResponse, ToolCall
-from podwright_service.observability.metrics import Metrics, Part
+from podwright_service.observability.metrics.subscriber import Metrics, Part
 from podwright_service.observability.run_spans import RunSpans
 from podwright_service.testing import Metrics as Scrape
 from podwright_service.testing import SpanCollector

@@ -33,9 +33,11 @@ from podwright.testing import (
     Usage,
 )
 from podwright.usage import RunLimits
-from podwright_service.observability import metric_files
-from podwright_service.observability.metrics import UNKNOWN, Part
-from podwright_service.observability.metrics import Metrics as Exported
+from podwright_service.observability.metrics import files as metric_files
+from podwright_service.observability.metrics.subscriber import UNKNOWN, Part
+from podwright_service.observability.metrics.subscriber import (
+    Metrics as Exported,
+)
 from podwright_service.origin import INLINE
 from podwright_service.testing import Metrics
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -11,12 +12,28 @@ import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
 )
+from prometheus_client.parser import text_string_to_metric_families
+from tests.helpers import ROOT
+from tests.service.exported_metrics import counted
 from tests.service.support import Serve
 
-from podwright import Agent, FunctionModel, Usage, Workflow
+from podwright import (
+    Agent,
+    FunctionModel,
+    RunLimits,
+    Usage,
+    Workflow,
+    events,
+)
 from podwright.errors import ConfigurationError, ModelError
 from podwright.testing import ModelRequest, ModelResponse, ToolCall
+from podwright_service.observability.metrics.otlp import OTLPMetrics
+from podwright_service.observability.metrics.subscriber import Metrics, Part
+from podwright_service.observability.metrics.table import TABLE
 from podwright_service.otel_variables import exporter_names
+
+Values = dict[frozenset[tuple[str, str]], float]
+"""Values of series by their labels."""
 
 
 class Collector:
@@ -40,17 +57,24 @@ class Collector:
 
     def sum(self, name: str, **labels: str) -> float:
         """The sum over the series of a counter or a histogram that have these labels."""
-        found = [
-            point
-            for own, point in self.points[name]
-            if labels.items() <= own.items()
-        ]
         return sum(
-            point.sum
-            if hasattr(point, "bucket_counts")
-            else getattr(point, point.WhichOneof("value"))
-            for point in found
+            value
+            for own, value in self.values(name).items()
+            if labels.items() <= dict(own).items()
         )
+
+    def values(self, name: str) -> Values:
+        """The value of each series, of a histogram its sum."""
+        return {
+            frozenset(labels.items()): value_of(point)
+            for labels, point in self.points[name]
+        }
+
+
+def value_of(point: Any) -> float:
+    if hasattr(point, "bucket_counts"):
+        return point.sum
+    return getattr(point, point.WhichOneof("value"))
 
 
 def texts(attributes: Any) -> dict[str, str]:
@@ -119,18 +143,9 @@ def test_own_metrics_and_those_of_the_conventions(
     assert collector.sum("podwright.runs", status="cancelled") == 0
     assert collector.sum("podwright.runs.in.progress", component="flow") == 0
     assert collector.sum("podwright.run.cost.usd") == 1.0
-    assert (
-        collector.sum(
-            "gen_ai.client.token.usage", **{"gen_ai.token.type": "input"}
-        )
-        == 20
-    )
-    assert (
-        collector.sum(
-            "gen_ai.client.token.usage", **{"gen_ai.token.type": "output"}
-        )
-        == 10
-    )
+    usage = "gen_ai.client.inference.usage"
+    assert collector.sum(f"{usage}.input_tokens") == 20
+    assert collector.sum(f"{usage}.output_tokens") == 10
     assert collector.sum("gen_ai.invoke_agent.inference_calls") == 2
     assert collector.sum("gen_ai.invoke_agent.tool_calls") == 1
     labels = {
@@ -139,7 +154,7 @@ def test_own_metrics_and_those_of_the_conventions(
         "gen_ai.request.model": "function",
     }
     durations = [
-        own for own, _ in collector.points["gen_ai.client.operation.duration"]
+        own for own, _ in collector.points["gen_ai.client.inference.duration"]
     ]
     assert labels in durations
     assert {**labels, "error.type": "model_failed"} in durations
@@ -177,3 +192,131 @@ def test_an_unknown_exporter(
     monkeypatch.setenv("OTEL_METRICS_EXPORTER", "oltp")
     with pytest.raises(ConfigurationError, match="OTEL_METRICS_EXPORTER"):
         serve(Agent("a", "Do.", "offline/echo"))
+
+
+def test_every_metric_of_the_table_is_documented_scraped_and_exported(
+    collector: Collector,
+) -> None:
+    """A row is in `docs/telemetry.md` with its labels; its values in a scrape are those that a collector receives."""
+    export = OTLPMetrics(["otlp"], {})
+    metrics = counted(export)
+    export.start()
+    export.shutdown()
+    scraped = scraped_values(metrics)
+    documented = documented_metrics()
+    assert documented.keys() == {metric.name for metric in TABLE}
+    for metric in TABLE:
+        common = {"component", "kind"}
+        if metric.is_convention:
+            common = {"gen_ai.operation.name"}
+        assert documented[metric.name] == set(metric.labels) - common
+        assert collector.points[metric.instrument]
+        if metric.is_convention:
+            continue
+        values = collector.values(metric.instrument)
+        if metric.kind != "histogram":
+            assert values == scraped[metric.name]
+            continue
+        # a histogram without values has series in a scrape only
+        counts = scraped[f"{metric.name}_count"]
+        sums = scraped[f"{metric.name}_sum"]
+        assert values == {key: sums[key] for key in counts if counts[key]}
+    assert not [name for name in scraped if name.startswith("gen_ai")]
+
+
+def documented_metrics() -> dict[str, set[str]]:
+    """The metrics in `docs/telemetry.md` with their further labels."""
+    rows = [
+        line.split("|")
+        for line in (ROOT / "docs" / "telemetry.md").read_text().splitlines()
+        if line.startswith(("| `podwright_", "| `gen_ai."))
+    ]
+    return {
+        name.strip(" `"): set(re.findall(r"[\w.]+", labels))
+        for _, name, labels, *_ in rows
+    }
+
+
+def scraped_values(metrics: Metrics) -> dict[str, Values]:
+    """The value of each series in a scrape."""
+    values: dict[str, Values] = {}
+    text = metrics.render("")[0].decode()
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            labels = frozenset(sample.labels.items())
+            values.setdefault(sample.name, {})[labels] = sample.value
+    return values
+
+
+def test_workflows_and_streams_over_otlp(
+    collector: Collector, served: Any
+) -> None:
+    """A workflow is an operation of its own; a streamed answer has its first chunk and the time between chunks."""
+    guide = Agent("guide", "Help.", "offline/echo")
+    with served(Workflow("flow", [guide])) as client:
+        body = {"input": "one two three four five six"}
+        assert client.post("/run/stream", json=body).status_code == 200
+    operations = {
+        (labels["gen_ai.operation.name"], labels["gen_ai.agent.name"])
+        for labels, _ in collector.points["gen_ai.invoke_agent.duration"]
+    }
+    assert operations == {
+        ("invoke_workflow", "flow"),
+        ("invoke_agent", "guide"),
+    }
+    agents = {
+        labels["gen_ai.agent.name"]
+        for labels, _ in collector.points["gen_ai.invoke_agent.inference_calls"]
+    }
+    assert agents == {"guide"}
+    model = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": "offline",
+        "gen_ai.request.model": "echo",
+    }
+    name = "gen_ai.client.inference"
+    ((labels, first),) = collector.points[f"{name}.time_to_first_chunk"]
+    assert (labels, first.count) == (model, 1)
+    ((labels, further),) = collector.points[f"{name}.time_per_output_chunk"]
+    assert labels == model
+    assert further.count > 1
+
+
+def test_a_limit_that_is_infinite_is_not_exported(
+    collector: Collector, caplog: pytest.LogCaptureFixture
+) -> None:
+    """OTLP has no infinite values; leaving them out needs no warning."""
+    export = OTLPMetrics(["otlp"], {})
+    Metrics("a", "agent", limits=RunLimits(tokens=1000), export=export)
+    export.start()
+    export.shutdown()
+    ((labels, point),) = collector.points["podwright.runs.limit"]
+    assert (labels["limit"], value_of(point)) == ("tokens", 1000)
+    assert not caplog.records
+
+
+def test_times_of_chunks_over_otlp(collector: Collector) -> None:
+    """They are the times between the pieces of one call, also of calls at the same time, and are those of its model."""
+    export = OTLPMetrics(["otlp"], {})
+    metrics = Metrics(
+        "guide",
+        "agent",
+        components=[Part("guide", "agent")],
+        models={"openai/a"},
+        export=export,
+    )
+    count = metrics.subscriber()
+    for run_id, at in (("x", 1.0), ("y", 1.5), ("x", 3.0), ("y", 1.25)):
+        count(events.Token(component="guide", run_id=run_id, at=at))
+    for run_id in ("x", "y", "y"):
+        count(
+            events.ModelCallFinished(
+                component="guide", run_id=run_id, model="openai/a"
+            )
+        )
+    export.start()
+    export.shutdown()
+    name = "gen_ai.client.inference.time_per_output_chunk"
+    ((labels, point),) = collector.points[name]
+    assert (point.count, point.sum) == (2, 2.0)
+    assert labels["gen_ai.request.model"] == "a"

@@ -26,7 +26,7 @@ from podwright_service.observability.logging import (
     log_runs,
     logging_config,
 )
-from podwright_service.observability.otlp_metrics import OTLPMetrics
+from podwright_service.observability.metrics.otlp import OTLPMetrics
 from podwright_service.observability.requests import RequestTelemetryMiddleware
 from podwright_service.observability.run_spans import RunSpans
 from podwright_service.otel_variables import (
@@ -71,7 +71,10 @@ class Observability:
         earlier: Collection[Component] = (),
     ) -> None:
         # Imported late: prometheus_client reads PROMETHEUS_MULTIPROC_DIR at its import.
-        from podwright_service.observability.metrics import Metrics, Part
+        from podwright_service.observability.metrics.subscriber import (
+            Metrics,
+            Part,
+        )
 
         digest = blueprints.digest(component.to_blueprint())
         performed = (component, *earlier)

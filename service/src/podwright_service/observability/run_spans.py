@@ -208,11 +208,10 @@ def _start_time(event: events.Event) -> int | None:
 
 def _run(event: events.RunStarted, remote: bool) -> SpanStart:
     kind = SpanKind.INTERNAL
-    operation = semconv.INVOKE_AGENT
+    operation = semconv.operation_of(event.kind)
     if remote:
         kind = SpanKind.CLIENT
-    elif event.kind in ("workflow", "pipeline"):
-        operation = semconv.INVOKE_WORKFLOW
+        operation = semconv.INVOKE_AGENT
     attributes: Attributes = {
         semconv.OPERATION: operation,
         semconv.AGENT_NAME: event.component,

@@ -1,10 +1,10 @@
-"""The names of spans, attributes and statuses, in one module because the GenAI conventions still change.
+"""The names of spans, metrics, attributes and statuses, in one module because the GenAI conventions still change.
 
-Source: open-telemetry/semantic-conventions-genai as of November 2026 (all of `gen_ai.*` is in development). Cost has no
-settled convention: the amount has the name that Langfuse and others read, the currency and the source those of the open
-proposal, whose name of the amount Langfuse would count as a kind of tokens. `input.value` and the like are names of
-OpenInference, by which Phoenix and Langfuse fill their lists of traces. `podwright.*` is used where no convention has a
-name. The HTTP attributes of server spans are FastAPI's own.
+Source: open-telemetry/semantic-conventions-genai v0.1.0 (all of `gen_ai.*` is in development), but for
+`CACHE_WRITE_TOKENS`. Cost has no settled convention: the amount has the name that Langfuse and others read, the
+currency and the source those of the open proposal, whose name of the amount Langfuse would count as a kind of tokens.
+`input.value` and the like are names of OpenInference, by which Phoenix and Langfuse fill their lists of traces.
+`podwright.*` is used where no convention has a name. The HTTP attributes of server spans are FastAPI's own.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
 OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
 CACHED_TOKENS: Final = "gen_ai.usage.cache_read.input_tokens"
 CACHE_WRITE_TOKENS: Final = "gen_ai.usage.cache_creation.input_tokens"
+"""The name before v0.1.0: Langfuse and Phoenix (August 2026) read only this one, and would count both."""
 REASONING_TOKENS: Final = "gen_ai.usage.reasoning.output_tokens"
 COST: Final = "gen_ai.usage.cost"
 COST_CURRENCY: Final = "gen_ai.usage.cost.currency"
@@ -109,6 +110,32 @@ HISTORY_CUT: Final = "podwright.history.cut"
 HISTORY_MESSAGES: Final = "podwright.history.messages"
 HISTORY_TURNS: Final = "podwright.history.turns"
 
+INFERENCE_DURATION: Final = "gen_ai.client.inference.duration"
+INFERENCE_FIRST_CHUNK: Final = "gen_ai.client.inference.time_to_first_chunk"
+INFERENCE_CHUNK: Final = "gen_ai.client.inference.time_per_output_chunk"
+INFERENCE_INPUT_TOKENS: Final = "gen_ai.client.inference.usage.input_tokens"
+INFERENCE_OUTPUT_TOKENS: Final = "gen_ai.client.inference.usage.output_tokens"
+INFERENCE_CACHE_READ_TOKENS: Final = (
+    "gen_ai.client.inference.usage.cache_read.input_tokens"
+)
+INFERENCE_CACHE_WRITE_TOKENS: Final = (
+    "gen_ai.client.inference.usage.cache_write.input_tokens"
+)
+INFERENCE_REASONING_TOKENS: Final = (
+    "gen_ai.client.inference.usage.reasoning.output_tokens"
+)
+INFERENCE_CALL_INPUT_TOKENS: Final = (
+    "gen_ai.client.inference.operation.input_tokens"
+)
+INFERENCE_CALL_OUTPUT_TOKENS: Final = (
+    "gen_ai.client.inference.operation.output_tokens"
+)
+EXECUTE_TOOL_DURATION: Final = "gen_ai.execute_tool.duration"
+INVOKE_AGENT_DURATION: Final = "gen_ai.invoke_agent.duration"
+INVOKE_AGENT_INFERENCE_CALLS: Final = "gen_ai.invoke_agent.inference_calls"
+INVOKE_AGENT_TOOL_CALLS: Final = "gen_ai.invoke_agent.tool_calls"
+MODALITY: Final = "gen_ai.token.modality"
+
 PROVIDERS: Final = {
     "azure": "azure.ai.openai",
     "azure_ai": "azure.ai.inference",
@@ -122,39 +149,15 @@ PROVIDERS: Final = {
 }
 """The conventions' names of providers, where they differ from the prefix of a model's name."""
 
-_SECONDS = tuple(0.01 * 2**n for n in range(14))
-METRICS: Final[dict[str, tuple[str, str, tuple[float, ...]]]] = {
-    "gen_ai.client.token.usage": (
-        "Tokens of model calls.",
-        "{token}",
-        tuple(4.0**n for n in range(14)),
-    ),
-    "gen_ai.client.operation.duration": (
-        "Duration of model calls.",
-        "s",
-        _SECONDS,
-    ),
-    "gen_ai.execute_tool.duration": ("Duration of tool calls.", "s", _SECONDS),
-    "gen_ai.invoke_agent.duration": (
-        "Duration of agents' runs.",
-        "s",
-        _SECONDS,
-    ),
-    "gen_ai.invoke_agent.inference_calls": (
-        "Model calls of agents' runs.",
-        "{call}",
-        (1, 2, 4, 8, 16, 32, 64, 128),
-    ),
-    "gen_ai.invoke_agent.tool_calls": (
-        "Tool calls of agents' runs.",
-        "{call}",
-        (1, 2, 4, 8, 16, 32, 64, 128),
-    ),
-}
-"""The conventions' metrics: what each measures, its unit, and the upper bounds of its buckets."""
-
 RUN_STATUSES: Final = ("ok", "failed", "rejected", "cancelled", "paused")
 """The statuses of runs in spans, metrics and log lines."""
+
+
+def operation_of(kind: events.Kind) -> str:
+    """Return the conventions' operation of a run of a component."""
+    if kind in ("workflow", "pipeline"):
+        return INVOKE_WORKFLOW
+    return INVOKE_AGENT
 
 
 def run_status(event: events.RunEnded) -> str:

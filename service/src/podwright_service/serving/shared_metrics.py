@@ -27,7 +27,7 @@ def share_metrics(settings: Settings) -> None:
         ConfigurationError: The folder cannot be made or emptied.
     """
     # slow to import, and needed by several processes only
-    from podwright_service.observability.metric_files import VARIABLE
+    from podwright_service.observability.metrics.files import VARIABLE
 
     path = os.environ.get(VARIABLE)
     if settings.workers == 1 and not path:
@@ -53,7 +53,7 @@ def make_spare_folder(folder: Path) -> Path:
 
 
 def _make_folder() -> Path:
-    from podwright_service.observability.metric_files import has_room
+    from podwright_service.observability.metrics.files import has_room
 
     if MEMORY_DIR is not None:
         remove_abandoned_folders(_PREFIX, MEMORY_DIR)

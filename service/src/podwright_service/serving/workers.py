@@ -21,11 +21,8 @@ from prometheus_client import multiprocess
 from uvicorn_worker import UvicornWorker  # pyright: ignore[reportMissingTypeStubs] - the package has no types
 
 from podwright_service.http.shutdown import RESPONSE_SECONDS
-from podwright_service.observability import (
-    logging_config,
-    metric_files,
-    output,
-)
+from podwright_service.observability import logging_config, output
+from podwright_service.observability.metrics import files as metric_files
 from podwright_service.serving.listening import log_addresses
 from podwright_service.serving.shared_metrics import make_spare_folder
 from podwright_service.serving.uvicorn_options import uvicorn_options
