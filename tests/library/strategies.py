@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.library.shapes import Json
 
 from podwright import Agent, ScriptedModel, blueprints, load
-from podwright.blueprints.outputs import branch_problems
+from podwright.steps.registry import step_problems
 from podwright.templates import names as names_in
 from podwright.tools import to_tool
 
@@ -369,7 +369,7 @@ valid: dict[str, st.SearchStrategy[Json]] = {
     "agent": shuffled(agents()),
     "workflow": shuffled(_workflow(_steps)).filter(
         # outputs of branches may have the same name by chance
-        lambda workflow: not branch_problems(workflow["steps"])
+        lambda workflow: not list(step_problems(workflow["steps"]))
     ),
     "conductor": shuffled(_conductors),
     "pipeline": shuffled(_pipelines(model=True) | _pipelines(model=False)),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podwright.components.map_items import UnreadableItemsError, read_items
+from podwright.steps.map_items import UnreadableItemsError, read_items
 
 CITIES = ["Paris", "Rome"]
 ARRAY = '["Paris", "Rome"]'

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from podwright import Agent, PodwrightError
-from podwright.components.map_items import UnreadableItemsError, read_items
 from podwright.errors import OutputError, ToolArgumentsError
 from podwright.model_json import (
     UnreadableJsonError,
@@ -20,6 +19,7 @@ from podwright.model_json import (
     read_arguments,
     read_json,
 )
+from podwright.steps.map_items import UnreadableItemsError, read_items
 from podwright.testing import ScriptedModel, ToolCall
 
 CITIES = ["Paris", "Rome"]

@@ -17,8 +17,8 @@ from tests.service.support import Serve, check_problem, pointers
 
 from podwright import Agent, FunctionModel, ScriptedModel, Workflow
 from podwright import tool as as_tool
-from podwright.blueprints.steps import SEQUENCES
 from podwright.components import FunctionStep
+from podwright.steps.registry import step_keys
 from podwright.testing import ModelRequest
 
 MODEL = "offline/counted"
@@ -1111,7 +1111,7 @@ HOLDERS: dict[str, Callable[..., dict[str, Any]]] = {
 
 def test_all_keys_are_tried() -> None:
     """There is a step here for each key that holds steps."""
-    assert HOLDERS.keys() == {*SEQUENCES, "branches", "workflow"}
+    assert HOLDERS.keys() == {*step_keys(), "workflow"}
 
 
 @pytest.mark.parametrize("make", HOLDERS.values(), ids=HOLDERS)

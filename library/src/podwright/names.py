@@ -13,6 +13,9 @@ import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+INPUT = "input"
+"""The name of an input that every component takes, declared or not: the text of a run."""
+
 _START = r"[A-Za-z_\x80-\U0010ffff]"
 _CHARACTER = r"[A-Za-z0-9_\-\x80-\U0010ffff]"
 _QUOTED = r""""(?:[^"\\]|\\["'\\])*+"|'(?:[^'\\]|\\["'\\])*+'"""

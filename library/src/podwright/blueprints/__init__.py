@@ -1,5 +1,6 @@
 """Blueprints as data: read, write, validate. Nothing here runs a component."""
 
+from podwright.blueprint_types import VERSION
 from podwright.blueprints.files import (
     SUFFIXES,
     digest,
@@ -10,8 +11,7 @@ from podwright.blueprints.files import (
     to_json,
     to_yaml,
 )
-from podwright.blueprints.schema import VERSION, file_schema, json_schema
-from podwright.blueprints.steps import walk_steps
+from podwright.blueprints.schema import file_schema, json_schema
 from podwright.blueprints.validation import (
     check,
     invalid,
@@ -19,6 +19,7 @@ from podwright.blueprints.validation import (
     problems,
     warnings,
 )
+from podwright.steps.registry import walk_steps
 
 __all__ = [
     "SUFFIXES",

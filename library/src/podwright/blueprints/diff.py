@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
-from podwright.approvals import DEFAULT_OPTIONS
-from podwright.blueprints.steps import SEQUENCES
 from podwright.blueprints.validation import kind_of, migrate
 from podwright.json_data import as_array, as_object, json_pointer
+from podwright.steps.base import ANY_CHANGE, Rules
+from podwright.steps.registry import (
+    Kinds,
+    collect,
+    kinds,
+    sequence_places,
+    step_keys,
+)
 from podwright.text import short_repr
 
 Operation = Literal["added", "removed", "changed"]
@@ -55,103 +62,106 @@ def describe_values(change: Change) -> str:
             return f"{old} -> {new}"
 
 
-_ANY_CHANGE: Sequence[Operation] = ("added", "changed", "removed")
-_SEQUENCE = "|".join(SEQUENCES)
-_PART = rf"(?:/(?:skills|{_SEQUENCE}|branches/\d+)/[^/]+|/workflow)*"
-"""The JSON pointer of a component or a step in a blueprint."""
 _PARAMETERS = r".*/function/parameters"
 """The JSON pointer of the parameters of a tool."""
-_BREAKING: list[tuple[str, Sequence[Operation]]] = [
-    (r"/name", ["changed"]),
-    # callers give inputs, and leave out those that have a default; see also `_is_breaking`
-    (rf"{_PART}/inputs/[^/]+/default", ["removed"]),
-    (rf"{_PART}/inputs/[^/]+/default/.*", []),
-    (rf"{_PART}/inputs(/.*)?", _ANY_CHANGE),
-    # callers and later steps read what is answered
-    (
-        rf"(/steps/[^/]+/config|/config|{_PART})/response_schema(/.*)?",
-        _ANY_CHANGE,
-    ),
-    (rf"{_PART}/limits/[^/]+", ["added"]),
-    # each tool, function, agent and condition must be supplied to rebuild the component
-    (r"(/(skills|steps)/[^/]+)?/tools/[^/]+", ["added"]),
-    # a model may leave optional parameters out
-    (rf"{_PARAMETERS}/properties/[^/]+", ["removed"]),
-    (rf"{_PARAMETERS}/properties/[^/]+/default(/.*)?", []),
-    (rf"{_PARAMETERS}/required/[^/]+", ["added"]),
-    (rf"{_PARAMETERS}(/.*)?", _ANY_CHANGE),
-    (
-        r"(/(skills|steps)/[^/]+)?/tools/[^/]+/(on_error|approval)",
-        ["added", "changed"],
-    ),
-    (rf"{_PART}/function", ["changed"]),
-    (rf"{_PART}/arguments/[^/]+", ["added", "removed"]),
-    (rf"{_PART}/(arguments|input)(/.*)?", []),
-    # outputs and resume paths depend on the steps, and a new step may need an agent
-    (
-        rf"{_PART}/({_SEQUENCE}|branches|branches/\d+)(/[^/]+)?",
-        _ANY_CHANGE,
-    ),
-    (
-        rf"{_PART}/(agent|output|collect|over|as|on|condition|until|on_exhausted|workflow)(/.*)?",
-        _ANY_CHANGE,
-    ),
-    # people and programs send one of the options, and values for what may be edited
-    (rf"{_PART}/options/[^/]+", ["changed", "removed"]),
-    (rf"{_PART}/edit/[^/]+", ["removed"]),
-    (rf"{_PART}/edit/[^/]+/.*", _ANY_CHANGE),
-    (rf"{_PART}/type", ["changed"]),
-    (r"/(skills|steps)/[^/]+", ["added", "removed"]),
-]
-"""Patterns of JSON pointers and the operations that are breaking there. The first one that fits decides; what fits none
-is compatible."""
-
-_INPUT = re.compile(rf"{_PART}/inputs/[^/]+")
-_LIMIT = re.compile(rf"{_PART}/limits/[^/]+")
 _REQUIRED = re.compile(rf"{_PARAMETERS}/required")
 """A set of names, of which neither order nor absence means anything."""
 
-_MAY_BE_ABSENT: Mapping[str, Any] = {
-    "tools": [],
-    "else": [],
-    "catch": [],
-    "collect": False,
-    "options": list(DEFAULT_OPTIONS),
-    "edit": {},
-    "arguments": {},
-    "config": {},
-    "limits": {},
-    "required": [],
-}
-"""Keys without which a blueprint means the same as with an empty value, at the places of `_OPTIONAL`."""
-_SCHEMA = rf"(?:{_PARAMETERS}|{_PART}(?:/config)?/response_schema|{_PART}/(?:inputs|edit)/[^/]+)"
-"""The JSON pointer of a schema in a blueprint."""
-_OPTIONAL = re.compile(
-    rf"{_PART}/(?:tools|else|catch|collect|options|edit|arguments|config|limits)"
-    rf"|{_SCHEMA}(?:/(?:(?:properties|\$defs)/[^/]+|items|anyOf/[^/]+))*/required"
-)
-"""The JSON pointers of these keys; in data, such as an argument that is called `options`, absence means absence."""
 
-_WITH_NAMES = (
-    *(
-        "tools",
-        "skills",
-        "edit",
-        "inputs",
-        "arguments",
-        "properties",
-        r"\$defs",
-    ),
-    *SEQUENCES,
-)
-"""Keys below which names stand."""
-_NOT_A_NAME = "".join(rf"(?<!/{key})" for key in _WITH_NAMES)
-_HARMLESS = re.compile(
-    rf".*{_NOT_A_NAME}/(description|title|examples(/.*)?)"
-    rf"|{_PART}/metadata(/.*)?|/skills/[^/]+/config(/.*)?|{_PART}/config(?!/response_schema)(/.*)?"
-)
-"""Descriptive texts; but not entries with such a name, for example a parameter called `title`. Notes and settings: only
-the conductor reads what its skills answer."""
+@dataclass(frozen=True, slots=True)
+class _Comparison:
+    """The rules by which blueprints are compared, with those of all kinds of steps."""
+
+    breaking: Rules
+    """Patterns of JSON pointers and the operations that are breaking there. The first one that fits decides; what fits
+    none is compatible."""
+    new_input: re.Pattern[str]
+    limit: re.Pattern[str]
+    may_be_absent: Mapping[str, Any]
+    """Keys without which a blueprint means the same as with a value, at the places of `optional`."""
+    optional: re.Pattern[str]
+    """The JSON pointers of these keys; in data, such as an argument that is called `options`, absence means absence."""
+    harmless: re.Pattern[str]
+    """Descriptive texts; but not entries with such a name, for example a parameter called `title`. Notes and settings:
+    only the conductor reads what its skills answer."""
+
+
+def _comparison() -> _Comparison:
+    return _comparison_of(kinds())
+
+
+@functools.lru_cache(maxsize=4)
+def _comparison_of(of: Kinds) -> _Comparison:
+    sequences = [place.replace("*", r"\d+") for place in sequence_places()]
+    # the component that has a sequence, if that is not the step itself
+    nested = [place.rpartition("/")[0] for place in sequence_places()]
+    components = [place for place in nested if place and "*" not in place]
+    lists = [place[:-2] for place in sequence_places() if place.endswith("/*")]
+    entries = "|".join(["/skills", *sequences])
+    part = "|".join([f"(?:{entries})/[^/]+", *components])
+    # the JSON pointer of a component or a step in a blueprint
+    part = f"(?:{part})*"
+    rules_of_steps = [
+        (part + pattern, operations)
+        for kind in of
+        for pattern, operations in kind.breaking
+    ]
+    may_be_absent: dict[str, Any] = {"tools": [], "config": {}, "limits": {}}
+    for kind in of:
+        may_be_absent.update(kind.same_as_absent)
+    keys = "|".join(may_be_absent)
+    schema = rf"(?:{_PARAMETERS}|{part}(?:/config)?/response_schema|{part}/(?:inputs|edit)/[^/]+)"
+    with_names = [
+        *("tools", "skills", "inputs", "properties", r"\$defs"),
+        *step_keys(),
+        *collect(lambda kind: kind.keys_with_names),
+    ]
+    not_a_name = "".join(rf"(?<!/{key})" for key in with_names)
+    return _Comparison(
+        breaking=[
+            ("/name", ["changed"]),
+            # callers give inputs, and leave out those that have a default; see also `_is_breaking`
+            (rf"{part}/inputs/[^/]+/default", ["removed"]),
+            (rf"{part}/inputs/[^/]+/default/.*", []),
+            (rf"{part}/inputs(/.*)?", ANY_CHANGE),
+            # callers and later steps read what is answered
+            (
+                rf"(/steps/[^/]+/config|/config|{part})/response_schema(/.*)?",
+                ANY_CHANGE,
+            ),
+            (rf"{part}/limits/[^/]+", ["added"]),
+            # each tool, function, agent and condition must be supplied to rebuild the component
+            (r"(/(skills|steps)/[^/]+)?/tools/[^/]+", ["added"]),
+            # a model may leave optional parameters out
+            (rf"{_PARAMETERS}/properties/[^/]+", ["removed"]),
+            (rf"{_PARAMETERS}/properties/[^/]+/default(/.*)?", []),
+            (rf"{_PARAMETERS}/required/[^/]+", ["added"]),
+            (rf"{_PARAMETERS}(/.*)?", ANY_CHANGE),
+            (
+                r"(/(skills|steps)/[^/]+)?/tools/[^/]+/(on_error|approval)",
+                ["added", "changed"],
+            ),
+            # outputs and resume paths depend on the steps, and a new step may need an agent
+            (
+                rf"{part}({'|'.join([*sequences, *lists])})(/[^/]+)?",
+                ANY_CHANGE,
+            ),
+            *rules_of_steps,
+            (rf"{part}/type", ["changed"]),
+            (r"/skills/[^/]+", ["added", "removed"]),
+        ],
+        new_input=re.compile(rf"{part}/inputs/[^/]+"),
+        limit=re.compile(rf"{part}/limits/[^/]+"),
+        may_be_absent={**may_be_absent, "required": []},
+        optional=re.compile(
+            rf"{part}/(?:{keys})"
+            rf"|{schema}(?:/(?:(?:properties|\$defs)/[^/]+|items|anyOf/[^/]+))*/required"
+        ),
+        harmless=re.compile(
+            rf".*{not_a_name}/(description|title|examples(/.*)?)"
+            rf"|{part}/metadata(/.*)?|/skills/[^/]+/config(/.*)?|{part}/config(?!/response_schema)(/.*)?"
+        ),
+    )
 
 
 def blueprint_changes(
@@ -208,8 +218,9 @@ def _compare_entry(
     before: Mapping[Any, Any], after: Mapping[Any, Any], key: Any, at: str
 ) -> Iterator[Change]:
     empty = None
-    if _OPTIONAL.fullmatch(at):
-        empty = _MAY_BE_ABSENT[key]
+    comparison = _comparison()
+    if comparison.optional.fullmatch(at):
+        empty = comparison.may_be_absent[key]
     was = before.get(key, empty)
     now = after.get(key, empty)
     is_in_both = key in before and key in after
@@ -253,13 +264,14 @@ def _change(
 
 
 def _is_breaking(at: str, op: Operation, *, old: Any, new: Any) -> bool:
-    if _HARMLESS.fullmatch(at):
+    comparison = _comparison()
+    if comparison.harmless.fullmatch(at):
         return False
-    if op == "added" and _INPUT.fullmatch(at):
+    if op == "added" and comparison.new_input.fullmatch(at):
         return "default" not in as_object(new)
-    if op == "changed" and _LIMIT.fullmatch(at):
+    if op == "changed" and comparison.limit.fullmatch(at):
         return new < old
-    for pattern, operations in _BREAKING:
+    for pattern, operations in comparison.breaking:
         if re.fullmatch(pattern, at):
             return op in operations
     return False

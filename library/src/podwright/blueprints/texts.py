@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from podwright.blueprints.content import read_bytes
-from podwright.blueprints.steps import walk_steps
 from podwright.errors import Problem
 from podwright.json_data import (
     JsonMapping,
@@ -23,9 +22,9 @@ from podwright.json_data import (
     as_object,
     copy_json,
 )
+from podwright.steps.registry import step_class, walk_steps
 from podwright.text import did_you_mean, os_error_reason, short_repr
 
-_STEP_TEXTS = {"approval_step": "message", "agent_step": "input"}
 _LINES: JsonObject = {
     "type": "array",
     "items": {"type": "string"},
@@ -45,21 +44,16 @@ _FILE: JsonObject = {
 }
 
 
-def text_key(kind: object) -> str:
-    """The key of the long text in a part of a blueprint.
-
-    Args:
-        kind: The `type` of the part: a component, a member or a step.
-    """
-    return _STEP_TEXTS.get(str(kind), "instructions")
+def text_key(part: JsonMapping) -> str:
+    """Return the key of the long text in a part of a blueprint: a component, a member or a step."""
+    return step_class(part).text_key or "instructions"
 
 
-def text_forms(key: str) -> list[JsonObject]:
-    """The JSON Schemas of the further forms that the text under a key may have in a file."""
-    if key == "input":
-        # an object there is the named inputs
-        return [_LINES]
-    return [_LINES, _FILE]
+def text_forms(part: JsonMapping) -> list[JsonObject]:
+    """Return the JSON Schemas of the further forms that the text of a part may have in a file."""
+    if step_class(part).text_may_be_file:
+        return [_LINES, _FILE]
+    return [_LINES]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +71,13 @@ class _Place:
 
     @property
     def is_file(self) -> bool:
-        return self.key != "input" and isinstance(self.value, dict)
+        may_be_file = step_class(self.part).text_may_be_file
+        return may_be_file and isinstance(self.value, dict)
 
 
 def _places(blueprint: JsonObject) -> Iterator[_Place]:
     for pointer, part in _parts(blueprint):
-        key = text_key(part.get("type"))
+        key = text_key(part)
         if key in part:
             yield _Place(f"{pointer}/{key}", part, key)
 

@@ -10,7 +10,6 @@ from typing import cast
 
 from pydantic import ValidationError
 
-from podwright.blueprints.outputs import branch_problems
 from podwright.blueprints.schema import (
     CONFIG_KEYS,
     SHAPES,
@@ -27,6 +26,7 @@ from podwright.json_data import (
     json_pointer,
     walk_json,
 )
+from podwright.steps.registry import step_problems
 from podwright.text import did_you_mean, short_repr
 from podwright.validation_errors import (
     MAX_PROBLEMS,
@@ -174,7 +174,7 @@ def parse(
     current = copy_json(migrate(data))
     found, _ = _check_shape(current, kind or own_kind, validate)
     if not found and (kind or own_kind) == "workflow":
-        found = branch_problems(current["steps"])[:MAX_PROBLEMS]
+        found = list(step_problems(current["steps"]))[:MAX_PROBLEMS]
     return current, found
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 from podwright._sync import iterate_sync, run_sync
 from podwright.approvals import Decision
 from podwright.callables import compute
-from podwright.components.inputs import INPUT, DeclaredInputs
+from podwright.components.inputs import DeclaredInputs
 from podwright.components.models_of_chat import (
     DEFAULT_FALLBACK_WAIT,
     ChatModels,
@@ -45,6 +45,7 @@ from podwright.messages import (
     ModelSettings,
 )
 from podwright.models import Connection, Model, resolve
+from podwright.names import INPUT
 from podwright.run import Run, Task, current, execute
 from podwright.saved_run import SAVED_RUN, SavedRun
 from podwright.usage import NO_USAGE, RunLimits, Usage, limits_of_blueprint

@@ -36,6 +36,7 @@ from podwright.components.folder_code import (
 )
 from podwright.errors import ConfigurationError
 from podwright.json_data import JsonMapping, as_array, as_object, walk_json
+from podwright.steps.registry import collect
 from podwright.text import did_you_mean, most_similar, short_repr
 
 AGENTS_FILE = "agents.py"
@@ -417,8 +418,9 @@ def condition_names(blueprint: JsonMapping) -> set[str]:
 
 
 def _condition_names(blueprint: JsonMapping) -> Iterator[str]:
+    keys = collect(lambda kind: kind.condition_keys)
     for _, step in blueprints.walk_steps(blueprint.get("steps")):
-        for key in ("condition", "until"):
+        for key in keys:
             yield from names_in_condition(step.get(key))
 
 
@@ -432,12 +434,13 @@ def names_in_condition(condition: object) -> Iterator[str]:
 
 def function_names(blueprint: JsonMapping) -> set[str]:
     """The functions that the steps of a workflow's blueprint call."""
-    names: set[str] = set()
-    for _, step in blueprints.walk_steps(blueprint.get("steps")):
-        name = step.get("function")
-        if isinstance(name, str):
-            names.add(name)
-    return names
+    keys = collect(lambda kind: kind.function_keys)
+    return {
+        step[key]
+        for _, step in blueprints.walk_steps(blueprint.get("steps"))
+        for key in keys
+        if isinstance(step.get(key), str)
+    }
 
 
 def agent_names(blueprint: JsonMapping) -> list[str]:
@@ -453,8 +456,9 @@ def _agent_names(blueprint: JsonMapping) -> Iterator[object]:
     """As `agent_names`, but a name may come more than once, and of an invalid blueprint have any type."""
     steps = as_array(blueprint.get("steps"))
     skills = as_array(blueprint.get("skills"))
+    keys = collect(lambda kind: kind.agent_keys)
     for _, step in blueprints.walk_steps(steps):
-        yield step.get("agent")
+        yield from map(step.get, keys)
     for entry in (*skills, *steps):
         member = as_object(entry)
         if _is_reference(member):

@@ -11,17 +11,15 @@ from podwright.approvals import Decision
 from podwright.components.inputs import DeclaredInputs
 from podwright.components.resume import SequenceProgress, StepProgress
 from podwright.json_data import JsonMapping, JsonObject, as_object
+from podwright.steps.loop_step import ITERATION
+from podwright.steps.try_step import ERROR
 
 Path = tuple[int, ...]
 
-ITERATION = "iteration"
-"""Name of the number of the current iteration in the templates inside a loop, from 1."""
 DECISIONS = "_decisions"
 """Name in the context under which decisions are kept, by the names of their steps; templates read them."""
 EDITS = "_edits"
 """Name in what a part has written under which the values are that people have changed."""
-ERROR = "error"
-"""Name of what failed, inside the `catch` of a try step: an object with `code`, `message` and `component`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,10 +194,10 @@ class Scope:
             if is_output and name not in decisions:
                 self.write(name, value)
 
-
-def edited_names(written: JsonMapping) -> set[str]:
-    """The names whose values people have changed in a part, given what it has written."""
-    return set(as_object(written.get(EDITS)))
+    @staticmethod
+    def edited_names(written: JsonMapping) -> set[str]:
+        """Return the names whose values people have changed in a part, given what it has written."""
+        return set(as_object(written.get(EDITS)))
 
 
 def _without(values: JsonObject, key: str) -> JsonObject:

@@ -18,14 +18,11 @@ from podwright.json_data import (
     json_pointer,
 )
 from podwright.json_schema import SchemaTooComplexError
-from podwright.names import find_name
+from podwright.names import INPUT, find_name
 from podwright.schema_keywords import CheckBudget
 from podwright.schema_validator import SchemaValidator
 from podwright.text import did_you_mean
 from podwright.validation_errors import describe_value
-
-INPUT = "input"
-"""The name of an input that every component takes, declared or not: the text of a run."""
 
 
 class DeclaredInputs:

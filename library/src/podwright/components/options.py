@@ -10,7 +10,8 @@ from typing import Any, cast
 from pydantic import PydanticUserError, TypeAdapter
 from typing_extensions import TypedDict
 
-from podwright.blueprints.schema import CONFIG_KEYS, VERSION, keys_of
+from podwright.blueprint_types import VERSION
+from podwright.blueprints.schema import CONFIG_KEYS, keys_of
 from podwright.blueprints.validation import (
     Blueprint,
     invalid,

@@ -1,33 +1,21 @@
-"""The parts of a parallel or map step: sequences of steps that run at once, and the items of a map."""
+"""Sequences of steps that run at once: the branches of a parallel step, or the steps for each item of a map."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING
 
-from podwright.callables import compute
-from podwright.components.frames import Scope, SequenceFrame, StepFrame
-from podwright.components.map_items import (
-    UnreadableItemsError,
-    read_items,
-)
-from podwright.components.resume import MAX_ITEMS
-from podwright.components.steps import MapStep, Steps
-from podwright.errors import ApprovalRequired, ContextError
-from podwright.json_data import JsonMapping, JsonObject, to_text
-from podwright.model_json import after_thoughts
-from podwright.names import path_expression
+from podwright.components.frames import SequenceFrame, StepFrame
+from podwright.errors import ApprovalRequired
+from podwright.json_data import JsonMapping, JsonObject
 from podwright.run import gather_or_cancel
-from podwright.templates import value_of
-from podwright.text import truncate
 
-RunSequence = Callable[[Steps, SequenceFrame], Awaitable[None]]
-"""Runs the steps of a sequence."""
+if TYPE_CHECKING:
+    from podwright.steps.base import Steps
 
-_THREAD_FROM_CHARS = 20_000
-"""The items of a longer text are read in a thread, so that the event loop stays free."""
-_SHOWN_CHARS = 200
-"""Characters that an error shows of a text whose items cannot be read for certain."""
+    RunSequence = Callable[[Steps, SequenceFrame], Awaitable[None]]
+    """Runs the steps of a sequence."""
 
 
 class Parts:
@@ -111,36 +99,3 @@ class Parts:
             if number not in self._finished:
                 return number
         return 0
-
-
-async def items_of(step: MapStep, scope: Scope) -> list[object]:
-    """The items of a map step, read without blocking the event loop; see `podwright.components.map_items`.
-
-    Raises:
-        ContextError: The context lacks them, or they are not certain, or too many.
-    """
-    value = value_of(
-        path_expression(step.over), scope.values, f"Step '{step.name}'"
-    )
-    if isinstance(value, str) and len(value) > _THREAD_FROM_CHARS:
-        return await compute(_checked_items, step, value)
-    return _checked_items(step, value)
-
-
-def _checked_items(step: MapStep, value: object) -> list[object]:
-    name = step.over
-    try:
-        items = read_items(value)
-    except UnreadableItemsError as error:
-        whole = to_text(value)
-        text = after_thoughts(whole).strip() or whole
-        raise ContextError(
-            f"Step '{step.name}' maps over '{name}', which {error}: {truncate(text, _SHOWN_CHARS)!r}.",
-            suggestion="Let the step before it answer with one JSON array and nothing else.",
-        ) from error
-    if len(items) > MAX_ITEMS:
-        raise ContextError(
-            f"Step '{step.name}' maps over {len(items)} items of '{name}'; at most {MAX_ITEMS} are allowed.",
-            suggestion="Let the step before it group them.",
-        )
-    return items

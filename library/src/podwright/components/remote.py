@@ -21,8 +21,8 @@ from typing_extensions import Unpack
 
 from podwright import headers
 from podwright._version import __version__
+from podwright.blueprint_types import Name
 from podwright.blueprints.content import read_bytes
-from podwright.blueprints.schema import Name
 from podwright.budget import borrow
 from podwright.components.base import PromptComponent
 from podwright.components.chat_messages import one_turn, to_context

@@ -26,9 +26,6 @@ from podwright.text import short_repr
 PROGRESS = "_resume"
 """Name in the context of a stopped workflow under which its progress is saved."""
 
-MAX_ITEMS = 1_000
-"""Most items of a map step: each has a context of its own."""
-
 _Values = dict[str, Any]
 _Index = Annotated[int, Field(strict=True, ge=0, lt=10**9)]
 

@@ -13,27 +13,31 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from podwright import conditions
-from podwright.blueprints.outputs import DECIDING, writes_of
-from podwright.blueprints.steps import inner_sequences
 from podwright.blueprints.validation import kind_of
 from podwright.components.base import Component
-from podwright.components.frames import ERROR, ITERATION
-from podwright.components.inputs import INPUT
 from podwright.components.options import ParsedBlueprint
 from podwright.errors import Problem
 from podwright.json_data import (
     JsonMapping,
     as_array,
     as_object,
-    json_pointer,
     walk_json,
 )
 from podwright.json_schema import subschema
 from podwright.names import (
+    INPUT,
     Expression,
     find_name,
     normal_form,
     path_expression,
+)
+from podwright.steps.base import Known
+from podwright.steps.loop_step import ITERATION
+from podwright.steps.registry import (
+    inner_sequences,
+    kinds,
+    step_class,
+    writes_of,
 )
 from podwright.templates import (
     expressions,
@@ -43,23 +47,7 @@ from podwright.templates import (
 )
 from podwright.text import did_you_mean, most_similar
 
-_Step = Mapping[str, Any]
-_Known = dict[str, JsonMapping | None]
-"""The names that are filled at some place, each with the JSON Schema of its value; None if that is not known."""
-
-_TEXT: JsonMapping = {"type": "string"}
 _LIST: JsonMapping = {"type": "array"}
-_ERROR_SCHEMA: JsonMapping = {
-    "type": "object",
-    "additionalProperties": False,
-    "properties": dict.fromkeys(("code", "message", "component"), _TEXT),
-}
-_DECISION_SCHEMA: JsonMapping = {
-    "type": "object",
-    "additionalProperties": False,
-    "properties": dict.fromkeys(("decision", "comment"), _TEXT),
-}
-_WHERE_KNOWN = {ITERATION: "inside a loop", ERROR: "in 'catch'"}
 _OUTPUT = "_output"
 _DIGIT = re.compile(r"\d")
 _LONG_WORD = 6
@@ -90,17 +78,11 @@ def check_names(
     is_closed = bool(blueprint.get("inputs"))
     if kind_of(blueprint) == "workflow":
         steps = as_array(blueprint.get("steps"))
-        check = _NameCheck(
-            findings=findings,
-            agents=agents or {},
-            written=dict(_written_values(steps, agents or {})),
-            is_closed=is_closed,
-        )
+        check = NameCheck(findings, agents or {}, is_closed)
+        check.written.update(check.written_values(steps))
         check.check_sequence(steps, "/steps", known, in_loop=False)
         return findings
-    check = _NameCheck(
-        findings=findings, agents={}, written={}, is_closed=is_closed
-    )
+    check = NameCheck(findings, {}, is_closed)
     check.check_team(blueprint, known)
     return findings
 
@@ -130,74 +112,35 @@ def blueprints_of(component: Component | None) -> dict[str, JsonMapping]:
     return {name: member.to_blueprint() for name, member in members.items()}
 
 
-def _inputs_of(blueprint: JsonMapping) -> _Known:
+def _inputs_of(blueprint: JsonMapping) -> Known:
     """The names that a run begins with."""
-    known: _Known = {INPUT: None}
+    known: Known = {INPUT: None}
     known.update(as_object(blueprint.get("inputs")))
     return known
 
 
-def _written_values(
-    steps: list[Any], agents: Mapping[str, JsonMapping]
-) -> Iterator[tuple[str, JsonMapping | None]]:
-    """The names that steps write, in their order, each with the schema of its value.
-
-    Args:
-        steps: The steps.
-        agents: The blueprints of the agents that they name.
-    """
-    for write in writes_of(steps, ""):
-        if write.kind == "edit":
-            continue
-        if write.gathered:
-            decides = any(key in write.step for key in DECIDING)
-            # of the items of a map, only decisions that are a part of the context are known afterwards
-            if write.kind == "output" or decides:
-                yield write.name, _LIST if write.gathered == "collect" else None
-        elif write.kind == "decision":
-            yield write.name, _DECISION_SCHEMA
-        elif write.step.get("type") == "agent_step":
-            yield write.name, _schema_of_answer(write.step, agents)
-        else:
-            yield write.name, None
-
-
-def _schema_of_answer(
-    step: _Step, agents: Mapping[str, JsonMapping]
-) -> JsonMapping | None:
-    """The schema of what an agent step writes; None if it is not known."""
-    own = step.get("response_schema")
-    if own is not None:
-        return as_object(own)
-    agent = agents.get(str(step.get("agent")), {})
-    if "instructions" not in agent:
-        return None
-    config = as_object(agent.get("config"))
-    return config.get("response_schema", _TEXT)
-
-
 @dataclass(frozen=True, slots=True)
-class _NameCheck:
+class NameCheck:
     """Checks the templates of one blueprint."""
 
     findings: Findings
     agents: Mapping[str, JsonMapping]
-    written: _Known
-    """What any step writes."""
     is_closed: bool
     """Whether the inputs are declared, so that a caller gives no other."""
+    written: Known = field(default_factory=dict[str, JsonMapping | None])
+    """What any step writes."""
 
     # --- Conductors, pipelines and agents -----------------------------------------------------------------------------
 
-    def check_team(self, blueprint: JsonMapping, known: _Known) -> None:
+    def check_team(self, blueprint: JsonMapping, known: Known) -> None:
         """Check the instructions of a blueprint and of its members, which are filled from the inputs of the run."""
         instructions = blueprint.get("instructions", "")
-        self._check_template(instructions, "/instructions", known)
+        self.template(instructions, "/instructions", known)
         for key in ("skills", "steps"):
             members = as_array(blueprint.get(key))
             for number, entry in enumerate(members):
                 member = as_object(entry)
-                self._check_template(
+                self.template(
                     member.get("instructions", ""),
                     f"/{key}/{number}/instructions",
                     {**known, **_inputs_of(member)},
@@ -209,7 +152,7 @@ class _NameCheck:
         self,
         steps: list[Any],
         pointer: str,
-        known: _Known,
+        known: Known,
         *,
         in_loop: bool,
     ) -> None:
@@ -226,52 +169,58 @@ class _NameCheck:
             step_pointer = f"{pointer}/{number}"
             if in_loop:
                 self._check_iteration(step, step_pointer)
-            self._check_step(step, step_pointer, known)
-            is_loop = step.get("type") == "loop_step"
-            for inner_pointer, inner in inner_sequences(step):
+            kind = step_class(step)
+            for key in kind.template_keys:
+                self._check_data(step.get(key), f"{step_pointer}/{key}", known)
+            kind.check_names(step, step_pointer, known, self)
+            for place, inner in inner_sequences(step):
+                inside = kind.names_inside(step, place, known, self)
                 self.check_sequence(
                     inner,
-                    step_pointer + inner_pointer,
-                    self._known_inside(step, inner_pointer, known),
-                    in_loop=in_loop or is_loop,
+                    step_pointer + place,
+                    {**known, **inside},
+                    in_loop=in_loop or kind.is_loop,
                 )
-            known.update(_written_values([step], self.agents))
+            known.update(self.written_values([step]))
 
-    def _known_inside(
-        self, step: _Step, sequence: str, known: _Known
-    ) -> _Known:
-        """The names that are filled before the steps inside a step.
+    def written_values(
+        self, steps: Sequence[JsonMapping]
+    ) -> Iterator[tuple[str, JsonMapping | None]]:
+        """Yield the names that steps write, in their order, each with the schema of its value."""
+        for write in writes_of(list(steps), ""):
+            if write.kind == "edit":
+                continue
+            if not write.gathered:
+                kind = step_class(write.step)
+                yield write.name, kind.schema_of_value(write.step, self.agents)
+            # of the items of a map, only decisions that are a part of the context are known afterwards
+            elif not write.is_label:
+                yield write.name, _LIST if write.gathered == "collect" else None
 
-        Args:
-            step: The step.
-            sequence: The JSON pointer of the inner sequence from there.
-            known: The names that are filled before the step.
-        """
-        inside = dict(known)
-        match step.get("type"):
-            case "map_step":
-                inside[str(step.get("as"))] = _item_schema(step, known)
-            case "loop_step":
-                inside.setdefault(ITERATION, None)
-                # an iteration reads what the one before has written
-                inside.update(_written_values([step], self.agents))
-            case "approval_step":
-                inside[str(step.get("name"))] = _DECISION_SCHEMA
-            case "try_step" if sequence == "/catch":
-                inside[ERROR] = _ERROR_SCHEMA
-            case "workflow_step":
-                workflow = as_object(step.get("workflow"))
-                inside.update(as_object(workflow.get("inputs")))
-            case _:
-                pass
-        return inside
+    def schema_of_items(self, path: str, known: Known) -> JsonMapping | None:
+        """Return the schema of the items of a list in the context; None if it is not known."""
+        expression = path_expression(path)
+        root = known.get(find_name(expression.name, known) or "")
+        schema = root
+        for key in expression.fields:
+            schema = _schema_of_field(schema, key, root)
+        items = as_object(as_object(schema).get("items"))
+        if not items or "$ref" in items:
+            return None
+        return items
 
-    def _check_iteration(self, step: _Step, pointer: str) -> None:
+    def in_context(self, known: Known) -> Known:
+        """Return the known names that are in the context, and not only in templates inside a step."""
+        inner_names = _inner_names()
+        return {
+            name: schema
+            for name, schema in known.items()
+            if name in self.written or name not in inner_names
+        }
+
+    def _check_iteration(self, step: JsonMapping, pointer: str) -> None:
         """Warn of a step inside a loop that hides the number of the iteration."""
-        named = [step.get("output"), step.get("as")]
-        if step.get("type") == "approval_step":
-            named.append(step.get("name"))
-        if ITERATION not in named:
+        if ITERATION not in step_class(step).own_names(step):
             return
         problem = Problem(
             pointer,
@@ -280,84 +229,23 @@ class _NameCheck:
         )
         self.findings.warnings.append(problem)
 
-    def _check_step(self, step: _Step, pointer: str, known: _Known) -> None:
-        """Check a step without the steps inside it."""
-        match step.get("type"):
-            case "agent_step":
-                self._check_agent(step, pointer, known)
-            case "function_step":
-                self._check_data(
-                    step.get("arguments"), f"{pointer}/arguments", known
-                )
-            case "approval_step":
-                message = step.get("message")
-                self._check_template(message, f"{pointer}/message", known)
-                own = {
-                    name: schema
-                    for name, schema in known.items()
-                    if name in self.written or name not in (ITERATION, ERROR)
-                }
-                for name in as_object(step.get("edit")):
-                    place = f"{pointer}/edit{json_pointer(name)}"
-                    self._check_expression(
-                        Expression(name), f"'{name}'", place, own
-                    )
-            case "condition_step":
-                condition = step.get("condition")
-                self._check_condition(condition, f"{pointer}/condition", known)
-            case "map_step":
-                path = path_expression(str(step.get("over")))
-                shown = f"'{path.text}'"
-                self._check_expression(path, shown, f"{pointer}/over", known)
-            case "loop_step":
-                until = step.get("until")
-                inside = self._known_inside(step, "/steps", known)
-                self._check_condition(until, f"{pointer}/until", inside)
-            case _:
-                pass
-
-    def _check_agent(self, step: _Step, pointer: str, known: _Known) -> None:
-        given = step.get("input")
-        self._check_data(given, f"{pointer}/input", known)
-        agent = self.agents.get(str(step.get("agent")), {})
-        declared = as_object(agent.get("inputs"))
-        named = as_object(given)
-        for name in named:
-            is_known = name == INPUT or find_name(name, declared) is not None
-            if declared and not is_known:
-                problem = Problem(
-                    f"{pointer}/input{json_pointer(name)}",
-                    detail=f"The agent '{step.get('agent')}' has no input '{name}'.",
-                    suggestion=did_you_mean(name, declared),
-                )
-                self.findings.problems.append(problem)
-        self._check_template(
-            agent.get("instructions", ""),
-            f"{pointer}/agent",
-            {**known, **declared, **dict.fromkeys(named)},
-            place=f" in the instructions of '{step.get('agent')}'",
-        )
-
     # --- Templates ----------------------------------------------------------------------------------------------------
 
-    def _check_condition(
-        self, reference: object, pointer: str, known: _Known
-    ) -> None:
-        for template_pointer, template in conditions.templates(
-            reference, pointer
-        ):
-            self._check_template(template, template_pointer, known)
+    def condition(self, reference: object, pointer: str, known: Known) -> None:
+        """Check the templates in the arguments of a condition."""
+        for place, template in conditions.templates(reference, pointer):
+            self.template(template, place, known)
 
-    def _check_data(self, value: object, pointer: str, known: _Known) -> None:
+    def _check_data(self, value: object, pointer: str, known: Known) -> None:
         """Check the templates in JSON data."""
         for inner_pointer, template, _ in walk_json(value):
-            self._check_template(template, pointer + inner_pointer, known)
+            self.template(template, pointer + inner_pointer, known)
 
-    def _check_template(
+    def template(
         self,
         template: object,
         pointer: str,
-        known: _Known,
+        known: Known,
         *,
         place: str = "",
     ) -> None:
@@ -379,14 +267,14 @@ class _NameCheck:
         for expression in expressions(template, known):
             if expression.text not in unfilled:
                 shown = f"'{{{expression.text}}}'{place}"
-                self._check_expression(expression, shown, pointer, known)
+                self.expression(expression, shown, pointer, known)
 
-    def _check_expression(
+    def expression(
         self,
         expression: Expression,
         shown: str,
         pointer: str,
-        known: _Known,
+        known: Known,
     ) -> None:
         """Note why nothing can fill a name with fields, if that is so.
 
@@ -407,7 +295,7 @@ class _NameCheck:
             self.findings.problems.append(problem)
 
     def _missing_problem(
-        self, expression: Expression, shown: str, pointer: str, known: _Known
+        self, expression: Expression, shown: str, pointer: str, known: Known
     ) -> Problem | None:
         name = expression.name
         if find_name(name, self.written) is not None:
@@ -418,10 +306,11 @@ class _NameCheck:
             )
         # brackets after an unknown name may be code
         is_closed = self.is_closed and not expression.is_indexed
-        if is_closed and name in _WHERE_KNOWN:
+        place = _inner_names().get(name)
+        if is_closed and place:
             return Problem(
                 pointer,
-                detail=f"Nothing fills {shown} here: it is known {_WHERE_KNOWN[name]} only.",
+                detail=f"Nothing fills {shown} here: it is known {place} only.",
             )
         if is_closed:
             return Problem(
@@ -439,20 +328,15 @@ class _NameCheck:
         return None
 
 
-def _item_schema(step: _Step, known: _Known) -> JsonMapping | None:
-    """The schema of the items of a map; None if it is not known."""
-    path = path_expression(str(step.get("over")))
-    root = known.get(find_name(path.name, known) or "")
-    schema = root
-    for key in path.fields:
-        schema = _schema_of_field(schema, key, root)
-    items = as_object(as_object(schema).get("items"))
-    if not items or "$ref" in items:
-        return None
-    return items
+def _inner_names() -> Mapping[str, str]:
+    """Return the names that only templates inside a step may use, each with where that is."""
+    names: dict[str, str] = {}
+    for kind in kinds():
+        names.update(kind.inner_names)
+    return names
 
 
-def _has_fields(known: _Known, expression: Expression) -> bool:
+def _has_fields(known: Known, expression: Expression) -> bool:
     """Whether the schema of a value names all fields of an expression."""
     root = known[find_name(expression.name, known) or ""]
     schema = root

@@ -31,7 +31,6 @@ from podwright.components.frames import (
     Scope,
     SequenceFrame,
 )
-from podwright.components.inputs import INPUT
 from podwright.components.options import (
     DescribedOptions,
     ParsedBlueprint,
@@ -39,6 +38,7 @@ from podwright.components.options import (
     parse_arguments,
     parse_with_overrides,
 )
+from podwright.components.references import References
 from podwright.components.resume import (
     PROGRESS,
     StepProgress,
@@ -46,13 +46,6 @@ from podwright.components.resume import (
     path_of,
 )
 from podwright.components.step_runner import StepRunner, WorkflowTask
-from podwright.components.steps import (
-    References,
-    Step,
-    output_names,
-    steps_from_data,
-    steps_to_data,
-)
 from podwright.components.template_names import name_problems
 from podwright.conditions import Conditions
 from podwright.conditions import problems as condition_problems
@@ -70,7 +63,10 @@ from podwright.json_data import (
 )
 from podwright.messages import ContentPart, Message
 from podwright.models.retries import Retries
+from podwright.names import INPUT
 from podwright.run import Checkpoint, Run, Task
+from podwright.steps.base import Step, output_names, steps_to_data
+from podwright.steps.registry import collect, step_class, steps_from_data
 from podwright.templates import sections, visible
 from podwright.text import did_you_mean, truncate
 from podwright.tools import Tool
@@ -521,15 +517,20 @@ def _reference_problems(
 ) -> list[Problem]:
     """Agents, functions and conditions that a blueprint refers to and that were not given, or do not fit."""
     problems: list[Problem] = []
+    condition_keys = collect(lambda kind: kind.condition_keys)
     for pointer, step in walk_steps(as_object(blueprint).get("steps")):
-        agent = step.get("agent")
-        if step.get("type") == "agent_step" and isinstance(agent, str):
-            place = f"{pointer}/agent"
-            problems += references.agents.missing(agent, place)
-        function = step.get("function")
-        if step.get("type") == "function_step" and isinstance(function, str):
-            problems += _function_problems(function, step, pointer, references)
-        for key in ("condition", "until"):
+        kind = step_class(step)
+        for key in kind.agent_keys:
+            agent = step.get(key)
+            if isinstance(agent, str):
+                problems += references.agents.missing(agent, f"{pointer}/{key}")
+        for key in kind.function_keys:
+            function = step.get(key)
+            if isinstance(function, str):
+                problems += _function_problems(
+                    function, step, pointer, references
+                )
+        for key in condition_keys:
             if key in step:
                 problems += condition_problems(
                     step[key], f"{pointer}/{key}", references.conditions

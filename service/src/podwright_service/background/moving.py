@@ -21,6 +21,7 @@ from podwright.errors import (
 from podwright.events import ToolCallFailed, adapter
 from podwright.journal import is_reported_to_model
 from podwright.json_data import JsonMapping, as_array, copy_json
+from podwright.steps.registry import step_class
 from podwright_service.background.caller_runs import CallerRuns, StoredRun
 from podwright_service.background.worker import BackgroundWorker
 from podwright_service.execution import task_of
@@ -233,6 +234,6 @@ def _begin(blueprint: JsonMapping, last: int) -> dict[str, Any]:
     if kind_of(blueprint) in _WITH_STEPS:
         part["steps"] = as_array(part.get("steps"))[: last + 1]
         for _, step in walk_steps(part["steps"]):
-            if step.get("type") == "approval_step":
-                step.pop("message", None)
+            for key in step_class(step).keys_of_questions:
+                step.pop(key, None)
     return part

@@ -30,6 +30,7 @@ from podwright.errors import (
 )
 from podwright.json_data import as_array, as_object, walk_json
 from podwright.models import EVERY
+from podwright.steps.registry import step_class
 from podwright.text import did_you_mean, truncate
 from podwright.tools import outdated_texts
 from podwright_service.cli.console import print_json, print_text
@@ -190,7 +191,7 @@ def _problems_in_context(
             Problem(pointer, each.message, each.suggestion) for each in errors
         ]
     for pointer, step in blueprints.walk_steps(blueprint.get("steps")):
-        for key in ("condition", "until"):
+        for key in step_class(step).condition_keys:
             condition = as_object(step.get(key))
             if condition.get("name") not in BUILT_IN:
                 continue

@@ -14,7 +14,7 @@ from typing import Any, Protocol, cast
 from podwright.approvals import Decision, Question
 from podwright.components import Component, Workflow
 from podwright.components.base import Input, PromptComponent
-from podwright.components.inputs import INPUT, DeclaredInputs
+from podwright.components.inputs import DeclaredInputs
 from podwright.errors import (
     ApprovalRequired,
     ConfigurationError,
@@ -26,6 +26,7 @@ from podwright.events import Kind
 from podwright.json_data import as_object
 from podwright.messages import ImagePart
 from podwright.models import use_model
+from podwright.names import INPUT
 from podwright.result import ExecutionResult
 from podwright.run import Task, execute
 from podwright.run_context import RunAttributes, run_attributes

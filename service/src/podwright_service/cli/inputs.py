@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from podwright.blueprints import from_json
 from podwright.components import Component
-from podwright.components.inputs import INPUT, DeclaredInputs
+from podwright.components.inputs import DeclaredInputs
 from podwright.errors import (
     BlueprintValidationError,
     InputError,
@@ -19,6 +19,7 @@ from podwright.errors import (
 from podwright.images import parts_with_images
 from podwright.json_data import JsonMapping, JsonObject, as_array, to_text
 from podwright.messages import ImagePart, TextPart
+from podwright.names import INPUT
 from podwright.run_context import RunAttributes
 from podwright.text import short_repr, truncate
 from podwright_service.cli.console import (

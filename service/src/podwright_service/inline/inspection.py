@@ -9,7 +9,6 @@ from graphlib import CycleError, TopologicalSorter
 from itertools import islice
 from typing import Any, NamedTuple, cast
 
-from podwright.blueprints.steps import SEQUENCES
 from podwright.components.base import DEFAULT_MAX_LOOPS
 from podwright.components.folder import agent_names
 from podwright.errors import Problem
@@ -21,6 +20,7 @@ from podwright.json_data import (
     values_in,
 )
 from podwright.json_schema import measure
+from podwright.steps.registry import collect, sequence_places, step_keys
 from podwright.text import did_you_mean, short_repr
 from podwright.tools import Tool, object_parameters, to_tool
 from podwright.validation_errors import MAX_PROBLEMS
@@ -58,20 +58,6 @@ class _Part(NamedTuple):
     blueprint: Mapping[str, Any]
 
 
-_CAPS = {
-    "max_iterations": "max_loops",
-    "retries": "max_loops",
-    "max_concurrency": "max_branches",
-}
-"""The settings that bound numbers of steps."""
-_SIZES = {
-    "branches": "max_branches",
-    "skills": "max_steps",
-    "tools": "max_steps",
-}
-"""The settings that bound the lengths of lists."""
-
-
 class Inspection:
     """Collects everything that a blueprint names and may not, and everything that is too large, with pointers.
 
@@ -90,6 +76,31 @@ class Inspection:
         self._models = models
         self._tools = tools
         self._settings = settings
+        self._step_keys = step_keys()
+        self._function_keys = collect(lambda kind: kind.function_keys)
+        self._schemas = {
+            *("/inputs/*", "/response_schema"),
+            *collect(lambda kind: kind.schemas),
+        }
+        self._caps = {
+            **dict.fromkeys(
+                collect(lambda kind: kind.repeat_keys), "max_loops"
+            ),
+            **dict.fromkeys(
+                collect(lambda kind: kind.concurrency_keys), "max_branches"
+            ),
+        }
+        """The settings that bound numbers of steps."""
+        self._sizes = {
+            **{
+                place[1:-2]: "max_branches"
+                for place in sequence_places()
+                if place.endswith("/*")
+            },
+            "skills": "max_steps",
+            "tools": "max_steps",
+        }
+        """The settings that bound the lengths of lists."""
         self.problems: list[Problem] = []
         self.unsafe_to_build = False
         """Whether it cannot be built in a short time: it is too large, has a foreign schema of a tool, or contains
@@ -224,8 +235,6 @@ class Inspection:
                 fields, pointer, key=key, depth=depth, nesting=nesting
             )
             return
-        if key == "branches":
-            key = "steps"  # each branch is a list of steps
         for index, item in enumerate(cast("list[object]", value)):
             self._visit(
                 item,
@@ -244,7 +253,7 @@ class Inspection:
         depth: int,
         nesting: int,
     ) -> None:
-        if key in SEQUENCES:
+        if key in self._step_keys:
             self._steps += 1
             nesting += 1
             if nesting == self._settings.max_nesting + 1:
@@ -281,8 +290,9 @@ class Inspection:
                 self._check_model(model, f"{pointer}/fallback/{index}")
         for index, entry in enumerate(as_array(value.get("tools"))):
             self._check_tool(as_object(entry), f"{pointer}/tools/{index}")
-        if key in SEQUENCES:
-            self._check_function(value.get("function"), f"{pointer}/function")
+        if key in self._step_keys:
+            for name in self._function_keys:
+                self._check_function(value.get(name), f"{pointer}/{name}")
 
     def _check_model(self, model: object, pointer: str) -> None:
         if isinstance(model, str) and model not in self._models:
@@ -323,19 +333,20 @@ class Inspection:
 
     def _check_schemas(self, value: dict[str, Any], pointer: str) -> None:
         """Check the JSON Schemas of the inputs, of what people may change, and of the answer of an object."""
-        schemas = {
-            f"{pointer}/{key}{json_pointer(name)}": schema
-            for key in ("inputs", "edit")
-            for name, schema in as_object(value.get(key)).items()
-        }
-        schemas[f"{pointer}/response_schema"] = value.get("response_schema")
-        for place, schema in schemas.items():
-            if isinstance(schema, dict):
-                self._check_schema(cast("dict[str, Any]", schema), place)
+        for place in sorted(self._schemas):
+            key, _, item = place[1:].partition("/")
+            if item == "*":
+                for name, schema in as_object(value.get(key)).items():
+                    self._check_schema(
+                        schema, f"{pointer}/{key}{json_pointer(name)}"
+                    )
+            else:
+                self._check_schema(value.get(key), f"{pointer}/{key}")
 
-    def _check_schema(self, schema: dict[str, Any], pointer: str) -> None:
+    def _check_schema(self, value: object, pointer: str) -> None:
         """Check that a JSON Schema has no regular expression, which could be endless, and is quickly checked."""
-        if self._schema_work > _MAX_SCHEMA_WORK:
+        schema = as_object(value)
+        if not schema or self._schema_work > _MAX_SCHEMA_WORK:
             return  # the problem is noted already
         if _has_regular_expression(schema):
             self._add(
@@ -380,13 +391,13 @@ class Inspection:
         self, value: dict[str, Any], pointer: str, key: str
     ) -> None:
         """Check the settings of an object that multiply its work, and the lengths of its lists."""
-        for name, setting in _CAPS.items():
+        for name, setting in self._caps.items():
             self._check_cap(value, pointer, name, setting)
         if key == "config":
             for name in ("max_loops", "max_corrections"):
                 self._check_cap(value, pointer, name, "max_loops")
         self._check_default_loops(value, pointer)
-        for name, setting in _SIZES.items():
+        for name, setting in self._sizes.items():
             size = len(as_array(value.get(name)))
             self._check_size(f"{pointer}/{name}", size, setting, name)
 

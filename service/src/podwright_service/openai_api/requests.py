@@ -12,16 +12,16 @@ from pydantic import Field, JsonValue
 from podwright.blueprints import walk_steps
 from podwright.components import Component, Workflow
 from podwright.components.base import PromptComponent
-from podwright.components.inputs import INPUT
 from podwright.components.response_format import ClientSchema
 from podwright.components.walks import walk
 from podwright.conversation import parse_messages
 from podwright.errors import InputsError, MessagesError, Problem
 from podwright.json_data import walk_json
 from podwright.messages import Message, ModelSettings
-from podwright.names import path_expression
+from podwright.names import INPUT, path_expression
 from podwright.run import Task
 from podwright.run_context import metadata_problem
+from podwright.steps.registry import step_class
 from podwright.templates import names
 from podwright.text import short_repr
 from podwright_service.execution import below
@@ -342,8 +342,8 @@ def _template_names(component: Component) -> set[str]:
     }
     found.update(component.inputs.schemas)
     for _, step in walk_steps(blueprint.get("steps")):
-        if "over" in step:
-            found.add(path_expression(step["over"]).name)
+        for key in step_class(step).expression_keys:
+            found.add(path_expression(step[key]).name)
     for member in component.members().values():
         found |= _template_names(member)
     return found

@@ -13,13 +13,13 @@ from fastapi.responses import JSONResponse
 
 from podwright import blueprints
 from podwright.components import Component, Workflow
-from podwright.components.frames import ITERATION
-from podwright.components.inputs import INPUT, DeclaredInputs
+from podwright.components.inputs import DeclaredInputs
 from podwright.components.walks import response_schema_of
 from podwright.events import Kind
 from podwright.json_data import JsonMapping, JsonObject, json_pointer, to_text
 from podwright.models.schema_example import example
-from podwright.names import find_name, path_expression
+from podwright.names import INPUT, find_name, path_expression
+from podwright.steps.loop_step import ITERATION
 from podwright.templates import expressions_in
 from podwright_service.http.paths import OPENAI_PREFIX, scopes_of
 from podwright_service.http.problems import MEDIA_TYPE, ProblemDetails

@@ -1,0 +1,131 @@
+"""The live objects that the steps of a workflow refer to by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from podwright.components.agent_map import AgentMap
+from podwright.components.base import Component
+from podwright.components.options import response_schema_of
+from podwright.errors import ConfigurationError
+from podwright.json_data import JsonMapping
+from podwright.steps import AgentStep, Step
+from podwright.steps.condition_step import ConditionLike
+from podwright.tools import Tool, to_tool
+
+
+@dataclass(slots=True)
+class References:
+    """The live objects that the steps of a workflow refer to by name."""
+
+    agents: AgentMap = field(default_factory=AgentMap)
+    conditions: dict[str, Callable[..., Any]] = field(
+        default_factory=dict[str, Callable[..., Any]]
+    )
+    functions: dict[str, Tool] = field(default_factory=dict[str, Tool])
+
+    def add_agent(self, name: str, agent: object) -> None:
+        """Add an agent under a name.
+
+        Raises:
+            ConfigurationError: It is not a component, or another one has that name.
+        """
+        if not isinstance(agent, Component):
+            raise ConfigurationError(
+                f"The agent '{name}' must be a component, not {agent!r}."
+            )
+        if self.agents.setdefault(name, agent) is not agent:
+            raise ConfigurationError(
+                f"Two agents are called '{name}'.",
+                suggestion="Give each its own name.",
+            )
+
+    def add_condition(self, name: str, condition: Callable[..., Any]) -> None:
+        """Add a condition under a name.
+
+        Raises:
+            ConfigurationError: Another one has that name.
+        """
+        if self.conditions.setdefault(name, condition) is not condition:
+            raise ConfigurationError(
+                f"Two conditions are called '{name}'.",
+                suggestion="Rename one of them.",
+            )
+
+    def add_function(self, function: Callable[..., Any], name: str = "") -> str:
+        """Add a function under a name, by default its own, and return the name.
+
+        Raises:
+            ConfigurationError: Another one has that name, or it cannot be called with JSON data.
+        """
+        tool = function
+        if not isinstance(tool, Tool):
+            tool = to_tool(function)
+        name = name or tool.name
+        known = self.functions.setdefault(name, tool.renamed(name))
+        if known.function is not tool.function:
+            raise ConfigurationError(
+                f"Two functions are called '{name}'.",
+                suggestion="Rename one of them.",
+            )
+        return name
+
+    def name_of_agent(self, agent: object) -> str:
+        """Return the name of an agent, which is added if it is not a name itself.
+
+        Raises:
+            ConfigurationError: It is not an agent, or another one has that name.
+        """
+        if isinstance(agent, Component):
+            self.add_agent(agent.name, agent)
+            return agent.name
+        if not isinstance(agent, str):
+            raise ConfigurationError(
+                f"AgentStep takes an agent or its name, not {agent!r}."
+            )
+        return agent
+
+    def response_schema(self, response_model: object) -> JsonMapping:
+        """Return the JSON Schema of a response model."""
+        return response_schema_of(response_model)
+
+    def resolve(self, steps: object) -> tuple[Step, ...]:
+        """Return steps as a caller gives them, with names and defaults filled in; they refer to agents by name.
+
+        Raises:
+            ConfigurationError: Something is not a step, or one name means two objects.
+        """
+        if isinstance(steps, str) or not isinstance(steps, Sequence):
+            raise ConfigurationError(f"Steps must be a list, not {steps!r}.")
+        entries = cast("Sequence[object]", steps)
+        return tuple(map(self._resolve_step, entries))
+
+    def _resolve_step(self, step: object) -> Step:
+        if isinstance(step, Component):
+            step = AgentStep(step)
+        if not isinstance(step, Step):
+            raise ConfigurationError(
+                f"Expected a step such as AgentStep or LoopStep, not {step!r}."
+            )
+        return step.resolve(self)
+
+    def resolve_condition(self, condition: ConditionLike) -> JsonMapping:
+        """Return a reference to a condition by name.
+
+        Raises:
+            ConfigurationError: It is not a condition, or another one has that name.
+        """
+        if isinstance(condition, str):
+            return {"name": condition}
+        if isinstance(condition, Mapping):
+            return dict(cast("JsonMapping", condition))
+        name = getattr(condition, "__name__", "")
+        if not callable(condition) or not name.isidentifier():
+            raise ConfigurationError(
+                f"A condition must be a named function, a name, or an object with a name, not {condition!r}.",
+                suggestion="Write it as a `def` function; a blueprint refers to it by name.",
+            )
+        self.add_condition(name, condition)
+        return {"name": name}

@@ -1,0 +1,215 @@
+"""The step that runs steps, and others if one of them fails."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Required
+
+from pydantic import AfterValidator, Field, with_config
+from pydantic.types import StringConstraints
+from typing_extensions import TypedDict, override
+
+from podwright.blueprint_types import Name
+from podwright.errors import (
+    ModelRefusedError,
+    PodwrightError,
+    check_caught_code,
+)
+from podwright.events import ErrorCaught
+from podwright.json_data import JsonMapping, JsonObject, as_array
+from podwright.messages import CLOSED
+from podwright.steps.base import (
+    ANY_CHANGE,
+    Known,
+    Rules,
+    Step,
+    Write,
+    uncertain,
+)
+from podwright.steps.registry import StepsBlueprint
+from podwright.validation_errors import PATTERNS
+
+if TYPE_CHECKING:
+    from podwright.blueprints.flowchart import Ends, Flowchart
+    from podwright.components.frames import StepFrame
+    from podwright.components.references import References
+    from podwright.components.step_runner import StepRunner
+    from podwright.components.template_names import NameCheck
+    from podwright.events import Outcome
+    from podwright.steps.base import Steps
+
+ERROR = "error"
+"""Name of what failed, inside `catch`: an object with `code`, `message` and `component`."""
+_ERROR_SCHEMA: JsonMapping = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        key: {"type": "string"} for key in ("code", "message", "component")
+    },
+}
+_ERROR_CODE = r"^[a-z][a-z0-9_]*$"
+PATTERNS[_ERROR_CODE] = (
+    "a code of lowercase letters, digits and '_', such as 'out_of_stock'"
+)
+
+CaughtCode = Annotated[
+    str,
+    StringConstraints(pattern=_ERROR_CODE, max_length=64),
+    AfterValidator(check_caught_code),
+]
+"""A code of errors, or one that functions give to errors of their own."""
+
+
+@with_config(CLOSED)
+class _TryStep(TypedDict, total=False):
+    """Runs steps, and others if one of them fails."""
+
+    type: Required[Literal["try_step"]]
+    name: Required[Name]
+    steps: Required[StepsBlueprint]
+    catch: StepsBlueprint
+    """Run if the steps failed. Without them the workflow fails."""
+    retries: Annotated[int, Field(ge=1, le=10)]
+    """How often the steps are run again first."""
+    on: Annotated[list[CaughtCode], Field(min_length=1)]
+    """The codes of the errors that it catches; without it, all that can be caught."""
+
+
+def _with_consequence(step: _TryStep) -> _TryStep:
+    if "catch" not in step and "retries" not in step:
+        raise ValueError("A try step needs 'catch', 'retries' or both")
+    return step
+
+
+@dataclass(frozen=True, slots=True)
+class TryStep(Step):
+    """Runs steps, and others if one of them fails; `{error.code}` and `{error.message}` tell those why."""
+
+    step_type: ClassVar[str] = "try_step"
+    shape: ClassVar[Any] = Annotated[
+        _TryStep, AfterValidator(_with_consequence)
+    ]
+    sequences: ClassVar[Sequence[str]] = ("/steps", "/catch")
+    repeat_keys: ClassVar[Sequence[str]] = ("retries",)
+    left_out: ClassVar[JsonMapping] = {"catch": [], "retries": 0, "on": []}
+    same_as_absent: ClassVar[JsonMapping] = {"catch": []}
+    breaking: ClassVar[Rules] = (("/on(/.*)?", ANY_CHANGE),)
+    inner_names: ClassVar[Mapping[str, str]] = {ERROR: "in 'catch'"}
+
+    steps: Steps
+    catch: Steps = ()
+    """Run if the steps failed. Without them the workflow fails."""
+    retries: int = 0
+    """How often the steps are run again first."""
+    name: str | None = None
+    on: Sequence[str] = ()
+    """The codes of the errors that it catches, such as `model_unavailable`; by default all that can be caught."""
+
+    @override
+    @classmethod
+    def writes(
+        cls,
+        data: JsonMapping,
+        pointer: str,
+        inner: Mapping[str, Sequence[Write]],
+    ) -> Iterator[Write]:
+        yield from inner.get("/steps", ())
+        yield from uncertain(inner.get("/catch", ()))
+
+    @override
+    @classmethod
+    def names_inside(
+        cls, data: JsonMapping, sequence: str, known: Known, check: NameCheck
+    ) -> Known:
+        if sequence == "/catch":
+            return {ERROR: _ERROR_SCHEMA}
+        return {}
+
+    @override
+    @classmethod
+    def draw(cls, data: JsonMapping, chart: Flowchart, ends: Ends) -> Ends:
+        title = f"{data['name']}: try"
+        retries = data.get("retries", 0)
+        if retries == 1:
+            title += ", 1 retry"
+        elif retries:
+            title += f", {retries} retries"
+        codes = as_array(data.get("on"))
+        if codes:
+            title += f", on {', '.join(codes)}"
+        tried = chart.open(title)
+        done = chart.steps(data["steps"], ends)
+        chart.close()
+        caught = data.get("catch", ())
+        if not caught:
+            return done
+        return done + chart.steps(caught, [(tried, "failed")])
+
+    @override
+    def resolve_fields(self, references: References) -> JsonObject:
+        if isinstance(self.on, tuple):
+            # as blueprints have it; that of something else is a problem of the blueprint
+            return {"on": list(self.on)}
+        return {}
+
+    @override
+    async def run(self, runner: StepRunner, frame: StepFrame) -> Outcome:
+        progress = frame.progress
+        attempt = progress.setdefault("at", 0)
+        while attempt <= self.retries:
+            error = runner.replay_error(frame.path, attempt)
+            if error is None:
+                error = await self._try_once(runner, frame, attempt)
+            if error is None:
+                return "ok"
+            attempt += 1
+            if error["code"] == ModelRefusedError.code:
+                # the model would refuse the same request again
+                attempt = self.retries + 1
+            progress["at"] = attempt
+            progress["error"] = error
+            # what a failed attempt has written is dropped with it
+            progress.pop("parts", None)
+        scope = frame.scope.after_failure(progress.get("error", {}))
+        await runner.run_sequence(self.catch, frame.sequence(attempt, scope))
+        return "caught"
+
+    async def _try_once(
+        self, runner: StepRunner, frame: StepFrame, attempt: int
+    ) -> JsonObject | None:
+        """Run the steps.
+
+        Returns:
+            The error, if the step goes on; None if nothing failed.
+        """
+        inner = frame.part(attempt, {})
+        try:
+            await runner.run_sequence(self.steps, inner)
+        except PodwrightError as error:
+            is_refusal = isinstance(error, ModelRefusedError)
+            is_last = is_refusal or attempt == self.retries
+            if is_last and not self.catch:
+                raise
+            if self.on and error.code not in self.on:
+                raise
+            if runner.is_ended_by(error):
+                raise
+            failure = runner.describe_error(error)
+            wait = 0.0
+            if not is_last:
+                wait = runner.retries.wait(error, attempt + 1)
+            runner.emit(
+                ErrorCaught,
+                (*frame.path, attempt),
+                step=self.title,
+                attempt=attempt,
+                error=failure,
+                wait_ms=round(wait * 1000, 3),
+            )
+        else:
+            frame.scope.write_all(inner.scope.written)
+            return None
+        await asyncio.sleep(wait)
+        return failure

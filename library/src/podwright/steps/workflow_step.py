@@ -1,0 +1,114 @@
+"""The step that runs a nested workflow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Required
+
+from pydantic import with_config
+from typing_extensions import TypedDict, override
+
+from podwright.blueprint_types import Described, Name
+from podwright.errors import ConfigurationError
+from podwright.json_data import JsonMapping, JsonObject, as_object
+from podwright.messages import CLOSED
+from podwright.steps.base import ANY_CHANGE, Builder, Known, Rules, Step
+from podwright.steps.registry import StepsBlueprint
+
+if TYPE_CHECKING:
+    from podwright.blueprints.flowchart import Ends, Flowchart
+    from podwright.components.frames import StepFrame
+    from podwright.components.references import References
+    from podwright.components.step_runner import StepRunner
+    from podwright.components.template_names import NameCheck
+    from podwright.components.workflow import Workflow
+    from podwright.events import Outcome
+
+
+@with_config(CLOSED)
+class WorkflowBlueprint(Described, total=False):
+    """A workflow (spec §2.2)."""
+
+    type: Literal["Workflow"]
+    name: Required[Name]
+    steps: Required[StepsBlueprint]
+
+
+@with_config(CLOSED)
+class WorkflowStepBlueprint(TypedDict, total=False):
+    """Runs a nested workflow on the same context."""
+
+    type: Required[Literal["workflow_step"]]
+    name: Required[Name]
+    workflow: Required[WorkflowBlueprint]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowStep(Step):
+    """Runs a nested workflow on the same context."""
+
+    step_type: ClassVar[str] = "workflow_step"
+    shape: ClassVar[Any] = WorkflowStepBlueprint
+    sequences: ClassVar[Sequence[str]] = ("/workflow/steps",)
+    breaking: ClassVar[Rules] = (("/workflow(/.*)?", ANY_CHANGE),)
+
+    workflow: Workflow
+    name: str | None = None
+
+    @override
+    @classmethod
+    def names_inside(
+        cls, data: JsonMapping, sequence: str, known: Known, check: NameCheck
+    ) -> Known:
+        workflow = as_object(data.get("workflow"))
+        return as_object(workflow.get("inputs"))
+
+    @override
+    @classmethod
+    def draw(cls, data: JsonMapping, chart: Flowchart, ends: Ends) -> Ends:
+        nested = data["workflow"]
+        title = f"{data['name']}: workflow {nested['name']}"
+        return chart.subgraph(title, nested["steps"], ends)
+
+    @override
+    def resolve(self, references: References) -> WorkflowStep:
+        workflow = self.workflow
+        # only workflows have both
+        if not hasattr(workflow, "steps") or not hasattr(
+            workflow, "conditions"
+        ):
+            raise ConfigurationError(
+                f"WorkflowStep takes a workflow, not {workflow!r}.",
+                suggestion="Put any other component into an AgentStep.",
+            )
+        for name, agent in workflow.members().items():
+            references.add_agent(name, agent)
+        for name, condition in workflow.conditions.items():
+            references.add_condition(name, condition)
+        for name, tool in workflow.functions.items():
+            references.add_function(tool.function, name)
+        return WorkflowStep(workflow, self.name or workflow.name)
+
+    @override
+    def to_data(self) -> JsonObject:
+        return {
+            "type": self.step_type,
+            "name": self.name,
+            "workflow": self.workflow.to_blueprint(),
+        }
+
+    @override
+    @classmethod
+    def from_data(cls, data: JsonMapping, builder: Builder) -> WorkflowStep:
+        return cls(builder.workflow(data["workflow"]), data["name"])
+
+    @override
+    def inner(self) -> Iterator[Sequence[Step]]:
+        yield self.workflow.steps
+
+    @override
+    async def run(self, runner: StepRunner, frame: StepFrame) -> Outcome:
+        await frame.scope.complete(self.workflow.inputs)
+        await runner.run_workflow(self.workflow, frame)
+        return "ok"
