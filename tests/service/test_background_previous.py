@@ -14,6 +14,7 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import create_engine, delete, insert, select
 from tests.helpers import until
+from tests.library.note_step import note, note_steps
 from tests.service.background_support import (
     ECHO,
     LEASE_SECONDS,
@@ -601,6 +602,32 @@ def test_a_run_that_has_not_begun(releases: Releases) -> None:
     client = releases.upgrade(other)
     client.post(f"{url}/move").raise_for_status()
     assert wait(client, url)["result"]["look_up_output"] == "order first"
+
+
+def test_a_kind_of_step_says_what_may_change(releases: Releases) -> None:
+    """A new kind of step is compared when a run is moved, except for the keys that it leaves out."""
+
+    def release(remark: str, text: str = "seen {input}") -> dict[str, Any]:
+        step = note(text, *BLUEPRINT["steps"], remark=remark)
+        return {**BLUEPRINT, "steps": [step]}
+
+    with note_steps():
+        first = releases.upgrade(release("old"))
+        url = begin(first, "7")
+        wait(first, url, "waiting_for_approval")
+        client = releases.upgrade(release("old", text="other {input}"))
+        problem = check_problem(
+            client.post(f"{url}/move"), 409, "run_not_movable"
+        )
+        assert pointers(problem) == ["/steps/memo/text"]
+        client = releases.upgrade(release("new"))
+        client.post(f"{url}/move").raise_for_status()
+        client.post(f"{url}/approve", json={}).raise_for_status()
+        run = wait(client, url)
+        releases.stop()
+    assert run["status"] == "succeeded"
+    assert run["result"]["memo"] == "seen 7"
+    assert run["result"]["look_up_output"] == "order first"
 
 
 def test_what_cannot_be_moved(releases: Releases) -> None:

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from tests.library.note_step import note, note_steps
 from tests.service.support import Serve, check_problem, pointers
 
 from podwright import Agent, FunctionModel, ScriptedModel, Workflow
@@ -1119,6 +1120,17 @@ def test_steps_are_limited_wherever_they_stand(
     serve: Serve, make: Callable[..., dict[str, Any]]
 ) -> None:
     """Neither their number nor how deep they are nested depends on the key."""
+    check_limits(serve, make)
+
+
+def test_steps_in_a_new_kind_of_step_are_limited(serve: Serve) -> None:
+    """A key that holds steps in a kind that is added later counts like the others."""
+    with note_steps():
+        check_limits(serve, functools.partial(note, "x"))
+
+
+def check_limits(serve: Serve, make: Callable[..., dict[str, Any]]) -> None:
+    """Check that a step with other steps in it does not hide how many they are, and how deep."""
     helper = Agent("helper", "Help.", "offline/echo")
     flow_of_helper = Workflow(
         "flow", [helper], conditions={"is_late": lambda context: True}

@@ -110,7 +110,14 @@ def _comparison_of(of: Kinds) -> _Comparison:
     for kind in of:
         may_be_absent.update(kind.same_as_absent)
     keys = "|".join(may_be_absent)
-    schema = rf"(?:{_PARAMETERS}|{part}(?:/config)?/response_schema|{part}/(?:inputs|edit)/[^/]+)"
+    schemas_of_steps = [
+        place.replace("*", "[^/]+")
+        for place in collect(lambda kind: kind.schemas)
+    ]
+    schemas = "|".join(
+        ["/config/response_schema", "/inputs/[^/]+", *schemas_of_steps]
+    )
+    schema = rf"(?:{_PARAMETERS}|{part}(?:{schemas}))"
     with_names = [
         *("tools", "skills", "inputs", "properties", r"\$defs"),
         *step_keys(),
