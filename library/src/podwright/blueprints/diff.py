@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from podwright.blueprints.validation import kind_of, migrate
 from podwright.json_data import as_array, as_object, json_pointer
-from podwright.steps.base import ANY_CHANGE, Rules
+from podwright.steps.base import ANY_CHANGE, Operation, Rules
 from podwright.steps.registry import (
     Kinds,
     collect,
@@ -19,8 +19,6 @@ from podwright.steps.registry import (
     step_keys,
 )
 from podwright.text import short_repr
-
-Operation = Literal["added", "removed", "changed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,16 +94,10 @@ def _comparison_of(of: Kinds) -> _Comparison:
     # the component that has a sequence, if that is not the step itself
     nested = [place.rpartition("/")[0] for place in sequence_places()]
     components = [place for place in nested if place and "*" not in place]
-    lists = [place[:-2] for place in sequence_places() if place.endswith("/*")]
     entries = "|".join(["/skills", *sequences])
     part = "|".join([f"(?:{entries})/[^/]+", *components])
     # the JSON pointer of a component or a step in a blueprint
     part = f"(?:{part})*"
-    rules_of_steps = [
-        (part + pattern, operations)
-        for kind in of
-        for pattern, operations in kind.breaking
-    ]
     may_be_absent: dict[str, Any] = {"tools": [], "config": {}, "limits": {}}
     for kind in of:
         may_be_absent.update(kind.same_as_absent)
@@ -125,38 +117,7 @@ def _comparison_of(of: Kinds) -> _Comparison:
     ]
     not_a_name = "".join(rf"(?<!/{key})" for key in with_names)
     return _Comparison(
-        breaking=[
-            ("/name", ["changed"]),
-            # callers give inputs, and leave out those that have a default; see also `_is_breaking`
-            (rf"{part}/inputs/[^/]+/default", ["removed"]),
-            (rf"{part}/inputs/[^/]+/default/.*", []),
-            (rf"{part}/inputs(/.*)?", ANY_CHANGE),
-            # callers and later steps read what is answered
-            (
-                rf"(/steps/[^/]+/config|/config|{part})/response_schema(/.*)?",
-                ANY_CHANGE,
-            ),
-            (rf"{part}/limits/[^/]+", ["added"]),
-            # each tool, function, agent and condition must be supplied to rebuild the component
-            (r"(/(skills|steps)/[^/]+)?/tools/[^/]+", ["added"]),
-            # a model may leave optional parameters out
-            (rf"{_PARAMETERS}/properties/[^/]+", ["removed"]),
-            (rf"{_PARAMETERS}/properties/[^/]+/default(/.*)?", []),
-            (rf"{_PARAMETERS}/required/[^/]+", ["added"]),
-            (rf"{_PARAMETERS}(/.*)?", ANY_CHANGE),
-            (
-                r"(/(skills|steps)/[^/]+)?/tools/[^/]+/(on_error|approval)",
-                ["added", "changed"],
-            ),
-            # outputs and resume paths depend on the steps, and a new step may need an agent
-            (
-                rf"{part}({'|'.join([*sequences, *lists])})(/[^/]+)?",
-                ANY_CHANGE,
-            ),
-            *rules_of_steps,
-            (rf"{part}/type", ["changed"]),
-            (r"/skills/[^/]+", ["added", "removed"]),
-        ],
+        breaking=_breaking_changes(part, of),
         new_input=re.compile(rf"{part}/inputs/[^/]+"),
         limit=re.compile(rf"{part}/limits/[^/]+"),
         may_be_absent={**may_be_absent, "required": []},
@@ -169,6 +130,51 @@ def _comparison_of(of: Kinds) -> _Comparison:
             rf"|{part}/metadata(/.*)?|/skills/[^/]+/config(/.*)?|{part}/config(?!/response_schema)(/.*)?"
         ),
     )
+
+
+def _breaking_changes(part: str, of: Kinds) -> Rules:
+    """Return the patterns of breaking changes.
+
+    Args:
+        part: The pattern of the JSON pointer of a component or a step.
+        of: The kinds of steps.
+    """
+    rules: list[tuple[str, Sequence[Operation]]] = [
+        ("/name", ["changed"]),
+        # callers give inputs, and leave out those that have a default; see also `_is_breaking`
+        (rf"{part}/inputs/[^/]+/default", ["removed"]),
+        (rf"{part}/inputs/[^/]+/default/.*", []),
+        (rf"{part}/inputs(/.*)?", ANY_CHANGE),
+        # callers and later steps read what is answered
+        (
+            rf"(/steps/[^/]+/config|/config|{part})/response_schema(/.*)?",
+            ANY_CHANGE,
+        ),
+        (rf"{part}/limits/[^/]+", ["added"]),
+        # each tool, function, agent and condition must be supplied to rebuild the component
+        (r"(/(skills|steps)/[^/]+)?/tools/[^/]+", ["added"]),
+        # a model may leave optional parameters out
+        (rf"{_PARAMETERS}/properties/[^/]+", ["removed"]),
+        (rf"{_PARAMETERS}/properties/[^/]+/default(/.*)?", []),
+        (rf"{_PARAMETERS}/required/[^/]+", ["added"]),
+        (rf"{_PARAMETERS}(/.*)?", ANY_CHANGE),
+        (
+            r"(/(skills|steps)/[^/]+)?/tools/[^/]+/(on_error|approval)",
+            ["added", "changed"],
+        ),
+    ]
+    # outputs and resume paths depend on the steps, and a new step may need an agent
+    for place in sequence_places():
+        sequence = place.replace("*", r"\d+")
+        rules.append((rf"{part}{sequence}(/[^/]+)?", ANY_CHANGE))
+        if place.endswith("/*"):
+            rules.append((rf"{part}{place[:-2]}(/[^/]+)?", ANY_CHANGE))
+    for kind in of:
+        for pattern, operations in kind.breaking:
+            rules.append((part + pattern, operations))
+    rules.append((rf"{part}/type", ["changed"]))
+    rules.append(("/skills/[^/]+", ["added", "removed"]))
+    return rules
 
 
 def blueprint_changes(

@@ -31,13 +31,11 @@ if TYPE_CHECKING:
 Known = dict[str, JsonMapping | None]
 """The names that are filled at some place, each with the JSON Schema of its value; None if that is not known."""
 
-Rules = Sequence[tuple[str, Sequence[Literal["added", "removed", "changed"]]]]
-"""Patterns of JSON pointers from a step, each with the changes there that break callers."""
-ANY_CHANGE: Sequence[Literal["added", "removed", "changed"]] = (
-    "added",
-    "changed",
-    "removed",
-)
+Operation = Literal["added", "removed", "changed"]
+"""A change between two blueprints."""
+Rules = Sequence[tuple[str, Sequence[Operation]]]
+"""Patterns of JSON pointers, each with the changes there that break callers; the first one that fits decides."""
+ANY_CHANGE: Sequence[Operation] = ("added", "changed", "removed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +114,7 @@ class Step(ABC):
     # --- How blueprints of the kind are compared ----------------------------------------------------------------------
 
     breaking: ClassVar[Rules] = ()
-    """The changes that break callers; the first pattern that fits decides."""
+    """The changes that break callers, by JSON pointers from the step."""
     same_as_absent: ClassVar[JsonMapping] = {}
     """Values by key with which a blueprint means the same as without the key."""
     keys_with_names: ClassVar[Sequence[str]] = ()
