@@ -192,7 +192,7 @@ def test_it_runs_and_resumes() -> None:
     clerk = Agent("clerk", "Help.", FunctionModel(answer))
     ask = agent_step("a", agent="clerk", input="{b}")
     inner = note("inner {memo}", ask, name="b")
-    workflow = podwright.load(
+    workflow = Workflow.from_blueprint(
         flow(note("seen {input}", inner)), agents={"clerk": clerk}
     )
     with pytest.raises(ModelError) as caught:
