@@ -8,7 +8,7 @@ import pytest
 
 from podwright import LimitExceededError, RunLimits, Usage
 from podwright.budget import Budget, Loan, Reservation, borrow
-from podwright.run import gather_or_cancel
+from podwright.run_tasks import gather_or_cancel
 
 
 def free(_: Usage) -> float:

@@ -39,7 +39,7 @@ from podwright.errors import (
     ToolDefinitionError,
     ToolError,
 )
-from podwright.journal import Journal
+from podwright.journal import Journal, JournalStore
 from podwright.run import execute
 from podwright.saved_run import SAVED_RUN
 from podwright.testing import ModelRequest, ToolCall
@@ -340,12 +340,13 @@ def test_an_edit_is_checked_by_the_tool(values: dict[str, Any]) -> None:
 async def test_a_stored_edit_that_does_not_fit_is_asked_again() -> None:
     """Whoever performs a background run has not decided: the question is asked again, and the run does not fail."""
 
-    class Stored(Journal):
+    class Stored(JournalStore):
         asks_again = True
 
     agent = Agent("clerk", "Work.", ScriptedModel([SHIP]), tools=[ship])
     asked = ApprovalId("0" * 32, (), 0)
-    journal = Stored((), {asked: Decision(values={"day": "05.01.2026"})})
+    decisions = {asked: Decision(values={"day": "05.01.2026"})}
+    journal = Journal((), decisions, store=Stored())
     with pytest.raises(ApprovalRequired):
         await execute(agent, agent.task("hi"), run_id="0" * 32, journal=journal)
     assert not effects

@@ -29,6 +29,7 @@ from .errors import (
     RunCancelledError,
 )
 from .events import Event, EventManager, subscribe
+from .location import call_key
 from .models import (
     EchoModel,
     FunctionModel,
@@ -40,7 +41,6 @@ from .models import (
     use_model,
 )
 from .result import ExecutionResult
-from .run import call_key
 from .run_context import RunContext, run_attributes
 from .tools import tool
 from .usage import RunLimits, Usage

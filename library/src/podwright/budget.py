@@ -8,21 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
 from podwright.errors import LimitExceededError
+from podwright.location import location
 from podwright.usage import RunLimits, Usage, add_cost
 
 ASSUMED_OUTPUT_TOKENS = 4096
 """Output tokens reserved for a call without `max_tokens`."""
-
-parallel_tasks: ContextVar[int] = ContextVar(
-    "podwright_parallel_tasks", default=1
-)
-"""Number of parallel tasks, this one included; a loan to another container is what is left divided by it."""
 
 CostOf = Callable[[Usage], float | None]
 """Returns the cost of a usage in USD; None if it is unknown."""
@@ -83,7 +78,7 @@ class Budget:
         self._reservations: list[Reservation] = []
         self._queue_lock = asyncio.Lock()
         self._released = asyncio.Event()
-        self._parallel_tasks = parallel_tasks.get()
+        self._parallel_tasks = location.get().parallel_tasks
 
     async def reserve(
         self,
@@ -325,7 +320,7 @@ class Budget:
         if exhausted:
             raise self._nothing_left_error(exhausted)
         # the number of parallel tasks is a product: divided by that around this run, it is the number inside the run
-        parts = max(1, parallel_tasks.get() // self._parallel_tasks)
+        parts = max(1, location.get().parallel_tasks // self._parallel_tasks)
         lent = [
             reservation
             for reservation in self._reservations

@@ -19,12 +19,11 @@ from typing import Any, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from podwright.errors import ConfigurationError
+from podwright.location import change_location, location
 from podwright.text import describe_error, short_repr
 
 T = TypeVar("T")
 
-_level: ContextVar[int] = ContextVar("podwright_thread_level", default=0)
-"""How many blocking functions this code is nested in: all of them wait until it returns."""
 _slots: WeakKeyDictionary[
     asyncio.AbstractEventLoop, dict[int, asyncio.Semaphore]
 ] = WeakKeyDictionary()
@@ -58,7 +57,9 @@ async def call_function(
         if is_async(function):
             result = function(*args, **kwargs)
         else:
-            slots = _slots_of(asyncio.get_running_loop(), _level.get())
+            slots = _slots_of(
+                asyncio.get_running_loop(), location.get().thread_level
+            )
             call = partial(function, *args, **kwargs)
             result = await _in_thread(call, slots)
         if inspect.isasyncgen(result):
@@ -204,7 +205,8 @@ async def _in_thread(
     """Run a blocking function in a daemon thread, with the context variables of this task; wait for a free one."""
     loop = asyncio.get_running_loop()
     context = copy_context()
-    context.run(_level.set, _level.get() + 1)
+    level = location.get().thread_level + 1
+    context.run(change_location, thread_level=level)
     future: asyncio.Future[Any] = loop.create_future()
 
     def work() -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from podwright import events
 from podwright.errors import ConfigurationError, LimitExceededError
 from podwright.finish_reasons import UNKNOWN
+from podwright.location import ToolCallId, call_key, location
 from podwright.messages import ModelRequest, ModelResponse
 from podwright.models import pricing
 from podwright.models.token_counts import as_uncounted
@@ -26,24 +27,17 @@ from podwright.run_context import (
 from podwright.usage import Usage
 
 if TYPE_CHECKING:
-    from podwright.run import Run, ToolCallId
+    from podwright.run import Run
 
 _PATIENCE = 1.0
 """Seconds after which a thread that reports no longer waits for the event loop of the run."""
 
 
-async def make_context(
-    run: Run,
-    call: ToolCallId | None,
-    call_key: str | None,
-    is_over: Callable[[], bool],
-) -> RunContext:
-    """What a function is told of its run.
+async def make_context(run: Run, is_over: Callable[[], bool]) -> RunContext:
+    """Return the context for a function that is called here.
 
     Args:
-        run: The run.
-        call: The tool call that the function is called for; None if it is another function.
-        call_key: The key of the call.
+        run: The run that calls it.
         is_over: Tells whether nobody waits for the function any more.
     """
     # a function reports where nothing can wait for the price lists, as on the event loop
@@ -60,10 +54,10 @@ async def make_context(
         # a copy, so that a function cannot change what others are told
         metadata=dict(attributes.metadata),
         deadline=moment_after(run.time_left),
-        call_key=call_key,
+        call_key=call_key(),
         log=log,
         _is_cancelled=lambda: is_over() or run.is_closed,
-        _report_usage=_Reports(run, call, log).add,
+        _report_usage=_Reports(run, location.get().tool_call, log).add,
     )
 
 

@@ -10,7 +10,6 @@ import math
 import sys
 import threading
 from collections.abc import (
-    Awaitable,
     Callable,
     Generator,
     Mapping,
@@ -36,6 +35,7 @@ from typing import (
 
 from podwright.callables import call_function
 from podwright.errors import ConfigurationError
+from podwright.location import current
 from podwright.text import short_repr
 from podwright.usage import Usage
 
@@ -350,15 +350,6 @@ def _report_error(
     )
 
 
-ContextSource = Callable[[Callable[[], bool]], Awaitable[RunContext]]
-"""Makes a context; it is given what tells whether the call is over for which the context is made."""
-
-context_source: ContextVar[ContextSource | None] = ContextVar(
-    "podwright_context_source", default=None
-)
-"""Makes the contexts of the run that the calling code is part of; None outside of runs."""
-
-
 async def call_with_context(
     function: Callable[..., Any],
     args: Sequence[Any] = (),
@@ -390,10 +381,11 @@ async def call_with_context(
 async def _make_context(
     is_over: Callable[[], bool], seconds: float | None
 ) -> RunContext:
-    make = context_source.get()
-    context = RunContext(_is_cancelled=is_over)
-    if make is not None:
-        context = await make(is_over)
+    run = current()
+    if run is None:
+        context = RunContext(_is_cancelled=is_over)
+    else:
+        context = await run.make_context(is_over)
     if seconds is None:
         return context
     deadlines = [moment_after(seconds), context.deadline]

@@ -8,14 +8,14 @@ its journal. If that attempt fails, it is saved too: what persons have decided, 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from podwright import events
 from podwright.approvals import ApprovalId, Decision
 from podwright.errors import InputError
 from podwright.events import Event, adapter
-from podwright.journal import Journal
+from podwright.journal import Journal, JournalStore
 from podwright.json_data import (
     JsonMapping,
     JsonObject,
@@ -29,6 +29,27 @@ SAVED_RUN = "_run"
 
 _RUN_ID = re.compile(r"[0-9a-f]{32}")
 _NOT_NEEDED = (events.Token, events.Reasoning, events.ModelCallStarted)
+
+
+class ContextStore(JournalStore):
+    """Keeps the events of a run for its context, which the caller carries if the run stops.
+
+    Args:
+        recorded: The events of earlier attempts.
+    """
+
+    def __init__(self, recorded: Iterable[Event] = ()) -> None:
+        self._events = list(recorded)
+
+    @property
+    def carried_events(self) -> Sequence[Event]:
+        """The events of all attempts so far."""
+        return self._events
+
+    def add(self, event: Event) -> None:
+        """Keep an event if a new attempt needs it."""
+        if not isinstance(event, _NOT_NEEDED):
+            self._events.append(event)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +70,10 @@ class SavedRun:
     """Earlier decisions."""
 
     def journal(self) -> Journal:
-        """The journal for the attempt that goes on."""
-        return Journal(self.events, self.decisions)
+        """The journal for the attempt that goes on, whose events are carried too."""
+        return Journal(
+            self.events, self.decisions, store=ContextStore(self.events)
+        )
 
     def with_decision(self, decision: Decision) -> SavedRun:
         """The same run with the decision that it waits for, if it does."""
@@ -131,9 +154,3 @@ def _text_or_none(value: object) -> str | None:
     if value is None:
         return None
     return str(value)
-
-
-def record(recorded: list[Event], event: Event) -> None:
-    """Keep an event if a new attempt needs it."""
-    if not isinstance(event, _NOT_NEEDED):
-        recorded.append(event)

@@ -38,6 +38,7 @@ from podwright.json_data import (
     copy_json,
     to_text,
 )
+from podwright.location import current
 from podwright.messages import (
     ContentPart,
     HistorySettings,
@@ -46,7 +47,7 @@ from podwright.messages import (
 )
 from podwright.models import Connection, Model, resolve
 from podwright.names import INPUT
-from podwright.run import Run, Task, current, execute
+from podwright.run import Run, Task, execute
 from podwright.saved_run import SAVED_RUN, SavedRun
 from podwright.usage import NO_USAGE, RunLimits, Usage, limits_of_blueprint
 

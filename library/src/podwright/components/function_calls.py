@@ -22,12 +22,9 @@ from podwright.events import (
     ToolCallStarted,
 )
 from podwright.json_data import JsonObject, copy_json, to_exact_json_data
-from podwright.run import (
-    Run,
-    ToolCallId,
-    current_tool_call,
-    milliseconds_since,
-)
+from podwright.location import ToolCallId, change_location, location
+from podwright.run import Run
+from podwright.run_accounts import milliseconds_since
 from podwright.tools import Tool
 from podwright.usage import Usage
 
@@ -50,12 +47,11 @@ async def call_recorded(
     """
     call = _FunctionCall(run, function, ToolCallId(path, number=0))
     run.add_usage(Usage(tool_calls=1))
-    recorded = run.journal.tool_call(run.id, path, call.id.number)
+    recorded = run.recorded.tool_call(call.id)
     if isinstance(recorded, ToolCallFinished):
-        usage = run.journal.usage_of(run.id, path, call.id.number)
-        run.count_usage(usage)
+        run.count_usage(run.recorded.usage_of(call.id))
         return copy_json(recorded.output)
-    token = current_tool_call.set(call.id)
+    token = change_location(tool_call=call.id)
     try:
         async with run.journal.call(in_tool=run.in_tool):
             return await call.make(arguments)
@@ -63,7 +59,7 @@ async def call_recorded(
         pause.needs_replay = True
         raise
     finally:
-        current_tool_call.reset(token)
+        location.reset(token)
 
 
 class _FunctionCall:

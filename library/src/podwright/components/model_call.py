@@ -35,7 +35,8 @@ from podwright.models.call_settings import read_call_settings
 from podwright.models.circuit_breaker import circuits
 from podwright.models.provider_model import ProviderModel
 from podwright.models.retries import with_retries
-from podwright.run import Run, milliseconds_since
+from podwright.run import Run
+from podwright.run_accounts import milliseconds_since
 from podwright.text import truncate
 from podwright.usage import NO_USAGE, Usage
 
@@ -111,7 +112,7 @@ class _ModelAnswer(NamedTuple):
 
 def _replay_answer(run: Run) -> _ModelAnswer | None:
     """Count the answer that the next call had in an earlier attempt of the run, and return it; None if it had none."""
-    recorded = run.journal.answer(run.id, run.model_calls)
+    recorded = run.recorded.answer(run.model_calls)
     if recorded is None:
         return None
     run.count_model_call()

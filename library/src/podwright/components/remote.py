@@ -138,10 +138,8 @@ class Remote(PromptComponent):
 
     async def perform(self, run: Run, task: Task) -> Any:
         """Run the remote component, and relay its events."""
-        finished = run.journal.finished_run(run.id)
-        if not finished:
-            finished = run.journal.finished_remote_run(run.id)
-        if finished:
+        finished = run.recorded.end or run.recorded.remote_call.end
+        if finished is not None:
             run.count_usage(finished.usage)
             value = finished.value
             run.data = finished.data
@@ -198,7 +196,7 @@ class Remote(PromptComponent):
             "Idempotency-Key": _idempotency_key(run, body),
             headers.ROOT: quote(run.outermost.component_name),
         }
-        unfinished_calls = run.journal.unfinished_remote_calls(run.id)
+        unfinished_calls = run.recorded.unfinished_remote_calls()
         if unfinished_calls:
             own_headers[headers.UNFINISHED_CALLS] = unfinished_calls
 
@@ -352,7 +350,7 @@ def _idempotency_key(run: Run, body: bytes) -> str:
 
     Another one after a failure, which the remote would repeat too.
     """
-    request = f"{run.idempotency_key} {run.journal.failures(run.id)} "
+    request = f"{run.idempotency_key} {run.recorded.failures} "
     return blake2b(request.encode() + body, digest_size=16).hexdigest()
 
 

@@ -292,7 +292,7 @@ class StepRunner:
             path: The position of the step.
             number: How often the step has checked it before.
         """
-        recorded = self._run.journal.condition(self._run.id, path, number)
+        recorded = self._run.recorded.condition(path, number)
         if recorded is not None:
             return recorded
         reference = as_object(condition)
@@ -325,10 +325,10 @@ class StepRunner:
 
     def replay_error(self, path: Path, attempt: int) -> JsonObject | None:
         """Return the error of a try step's attempt that an earlier attempt of the run recorded; charge its usage."""
-        recorded = self._run.journal.caught(self._run.id, (*path, attempt))
+        recorded = self._run.recorded.caught((*path, attempt))
         if recorded is None:
             return None
-        self._run.count_caught_work(recorded)
+        self._run.count_usage(recorded.usage, recorded.failed_calls)
         return dict(recorded.error)
 
     def describe_error(self, error: PodwrightError) -> JsonObject:

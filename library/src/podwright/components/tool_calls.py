@@ -12,6 +12,7 @@ from time import perf_counter
 from typing import Any
 
 from podwright.approvals import ApprovalId, Decision
+from podwright.call_record import is_wrong_call
 from podwright.callables import compute
 from podwright.components.call_approvals import (
     changed_text,
@@ -38,18 +39,14 @@ from podwright.events import (
     ToolCallFinished,
     ToolCallStarted,
 )
-from podwright.journal import is_wrong_call
 from podwright.json_data import to_text
 from podwright.json_forms import to_utf8_text
+from podwright.location import ToolCallId, change_location
 from podwright.messages import Message, ToolCall
 from podwright.model_json import UnreadableJsonError, read_arguments
-from podwright.run import (
-    Run,
-    ToolCallId,
-    current_tool_call,
-    gather_or_cancel,
-    milliseconds_since,
-)
+from podwright.run import Run
+from podwright.run_accounts import milliseconds_since
+from podwright.run_tasks import gather_or_cancel
 from podwright.text import did_you_mean
 from podwright.tools import Tool
 from podwright.usage import Usage
@@ -154,11 +151,11 @@ class ToolCaller:
         self._run.add_usage(Usage(tool_calls=1))
         # never reset: each call has a task of its own, and so a context of its own
         call_id = self._id_of(call)
-        current_tool_call.set(call_id)
-        journal = self._run.journal
-        match journal.tool_call(self._run.id, *call_id):
+        change_location(tool_call=call_id)
+        earlier = self._run.recorded
+        match earlier.tool_call(call_id):
             case ToolCallFailed() as recorded:
-                usage = journal.usage_of(self._run.id, *call_id)
+                usage = earlier.usage_of(call_id)
                 self._run.count_usage(usage)
                 text = _recorded_text(recorded)
                 if recorded.is_rejection:
@@ -171,7 +168,7 @@ class ToolCaller:
                     await self._call_tool(call, arguments)
                 )
             case ToolCallFinished() as recorded:
-                usage = journal.usage_of(self._run.id, *call_id)
+                usage = earlier.usage_of(call_id)
                 self._run.count_usage(usage)
                 return call.result_answer(to_text(recorded.output))
             case None if call.is_performed_again:
@@ -344,19 +341,17 @@ async def call_tool(
         PodwrightError: A run nested in the tool failed.
     """
     # an earlier attempt of the run was cut off in this call
-    run.count_usage(
-        run.journal.reported_usage(run.id, call_id.path, call_id.number)
-    )
+    run.count_usage(run.recorded.reported_usage(call_id))
     try:
         value = await tool.call(arguments)
         if run.exceeded is not None:
             raise run.exceeded
         return value
     except PodwrightError:
-        await run.cancel_tool_call(call_id)
+        await run.nested_tasks.cancel_call(call_id)
         raise
     except Exception as error:
-        await run.cancel_tool_call(call_id)
+        await run.nested_tasks.cancel_call(call_id)
         raise error_from(ToolError, f"{what} '{tool.name}'", error) from error
 
 

@@ -64,7 +64,8 @@ from podwright.json_data import (
 from podwright.messages import ContentPart, Message
 from podwright.models.retries import Retries
 from podwright.names import INPUT
-from podwright.run import Checkpoint, Run, Task
+from podwright.run import Run, Task
+from podwright.run_end import Checkpoint
 from podwright.steps.base import Step, output_names, steps_to_data
 from podwright.steps.registry import collect, step_class, steps_from_data
 from podwright.templates import sections, visible

@@ -18,6 +18,7 @@ from podwright.errors import (
     RemoteInterruptedError,
 )
 from podwright.events import Event, Subscriber
+from podwright.journal import Journal
 from podwright.json_data import to_json_data
 from podwright.run import execute
 from podwright.usage import Usage
@@ -25,7 +26,7 @@ from podwright_service.background.caller_runs import (
     StoredRun,
     cancelled_problem,
 )
-from podwright_service.background.stored_journal import StoredJournal
+from podwright_service.background.stored_journal import DatabaseStore
 from podwright_service.background.writer import Writer
 from podwright_service.execution import result_content, task_of, use_origin
 from podwright_service.http.limits import granted_limits
@@ -80,12 +81,14 @@ class Attempt:
         may_repeat = (
             run["repeat_calls"] or settings.unfinished_tool_calls == "repeat"
         )
-        self._journal = StoredJournal(
+        self._store = DatabaseStore(
             run,
             writer,
             keep_content=settings.log_content,
             may_repeat=may_repeat,
         )
+        self._journal = Journal(store=self._store)
+        """Empty until the stored events are read."""
         self._component = component
         self._settings = settings
         self._observability = observability
@@ -94,16 +97,16 @@ class Attempt:
 
     def drain(self) -> None:
         """Let another process go on with the run, as soon as no call would be cut off."""
-        self._journal.gate.drain()
+        self._store.gate.drain()
 
     def cut_off(self) -> None:
         """Let another process go on with the run, now."""
         self._was_cut_off = True
-        self._journal.gate.stop("moved")
+        self._store.gate.stop("moved")
 
     def cancel(self) -> None:
         """Cancel the run, unless it has ended."""
-        self._journal.gate.stop("cancelled")
+        self._store.gate.stop("cancelled")
 
     def apply_lease(
         self, held_attempt: int | None, *, cancel_requested: bool
@@ -115,10 +118,10 @@ class Attempt:
             cancel_requested: Whether a caller has cancelled the run.
         """
         # its end is on the way to the database, which refuses it if the run is lost
-        if self._journal.has_ended:
+        if self._store.has_ended:
             return
-        if held_attempt != self._journal.attempt:
-            self._journal.lose()
+        if held_attempt != self._run["attempt"]:
+            self._store.lose()
         elif cancel_requested:
             self.cancel()
 
@@ -130,20 +133,21 @@ class Attempt:
         """
         started = time.monotonic()
         task = asyncio.create_task(self._perform())
-        self._journal.gate.guard(task)
+        self._store.gate.guard(task)
         await asyncio.wait([task])
         outcome, columns = self._end_of(task)
         seconds = self._run["seconds"] + time.monotonic() - started
-        self._journal.close(seconds=seconds, **columns)
-        await self._journal.wait_until_stored()
-        if self._journal.is_lost:
+        self._store.close(seconds=seconds, **columns)
+        await self._store.wait_until_stored()
+        if self._store.is_lost:
             return "lost"
         return outcome
 
     async def _perform(self) -> End:
+        recorded: Sequence[tuple[int, dict[str, Any]]] = ()
         if self._run["attempt"] > 1:
-            numbered = await self._read_events(self._run["id"])
-            self._journal.load(event for _, event in numbered)
+            recorded = await self._read_events(self._run["id"])
+        self._journal = self._store.journal(event for _, event in recorded)
         end = self._end_without_going_on()
         if end is not None:
             return end
@@ -158,7 +162,7 @@ class Attempt:
             suggestion = "Look in the logs of the pods, for example for too little memory; then resume the run."
             return self._interrupted(detail, suggestion)
         unknown = self._journal.unfinished_tool_calls()
-        if not unknown or self._journal.may_repeat:
+        if not unknown or self._store.may_repeat:
             return None
         tools = {f"'{call.tool}' of '{call.component}'" for call in unknown}
         names = ", ".join(sorted(tools))
@@ -173,10 +177,9 @@ class Attempt:
             Headers(request["headers"]), self._settings
         )
         # the permission to repeat calls is for one attempt; `_moved` may give it to the next one
-        self._journal.set_columns(repeat_calls=False)
+        self._store.set_columns(repeat_calls=False)
         subscribers: tuple[Subscriber, ...] = (
             *self._observability.subscribers,
-            self._journal,
             self._note_span,
         )
         stored: dict[str, Any] = self._run["origin"] or {}
@@ -218,7 +221,7 @@ class Attempt:
         try:
             return task.result()
         except asyncio.CancelledError as error:
-            match self._journal.gate.reason:
+            match self._store.gate.reason:
                 case "cancelled":
                     return self._cancelled(_usage_of(error.__cause__))
                 case "moved" | "lost":
@@ -265,7 +268,7 @@ class Attempt:
         self, status: RunStatus, *, usage: Usage | None = None, **columns: Any
     ) -> End:
         """The end with a status, and with the usage of all attempts unless the row has it already."""
-        total = self._journal.total_usage(usage)
+        total = self._store.total_usage(usage)
         if total is not None:
             columns["usage"] = total.to_dict()
         return status, {"status": status, **columns}
@@ -291,7 +294,7 @@ class Attempt:
         note_blueprint(self._run["digest"])
         span = current_traceparent()
         if span:
-            self._journal.set_columns(traceparent=span)
+            self._store.set_columns(traceparent=span)
 
 
 def _approval(run_id: str, pause: ApprovalRequired) -> dict[str, Any]:

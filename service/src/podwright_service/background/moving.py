@@ -12,6 +12,7 @@ from podwright.blueprints.diff import (
     blueprint_changes,
     describe_values,
 )
+from podwright.call_record import is_reported_to_model
 from podwright.errors import (
     InputsError,
     PodwrightError,
@@ -19,7 +20,6 @@ from podwright.errors import (
     RunCancelledError,
 )
 from podwright.events import ToolCallFailed, adapter
-from podwright.journal import is_reported_to_model
 from podwright.json_data import JsonMapping, as_array, copy_json
 from podwright.steps.registry import step_class
 from podwright_service.background.caller_runs import CallerRuns, StoredRun

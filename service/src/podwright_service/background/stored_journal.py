@@ -1,4 +1,4 @@
-"""The journal of one attempt: its events are numbered, cleaned of what need not be kept, and stored in batches."""
+"""The journal of one attempt in the database: its events are numbered, cleaned, and stored in batches."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from podwright.approvals import (
 )
 from podwright.errors import RunCancelledError
 from podwright.events import Event, adapter
-from podwright.headers import UnfinishedCalls
-from podwright.journal import Journal
+from podwright.journal import Journal, JournalStore
 from podwright.json_data import to_json_data
 from podwright.usage import NO_USAGE, Usage
 from podwright_service.background.caller_runs import StoredRun
@@ -35,8 +34,8 @@ _CONTENT: Mapping[type[Any], tuple[str, ...]] = {
 """Fields that only serve display; stored if content may be logged."""
 
 
-class StoredJournal(Journal):
-    """The journal of an attempt, and a subscriber of it.
+class DatabaseStore(JournalStore):
+    """Keeps the events of one attempt in the database, with the columns of its run.
 
     Args:
         run: The row of the run.
@@ -55,11 +54,7 @@ class StoredJournal(Journal):
         keep_content: bool,
         may_repeat: bool = False,
     ) -> None:
-        super().__init__(
-            decisions=dict(_decisions(run)),
-            seconds=run["seconds"],
-            attempt=run["attempt"],
-        )
+        self._run = run
         self.run_id: str = run["id"]
         self.gate = Gate()
         """Lets calls begin, and stops the attempt."""
@@ -88,8 +83,26 @@ class StoredJournal(Journal):
         """Whether another process has taken the run over: nothing more is stored."""
         return self.gate.reason == "lost"
 
-    def __call__(self, event: Event) -> None:
-        """Take an event of the run; this is a subscriber."""
+    def journal(self, recorded: Iterable[Mapping[str, Any]]) -> Journal:
+        """Return the journal of the attempt.
+
+        Args:
+            recorded: The stored events of the earlier attempts.
+        """
+        earlier = [adapter().validate_python(data) for data in recorded]
+        for event in earlier:
+            self._count_usage(event)
+        self._knows_earlier_usage = True
+        return Journal(
+            earlier,
+            dict(_decisions(self._run)),
+            seconds=self._run["seconds"],
+            attempt=self._run["attempt"],
+            store=self,
+        )
+
+    def add(self, event: Event) -> None:
+        """Keep an event of the run; this is a subscriber."""
         if self.is_lost or self.has_ended or self._is_caused_by_move(event):
             return
         self._count_usage(event)
@@ -103,14 +116,6 @@ class StoredJournal(Journal):
         self._append(event)
         if not isinstance(event, events.RunStarted | events.StepStarted):
             self._result_version = self._version
-
-    def load(self, recorded: Iterable[Mapping[str, Any]]) -> None:
-        """Take the stored events of the earlier attempts."""
-        for data in recorded:
-            event = adapter().validate_python(data)
-            self.add(event)
-            self._count_usage(event)
-        self._knows_earlier_usage = True
 
     def _is_caused_by_move(self, event: Event) -> bool:
         """Whether an event only tells that the run goes on in another process."""
@@ -164,12 +169,6 @@ class StoredJournal(Journal):
         self._pending.clear()
         self._stored_event.set()
 
-    def unfinished_remote_calls(self, run_id: str) -> UnfinishedCalls | None:
-        """As the base class; `repeat` if calls may be repeated."""
-        if self.may_repeat:
-            return "repeat"
-        return super().unfinished_remote_calls(run_id)
-
     @contextlib.asynccontextmanager
     async def call(self, *, in_tool: bool) -> AsyncGenerator[None]:
         """Store all results so far, and begin the call if the gate lets it."""
@@ -196,7 +195,7 @@ class StoredJournal(Journal):
         """What is to be stored now, and the version of the journal that this makes."""
         update = AttemptUpdate(
             self.run_id,
-            self.attempt,
+            self._run["attempt"],
             events=tuple(self._pending),
             values=dict(self._values),
         )

@@ -1,0 +1,31 @@
+"""The tree of a run and of all runs nested in it, and what these share."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from itertools import count
+
+from podwright.journal import Journal
+
+MAX_HOPS = 3
+"""Default number of further containers that a run may pass through."""
+
+
+@dataclass(slots=True)
+class RunTree:
+    """The state that a run shares with all runs nested in it."""
+
+    loop: asyncio.AbstractEventLoop
+    journal: Journal
+    hops: int = MAX_HOPS
+    """Further containers that the run may pass through."""
+    idempotency_key: str | None = None
+    """Seed of the `Idempotency-Key` of requests to remote components; None takes the id of the outermost run."""
+    sequence: count[int] = field(default_factory=count)
+    """Numbers of the events."""
+    failed_subscribers: set[int] = field(default_factory=set[int])
+    """By identity: a callable need not be hashable."""
+    steps: int = 0
+    text: int = 0
+    """Characters of filled templates."""
