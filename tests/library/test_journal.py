@@ -45,7 +45,7 @@ from podwright.errors import (
     ToolError,
 )
 from podwright.events import Event, EventManager, adapter
-from podwright.journal import Journal
+from podwright.journal import Journal, JournalStore
 from podwright.models.retries import Retries
 from podwright.result import ExecutionResult
 from podwright.run import Task, execute
@@ -829,3 +829,32 @@ async def test_the_key_of_a_call_is_the_same_in_each_attempt() -> None:
     assert len(keys) == 8
     assert Counter(keys) == Counter(dict.fromkeys(keys[:4], 2))
     assert len(set(keys)) == 4
+
+
+async def test_a_store_keeps_what_the_next_attempt_needs() -> None:
+    """A store gets every event before the tool that it is about begins, and its events are the next journal."""
+
+    class Memory(JournalStore):
+        def __init__(self) -> None:
+            self.kept: list[Event] = []
+            self.at_effects: list[str] = []
+
+        def add(self, event: Event) -> None:
+            self.kept.append(event)
+
+        async def before_effect(self) -> None:
+            self.at_effects.append(self.kept[-1].type)
+
+    effects.clear()
+    memory = Memory()
+    first = await execute(
+        payer, Task("go"), run_id=RUN, journal=Journal(store=memory)
+    )
+    assert memory.at_effects == ["tool_call_started"] * 2
+    done = Counter(effects)
+    journal = Journal(stored(memory.kept))
+    second = await execute(payer, Task("go"), run_id=RUN, journal=journal)
+    assert (second.value, second.usage) == (first.value, first.usage)
+    assert effects == done
+    assert journal.of(RUN).end is not None
+    assert journal.of("f" * 32).end is None
