@@ -2,17 +2,25 @@
 
 import asyncio
 from collections.abc import Iterable
-from typing import Any
 
 import pytest
 
 from podwright import LimitExceededError, RunLimits, Usage
-from podwright.budget import Budget, Loan, Reservation, borrow
+from podwright.budget import Budget, CallReservation, CostOf, Loan, borrow
 from podwright.run_tasks import gather_or_cancel
 
 
 def free(_: Usage) -> float:
     return 0.0
+
+
+async def reserve(
+    budget: Budget, input_tokens: int, output_tokens: int, cost_of: CostOf
+) -> CallReservation:
+    """Set aside the worst case of a model call."""
+    reservation = CallReservation([budget])
+    await reservation.reserve(input_tokens, output_tokens, cost_of)
+    return reservation
 
 
 async def idle() -> None:
@@ -24,16 +32,16 @@ async def idle() -> None:
 async def test_reservations_are_served_in_order_of_arrival() -> None:
     """A small reservation that would fit does not overtake a large one that waits."""
     budget = Budget(RunLimits(tokens=100))
-    first = await budget.reserve(0, 50, free)
-    second = await budget.reserve(0, 50, free)
+    first = await reserve(budget, 0, 50, free)
+    second = await reserve(budget, 0, 50, free)
     served: list[int] = []
 
-    async def reserve(tokens: int) -> None:
-        reservation = await budget.reserve(0, tokens, free)
+    async def serve(tokens: int) -> None:
+        reservation = await reserve(budget, 0, tokens, free)
         served.append(tokens)
         budget.settle(reservation, Usage(0, 5), 1)
 
-    tasks = [asyncio.create_task(reserve(tokens)) for tokens in (80, 10, 20)]
+    tasks = [asyncio.create_task(serve(tokens)) for tokens in (80, 10, 20)]
     await idle()
     budget.settle(first, Usage(0, 5), 1)
     await idle()
@@ -47,7 +55,8 @@ async def test_reservations_are_served_in_order_of_arrival() -> None:
 async def test_a_reservation_has_the_price_of_a_cache_write() -> None:
     """The provider may write the whole input to its cache, for which some take more than for input."""
     budget = Budget(RunLimits(cost=100))
-    reservation = await budget.reserve(
+    reservation = await reserve(
+        budget,
         10,
         5,
         lambda usage: (
@@ -62,25 +71,25 @@ async def test_a_reservation_has_the_price_of_a_cache_write() -> None:
 async def test_a_cancelled_waiter_leaves_nothing_behind() -> None:
     """A reservation that is cancelled while it waits reserves nothing, and the next in line is served."""
     budget = Budget(RunLimits(model_calls=3, tokens=100))
-    first = await budget.reserve(10, 80, free)
-    cancelled = asyncio.create_task(budget.reserve(10, 80, free))
-    following = asyncio.create_task(budget.reserve(0, 10, free))
+    first = await reserve(budget, 10, 80, free)
+    cancelled = asyncio.create_task(reserve(budget, 10, 80, free))
+    following = asyncio.create_task(reserve(budget, 0, 10, free))
     await idle()
     cancelled.cancel()
     second = await following
     assert second.output_tokens == 10
     budget.settle(first, Usage(10, 5), 1)
     budget.settle(second, None, 0)
-    last = await budget.reserve(10, 75, free)
+    last = await reserve(budget, 10, 75, free)
     assert (last.output_tokens, budget.used_calls) == (75, 1)
 
 
 async def test_a_waiting_call_is_refused_when_the_last_call_is_taken() -> None:
     """A call that waits for tokens does not wait for model calls that will not come back."""
     budget = Budget(RunLimits(model_calls=2, tokens=100))
-    first = await budget.reserve(0, 100, free)
+    first = await reserve(budget, 0, 100, free)
     waiting = [
-        asyncio.create_task(budget.reserve(0, 50, free)) for _ in range(2)
+        asyncio.create_task(reserve(budget, 0, 50, free)) for _ in range(2)
     ]
     await idle()
     budget.settle(first, Usage(0, 10), 1)
@@ -88,6 +97,24 @@ async def test_a_waiting_call_is_refused_when_the_last_call_is_taken() -> None:
     with pytest.raises(LimitExceededError) as caught:
         await waiting[1]
     assert caught.value.limit == "model_calls"
+
+
+async def test_each_budget_sets_aside_what_the_tightest_allows() -> None:
+    """An outer budget does not keep from others what an inner one does not let the call use."""
+    outer = Budget(RunLimits(tokens=1000))
+    inner = Budget(RunLimits(tokens=100))
+    first = await reserve(inner, 0, 50, free)
+    call = CallReservation([outer, inner])
+    calling = asyncio.create_task(call.reserve(0, 1000, free))
+    await idle()
+    waiting = asyncio.create_task(reserve(outer, 0, 900, free))
+    await idle()
+    assert not calling.done()
+    assert not waiting.done()
+    inner.settle(first, None, 0)
+    await calling
+    assert (call.output_tokens, call.limit) == (100, "tokens")
+    assert (await waiting).output_tokens == 900
 
 
 async def borrow_in_parallel(
@@ -101,7 +128,7 @@ async def borrow_in_parallel(
 async def test_parallel_tasks_borrow_equal_shares(count: int) -> None:
     """Each of n parallel tasks borrows one n-th of what is left; a single one borrows everything."""
     budget = Budget(RunLimits(model_calls=24, tokens=1000, cost=2.4))
-    budget.settle(await budget.reserve(0, 40, free), Usage(0, 40, cost=0.0), 0)
+    budget.settle(await reserve(budget, 0, 40, free), Usage(0, 40, cost=0.0), 0)
     loans = await borrow_in_parallel([budget], count)
     assert [loan.limits.tokens for loan in loans] == [960 // count] * count
     assert [loan.limits.model_calls for loan in loans] == [24 // count] * count
@@ -139,7 +166,7 @@ async def test_a_loan_is_what_the_tightest_budget_gives() -> None:
         1.0,
         None,
     )
-    assert (await outer.reserve(0, 900, free)).output_tokens == 900
+    assert (await reserve(outer, 0, 900, free)).output_tokens == 900
     loan.settle(Usage(20, 30), 2)
     assert (outer.used_tokens, outer.used_calls, inner.used_tokens) == (
         50,
@@ -183,16 +210,15 @@ async def test_a_failed_loan_is_given_back() -> None:
     inner = Budget(RunLimits(tokens=0))
     with pytest.raises(LimitExceededError):
         await borrow([outer, inner])
-    reservation: Any = await outer.reserve(0, 100, free)
-    assert isinstance(reservation, Reservation)
+    reservation = await reserve(outer, 0, 100, free)
     assert reservation.output_tokens == 100
 
 
 async def test_an_unknown_cost_counts_as_reserved() -> None:
     """A call whose provider reports no usage is charged with its worst case, so that a cost limit is reached."""
     budget = Budget(RunLimits(cost=1.0))
-    reservation = await budget.reserve(
-        0, 10, lambda usage: usage.output_tokens * 0.05
+    reservation = await reserve(
+        budget, 0, 10, lambda usage: usage.output_tokens * 0.05
     )
     budget.settle(reservation, Usage(0, 10, cost=None), 1)
     assert budget.used_cost == pytest.approx(0.5)

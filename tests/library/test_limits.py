@@ -9,7 +9,7 @@ from tests.library.shapes import says
 from tests.library.upstream import Upstream, completion, reply
 
 from podwright import Agent, RunLimits, Workflow
-from podwright.budget import Budget
+from podwright.budget import Budget, CallReservation
 from podwright.components import AgentStep, ParallelStep
 from podwright.errors import (
     ConfigurationError,
@@ -406,7 +406,8 @@ async def test_what_is_known_of_an_unknown_cost_counts() -> None:
     budget = Budget(RunLimits(cost=1.0))
     budget.count(partly)
     assert budget.used_cost == 0.9
-    reservation = await budget.reserve(10, 10, lambda _: 0.05)
+    reservation = CallReservation([budget])
+    await reservation.reserve(10, 10, lambda _: 0.05)
     budget.settle(reservation, partly, 1)
     assert budget.used_cost == 1.8
 
@@ -418,7 +419,8 @@ async def test_thoughts_and_writes_are_reserved() -> None:
     def cost(usage: Usage) -> float:
         return sum(rate * getattr(usage, name) for name, rate in rates.items())
 
-    reservation = await Budget(RunLimits(cost=1000.0)).reserve(10, 10, cost)
+    reservation = CallReservation([Budget(RunLimits(cost=1000.0))])
+    await reservation.reserve(10, 10, cost)
     assert reservation.cost == 50.0
 
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 from typing_extensions import Unpack
 
 from podwright.components.base import DEFAULT_MAX_LOOPS, ModelComponent
-from podwright.components.chat import ChatConfig, begin_chat, run_to_answer
+from podwright.components.chat import Chat
 from podwright.components.options import (
     AgentOptions,
     parse_arguments,
@@ -96,6 +96,4 @@ class Agent(ModelComponent):
 
     async def perform(self, run: Run, task: Task) -> Any:
         """Chat with the model until it answers."""
-        config = ChatConfig.of(self, task, self._tools)
-        messages = begin_chat(self, task)
-        return await run_to_answer(run, config, messages, self, task)
+        return await Chat(run, self, task).answer(self._tools)

@@ -18,17 +18,8 @@ from podwright.components.base import (
     Component,
     ModelComponent,
 )
-from podwright.components.chat import (
-    ChatConfig,
-    begin_chat,
-    run_chat,
-    run_to_answer,
-)
-from podwright.components.chat_messages import (
-    ChatMessages,
-    filled_instructions,
-    inputs_of,
-)
+from podwright.components.chat import Chat
+from podwright.components.chat_messages import filled_instructions, inputs_of
 from podwright.components.members import entries_of, parse_team
 from podwright.components.options import AgentOptions, parse_arguments
 from podwright.components.template_names import name_problems
@@ -157,7 +148,7 @@ class Conductor(ModelComponent):
 
     async def perform(self, run: Run, task: Task) -> Any:
         """Make a plan if `planning` is set, then chat with the skills as tools."""
-        messages = begin_chat(self, task)
+        chat = Chat(run, self, task)
         values = inputs_of(task)
         state = _PlanState(run, values)
         tools: dict[str, Tool] = {}
@@ -170,23 +161,17 @@ class Conductor(ModelComponent):
             )
         if self.planning:
             plan_type = _plan_type(tuple(self._skills))
-            await self._make_plan(task, messages, plan_type, state=state)
+            await self._make_plan(chat, plan_type, state)
             tools[REVISE_PLAN] = _tool(
                 REVISE_PLAN,
                 description="Replace the rest of the plan.",
                 arguments=_adapter(plan_type),
                 function=state.revise,
             )
-        config = ChatConfig.of(self, task, tools)
-        return await run_to_answer(run, config, messages, self, task)
+        return await chat.answer(tools)
 
     async def _make_plan(
-        self,
-        task: Task,
-        messages: ChatMessages,
-        plan_type: Any,
-        *,
-        state: _PlanState,
+        self, chat: Chat, plan_type: Any, state: _PlanState
     ) -> None:
         run = state.run
         skills = "\n".join(
@@ -198,14 +183,9 @@ class Conductor(ModelComponent):
             f"The skills are:\n{skills}"
         )
         with run.step("plan", "plan", run.path):
-            question = messages.with_question(request)
-            config = ChatConfig.of(self, task, {})
-            plan = await run_chat(run, config, question, plan_type)
-            state.replace(plan)
-            # so that the next request does not report the same cut
-            messages.cut = question.cut
+            state.replace(await chat.ask(request, plan_type))
         order = f"Carry out the plan, one skill call per step; call {REVISE_PLAN} to change it. Then give the answer."
-        messages.add_asides(
+        chat.messages.add_asides(
             Message("assistant", f"The plan:\n{state.text()}"), order
         )
 

@@ -6,14 +6,15 @@ import asyncio
 import logging
 import math
 from asyncio import CancelledError
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple
 
 from podwright import errors, events
-from podwright.components.allowance import Allowance, CallSlot
-from podwright.components.chat_messages import ChatMessages
+from podwright.budget import CallReservation
 from podwright.components.models_of_chat import ChatModels
 from podwright.components.tool_calls import error_details
 from podwright.finish_reasons import (
@@ -25,14 +26,11 @@ from podwright.messages import (
     Message,
     ModelRequest,
     ModelResponse,
-    ModelSettings,
-    OutputSchema,
-    ToolSchema,
 )
 from podwright.models import Model
 from podwright.models.base import check_tool_calls, noted_attempt
 from podwright.models.call_settings import read_call_settings
-from podwright.models.circuit_breaker import circuits
+from podwright.models.circuit_breaker import NO_ANSWER, circuits
 from podwright.models.provider_model import ProviderModel
 from podwright.models.retries import with_retries
 from podwright.run import Run
@@ -42,25 +40,12 @@ from podwright.usage import NO_USAGE, Usage
 
 _log = logging.getLogger("podwright")
 
-_FALLS_BACK = (
-    errors.ModelAuthenticationError,
-    errors.ModelConnectionError,
-    errors.ModelRateLimitError,
-    errors.ModelResponseError,
-    errors.ModelTimeoutError,
-    errors.ModelUnavailableError,
-)
-"""After these the next model is asked; another model would refuse the same content or request as well."""
-
 
 async def call_model(
     run: Run,
     models: ChatModels,
-    messages: ChatMessages,
-    settings: ModelSettings,
+    request: ModelRequest,
     *,
-    tools: Sequence[ToolSchema] = (),
-    output: OutputSchema | None = None,
     accepts_cut_text: bool = False,
 ) -> ModelResponse:
     """One model call within the limits of a run, with its events and its usage.
@@ -68,33 +53,24 @@ async def call_model(
     Args:
         run: The run.
         models: The model, and those that may answer for it.
-        messages: The messages of the chat.
-        settings: The settings of the call.
-        tools: The tools that the model may call.
-        output: The schema that the answer must fit.
+        request: The request to the first of them.
         accepts_cut_text: Whether a text that is cut off at `max_tokens` is an answer.
 
     Raises:
         LimitExceededError: The call does not fit the limits of the run.
         ModelError: The model failed, its answer was cut off, or it refused to give one.
     """
-    request = messages.request(
-        run,
-        models.first.name,
-        tools=tuple(tools),
-        settings=settings,
-        output=output,
-    )
     answer = _replay_answer(run)
     if answer is None:
         # entered before limits are reserved: the journal may not let the call begin
         async with run.journal.call(in_tool=run.in_tool):
             answer = await _ModelCall(run, models, request).answer()
+    is_structured = request.output is not None
     _check_end(
         run,
         answer,
-        accepts_cut_text=accepts_cut_text and output is None,
-        is_structured=output is not None,
+        accepts_cut_text=accepts_cut_text and not is_structured,
+        is_structured=is_structured,
     )
     check_tool_calls(answer.model, len(answer.response.tool_calls))
     return answer.response
@@ -193,194 +169,54 @@ class _ModelCall:
     ) -> None:
         self._run = run
         self._models = models
-        self._request = request
-        self._asked = models.first
-        """The model that is asked now."""
-        self._passed_over: list[str] = []
-        """The models that were asked before, and how they failed."""
+        self._first_request = request
+        """The request to the first model, from which the requests to the others are made."""
+        self._reservation = CallReservation(run.budgets)
         self._number: int | None = None
         """Its number in the run; None before it has begun."""
         self._started = 0.0
         self._first_token_ms: float | None = None
         self._failed_usage = NO_USAGE
-        """What the failed attempts used."""
-        self._slot = CallSlot()
+        """Usage of the failed attempts."""
+        self._passed_over: list[str] = []
+        """The models that were asked before, and how they failed."""
+        self._model = models.first
+        """The model that is asked now."""
+        self._request = request
+        """The next request to it."""
+        self._is_last = True
+        """Whether no other model is asked after it."""
+        self._start_timeout = asyncio.timeout(None)
+        """The time limit until it begins to answer; each attempt has its own."""
 
     async def answer(self) -> _ModelAnswer:
-        """The response of the first model that answers; its usage is counted.
+        """Ask the models one after the other until one answers; its usage is counted.
 
         Raises:
             LimitExceededError: The call does not fit the limits of the run.
-            ModelError: That of the last model that was asked.
+            ModelError: The error of the last model that was asked.
         """
-        try:
-            answer = await self._ask_until_answered()
-        except (CancelledError, errors.PodwrightError) as error:
-            if isinstance(error, errors.ModelError):
-                _add_passed_over(error, self._passed_over)
-            if self._number is not None:
-                self._emit_failed(error)
-            raise
-        self._emit_finished(answer)
-        return answer
-
-    async def _ask_until_answered(self) -> _ModelAnswer:
-        """Ask the models one after the other, until one answers."""
-        *others, last = self._candidates()
-        for model in others:
+        candidates = self._candidates()
+        while True:
+            self._model = candidates.pop(0)
+            self._is_last = not candidates
             try:
-                return await self._ask_within_limits(model, is_last=False)
-            except errors.ModelError as error:
-                if not self._may_fall_back(error):
+                answer = await self._ask()
+                break
+            except (CancelledError, errors.PodwrightError) as error:
+                if (
+                    not isinstance(error, NO_ANSWER)
+                    or not self._may_pass_over()
+                ):
+                    self._end_with(error)
                     raise
-                self._pass_over(model, error)
-        return await self._ask_within_limits(last, is_last=True)
-
-    def _candidates(self) -> list[Model]:
-        """The models to ask in turn."""
-        models = self._models.all()
-        if self._models.is_alone:
-            return models
-        # those with an open circuit are better than none
-        return sorted(models, key=circuits.is_open)
-
-    def _may_fall_back(self, error: errors.ModelError) -> bool:
-        return isinstance(error, _FALLS_BACK) and not self.has_shown_text
-
-    def _pass_over(self, model: Model, error: errors.ModelError) -> None:
-        self._passed_over.append(f"'{model.name}' ({error.code})")
-        self.emit(
-            events.ModelCallFellBack, model=model.name, error=error.to_dict()
-        )
-
-    async def _ask_within_limits(
-        self, model: Model, *, is_last: bool
-    ) -> _ModelAnswer:
-        """The response of one model; its worst case is held back from the limits meanwhile."""
-        self._asked = model
-        request = self._models.request_to(model, self._request)
-        allowance = Allowance(self._run.budgets, model, self._slot)
-        try:
-            request = await allowance.reserve(request)
-            self._begin_once(request)
-            allowance.begin()
-            response = await self._ask_through_circuit(
-                model, request, allowance, is_last=is_last
-            )
-            allowance.use(response.usage)
-            return _ModelAnswer(model.name, response, allowance.limit)
-        finally:
-            allowance.settle()
-
-    def _begin_once(self, request: ModelRequest) -> None:
-        """Begin with the first request, once the limits allow it."""
-        if self._number is not None:
-            return
-        self._number = self._run.count_model_call()
-        self._started = perf_counter()
-        self.emit(events.ModelCallStarted, request=request)
-
-    async def _ask_through_circuit(
-        self,
-        model: Model,
-        request: ModelRequest,
-        allowance: Allowance,
-        *,
-        is_last: bool,
-    ) -> ModelResponse:
-        """The response of a model, whose circuit records the end of the call if there are other models."""
-        if self._models.is_alone:
-            return await self._ask_with_retries(
-                model, request, allowance, is_last=is_last
-            )
-        circuits.record_call(model)
-        try:
-            response = await self._ask_with_retries(
-                model, request, allowance, is_last=is_last
-            )
-        except BaseException as error:
-            _record_outcome(model, error)
-            raise
-        circuits.record_success(model)
-        return _with_provider(response, model)
-
-    async def _ask_with_retries(
-        self,
-        model: Model,
-        request: ModelRequest,
-        allowance: Allowance,
-        *,
-        is_last: bool,
-    ) -> ModelResponse:
-        """The response of a model, which is retried where that can help; its usage is counted."""
-        passed = perf_counter() - self._started
-        total = request.settings.get("timeout", model.timeouts.total)
-        call_time_left = total - passed
-        seconds = math.inf
-        retries = model.retries
-        if not is_last:
-            # a model that does not begin to answer leaves the next ones a part of the time
-            seconds = call_time_left / 2
-            # and one that is not reached, all of it
-            retries = replace(retries, connect_time=0.0)
-        attempts = _Attempts(
-            self,
-            model,
-            request,
-            allowance=allowance,
-            is_last=is_last,
-            seconds=seconds,
-        )
-        response = await with_retries(
-            attempts.next,
-            max(0.0, call_time_left),
-            retries,
-            who=f"'{model.name}'",
-            left=self._time_left,
-            on_retry=attempts.on_retry,
-            may_repeat=attempts.may_repeat,
-        )
-        self._run.add_usage(response.usage.as_call(model.name))
-        return response
-
-    def _time_left(self) -> float:
-        return self._run.time_left
-
-    def count_failed(self, model: Model, used: Usage) -> Usage:
-        """Count what a failed attempt used, and return it with its cost."""
-        priced = _with_cost(model, used)
-        usage = priced.as_failed_call(model.name)
-        self._failed_usage += usage
-        self._run.add_usage(usage)
-        return usage
-
-    def on_token(self, text: str) -> None:
-        """Hand out a piece of the answer."""
-        if self._first_token_ms is None:
-            self._first_token_ms = milliseconds_since(self._started)
-        self.emit(events.Token, text=text)
-
-    def on_reasoning(self, text: str) -> None:
-        """Hand out a piece of the thoughts."""
-        self.emit(events.Reasoning, text=text)
-
-    @property
-    def has_shown_text(self) -> bool:
-        """Whether a reader has seen a part of the answer, which another attempt would repeat."""
-        return self._first_token_ms is not None
-
-    @property
-    def longest_wait(self) -> float:
-        """Seconds that a model may ask to wait before the next one is asked."""
-        return self._models.longest_wait
-
-    @property
-    def is_streamed(self) -> bool:
-        """Whether the answer is handed out as it arrives."""
-        return self._run.streaming
-
-    def _emit_finished(self, answer: _ModelAnswer) -> None:
-        self.emit(
+                self._passed_over.append(f"'{self._model.name}' ({error.code})")
+                self._emit(
+                    events.ModelCallFellBack,
+                    model=self._model.name,
+                    error=error.to_dict(),
+                )
+        self._emit(
             events.ModelCallFinished,
             model=answer.model,
             response=answer.response,
@@ -388,106 +224,134 @@ class _ModelCall:
             first_token_ms=self._first_token_ms,
             failed_usage=self._failed_usage,
         )
+        return answer
 
-    def _emit_failed(self, error: BaseException) -> None:
-        self.emit(
-            events.ModelCallFailed,
-            model=self._asked.name,
-            error=error_details(error),
-            duration_ms=milliseconds_since(self._started),
-            usage=self._failed_usage,
-        )
+    def _candidates(self) -> list[Model]:
+        """The models to ask in turn."""
+        models = self._models.all()
+        if len(models) == 1:
+            return models
+        # those with an open circuit are better than none
+        return sorted(models, key=circuits.is_open)
 
-    def emit(
-        self, event_class: Callable[..., events.Event], **fields: Any
-    ) -> None:
-        """Emit an event of the call."""
-        event = event_class(**self._run.stamp(), call=self._number, **fields)
-        self._run.emit(event)
+    def _may_pass_over(self) -> bool:
+        """Whether another model may answer in place of the one that could not."""
+        return not self._is_last and not self._has_shown_text
 
+    def _end_with(self, error: BaseException) -> None:
+        """Name the models that were asked before in the error of the call, and emit the event."""
+        if isinstance(error, errors.ModelError) and self._passed_over:
+            asked = ", ".join(self._passed_over)
+            error.message = f"{error.message} Asked before: {asked}."
+        if self._number is not None:
+            self._emit(
+                events.ModelCallFailed,
+                model=self._model.name,
+                error=error_details(error),
+                duration_ms=milliseconds_since(self._started),
+                usage=self._failed_usage,
+            )
 
-class _Attempts:
-    """The attempts of a call with one model."""
+    async def _ask(self) -> _ModelAnswer:
+        """Ask one model, again where that can help; the worst case is set aside meanwhile."""
+        model = self._model
+        request = self._models.request_to(model, self._first_request)
+        async with self._reservation.hold(model, request) as self._request:
+            if self._number is None:
+                self._number = self._run.count_model_call()
+                self._started = perf_counter()
+                self._emit(events.ModelCallStarted, request=self._request)
+            total = request.settings.get("timeout", model.timeouts.total)
+            time_left = max(0.0, total - (perf_counter() - self._started))
+            time_to_start: float | None = None
+            retries = model.retries
+            if not self._is_last:
+                # a model that does not begin to answer leaves the next ones a part of the time
+                if time_left < math.inf:
+                    time_to_start = time_left / 2
+                # and one that is not reached, all of it
+                retries = replace(retries, connect_time=0.0)
+            with self._record_outcome():
+                response = await with_retries(
+                    partial(self._attempt, time_to_start),
+                    time_left,
+                    retries,
+                    who=f"'{model.name}'",
+                    left=lambda: self._run.time_left,
+                    on_retry=self._on_retry,
+                    may_repeat=self._may_repeat,
+                )
+            self._run.add_usage(response.usage.as_call(model.name))
+            self._reservation.use(response.usage)
+        if not self._models.is_alone and not response.provider:
+            # nothing else says which of the models has answered
+            provider = model.name.partition("/")[0]
+            response = replace(response, provider=provider)
+        return _ModelAnswer(model.name, response, self._reservation.limit)
 
-    def __init__(
-        self,
-        call: _ModelCall,
-        model: Model,
-        request: ModelRequest,
-        *,
-        allowance: Allowance,
-        is_last: bool,
-        seconds: float,
-    ) -> None:
-        self._call = call
-        self._model = model
-        self._request = request
-        self._allowance = allowance
-        self._was_billed = False
-        """Whether the last attempt has used something in vain."""
-        self._is_last = is_last
-        self._seconds = seconds
-        """How long it may take until the model begins to answer."""
-        self._start_timeout = asyncio.timeout(None)
-        """The time limit until the model begins to answer; each attempt has its own."""
+    def _record_outcome(self) -> AbstractContextManager[None]:
+        """Record in the circuit of a model how its call ends, if there are others that may be asked instead."""
+        if self._models.is_alone:
+            return nullcontext()
+        return circuits.record(self._model)
 
-    async def next(self) -> ModelResponse:
-        """The response to one attempt.
+    async def _attempt(self, seconds: float | None) -> ModelResponse:
+        """Ask the model once.
+
+        Args:
+            seconds: How long it may take until the model begins to answer; None for no limit.
 
         Raises:
             ModelError: The attempt failed. After a tool call that the provider could not read, the model is notified
                 in the next attempt.
             LimitExceededError: The attempts before have used what the run may use.
         """
-        if self._was_billed:
-            self._request = await self._allowance.renew(self._request)
-            self._allowance.begin()
-            self._was_billed = False
+        model = self._model
+        self._request = await self._reservation.renew(model, self._request)
         try:
-            response = _with_known_end(
-                self._model, await self._complete_in_time()
-            )
-            usage = _with_cost(self._model, response.usage)
+            async with self._limit_start(seconds):
+                if self._run.streaming:
+                    response = await model.stream(
+                        self._request, self._on_token, self._on_reasoning
+                    )
+                else:
+                    response = await model.complete(self._request)
+            response = _with_known_end(model, response)
+            usage = _with_cost(model, response.usage)
         except CancelledError as error:
             self._count_failed(noted_attempt(error))
             raise
         except errors.ModelError as error:
             self._count_failed(error.attempt_usage)
-            self._prepare_next(error)
+            if self._has_shown_text:
+                error.transient = False  # so that `with_retries` raises it
+            if isinstance(error, errors.ModelToolCallError):
+                self._request = _with_notice(self._request, error)
             raise
         except errors.PodwrightError:
             raise
         except (Exception, SystemExit) as error:
             # a SystemExit would end the event loop of all runs
-            raise _fault_of_model(self._model, error) from error
+            raise _fault_of_model(model, error) from error
         if usage is response.usage:
             return response
         return replace(response, usage=usage)
 
-    def _prepare_next(self, error: errors.ModelError) -> None:
-        """Prepare for another attempt after an error; after shown text there is none."""
-        if self._call.has_shown_text:
-            error.transient = False  # so that `with_retries` raises it
-        if isinstance(error, errors.ModelToolCallError):
-            self._request = _with_notice(self._request, error)
+    @asynccontextmanager
+    async def _limit_start(self, seconds: float | None) -> AsyncGenerator[None]:
+        """End an attempt in which the model does not begin to answer in time.
 
-    def _count_failed(self, used: Usage | None) -> None:
-        """Count what a failed attempt used, if the provider may bill it."""
-        if used is None:
-            return
-        self._was_billed = True
-        usage = self._call.count_failed(self._model, used)
-        self._allowance.use(usage)
-
-    async def _complete_in_time(self) -> ModelResponse:
-        """The response to an attempt, which must begin in time if other models can answer."""
-        if self._seconds == math.inf:
-            return await self._complete()
+        Raises:
+            ModelTimeoutError: It has not begun.
+        """
+        self._start_timeout = asyncio.timeout(seconds)
         try:
-            async with asyncio.timeout(self._seconds) as self._start_timeout:
-                return await self._complete()
+            async with self._start_timeout:
+                yield
         except TimeoutError as error:
-            half = f"{self._seconds:.3g} s, half of the time that was left"
+            if seconds is None:
+                raise
+            half = f"{seconds:.3g} s, half of the time that was left"
             final = errors.ModelTimeoutError(
                 f"'{self._model.name}' gave no answer within {half}."
             )
@@ -498,65 +362,64 @@ class _Attempts:
                 final.attempt_usage = noted_attempt(cancellation)
             raise final from error
 
-    async def _complete(self) -> ModelResponse:
-        if self._call.is_streamed:
-            return await self._model.stream(
-                self._request, self._on_token, self._on_reasoning
-            )
-        return await self._model.complete(self._request)
+    def _count_failed(self, used: Usage | None) -> None:
+        """Count what a failed attempt used, if the provider may bill it."""
+        if used is None:
+            return
+        usage = _with_cost(self._model, used).as_failed_call(self._model.name)
+        self._failed_usage += usage
+        self._run.add_usage(usage)
+        self._reservation.use(usage)
+
+    @property
+    def _has_shown_text(self) -> bool:
+        """Whether a reader has seen a part of the answer, which another attempt would repeat."""
+        return self._first_token_ms is not None
 
     def _on_token(self, text: str) -> None:
+        """Hand out a piece of the answer."""
         self._lift_time_limit()
-        self._call.on_token(text)
+        if self._first_token_ms is None:
+            self._first_token_ms = milliseconds_since(self._started)
+        self._emit(events.Token, text=text)
 
     def _on_reasoning(self, text: str) -> None:
+        """Hand out a piece of the thoughts."""
         self._lift_time_limit()
-        self._call.on_reasoning(text)
+        self._emit(events.Reasoning, text=text)
 
     def _lift_time_limit(self) -> None:
         """The model has begun to answer: it may take its time."""
         if self._start_timeout.when() is not None:
             self._start_timeout.reschedule(None)
 
-    def may_repeat(self, error: errors.ModelError) -> bool:
+    def _may_repeat(self, error: errors.ModelError) -> bool:
         """Whether the model is asked again after an error that may pass, and not the next one."""
         if self._is_last:
             return True
         if isinstance(error, errors.ModelTimeoutError):
             return False
         wait = error.retry_after or 0.0
-        return wait <= self._call.longest_wait
+        return wait <= self._models.longest_wait
 
-    def on_retry(
+    def _on_retry(
         self, tries: int, error: errors.ModelError, wait: float
     ) -> None:
         """Emit that the model is asked again."""
-        wait_ms = round(wait * 1000, 3)
-        self._call.emit(
+        self._emit(
             events.ModelCallRetried,
             tries=tries,
             error=error.to_dict(),
-            wait_ms=wait_ms,
+            wait_ms=round(wait * 1000, 3),
             model=self._model.name,
         )
 
-
-def _record_outcome(model: Model, error: BaseException) -> None:
-    """Record in the circuit of a model what the error of a call says of the model."""
-    if not isinstance(error, errors.ModelError) or _is_due_to_request(error):
-        circuits.record_inconclusive(model)
-    elif isinstance(error, _FALLS_BACK):
-        circuits.record_failure(model)
-    else:
-        # to refuse a request or its content, the model must have been reached
-        circuits.record_success(model)
-
-
-def _is_due_to_request(error: errors.ModelError) -> bool:
-    """Whether an error may be due to the request, such as an answer that cannot be read, or a short time limit."""
-    if isinstance(error, errors.ModelTimeoutError):
-        return error.is_limit_of_call
-    return isinstance(error, errors.ModelResponseError)
+    def _emit(
+        self, event_class: Callable[..., events.Event], **fields: Any
+    ) -> None:
+        """Emit an event of the call."""
+        event = event_class(**self._run.stamp(), call=self._number, **fields)
+        self._run.emit(event)
 
 
 def _with_known_end(model: Model, response: ModelResponse) -> ModelResponse:
@@ -586,20 +449,6 @@ def _with_known_end(model: Model, response: ModelResponse) -> ModelResponse:
         finish_reason=ending.reason,
         provider_finish_reason=ending.word,
     )
-
-
-def _with_provider(response: ModelResponse, model: Model) -> ModelResponse:
-    """The response with its provider: with fallback models, nothing else says which of them answered."""
-    if response.provider:
-        return response
-    provider = model.name.partition("/")[0]
-    return replace(response, provider=provider)
-
-
-def _add_passed_over(error: errors.ModelError, passed: Sequence[str]) -> None:
-    """Add the models to the message of an error that were asked before."""
-    if passed:
-        error.message = f"{error.message} Asked before: {', '.join(passed)}."
 
 
 def _with_notice(
