@@ -149,9 +149,9 @@ class Budget:
         self.used_tokens += max(usage.total_tokens, least_tokens)
         self.used_cost = add_cost(self.used_cost, cost) or 0.0
 
-    def count(self, usage: Usage) -> None:
-        """Count what an earlier attempt of the run has used."""
-        self.used_calls += usage.model_calls
+    def count(self, usage: Usage, failed_calls: int = 0) -> None:
+        """Count what an earlier attempt of the run has used; `failed_calls` are no part of its model calls."""
+        self.used_calls += usage.model_calls + failed_calls
         self.used_tokens += usage.total_tokens
         self.used_cost = add_cost(self.used_cost, usage.known_cost) or 0.0
 
