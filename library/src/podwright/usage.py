@@ -86,6 +86,10 @@ class Usage:
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
+        if self is NO_USAGE:
+            return other
+        if other is NO_USAGE:
+            return self
         unpriced = self.unpriced_model_calls + other.unpriced_model_calls
         uncounted = self.uncounted_model_calls + other.uncounted_model_calls
         incomplete = self.incomplete_model_calls + other.incomplete_model_calls

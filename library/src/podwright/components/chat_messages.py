@@ -165,13 +165,15 @@ def _input_message(context: JsonMapping, instructions: str) -> Message:
         if name is not None and not images_in(context[name])
     ]
     shown = visible(context, leave_out=used)
-    if not shown or not sections(shown):
+    text = sections(shown)
+    if not text:
         # a chat needs a user message
         shown = visible(context)
+        text = sections(shown)
     images = [image for value in shown.values() for image in images_in(value)]
     if not images:
-        return Message("user", sections(shown))
-    parts: list[Any] = [{"type": "text", "text": sections(shown)}, *images]
+        return Message("user", text)
+    parts: list[Any] = [{"type": "text", "text": text}, *images]
     if len(shown) == 1:
         parts = parts_with_images(next(iter(shown.values())))
     return Message("user", parse_content(parts))

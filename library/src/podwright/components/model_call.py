@@ -434,14 +434,14 @@ def _with_known_end(model: Model, response: ModelResponse) -> ModelResponse:
         )
     reason = response.finish_reason
     calls = bool(response.tool_calls)
-    if is_failure(reason):
-        raise errors.ModelResponseError(
-            f"'{model.name}' failed within its answer: {truncate(reason, 64)}."
-        )
     is_new_refusal = response.refusal != "" and reason != "refusal"
     is_known = reason in FINISH_REASONS and (calls or reason != "tool_calls")
     if is_known and not is_new_refusal:
         return response
+    if is_failure(reason):
+        raise errors.ModelResponseError(
+            f"'{model.name}' failed within its answer: {truncate(reason, 64)}."
+        )
     ending = ending_of(reason, has_calls=calls, is_refused=is_new_refusal)
     return replace(
         response,

@@ -128,7 +128,9 @@ class HTTPModel(ProviderModel):
         on_reasoning: TokenCallback | None,
     ) -> ModelResponse:
         """See `ProviderModel.attempt`."""
-        destination = await self._prepare()
+        destination = self._destination
+        if destination is None:
+            destination = await self._prepare()
         answer_tool = ""
         if not self._endpoint.json_schema:
             request, answer_tool = with_answer_tool(request)
