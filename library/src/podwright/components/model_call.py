@@ -204,18 +204,11 @@ class _ModelCall:
                 answer = await self._ask()
                 break
             except (CancelledError, errors.PodwrightError) as error:
-                if (
-                    not isinstance(error, NO_ANSWER)
-                    or not self._may_pass_over()
-                ):
+                if isinstance(error, NO_ANSWER) and self._may_pass_over():
+                    self._pass_over(error)
+                else:
                     self._end_with(error)
                     raise
-                self._passed_over.append(f"'{self._model.name}' ({error.code})")
-                self._emit(
-                    events.ModelCallFellBack,
-                    model=self._model.name,
-                    error=error.to_dict(),
-                )
         self._emit(
             events.ModelCallFinished,
             model=answer.model,
@@ -237,6 +230,14 @@ class _ModelCall:
     def _may_pass_over(self) -> bool:
         """Whether another model may answer in place of the one that could not."""
         return not self._is_last and not self._has_shown_text
+
+    def _pass_over(self, error: errors.ModelError) -> None:
+        self._passed_over.append(f"'{self._model.name}' ({error.code})")
+        self._emit(
+            events.ModelCallFellBack,
+            model=self._model.name,
+            error=error.to_dict(),
+        )
 
     def _end_with(self, error: BaseException) -> None:
         """Name the models that were asked before in the error of the call, and emit the event."""
