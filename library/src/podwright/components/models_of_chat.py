@@ -41,11 +41,13 @@ class ChatModels:
         if model is self.first:
             return request
         provider = self.first.name.partition("/")[0]
-        marked = [_marked(message, provider) for message in request.messages]
-        return replace(request, model=model.name, messages=tuple(marked))
+        messages = [
+            _mark_provider(message, provider) for message in request.messages
+        ]
+        return replace(request, model=model.name, messages=tuple(messages))
 
 
-def _marked(message: Message, provider: str) -> Message:
+def _mark_provider(message: Message, provider: str) -> Message:
     if message.provider or message.role != "assistant":
         return message
     return replace(message, provider=provider)
