@@ -105,11 +105,8 @@ class RunAccounts:
             failed_calls: Model calls that failed: limits count them, and the reported usage does not have them.
         """
         self.add_usage(usage)
-        charge = usage
-        if failed_calls:
-            charge += Usage(model_calls=failed_calls)
         for budget in self.budgets:
-            budget.count(charge)
+            budget.count(usage, failed_calls)
 
     def count_step(self) -> None:
         """Count a step.
