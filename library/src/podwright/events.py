@@ -20,6 +20,7 @@ from podwright.errors import (
     ConfigurationError,
 )
 from podwright.json_data import to_json_data
+from podwright.kinds import Kind
 from podwright.messages import ModelRequest, ModelResponse
 from podwright.text import did_you_mean, short_repr
 from podwright.usage import Usage
@@ -27,8 +28,6 @@ from podwright.usage import Usage
 TraceFormat = Literal["podwright.trace/1"]
 """The format of saved events; it changes only if the meaning of the data changes."""
 TRACE_FORMAT: TraceFormat = "podwright.trace/1"
-Kind = Literal["agent", "workflow", "conductor", "pipeline"]
-"""The kinds of components, as events, routes and metrics name them."""
 
 Outcome = Literal[
     "ok", "exhausted", "caught", "failed", "rejected", "cancelled", "paused"

@@ -86,12 +86,19 @@ def expressions(template: str, known: Collection[str] = ()) -> list[Expression]:
     return list(found.values())
 
 
-def expressions_in(data: object) -> list[Expression]:
-    """The names with their fields in all texts of JSON data, such as a blueprint, in order, each once."""
+def expressions_in(
+    data: object, known: Collection[str] = ()
+) -> list[Expression]:
+    """The names with their fields in all texts of JSON data, such as a blueprint, in order, each once.
+
+    Args:
+        data: The data.
+        known: See `expressions`.
+    """
     found: dict[str, Expression] = {}
     for _, value, _ in walk_json(data):
         if isinstance(value, str):
-            for expression in expressions(value):
+            for expression in expressions(value, known):
                 found.setdefault(expression.text, expression)
     return list(found.values())
 

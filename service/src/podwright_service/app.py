@@ -29,7 +29,7 @@ from podwright_service.http.auth import ApiKeys, AuthenticationMiddleware
 from podwright_service.http.error_responses import add_exception_handlers
 from podwright_service.http.hosts import HostMiddleware
 from podwright_service.http.idempotency import IdempotencyStore
-from podwright_service.http.paths import PROBES, RELAY, path_in
+from podwright_service.http.paths import MONITORING_PATHS, RELAY, path_in
 from podwright_service.http.query import check_query
 from podwright_service.http.shutdown import (
     DrainMiddleware,
@@ -296,4 +296,4 @@ def _background_worker(
 
 
 def _not_traced(scope: Scope) -> bool:
-    return path_in(scope) in (*PROBES, "/metrics")
+    return path_in(scope) in MONITORING_PATHS

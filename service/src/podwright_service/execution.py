@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
@@ -16,8 +16,8 @@ from starlette.requests import Request
 
 from podwright.approvals import Decision, Question
 from podwright.callables import compute
-from podwright.components import Component, Workflow
-from podwright.components.base import PromptComponent, nothing_to_decide
+from podwright.components import Component
+from podwright.components.base import TaskBody, nothing_to_decide
 from podwright.components.walks import check_decision_on
 from podwright.errors import (
     DECISION,
@@ -33,7 +33,6 @@ from podwright.events import Subscriber
 from podwright.json_data import (
     JsonObject,
     json_pointer,
-    to_json_data,
     to_text,
 )
 from podwright.models import use_model
@@ -417,33 +416,8 @@ def _note_stop(
         idempotent.stopped = error
 
 
-def result_content(
-    component: Component, result: ExecutionResult, *, as_data: bool = False
-) -> Any:
-    """What a caller is given of a result, as JSON data: the context of a workflow, else the output.
-
-    Args:
-        component: What ran.
-        result: Its result.
-        as_data: Whether the context of a workflow has data, where its outputs are data, instead of texts.
-    """
-    if isinstance(component, Workflow):
-        context = to_json_data(result.value)
-        if as_data and result.data is not None:
-            context = result.data
-        return component.shown_context(context, result.data)
-    value = to_json_data(result.value)
-    data = result.data
-    if data is None and not isinstance(value, str):
-        data = value
-    content: dict[str, Any] = {"output": to_text(value)}
-    if data is not None:
-        content["data"] = data
-    return content
-
-
 def context_as_texts(content: dict[str, Any]) -> dict[str, Any]:
-    """What `result_content` has returned as data, with the texts that it returns by default."""
+    """What `Component.content_of` has returned as data, with the texts that it returns by default."""
     # the context of a workflow always has an `input` too
     if content.keys() <= {"output", "data"}:
         return content
@@ -528,13 +502,14 @@ def _task_of(component: Component, body: RunRequest) -> Task:
         _check_needs_no_input(component, body)
     if body.decision is not None and body.inputs:
         value = {**value, DECISION: body.decision.model_dump()}
-    if isinstance(component, Workflow):
-        return component.task(
-            value, body.start_step, body.resume_path, body.messages
+    _check_keys(body, component)
+    return component.task_from(
+        TaskBody(
+            value,
+            messages=body.messages,
+            start_step=body.start_step,
+            resume_path=body.resume_path,
         )
-    _refuse_keys_of("workflows", ["start_step", "resume_path"], body, component)
-    return cast("PromptComponent", component).task(
-        value, messages=body.messages
     )
 
 
@@ -555,18 +530,22 @@ def _check_needs_no_input(component: Component, body: RunRequest) -> None:
     )
 
 
-def _refuse_keys_of(
-    owners: str, keys: Sequence[str], body: RunRequest, component: Component
-) -> None:
-    """Raise a `RequestError` if the body has keys that only components of other kinds take."""
+def _check_keys(body: RunRequest, component: Component) -> None:
+    """Check that the body has only keys that runs of the component take.
+
+    Raises:
+        RequestError: 422: it has a key that only workflows have.
+    """
     sent = [
         key
-        for key in keys
-        if key in body.model_fields_set and getattr(body, key) not in (None, [])
+        for key in ("start_step", "resume_path")
+        if key in body.model_fields_set
+        and getattr(body, key) not in (None, [])
+        and key not in component.body_keys
     ]
     if not sent:
         return
-    detail = f"Only {owners} have '{sent[0]}'; '{component.name}' is of the kind '{component.kind}'."
+    detail = f"Only workflows have '{sent[0]}'; '{component.name}' is of the kind '{component.kind}'."
     problems = [Problem(f"/{key}", detail) for key in sent]
     raise RequestError(
         422,

@@ -5,12 +5,10 @@ from __future__ import annotations
 from contextlib import suppress
 
 from podwright.components import Agent, Component
-from podwright.components.function_agent import FunctionAgent
-from podwright.components.walks import own_tools_of, walk
+from podwright.components.walks import walk
 from podwright.errors import PodwrightError
 from podwright.events import adapter
 from podwright.models import pricing, resolve
-from podwright.run_context import context_parameters
 from podwright_service.inline.policy import InlinePolicy
 from podwright_service.settings import Settings
 
@@ -32,18 +30,10 @@ def preload(
         # imports its client; the error of one that does not exist is that of the blueprint which names it
         with suppress(PodwrightError):
             resolve(model)
-    if any(map(_may_report_usage, walk(component))):
+    if any(part.may_report_usage for part in walk(component)):
         pricing.load()
     if _reads_events(component, settings):
         adapter()
-
-
-def _may_report_usage(part: Component) -> bool:
-    """Whether functions of a component may report what they use, which has a price."""
-    if isinstance(part, FunctionAgent):
-        return True
-    tools = own_tools_of(part).values()
-    return any(context_parameters(tool.function) for tool in tools)
 
 
 def _reads_events(component: Component, settings: Settings) -> bool:

@@ -12,9 +12,9 @@ from types import ModuleType
 import podwright
 from podwright import blueprints
 from podwright.blueprints.validation import Blueprint
-from podwright.components import KINDS, Component, Pipeline
+from podwright.components import Component, Pipeline
 from podwright.components.folder import Folder
-from podwright.components.loader import warn_of_unused_keys
+from podwright.components.loader import has_blueprint, warn_of_unused_keys
 from podwright.components.walks import walk
 from podwright.errors import ConfigurationError, PodwrightError
 from podwright.text import describe_error, did_you_mean, truncate
@@ -92,7 +92,7 @@ def read_blueprint(source: str) -> Blueprint:
 
 def whole(component: Component) -> Component:
     """A component that has a blueprint of its own: one that blueprints only name becomes a pipeline of one."""
-    if isinstance(component, tuple(KINDS.values())):
+    if has_blueprint(component):
         return component
     return Pipeline(component.name, [component])
 

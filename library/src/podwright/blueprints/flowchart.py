@@ -55,7 +55,7 @@ def mermaid(blueprint: JsonMapping) -> str:
             chart.pipeline(blueprint)
         case "conductor":
             chart.conductor(blueprint)
-        case "agent":
+        case _:
             chart.agent(blueprint)
     return chart.text()
 

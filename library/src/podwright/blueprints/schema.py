@@ -30,8 +30,9 @@ from podwright.blueprint_types import (
     Schema,
 )
 from podwright.blueprints.texts import text_forms, text_key
-from podwright.events import Kind
+
 from podwright.json_data import JsonMapping, JsonObject, as_object, copy_json
+from podwright.kinds import Kind
 from podwright.messages import (
     CLOSED,
     HistorySettings,

@@ -17,7 +17,6 @@ from podwright.blueprints.schema import (
     allowed_keys,
 )
 from podwright.errors import BlueprintValidationError, Problem
-from podwright.events import Kind
 from podwright.json_data import (
     JsonMapping,
     JsonObject,
@@ -27,6 +26,7 @@ from podwright.json_data import (
     walk_json,
 )
 from podwright.steps.registry import step_problems
+from podwright.kinds import Kind
 from podwright.text import did_you_mean, short_repr
 from podwright.validation_errors import (
     MAX_PROBLEMS,

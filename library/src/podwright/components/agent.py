@@ -7,7 +7,11 @@ from typing import Any, ClassVar, Self
 
 from typing_extensions import Unpack
 
-from podwright.components.base import DEFAULT_MAX_LOOPS, ModelComponent
+from podwright.components.base import (
+    DEFAULT_MAX_LOOPS,
+    ModelComponent,
+    Supplied,
+)
 from podwright.components.chat import Chat
 from podwright.components.options import (
     AgentOptions,
@@ -15,7 +19,8 @@ from podwright.components.options import (
     parse_with_overrides,
 )
 from podwright.components.template_names import name_problems
-from podwright.events import Kind
+from podwright.json_data import JsonMapping
+from podwright.kinds import Kind
 from podwright.models import Model
 from podwright.run import Run, Task
 from podwright.tools import Tool, attach, tools_by_name
@@ -84,13 +89,28 @@ class Agent(ModelComponent):
         problems += name_problems(parsed)
         if not validate:
             problems = []
-        self = cls.__new__(cls)
+        self = cls._from_parsed(parsed, problems)
         self._tools = attached
-        ModelComponent.__init__(self, parsed, problems)
         return self
+
+    @classmethod
+    def assemble(
+        cls, blueprint: JsonMapping, supplied: Supplied, **options: Any
+    ) -> Self:
+        """Rebuild an agent with what is supplied for any kind; see `from_blueprint`."""
+        return cls.from_blueprint(
+            blueprint,
+            supplied.tools,
+            supplied.validate,
+            **supplied.with_model(options),
+        )
 
     @property
     def tools(self) -> Mapping[str, Tool]:
+        """Its tools, by name."""
+        return self._tools
+
+    def own_tools(self) -> Mapping[str, Tool]:
         """Its tools, by name."""
         return self._tools
 

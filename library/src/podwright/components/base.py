@@ -7,13 +7,22 @@ from abc import ABC, abstractmethod
 from collections.abc import (
     AsyncGenerator,
     Callable,
+    Collection,
     Iterator,
     Mapping,
     Sequence,
 )
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Literal,
+    Self,
+    TypeVar,
+    cast,
+)
 
 from podwright._sync import iterate_sync, run_sync
 from podwright.approvals import Decision
@@ -24,6 +33,7 @@ from podwright.components.models_of_chat import (
     ChatModels,
 )
 from podwright.components.options import ParsedBlueprint, option_subscribers
+from podwright.conditions import Conditions
 from podwright.conversation import parse_messages
 from podwright.errors import (
     DECISION,
@@ -31,13 +41,16 @@ from podwright.errors import (
     Problem,
     RunCancelledError,
 )
-from podwright.events import Event, Kind, Subscriber
+from podwright.events import Event, Subscriber
 from podwright.json_data import (
     JsonMapping,
+    JsonObject,
     as_object,
     copy_json,
+    to_json_data,
     to_text,
 )
+from podwright.kinds import TRAITS, Kind
 from podwright.location import current
 from podwright.messages import (
     ContentPart,
@@ -47,8 +60,11 @@ from podwright.messages import (
 )
 from podwright.models import Connection, Model, resolve
 from podwright.names import INPUT
+from podwright.result import ExecutionResult
 from podwright.run import Run, Task, execute
+from podwright.run_context import context_parameters
 from podwright.saved_run import SAVED_RUN, SavedRun
+from podwright.tools import Tool
 from podwright.usage import NO_USAGE, RunLimits, Usage, limits_of_blueprint
 
 if TYPE_CHECKING:
@@ -70,6 +86,52 @@ Messages = Sequence[Mapping[str, Any]]
 """Earlier turns of a conversation: the `messages` of a result, or what `podwright.conversation` describes."""
 
 
+@dataclass(frozen=True, slots=True)
+class TaskBody:
+    """A request for a run, whatever the kind of component: see `Component.task_from`."""
+
+    input: Any
+    """A text, named inputs, texts and images, or the context of a stopped run."""
+    messages: object = ()
+    """Earlier turns as JSON data."""
+    response_model: Any = None
+    """The type of the answer; None is the component's own."""
+    start_step: object = 0
+    """Index of the step to start from."""
+    resume_path: object = None
+    """Indices down to the step to resume at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Supplied:
+    """Code and components for the names in a blueprint: see `assemble` of each kind."""
+
+    tools: Sequence[Callable[..., Any]] = ()
+    """The functions behind its tools."""
+    agents: Mapping[str, Component] = field(
+        default_factory=dict[str, "Component"]
+    )
+    """The agents that it names."""
+    conditions: Conditions = field(
+        default_factory=dict[str, Callable[..., Any]]
+    )
+    """The functions behind its conditions."""
+    functions: Mapping[str, Callable[..., Any]] = field(
+        default_factory=dict[str, Callable[..., Any]]
+    )
+    """The functions that its function steps call."""
+    model: Model | None = None
+    """The model in place of those that it names."""
+    validate: bool = True
+    """See `from_blueprint`."""
+
+    def with_model(self, options: JsonMapping) -> JsonObject:
+        """Return keyword arguments, and the model as one of them if there is one."""
+        if self.model is None:
+            return dict(options)
+        return {**options, "model": self.model}
+
+
 class Component(ABC):
     """Something that runs. Its blueprint is its configuration; of its runs it keeps only `last_usage`.
 
@@ -77,13 +139,33 @@ class Component(ABC):
     """
 
     kind: ClassVar[Kind]
-    """"agent", "workflow", "conductor" or "pipeline"."""
+    """The key of its entry in `podwright.kinds.TRAITS`."""
+    body_keys: ClassVar[frozenset[str]] = frozenset()
+    """The keys of a `TaskBody` that its runs take besides `input` and `messages`."""
+    tools_file: ClassVar[Literal["tools", "functions"]] = "tools"
+    """The module of a component folder that defines `own_tools`."""
+    is_remote: ClassVar[bool] = False
+    """Whether it runs in another container."""
 
     last_usage: Usage
     """Usage of the run that ended last; where runs overlap, use `ExecutionResult.usage`."""
 
     def __init__(
         self, parsed: ParsedBlueprint, problems: Sequence[Problem] = ()
+    ) -> None:
+        self._configure(parsed, problems)
+
+    @classmethod
+    def _from_parsed(
+        cls, parsed: ParsedBlueprint, problems: Sequence[Problem] = ()
+    ) -> Self:
+        """Return a component of a blueprint; `__init__` of a kind makes the blueprint from its arguments."""
+        self = cls.__new__(cls)
+        self._configure(parsed, problems)
+        return self
+
+    def _configure(
+        self, parsed: ParsedBlueprint, problems: Sequence[Problem]
     ) -> None:
         parsed.check(problems)
         self._blueprint = parsed.data
@@ -107,8 +189,8 @@ class Component(ABC):
 
     @property
     def chats(self) -> bool:
-        """Whether it answers with a model of its own, which a caller may give settings: agents and conductors do."""
-        return self.kind in ("agent", "conductor")
+        """Whether it answers with a model of its own, which a caller may give settings."""
+        return TRAITS[self.kind].chats
 
     @property
     def streams_answer(self) -> bool:
@@ -148,6 +230,45 @@ class Component(ABC):
         """The components inside this one, by name."""
         return {}
 
+    def own_tools(self) -> Mapping[str, Tool]:
+        """Its tools without those of its members, by name."""
+        return {}
+
+    @property
+    def tool_names(self) -> Collection[str]:
+        """The names of the tools in the events of its own runs."""
+        return self.own_tools()
+
+    @property
+    def conditions(self) -> Conditions:
+        """The conditions that it refers to, by name."""
+        return {}
+
+    @property
+    def written_names(self) -> Collection[str]:
+        """The names that its templates may use without an input of that name, because its runs write them."""
+        return ()
+
+    @property
+    def answering_step(self) -> tuple[int, Component] | None:
+        """The index of the member whose answer is its answer, and that member; None if it answers itself."""
+        return None
+
+    @property
+    def response_schema(self) -> JsonObject | None:
+        """The JSON Schema of its answers; None if they are texts, or if that is not known."""
+        if self.answering_step is not None:
+            return self.answering_step[1].response_schema
+        return self.config.get("response_schema")
+
+    @property
+    def may_report_usage(self) -> bool:
+        """Whether its own functions may report the models that they call; see `RunContext.report_usage`."""
+        return any(
+            context_parameters(tool.function)
+            for tool in self.own_tools().values()
+        )
+
     def own_models(self) -> list[str]:
         """Names of the models that its own `config` has."""
         names: list[str] = []
@@ -182,6 +303,37 @@ class Component(ABC):
         if data is None:
             return self.text(value)
         return data
+
+    @abstractmethod
+    def task_from(self, body: TaskBody) -> Task:
+        """Return the task that a request asks for.
+
+        Args:
+            body: The request; the keys that are not in `body_keys` have no effect.
+
+        Raises:
+            InputError: The input or the start is wrong.
+            InputsError: The inputs do not fit those that it declares; with everything that is wrong.
+            MessagesError: The messages are invalid; with everything that is wrong.
+        """
+
+    def content_of(
+        self, result: ExecutionResult, *, as_data: bool = False
+    ) -> JsonObject:
+        """Return the content of a result for a caller, as JSON data: the `output`, and its `data` if it is not a text.
+
+        Args:
+            result: The result of one of its runs.
+            as_data: Whether a content that is a whole context has data, where outputs are data, instead of texts.
+        """
+        value = to_json_data(result.value)
+        data = result.data
+        if data is None and not isinstance(value, str):
+            data = value
+        content: JsonObject = {"output": to_text(value)}
+        if data is not None:
+            content["data"] = data
+        return content
 
     async def nested_task(
         self, data: Any, values: JsonMapping, response_model: Any = None
@@ -288,6 +440,8 @@ class Component(ABC):
 class PromptComponent(Component):
     """A component that takes a prompt and answers: agent, conductor and pipeline (spec §4.4)."""
 
+    body_keys: ClassVar[frozenset[str]] = frozenset({"response_model"})
+
     def run(
         self,
         input_data: Input,
@@ -353,6 +507,10 @@ class PromptComponent(Component):
         """As `stream`, from asynchronous code; errors of the input come with the first event."""
         return self._astream(self.task, input_data, response_model, messages)
 
+    def task_from(self, body: TaskBody) -> Task:
+        """Return the task that a request asks for; see `Component.task_from`."""
+        return self.task(body.input, body.response_model, body.messages)
+
     def task(
         self, data: Any, response_model: Any = None, messages: object = ()
     ) -> Task:
@@ -396,10 +554,10 @@ class PromptComponent(Component):
 class ModelComponent(PromptComponent):
     """A component with a model of its own: agent and conductor."""
 
-    def __init__(
-        self, parsed: ParsedBlueprint, problems: Sequence[Problem] = ()
+    def _configure(
+        self, parsed: ParsedBlueprint, problems: Sequence[Problem]
     ) -> None:
-        super().__init__(parsed, problems)
+        super()._configure(parsed, problems)
         self._model = parsed.model
         self._response_model = parsed.response_model
 

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, TypeAdapter, with_config
 from typing_extensions import TypedDict, Unpack
@@ -20,11 +20,12 @@ from podwright.components.base import (
 )
 from podwright.components.chat import Chat
 from podwright.components.chat_messages import filled_instructions, inputs_of
-from podwright.components.members import entries_of, parse_team
+from podwright.components.members import TeamComponent, entries_of
 from podwright.components.options import AgentOptions, parse_arguments
 from podwright.components.template_names import name_problems
-from podwright.events import Kind, PlanMade, PlanStep
+from podwright.events import PlanMade, PlanStep
 from podwright.json_data import JsonMapping, to_text
+from podwright.kinds import Kind
 from podwright.messages import CLOSED, Message, ToolSchema
 from podwright.models import Model
 from podwright.run import Run, Task
@@ -49,7 +50,7 @@ _LETTERS = {
 """Letters of Latin scripts that Unicode does not take apart into a letter of ASCII and an accent."""
 
 
-class Conductor(ModelComponent):
+class Conductor(TeamComponent, ModelComponent):
     """A model whose tools are agents.
 
     Args:
@@ -89,43 +90,10 @@ class Conductor(ModelComponent):
         }
         parsed = parse_arguments("conductor", fields, options)
         super().__init__(parsed, name_problems(parsed))
-        self._skills = _by_tool_name(skills)
+        self._set_members(skills)
 
-    @classmethod
-    def from_blueprint(
-        cls,
-        blueprint: JsonMapping,
-        tools: Sequence[Callable[..., Any]] = [],
-        validate: bool = True,
-        *,
-        agents: Mapping[str, Component] | None = None,
-        **kwargs: Any,
-    ) -> Self:
-        """Rebuild a conductor.
-
-        Args:
-            blueprint: What `to_blueprint` returned.
-            tools: The functions behind the tools of its skill agents.
-            validate: If false, unknown keys are dropped, and missing tools and tools that no longer fit are allowed.
-            agents: Components for the skills that are only names.
-            **kwargs: Values that override the blueprint's, such as `planning` or `model`.
-
-        Raises:
-            BlueprintValidationError: The blueprint is invalid; with all problems.
-            ConfigurationError: A keyword is unknown.
-        """
-        parsed, members = parse_team(
-            "conductor",
-            blueprint,
-            tools,
-            validate=validate,
-            agents=agents,
-            overrides=kwargs,
-        )
-        self = cls.__new__(cls)
-        ModelComponent.__init__(self, parsed)
+    def _set_members(self, members: Sequence[Component]) -> None:
         self._skills = _by_tool_name(members)
-        return self
 
     @property
     def skills(self) -> Sequence[Component]:

@@ -25,8 +25,8 @@ from podwright.errors import (
     ModelResponseError,
     OutputError,
 )
-from podwright.events import Kind
 from podwright.json_data import as_object, to_json_data, to_text
+from podwright.kinds import Kind
 from podwright.models import pricing
 from podwright.run import Run, Task
 from podwright.run_context import (
@@ -104,6 +104,16 @@ class FunctionAgent(PromptComponent):
     @property
     def streams_answer(self) -> bool:
         """True: what its function yields is its answer."""
+        return True
+
+    @property
+    def tool_names(self) -> Collection[str]:
+        """Its name: its call is an effect, as that of a tool."""
+        return [self.name]
+
+    @property
+    def may_report_usage(self) -> bool:
+        """True: its function is given the context of the run."""
         return True
 
     @property

@@ -14,14 +14,14 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from podwright import blueprints
 from podwright.components.agent import Agent
 from podwright.components.agent_map import AgentMap, agent_map
-from podwright.components.base import Component, ModelComponent
+from podwright.components.base import Component, ModelComponent, Supplied
 from podwright.components.conductor import Conductor
 from podwright.components.folder import (
     AgentSource,
@@ -40,8 +40,8 @@ from podwright.errors import (
     ConfigurationError,
     Problem,
 )
-from podwright.events import Kind
 from podwright.json_data import JsonMapping
+from podwright.kinds import Kind
 from podwright.models import EVERY, Model, ModelChoice
 from podwright.models.registry import models_by_component
 from podwright.text import did_you_mean, truncate
@@ -60,6 +60,11 @@ KINDS: dict[Kind, type[AnyComponent]] = {
     "pipeline": Pipeline,
 }
 """The class of each kind."""
+
+
+def has_blueprint(component: Component) -> bool:
+    """Whether a blueprint is all that a component needs besides code; others, blueprints can only name."""
+    return isinstance(component, tuple(KINDS.values()))
 
 
 def load(
@@ -100,8 +105,9 @@ def load(
         agents=agent_map(agents),
         conditions=named_map(conditions, "conditions"),
         functions=named_map(functions, "functions"),
-        models=replacements,
+        model=replacements.every,
         validate=validate,
+        models=replacements,
     )
     component = _load(source, supplied, options)
     replacements.check()
@@ -124,14 +130,7 @@ def load_in_folder(
         BlueprintValidationError: The blueprint is invalid, or the code does not fit it; with all problems.
         ConfigurationError: A file of the folder cannot be read or imported.
     """
-    supplied = _Supplied(
-        tools=(),
-        agents=agent_map(agents),
-        conditions={},
-        functions={},
-        models=_Replacements(None),
-        validate=True,
-    )
+    supplied = _Supplied(agents=agent_map(agents))
     return _load_with_folder(
         Folder(Path(folder)), blueprint, supplied, options={}, within=()
     )
@@ -181,12 +180,6 @@ def _hint_without_folder(file: Path, agent: str) -> str:
     return f"A file by itself is only data: give a component folder, of blueprint.json and agents/{agent}.json."
 
 
-_TEAMS: dict[Kind, type[Conductor | Pipeline]] = {
-    "conductor": Conductor,
-    "pipeline": Pipeline,
-}
-
-
 class _Replacements:
     """The models in place of those of the blueprints.
 
@@ -197,7 +190,7 @@ class _Replacements:
         UnknownModelError: No provider serves one of them.
     """
 
-    def __init__(self, model: ModelChoice | None) -> None:
+    def __init__(self, model: ModelChoice | None = None) -> None:
         self._models: dict[str, Model] = {}
         if model is not None:
             self._models = models_by_component(model)
@@ -227,15 +220,11 @@ class _Replacements:
 
 
 @dataclass(frozen=True, slots=True)
-class _Supplied:
-    """What the caller supplies."""
+class _Supplied(Supplied):
+    """Code, components and models of the caller."""
 
-    tools: tuple[Callable[..., Any], ...]
-    agents: AgentMap
-    conditions: dict[str, Callable[..., Any]]
-    functions: dict[str, Callable[..., Any]]
-    models: _Replacements
-    validate: bool
+    models: _Replacements = field(default_factory=_Replacements)
+    """The models of single agents."""
 
 
 def warn_of_unused_keys(blueprint: JsonMapping) -> None:
@@ -281,35 +270,7 @@ def _build_kind(
     except BlueprintValidationError:
         problems = blueprints.problems(blueprint)
         raise blueprints.invalid(problems) from None
-    arguments = dict(options)
-    model = supplied.models.every
-    if model is not None and kind != "workflow":
-        arguments["model"] = model
-    match kind:
-        case "workflow":
-            return Workflow.from_blueprint(
-                blueprint,
-                agents=supplied.agents,
-                conditions=supplied.conditions,
-                validate=supplied.validate,
-                functions=supplied.functions,
-                **arguments,
-            )
-        case "agent":
-            return Agent.from_blueprint(
-                blueprint,
-                tools=supplied.tools,
-                validate=supplied.validate,
-                **arguments,
-            )
-        case "conductor" | "pipeline":
-            return _TEAMS[kind].from_blueprint(
-                blueprint,
-                tools=supplied.tools,
-                validate=supplied.validate,
-                agents=supplied.agents,
-                **arguments,
-            )
+    return KINDS[kind].assemble(blueprint, supplied, **options)
 
 
 def _load_folder(

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Self
 
 from podwright.blueprints.validation import Blueprint
 from podwright.components.agent import Agent
 from podwright.components.agent_map import AgentMap, agent_map
-from podwright.components.base import Component
+from podwright.components.base import (
+    Component,
+    PromptComponent,
+    Supplied,
+)
 from podwright.components.options import (
     ParsedBlueprint,
     parse_with_overrides,
@@ -16,14 +21,13 @@ from podwright.components.options import (
 from podwright.components.template_names import name_problems
 from podwright.errors import ConfigurationError, Problem
 from podwright.json_data import JsonMapping, JsonObject, as_array, as_object
+from podwright.kinds import TRAITS, Kind
 from podwright.models import Model
 from podwright.tools import Tool, attach, tools_by_name
 
 _OWN_KEYS = ("instructions", "config", "tools")
 """An entry with one of these keys defines an agent; without them, it names one that the caller supplies."""
 _FALLBACK_KEYS = ("fallback", "fallback_wait")
-_MEMBER_KEYS = {"conductor": "skills", "pipeline": "steps"}
-"""The key of a blueprint that holds its members, by its kind."""
 
 
 def entries_of(components: object, what: str) -> list[Blueprint]:
@@ -51,8 +55,64 @@ def entries_of(components: object, what: str) -> list[Blueprint]:
     return entries
 
 
-def parse_team(
-    kind: Literal["conductor", "pipeline"],
+class TeamComponent(PromptComponent):
+    """A component whose blueprint defines its members, or names them: conductor and pipeline."""
+
+    @classmethod
+    def from_blueprint(
+        cls,
+        blueprint: Mapping[str, Any],
+        tools: Sequence[Callable[..., Any]] = [],
+        validate: bool = True,
+        *,
+        agents: Mapping[str, Component] | None = None,
+        **kwargs: Any,
+    ) -> Self:
+        """Rebuild a component with members.
+
+        Args:
+            blueprint: What `to_blueprint` returned.
+            tools: The functions behind the tools of its members.
+            validate: If false, unknown keys are dropped, and missing tools and tools that no longer fit are allowed.
+            agents: Components for the members that are only names.
+            **kwargs: Values that override the blueprint's, such as `name` or `model`.
+
+        Raises:
+            BlueprintValidationError: The blueprint is invalid; with all problems.
+            ConfigurationError: A keyword is unknown.
+        """
+        parsed, members = _parse_team(
+            cls.kind,
+            blueprint,
+            tools,
+            validate=validate,
+            agents=agents,
+            overrides=kwargs,
+        )
+        self = cls._from_parsed(parsed)
+        self._set_members(members)
+        return self
+
+    @classmethod
+    def assemble(
+        cls, blueprint: JsonMapping, supplied: Supplied, **options: Any
+    ) -> Self:
+        """Rebuild a component with members, with what is supplied for any kind; see `from_blueprint`."""
+        return cls.from_blueprint(
+            blueprint,
+            supplied.tools,
+            supplied.validate,
+            agents=supplied.agents,
+            **supplied.with_model(options),
+        )
+
+    @abstractmethod
+    def _set_members(self, members: Sequence[Component]) -> None:
+        """Keep the members, in the order of the blueprint."""
+
+
+def _parse_team(
+    kind: Kind,
     blueprint: object,
     tools: Sequence[Callable[..., Any]],
     *,
@@ -76,7 +136,7 @@ def parse_team(
         fallback=fallback,
         validate=validate,
     )
-    key = _MEMBER_KEYS[kind]
+    key = TRAITS[kind].member_key
     problems: list[Problem] = []
     entries = as_array(parsed.data.get(key))
     for number, entry in enumerate(entries):

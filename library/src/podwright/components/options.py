@@ -22,12 +22,12 @@ from podwright.errors import ConfigurationError, InputError, Problem
 from podwright.events import (
     Event,
     EventManager,
-    Kind,
     Subscriber,
     Token,
     check_subscriber,
 )
 from podwright.json_data import JsonMapping, JsonObject, as_object
+from podwright.kinds import TRAITS, Kind
 from podwright.messages import HistorySettings, ModelSettings
 from podwright.models import Model
 from podwright.printer import Printer
@@ -83,8 +83,6 @@ class AgentOptions(
 _OPTION_KEYS = Options.__optional_keys__
 _BLUEPRINT_KEYS = ("description", "metadata", "inputs")
 """Keyword arguments that are keys of the blueprint."""
-_ANSWERING: tuple[Kind, ...] = ("agent", "conductor")
-"""The kinds with a model of their own."""
 _OPTION_TYPES: dict[str, type] = {
     "limits": RunLimits,
     "event_manager": EventManager,
@@ -213,7 +211,7 @@ def parse_arguments(
     if isinstance(model, Model):
         model_object = model
         blueprint["config"] = {**blueprint["config"], "model": model.name}
-    has_settings = kind in _ANSWERING
+    has_settings = TRAITS[kind].chats
     kept = apply_options(blueprint, options, settings=has_settings)
     data, problems = parse(blueprint, kind)
     return ParsedBlueprint(
@@ -248,7 +246,7 @@ def parse_with_overrides(
     options = Options()
     model: Model | None = None
     for key, value in overrides.items():
-        if key == "response_model" and kind in _ANSWERING:
+        if key == "response_model" and TRAITS[kind].chats:
             config = as_object(changed.get("config"))
             schema = response_schema_of(value)
             changed["config"] = {**config, "response_schema": schema}

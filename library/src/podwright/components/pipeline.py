@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from typing_extensions import Unpack
 
 from podwright.blueprints.validation import Blueprint
-from podwright.components.base import Component, PromptComponent
+from podwright.components.base import Component
 from podwright.components.chat_messages import (
     filled_instructions,
     inputs_of,
     one_turn,
 )
-from podwright.components.members import entries_of, parse_team
+from podwright.components.members import TeamComponent, entries_of
 from podwright.components.options import DescribedOptions, parse_arguments
 from podwright.components.template_names import name_problems
-from podwright.events import Kind
 from podwright.json_data import to_text
+from podwright.kinds import Kind
 from podwright.run import Run, Task
 
 
-class Pipeline(PromptComponent):
+class Pipeline(TeamComponent):
     """Agents in a row; the output of each is the input of the next.
 
     Args:
@@ -53,49 +53,20 @@ class Pipeline(PromptComponent):
             fields["config"] = {"model": model}
         parsed = parse_arguments("pipeline", fields, options)
         super().__init__(parsed, name_problems(parsed))
-        self._steps = list(steps)
+        self._set_members(steps)
 
-    @classmethod
-    def from_blueprint(
-        cls,
-        blueprint: Mapping[str, Any],
-        tools: Sequence[Callable[..., Any]] = [],
-        validate: bool = True,
-        *,
-        agents: Mapping[str, Component] | None = None,
-        **kwargs: Any,
-    ) -> Self:
-        """Rebuild a pipeline.
-
-        Args:
-            blueprint: What `to_blueprint` returned.
-            tools: The functions behind the tools of its agents.
-            validate: If false, unknown keys are dropped, and missing tools and tools that no longer fit are allowed.
-            agents: Components for the steps that are only names.
-            **kwargs: Values that override the blueprint's, such as `name` or `model`.
-
-        Raises:
-            BlueprintValidationError: The blueprint is invalid; with all problems.
-            ConfigurationError: A keyword is unknown.
-        """
-        parsed, members = parse_team(
-            "pipeline",
-            blueprint,
-            tools,
-            validate=validate,
-            agents=agents,
-            overrides=kwargs,
-        )
-        # not `__init__`, which makes the blueprint from the agents
-        self = cls.__new__(cls)
-        PromptComponent.__init__(self, parsed)
-        self._steps = members
-        return self
+    def _set_members(self, members: Sequence[Component]) -> None:
+        self._steps = list(members)
 
     @property
     def steps(self) -> Sequence[Component]:
         """Its agents, in order."""
         return self._steps
+
+    @property
+    def answering_step(self) -> tuple[int, Component]:
+        """The last agent, with its index."""
+        return len(self._steps) - 1, self._steps[-1]
 
     def members(self) -> Mapping[str, Component]:
         """Its agents by name."""

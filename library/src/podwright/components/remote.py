@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 from urllib.parse import quote
 
 from pydantic import TypeAdapter, ValidationError
@@ -81,6 +81,7 @@ class Remote(PromptComponent):
             read.
     """
 
+    is_remote: ClassVar[bool] = True
     timeouts: Timeouts = Timeouts(connect=5.0, first_byte=60.0, idle=45.0)
     """Seconds to connect, to the first byte, and between two bytes (three missed heartbeats). Set on the class."""
     retries: Retries = Retries()

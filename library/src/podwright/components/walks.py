@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
 
 from podwright.approvals import Decision, Question
-from podwright.components.agent import Agent
+from podwright.blueprints import walk_steps
 from podwright.components.base import Component, ModelComponent
 from podwright.components.call_approvals import check_decision
-from podwright.components.folder import function_names
-from podwright.components.pipeline import Pipeline
-from podwright.components.remote import Remote
-from podwright.components.workflow import Workflow
-from podwright.json_data import JsonObject
+from podwright.json_data import JsonMapping
 from podwright.models import Model
+from podwright.names import Expression, path_expression
+from podwright.templates import expressions_in
+from podwright.steps.registry import step_class
 from podwright.tools import Tool
 
 
@@ -53,7 +53,7 @@ def tools_of(component: Component) -> dict[str, Tool]:
     tools: dict[str, Tool] = {}
     ambiguous: set[str] = set()
     for part in walk(component):
-        for name, tool in own_tools_of(part).items():
+        for name, tool in part.own_tools().items():
             if tools.setdefault(name, tool).function is not tool.function:
                 ambiguous.add(name)
     return {name: tool for name, tool in tools.items() if name not in ambiguous}
@@ -77,29 +77,34 @@ def check_decision_on(
 def _tool_of_agent(component: Component, agent: str, name: str) -> Tool | None:
     """A tool of an agent among the parts of a component; None if no part of the name has it."""
     for part in walk(component):
-        tools = own_tools_of(part)
+        tools = part.own_tools()
         if part.name == agent and name in tools:
             return tools[name]
     return None
 
 
-def own_tools_of(part: Component) -> Mapping[str, Tool]:
-    """The tools of a component without those of its members, or the functions of its function steps, by name."""
-    if isinstance(part, Agent):
-        return part.tools
-    if not isinstance(part, Workflow):
-        return {}
-    named = function_names(part.to_blueprint())
-    return {
-        name: tool for name, tool in part.functions.items() if name in named
-    }
+def conditions_of(component: Component) -> dict[str, Callable[..., Any]]:
+    """The conditions that a component and its parts refer to, by name."""
+    conditions: dict[str, Callable[..., Any]] = {}
+    for part in walk(component):
+        conditions |= part.conditions
+    return conditions
 
 
-def response_schema_of(component: Component) -> JsonObject | None:
-    """The JSON Schema of a component's answers; None if they are texts, or if that is not known."""
-    if isinstance(component, Pipeline):
-        return response_schema_of(component.steps[-1])
-    return component.config.get("response_schema")
+def values_read(
+    blueprint: JsonMapping, known: Collection[str] = ()
+) -> list[Expression]:
+    """The values that the templates and the map steps of a blueprint read.
+
+    Args:
+        blueprint: A valid blueprint of any kind.
+        known: See `podwright.templates.expressions`.
+    """
+    values = expressions_in(blueprint, known)
+    for _, step in walk_steps(blueprint.get("steps")):
+        for key in step_class(step).expression_keys:
+            values.append(path_expression(step[key]))
+    return values
 
 
 def remotes_in(*components: Component) -> list[str]:
@@ -107,6 +112,6 @@ def remotes_in(*components: Component) -> list[str]:
     names: dict[str, None] = {}
     for component in components:
         for part in walk(component):
-            if isinstance(part, Remote):
+            if part.is_remote:
                 names[part.name] = None
     return list(names)

@@ -6,12 +6,13 @@ from collections import defaultdict
 from collections.abc import (
     AsyncGenerator,
     Callable,
+    Collection,
     Iterator,
     Mapping,
     Sequence,
 )
 from dataclasses import replace
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Literal, Self, cast
 
 from typing_extensions import Unpack
 
@@ -21,12 +22,16 @@ from podwright.blueprints.validation import Blueprint
 from podwright.components.agent_map import AgentMap, agent_map
 from podwright.components.base import (
     Component,
+    Supplied,
+    TaskBody,
     nothing_to_decide,
     saved_run_in,
 )
 from podwright.components.chat_messages import as_content, one_turn, to_context
+from podwright.components.folder import function_names
 from podwright.components.frames import (
     DECISIONS,
+    ITERATION,
     Decided,
     Scope,
     SequenceFrame,
@@ -51,9 +56,10 @@ from podwright.conditions import Conditions
 from podwright.conditions import problems as condition_problems
 from podwright.conversation import parse_content, parse_messages
 from podwright.errors import DECISION, ContextError, InputError, Problem
-from podwright.events import Event, EventManager, Kind
+from podwright.events import Event, EventManager
 from podwright.json_data import (
     JsonMapping,
+    JsonObject,
     as_array,
     as_object,
     copy_json,
@@ -61,9 +67,11 @@ from podwright.json_data import (
     to_json_data,
     to_text,
 )
+from podwright.kinds import Kind
 from podwright.messages import ContentPart, Message
 from podwright.models.retries import Retries
 from podwright.names import INPUT
+from podwright.result import ExecutionResult
 from podwright.run import Run, Task
 from podwright.run_end import Checkpoint
 from podwright.steps.base import Step, output_names, steps_to_data
@@ -98,6 +106,10 @@ class Workflow(Component):
     """
 
     kind: ClassVar[Kind] = "workflow"
+    body_keys: ClassVar[frozenset[str]] = frozenset(
+        {"start_step", "resume_path"}
+    )
+    tools_file: ClassVar[Literal["tools", "functions"]] = "functions"
     retries: Retries = Retries()
     """The waits between the attempts of a try step, which says how many they are. Set on the class."""
 
@@ -159,6 +171,20 @@ class Workflow(Component):
         return cls._build(parsed, references, problems)
 
     @classmethod
+    def assemble(
+        cls, blueprint: JsonMapping, supplied: Supplied, **options: Any
+    ) -> Self:
+        """Rebuild a workflow with what is supplied for any kind; see `from_blueprint`. Its agents have the models."""
+        return cls.from_blueprint(
+            blueprint,
+            supplied.agents,
+            supplied.conditions,
+            supplied.validate,
+            functions=supplied.functions,
+            **options,
+        )
+
+    @classmethod
     def _build(
         cls,
         parsed: ParsedBlueprint,
@@ -170,8 +196,7 @@ class Workflow(Component):
                 ParsedBlueprint("workflow", blueprint), references
             )
 
-        self = cls.__new__(cls)
-        Component.__init__(self, parsed, problems)
+        self = cls._from_parsed(parsed, problems)
         self._references = references
         self._steps = steps_from_data(parsed.data["steps"], nested)
         return self
@@ -190,6 +215,25 @@ class Workflow(Component):
     def functions(self) -> Mapping[str, Tool]:
         """The functions that its steps call, by name."""
         return self._references.functions
+
+    def own_tools(self) -> Mapping[str, Tool]:
+        """The functions that the function steps of its blueprint call, by name."""
+        called = function_names(self._blueprint)
+        return {
+            name: tool
+            for name, tool in self.functions.items()
+            if name in called
+        }
+
+    @property
+    def written_names(self) -> Collection[str]:
+        """The names that its steps write to the context, or give to the steps inside them."""
+        items = [
+            step["as"]
+            for _, step in walk_steps(self._blueprint["steps"])
+            if "as" in step
+        ]
+        return {*self.output_names, *items, ITERATION}
 
     @property
     def output_names(self) -> Sequence[str]:
@@ -287,6 +331,12 @@ class Workflow(Component):
             self._task_with_updates, context, start_step, resume_path, kwargs
         )
 
+    def task_from(self, body: TaskBody) -> WorkflowTask:
+        """Return the task that a request asks for; see `Component.task_from`."""
+        return self.task(
+            body.input, body.start_step, body.resume_path, body.messages
+        )
+
     def task(
         self,
         context: object,
@@ -372,23 +422,25 @@ class Workflow(Component):
         """Return the text of all named inputs, which is the `input` of a run that has only those; empty without any."""
         return sections(context, ("input", *self.output_names))
 
-    def shown_context(
-        self, context: JsonMapping, data: JsonMapping | None = None
-    ) -> dict[str, Any]:
+    def content_of(
+        self, result: ExecutionResult, *, as_data: bool = False
+    ) -> JsonObject:
         """Return the context of a result for a caller, who does not need long named inputs a second time.
 
         An `input` that only combines the named inputs is cut to `LONGEST_REPEATED_INPUT` characters; a run that is
         given this context has all of it again.
 
         Args:
-            context: The value of the result.
-            data: Its data, if it has any.
+            result: The result of one of its runs.
+            as_data: Whether the context has data, where outputs are data, instead of texts.
         """
-        combined = self._combined_inputs(context if data is None else data)
-        shown = dict(context)
-        if combined and context["input"] == combined:
-            shown["input"] = _shortened(combined)
-        return shown
+        texts: JsonObject = to_json_data(result.value)
+        data = texts if result.data is None else result.data
+        content = dict(data if as_data else texts)
+        combined = self._combined_inputs(data)
+        if combined and content["input"] == combined:
+            content["input"] = _shortened(combined)
+        return content
 
     async def nested_task(
         self, data: Any, values: JsonMapping, response_model: Any = None

@@ -14,12 +14,12 @@ from types import ModuleType
 from typing import Any
 
 from podwright import blueprints
-from podwright.components import Agent, Component, Workflow
+from podwright.components import Agent, Component
 from podwright.components.folder import Folder, condition_names
-from podwright.components.loader import AnyComponent
-from podwright.components.remote import Remote
-from podwright.components.walks import own_tools_of, remotes_in
+from podwright.components.loader import has_blueprint
+from podwright.components.walks import remotes_in
 from podwright.errors import ConfigurationError, UnknownModelError
+from podwright.kinds import TRAITS
 from podwright.models.registry import registered_provider
 from podwright.text import os_error_reason
 from podwright_service.authoring.copy_check import check_copy
@@ -255,15 +255,15 @@ def _write_component(plan: _Plan, code: LocalCode, target: Path) -> None:
 
 def _plan_of(component: Component, beside: ModuleType | None) -> _Plan:
     plan = _Plan(component.to_blueprint())
-    defined_inside = not isinstance(component, Workflow)
+    defines_members = bool(TRAITS[component.kind].member_key)
     _add_code(plan, component, beside)
     for name, member in component.members().items():
-        if isinstance(member, Remote):
+        if member.is_remote:
             plan.remotes.append(name)
-        elif isinstance(member, Agent) and defined_inside:
+        elif isinstance(member, Agent) and defines_members:
             # its blueprint is a part of this one
             _add_code(plan, member, beside)
-        elif isinstance(member, AnyComponent):
+        elif has_blueprint(member):
             plan.agents[name] = _plan_of(member, beside)
             plan.remotes += plan.agents[name].remotes
         else:
@@ -287,18 +287,15 @@ def _add_providers(
 def _add_code(
     plan: _Plan, component: Component, beside: ModuleType | None
 ) -> None:
-    kind = "tools"
-    if isinstance(component, Workflow):
-        kind = "functions"
-        wanted = condition_names(component.to_blueprint())
-        for name, condition in component.conditions.items():
-            if name in wanted:
-                plan.code["conditions"][name] = named(
-                    condition, f"The condition '{name}'", beside=beside
-                )
-    for name, tool in own_tools_of(component).items():
+    wanted = condition_names(component.to_blueprint())
+    for name, condition in component.conditions.items():
+        if name in wanted:
+            plan.code["conditions"][name] = named(
+                condition, f"The condition '{name}'", beside=beside
+            )
+    for name, tool in component.own_tools().items():
         found = named(tool.function, f"The function '{name}'", beside=beside)
-        plan.supply(kind, name, found)
+        plan.supply(component.tools_file, name, found)
 
 
 def _share_code(plan: _Plan, place: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from podwright import blueprints
 from podwright.blueprints.diff import Change, blueprint_changes
+from podwright.blueprints.schema import keys_of
 from podwright.blueprints.validation import Blueprint, json_problems
 from podwright.components.folder import Folder
 from podwright.errors import ConfigurationError, Problem
@@ -164,7 +165,7 @@ def _missing_function(folder: Folder, name: str, at: str) -> Problem:
 
 
 def _add_tools(folder: Folder, blueprint: Blueprint, names: list[str]) -> None:
-    if blueprints.kind_of(blueprint) != "agent":
+    if "tools" not in keys_of(blueprints.kind_of(blueprint)):
         raise ConfigurationError(
             "Only the blueprint of an agent has tools of its own.",
             suggestion="Add the entry to the agent that is to have the tool.",

@@ -28,7 +28,7 @@ from podwright_service.background.caller_runs import (
 )
 from podwright_service.background.stored_journal import DatabaseStore
 from podwright_service.background.writer import Writer
-from podwright_service.execution import result_content, task_of, use_origin
+from podwright_service.execution import task_of, use_origin
 from podwright_service.http.limits import granted_limits
 from podwright_service.http.problems import stored_problem, stored_problem_of
 from podwright_service.http.schemas import RunRequest, RunStatus
@@ -212,7 +212,7 @@ class Attempt:
             resumed_run.reset(token)
         return self._ended(
             "succeeded",
-            result=result_content(component, result, as_data=True),
+            result=component.content_of(result, as_data=True),
             usage=result.usage,
         )
 

@@ -22,6 +22,7 @@ from podwright.errors import (
 from podwright.events import ToolCallFailed, adapter
 from podwright.json_data import JsonMapping, as_array, copy_json
 from podwright.steps.registry import step_class
+from podwright.kinds import TRAITS
 from podwright_service.background.caller_runs import CallerRuns, StoredRun
 from podwright_service.background.worker import BackgroundWorker
 from podwright_service.execution import task_of
@@ -47,8 +48,6 @@ _WENT_ON = ("ok", "exhausted", "caught")
 """The outcomes of a step after which the run went on."""
 _MAY_CHANGE = ("description", "metadata", "limits")
 """Keys of a blueprint that describe, or limit what is still to be done."""
-_WITH_STEPS = ("workflow", "pipeline")
-"""The kinds of components whose steps are done one after the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +159,7 @@ def _obstacles(
         The changes; empty if it can.
     """
     recorded = set(_recorded_paths(run, events))
-    if kind_of(old) in _WITH_STEPS:
+    if TRAITS[kind_of(old)].has_steps:
         # nothing is recorded of the run itself, only of its steps
         recorded.discard(())
     body: Mapping[str, Any] = run["request"]["body"]
@@ -231,7 +230,7 @@ def _begin(blueprint: JsonMapping, last: int) -> dict[str, Any]:
     part: dict[str, Any] = copy_json(dict(blueprint))
     for key in _MAY_CHANGE:
         part.pop(key, None)
-    if kind_of(blueprint) in _WITH_STEPS:
+    if TRAITS[kind_of(blueprint)].has_steps:
         part["steps"] = as_array(part.get("steps"))[: last + 1]
         for _, step in walk_steps(part["steps"]):
             for key in step_class(step).keys_of_questions:

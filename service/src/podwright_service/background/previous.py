@@ -12,9 +12,9 @@ import podwright
 from podwright import blueprints
 from podwright.blueprints.texts import text_files
 from podwright.blueprints.validation import Blueprint
-from podwright.components import Component, Workflow
+from podwright.components import Component
 from podwright.components.loader import load_in_folder
-from podwright.components.walks import models_of, tools_of, walk
+from podwright.components.walks import conditions_of, models_of, tools_of, walk
 from podwright.errors import (
     BlueprintValidationError,
     ConfigurationError,
@@ -159,16 +159,12 @@ def _load(
     if source is not None and is_folder(source):
         return load_in_folder(source, blueprint, remotes)
     parts = dict(_parts(component))
-    conditions: dict[str, Callable[..., Any]] = {}
-    for part in (component, *parts.values()):
-        if isinstance(part, Workflow):
-            conditions |= part.conditions
     tools = cast("Mapping[str, Callable[..., Any]]", tools_of(component))
     return podwright.load(
         blueprint,
         tools=tuple(tools.values()),
         agents={**remotes, **parts},
-        conditions=conditions,
+        conditions=conditions_of(component),
         functions=tools,
     )
 

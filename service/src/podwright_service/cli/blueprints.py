@@ -29,6 +29,7 @@ from podwright.errors import (
     Problem,
 )
 from podwright.json_data import as_array, as_object, walk_json
+from podwright.kinds import TRAITS
 from podwright.models import EVERY
 from podwright.steps.registry import step_class
 from podwright.text import did_you_mean, truncate
@@ -55,7 +56,6 @@ _MODEL = re.compile(
     r"(/(?P<list>skills|steps)/(?P<number>\d+))?/config/(model|fallback/\d+)"
 )
 """Where a blueprint names models."""
-_TEAMS = ("Conductor", "Pipeline")
 
 
 def validate(paths: list[str], as_json: bool, model: str | None = None) -> int:
@@ -228,7 +228,8 @@ def _models_in(
         if match["list"]:
             owner = blueprint[match["list"]][int(match["number"])]["name"]
         # the model of a team is also that of its members without one
-        is_team = not match["list"] and blueprint.get("type") in _TEAMS
+        has_members = bool(TRAITS[blueprints.kind_of(blueprint)].member_key)
+        is_team = has_members and not match["list"]
         if is_team or owner not in replaced:
             models[value] = pointer
     return models | dict.fromkeys(replaced.values(), "")

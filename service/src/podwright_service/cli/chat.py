@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Any, Protocol, cast
 
 from podwright.approvals import Decision, Question
-from podwright.components import Component, Workflow
-from podwright.components.base import Input, PromptComponent
+from podwright.components import Component
+from podwright.components.base import Input, TaskBody
 from podwright.components.inputs import DeclaredInputs
 from podwright.errors import (
     ApprovalRequired,
@@ -22,13 +22,13 @@ from podwright.errors import (
     InputsError,
     PodwrightError,
 )
-from podwright.events import Kind
 from podwright.json_data import as_object
+from podwright.kinds import Kind
 from podwright.messages import ImagePart
 from podwright.models import use_model
 from podwright.names import INPUT
 from podwright.result import ExecutionResult
-from podwright.run import Task, execute
+from podwright.run import execute
 from podwright.run_context import RunAttributes, run_attributes
 from podwright.text import did_you_mean, os_error_reason, truncate
 from podwright.usage import NO_USAGE, RunLimits, Usage
@@ -142,7 +142,8 @@ class _Component:
         messages: Sequence[Mapping[str, Any]],
         printer: TurnPrinter,
     ) -> ExecutionResult:
-        task = self._task(said, messages)
+        body = TaskBody(said, messages)
+        task = self._component.task_from(body)
         while True:
             try:
                 return await execute(
@@ -162,12 +163,6 @@ class _Component:
                     raise
                 after = task_after(self._component, pause, decision)
                 task = replace(after, messages=task.messages)
-
-    def _task(self, said: Input, messages: Sequence[Mapping[str, Any]]) -> Task:
-        if isinstance(self._component, Workflow):
-            return self._component.task(said, messages=messages)
-        component = cast("PromptComponent", self._component)
-        return component.task(said, None, messages)
 
 
 class _Service:

@@ -11,11 +11,11 @@ import sys
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from podwright.approvals import APPROVE, Decision, Question
-from podwright.components import Component, Workflow
-from podwright.components.base import PromptComponent
+from podwright.components import Component
+from podwright.components.base import TaskBody
 from podwright.errors import (
     ApprovalRejectedError,
     ApprovalRequired,
@@ -236,9 +236,7 @@ def task_after(
 ) -> Task:
     """The task of the run that goes on after a decision."""
     context = pause.decide(decision.decision, decision.comment, decision.values)
-    if isinstance(component, Workflow):
-        return component.task(context, 0, pause.resume_path)
-    return cast("PromptComponent", component).task(context)
+    return component.task_from(TaskBody(context, resume_path=pause.resume_path))
 
 
 def _print_result(result: ExecutionResult) -> None:
@@ -291,14 +289,13 @@ async def _execute(
 def _task(
     component: Component, run_input: Any, resume_path: str | None
 ) -> Task:
-    if isinstance(component, Workflow):
-        return component.task(run_input, 0, _step_indices(resume_path))
-    if resume_path is not None:
+    if resume_path is not None and "resume_path" not in component.body_keys:
         raise InputError(
             f"'{component.name}' is not a workflow, so it cannot resume.",
             suggestion="Leave --resume-path out.",
         )
-    return cast("PromptComponent", component).task(run_input)
+    path = _step_indices(resume_path)
+    return component.task_from(TaskBody(run_input, resume_path=path))
 
 
 def _step_indices(resume_path: str | None) -> list[int] | None:

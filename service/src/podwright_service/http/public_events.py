@@ -16,6 +16,7 @@ from starlette.requests import Request
 from podwright import events
 from podwright.events import Event, adapter
 from podwright.json_data import JsonObject
+from podwright.kinds import TRAITS
 from podwright.messages import ModelRequest, ModelResponse, ToolCall
 from podwright.result import ExecutionResult
 from podwright_service.http.auth import has_scope
@@ -24,7 +25,6 @@ HIDDEN = "(hidden)"
 """Stands for a text that only callers with the scope `read` see."""
 _OF_ERRORS = ("code", "component", "run_id")
 """What everybody sees of an error inside a run."""
-_CHATS = ("agent", "conductor")
 
 EventFilter = Callable[[Event], Event | None]
 """Returns an event as a caller sees it; None if it is not seen."""
@@ -54,7 +54,7 @@ def without_context(event: Event) -> Event:
 def public_event(event: Event) -> Event | None:
     """Return an event as a caller without the scope `read` sees it."""
     is_outermost = event.parent_id is None
-    is_own_chat = is_outermost and event.kind in _CHATS
+    is_own_chat = is_outermost and TRAITS[event.kind].chats
     match event:
         case events.Reasoning():
             return None

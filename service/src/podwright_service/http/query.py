@@ -11,10 +11,14 @@ from fastapi.routing import APIRoute
 
 from podwright.errors import Problem
 from podwright.text import did_you_mean, short_repr
-from podwright_service.http.paths import OPENAI_PREFIX, PROBES, path_in
+from podwright_service.http.paths import (
+    MONITORING_PATHS,
+    OPENAI_PREFIX,
+    path_in,
+)
 from podwright_service.http.problems import RequestError
 
-_TOLERANT = (*PROBES, "/metrics", "/docs")
+_TOLERANT = (*MONITORING_PATHS, "/docs")
 """Paths that ignore what they do not know: a probe, a scrape or a link must not fail because of it."""
 _OF_OPENAI_CLIENTS = ("api-version",)
 """Parameters that Azure's clients of OpenAI's protocols add to each request."""

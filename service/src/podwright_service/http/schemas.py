@@ -26,7 +26,7 @@ from podwright.conversation import (
     Conversation,
     ConversationMessage,
 )
-from podwright.events import Kind
+from podwright.kinds import Kind
 from podwright.run_context import (
     MAX_IDENTITY,
     MAX_METADATA,

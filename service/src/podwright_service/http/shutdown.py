@@ -21,15 +21,13 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from podwright_service.http.active_runs import ActiveRuns
-from podwright_service.http.paths import PROBES, path_in
+from podwright_service.http.paths import MONITORING_PATHS, path_in
 from podwright_service.http.problems import RequestError
 from podwright_service.http.scrapes import Scrapes
 from podwright_service.settings import Settings
 
 _ON_THEIR_WAY = 0.5
 """Seconds in which requests are served that are on their way when no more are accepted."""
-_OPEN_PATHS = (*PROBES, "/metrics")
-"""What is served until the end."""
 RESPONSE_SECONDS = 2
 """Seconds that cancelled runs have to send their responses."""
 
@@ -209,7 +207,7 @@ class LifecycleMiddleware:
         if (
             scope["type"] == "http"
             and self._lifecycle.refuses_requests
-            and path_in(scope) not in _OPEN_PATHS
+            and path_in(scope) not in MONITORING_PATHS
         ):
             raise RequestError(
                 503,

@@ -8,17 +8,18 @@ from typing import Any, cast
 
 from podwright import blueprints
 from podwright.callables import check_cancelled
-from podwright.components import Agent, Component, Conductor, Pipeline, Workflow
+from podwright.components import KINDS, Agent, Component, Pipeline
+from podwright.components.base import Supplied
 from podwright.components.template_names import check_names
-from podwright.components.walks import tools_of, walk
+from podwright.components.walks import conditions_of, tools_of, walk
 from podwright.errors import (
     BlueprintValidationError,
     ConfigurationError,
     PodwrightError,
     Problem,
 )
-from podwright.events import Kind
 from podwright.json_data import json_pointer
+from podwright.kinds import Kind
 from podwright.text import did_you_mean
 from podwright.tools import Tool, to_tool
 from podwright.validation_errors import MAX_PROBLEMS
@@ -92,20 +93,15 @@ class InlinePolicy:
         agents: Mapping[str, Component],
         pointer: str,
     ) -> tuple[Component | None, list[Problem]]:
-        tools = cast("list[Callable[..., Any]]", self._served_tools())
+        supplied = Supplied(
+            tools=cast("list[Callable[..., Any]]", self._served_tools()),
+            agents=agents,
+            conditions=self.conditions,
+            functions=cast("Mapping[str, Callable[..., Any]]", self.tools),
+        )
         try:
             kind = kind or blueprints.kind_of(blueprint)
-            if kind == "workflow":
-                return Workflow.from_blueprint(
-                    blueprint, agents, self.conditions, functions=self.tools
-                ), []
-            if kind == "agent":
-                return Agent.from_blueprint(blueprint, tools), []
-            if kind == "conductor":
-                return Conductor.from_blueprint(
-                    blueprint, tools, agents=agents
-                ), []
-            return Pipeline.from_blueprint(blueprint, tools, agents=agents), []
+            return KINDS[kind].assemble(blueprint, supplied), []
         except BlueprintValidationError as error:
             return None, _below(pointer, error.problems)
         except PodwrightError as error:
@@ -153,16 +149,16 @@ def inline_policy(component: Component, settings: Settings) -> InlinePolicy:
     tools = _allowed_tools(component, settings)
     models = _allowed_models(component, settings)
     parts = list(walk(component))
-    workflows = [part for part in parts if isinstance(part, Workflow)]
-    conditions: dict[str, Callable[..., Any]] = {}
-    for workflow in workflows:
-        conditions |= workflow.conditions
     agents = remotes_of(settings)
     for part in reversed(parts):
         if part is not component or isinstance(part, Agent):
             agents[part.name] = part
     return InlinePolicy(
-        models, tools, agents, conditions=conditions, settings=settings
+        models,
+        tools,
+        agents,
+        conditions=conditions_of(component),
+        settings=settings,
     )
 
 

@@ -6,10 +6,9 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from podwright import __version__, blueprints
-from podwright.components import Component, Conductor
+from podwright.components import Component
 from podwright.components.base import ModelComponent
-from podwright.components.function_agent import FunctionAgent
-from podwright.components.walks import own_tools_of, reported_models_of, walk
+from podwright.components.walks import reported_models_of, walk
 from podwright.events import Event, Subscriber
 from podwright.models import Model, use_model
 from podwright_service.http.paths import PATHS
@@ -103,7 +102,7 @@ class Observability:
                     part.name,
                     part.kind,
                     _model_names(part, settings),
-                    tuple(_tool_names(part)),
+                    tuple(part.tool_names),
                 )
                 for part in components
             ],
@@ -119,7 +118,7 @@ class Observability:
             },
             tools={
                 *policy.tools,
-                *(name for part in components for name in _tool_names(part)),
+                *(name for part in components for name in part.tool_names),
             },
             routes=PATHS,
             callers=settings.metric_callers,
@@ -209,13 +208,3 @@ def _model_names(part: Component, settings: Settings) -> tuple[str, ...]:
             called = [model.name for model in part.chat_models.all()]
         names |= dict.fromkeys(called)
     return tuple(names)
-
-
-def _tool_names(part: Component) -> Collection[str]:
-    """The tools that a component calls itself."""
-    if isinstance(part, Conductor):
-        return part.tool_names
-    if isinstance(part, FunctionAgent):
-        # its call is an effect, as that of a tool
-        return [part.name]
-    return own_tools_of(part)

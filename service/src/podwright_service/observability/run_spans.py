@@ -28,6 +28,7 @@ from podwright import events
 from podwright.conversation import parse_content
 from podwright.errors import MessagesError
 from podwright.json_data import as_object, to_text
+from podwright.kinds import TRAITS
 from podwright.messages import ContentPart, Message
 from podwright.run_context import current_attributes
 from podwright.usage import NO_USAGE, Usage
@@ -217,7 +218,7 @@ def _run(event: events.RunStarted, remote: bool) -> SpanStart:
         semconv.AGENT_NAME: event.component,
         semconv.COMPONENT_KIND: event.kind,
         semconv.RUN_ID: event.run_id,
-        semconv.SPAN_KIND: semconv.SPAN_KINDS[event.kind],
+        semconv.SPAN_KIND: semconv.span_kind(event.kind),
         **_origin(),
     }
     return f"{operation} {event.component}", kind, attributes

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Final, Literal
 
 from podwright import events
+from podwright.kinds import TRAITS, Kind
 
 OPERATION: Final = "gen_ai.operation.name"
 CHAT: Final = "chat"
@@ -54,12 +55,6 @@ COST_CURRENCY: Final = "gen_ai.usage.cost.currency"
 COST_SOURCE: Final = "gen_ai.usage.cost.source"
 
 SPAN_KIND: Final = "openinference.span.kind"
-SPAN_KINDS: Final = {
-    "agent": "AGENT",
-    "conductor": "AGENT",
-    "workflow": "CHAIN",
-    "pipeline": "CHAIN",
-}
 INPUT_VALUE: Final = "input.value"
 OUTPUT_VALUE: Final = "output.value"
 USER: Final = "user.id"
@@ -153,11 +148,18 @@ RUN_STATUSES: Final = ("ok", "failed", "rejected", "cancelled", "paused")
 """The statuses of runs in spans, metrics and log lines."""
 
 
-def operation_of(kind: events.Kind) -> str:
+def operation_of(kind: Kind) -> str:
     """Return the conventions' operation of a run of a component."""
-    if kind in ("workflow", "pipeline"):
-        return INVOKE_WORKFLOW
-    return INVOKE_AGENT
+    if TRAITS[kind].chats:
+        return INVOKE_AGENT
+    return INVOKE_WORKFLOW
+
+
+def span_kind(kind: Kind) -> str:
+    """The kind of span in OpenInference for the runs of a kind of component."""
+    if TRAITS[kind].chats:
+        return "AGENT"
+    return "CHAIN"
 
 
 def run_status(event: events.RunEnded) -> str:

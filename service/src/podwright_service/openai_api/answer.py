@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Literal, NamedTuple
 
-from podwright.components import Component, Pipeline
+from podwright.components import Component
 from podwright.components.base import ModelComponent
 from podwright.errors import ModelRefusedError
 from podwright.events import (
@@ -70,14 +70,14 @@ class Answer:
         self._component = component
         self._shows_reasoning = show_reasoning and component.chats
         self._is_json = _has_response_model(component, task)
-        answering = _answering(component)
+        answering, answering_path = _answering(component)
         # a structured answer may be corrected, and the steps of a workflow are not its answer
         self._streams = answering.streams_answer and not (
             self._is_json or _has_response_model(answering, task)
         )
         self._answering_run = run_id
         """Id of the run whose tokens are the answer."""
-        self._answering_path = _answering_path(component)
+        self._answering_path = answering_path
         """The position of that run."""
         self._depth = 0
         """How much of that position the run has reached."""
@@ -176,20 +176,13 @@ class Answer:
         return Piece(self._separator() + answer)
 
 
-def _answering(component: Component) -> Component:
-    """The component whose answer is that of a component: the last one of a pipeline."""
-    while isinstance(component, Pipeline):
-        component = component.steps[-1]
-    return component
-
-
-def _answering_path(component: Component) -> tuple[int, ...]:
-    """The position of its run inside the run of the component."""
+def _answering(component: Component) -> tuple[Component, tuple[int, ...]]:
+    """Return the part that gives the answer of a component, and the position of its run inside that of the whole."""
     path: list[int] = []
-    while isinstance(component, Pipeline):
-        path.append(len(component.steps) - 1)
-        component = component.steps[-1]
-    return tuple(path)
+    while component.answering_step is not None:
+        index, component = component.answering_step
+        path.append(index)
+    return component, tuple(path)
 
 
 def _has_response_model(component: Component, task: Task) -> bool:

@@ -56,13 +56,19 @@ class ForcedTool:
 
     def answer_schema(self) -> Object:
         """The JSON Schema of the answer."""
-        schema: Object = {"title": self.name}
-        if self.description:
-            schema["description"] = self.description
+        schema = self.parameters
         # the root of a recursive type may only refer to its definition
-        if "$ref" not in self.parameters:
-            schema["type"] = "object"
-        return {**schema, **self.parameters}
+        if "$ref" not in schema:
+            schema = {"type": "object", **schema}
+        return described_schema(self.name, self.description, schema)
+
+
+def described_schema(name: str, description: str, schema: Object) -> Object:
+    """Return a client's JSON Schema of the answer, with its name and description unless it has its own."""
+    described: Object = {"title": name}
+    if description:
+        described["description"] = description
+    return {**described, **schema}
 
 
 def _check_choice(choice: JsonValue) -> JsonValue:

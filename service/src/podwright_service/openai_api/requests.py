@@ -9,20 +9,16 @@ from typing import Annotated, Any, ClassVar, NamedTuple, cast
 
 from pydantic import Field, JsonValue
 
-from podwright.blueprints import walk_steps
-from podwright.components import Component, Workflow
-from podwright.components.base import PromptComponent
+from podwright.components import Component
+from podwright.components.base import TaskBody
 from podwright.components.response_format import ClientSchema
-from podwright.components.walks import walk
+from podwright.components.walks import values_read, walk
 from podwright.conversation import parse_messages
 from podwright.errors import InputsError, MessagesError, Problem
-from podwright.json_data import walk_json
 from podwright.messages import Message, ModelSettings
-from podwright.names import INPUT, path_expression
+from podwright.names import INPUT
 from podwright.run import Task
 from podwright.run_context import metadata_problem
-from podwright.steps.registry import step_class
-from podwright.templates import names
 from podwright.text import short_repr
 from podwright_service.execution import below
 from podwright_service.http.problems import RequestError
@@ -31,6 +27,7 @@ from podwright_service.openai_api.forced_tool import (
     ForcedTool,
     ToolChoice,
     UnsupportedToolsError,
+    described_schema,
     forced_tool,
 )
 from podwright_service.openai_api.values import (
@@ -170,18 +167,17 @@ class OpenAIRequest(Options, ABC):
             *_refused_settings(settings, component, may_set),
             *_refused_instructions(conversation, component),
         ]
-        if response_model is not None and isinstance(component, Workflow):
-            refused.append(Problem(format_pointer, "A workflow gives text"))
+        if response_model and "response_model" not in component.body_keys:
+            reason = f"A {component.kind} gives text"
+            refused.append(Problem(format_pointer, reason))
         if refused:
             raise _unsupported_error(refused)
         if inputs:
             value = {INPUT: value, **inputs}
         try:
-            if isinstance(component, Workflow):
-                task = component.task(value)
-                return replace(task, messages=earlier)
-            prompted = cast("PromptComponent", component)
-            task = prompted.task(value, response_model)
+            task = component.task_from(
+                TaskBody(value, response_model=response_model)
+            )
         except InputsError as error:
             raise _inputs_error(error) from None
         instructions = [placed.message for placed in conversation.instructions]
@@ -252,7 +248,13 @@ class OpenAIRequest(Options, ABC):
         if component.inputs:
             # other entries are not for the component
             return component.inputs.select(given)
-        used = _template_names(component)
+        used = {
+            value.name
+            for part in walk(component)
+            for value in values_read(part.to_blueprint(), known=given)
+        }
+        for part in walk(component):
+            used.update(part.inputs.schemas)
         return {name: given[name] for name in given if name in used}
 
     def _named_inputs(self, component: Component) -> dict[str, JsonValue]:
@@ -279,10 +281,11 @@ class OpenAIRequest(Options, ABC):
             raise _unsupported_error(
                 [Problem(self.format_pointer, "The JSON Schema is missing")]
             )
-        described: dict[str, Any] = {"title": schema.name}
-        if schema.description:
-            described["description"] = schema.description
-        return ClientSchema({**described, **schema.schema_})
+        return ClientSchema(
+            described_schema(
+                schema.name, schema.description or "", schema.schema_
+            )
+        )
 
 
 def check_model(name: str, component: Component) -> None:
@@ -330,23 +333,6 @@ def _as_settings(settings: Sequence[Setting]) -> ModelSettings:
             values[name] = value
     return cast("ModelSettings", values)
 
-
-def _template_names(component: Component) -> set[str]:
-    """The names that the templates and the map steps of a component and its members use, and their declared inputs."""
-    blueprint = component.to_blueprint()
-    found = {
-        name
-        for _, text, _ in walk_json(blueprint)
-        if isinstance(text, str)
-        for name in names(text)
-    }
-    found.update(component.inputs.schemas)
-    for _, step in walk_steps(blueprint.get("steps")):
-        for key in step_class(step).expression_keys:
-            found.add(path_expression(step[key]).name)
-    for member in component.members().values():
-        found |= _template_names(member)
-    return found
 
 
 def _unsupported_error(problems: Sequence[Problem]) -> RequestError:

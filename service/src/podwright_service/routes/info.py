@@ -11,7 +11,6 @@ from podwright import blueprints
 from podwright.components.walks import (
     remotes_in,
     reported_models_of,
-    response_schema_of,
     tools_of,
 )
 from podwright.models.price_lists import list_versions
@@ -53,7 +52,7 @@ async def info(request: Request) -> Info:
         },
         blueprint=blueprint,
         inputs=blueprint.get("inputs", {}),
-        response_schema=response_schema_of(component),
+        response_schema=component.response_schema,
         digest=blueprints.digest(blueprint),
         previous=_previous_digests(runtime),
         models={

@@ -12,15 +12,13 @@ from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import JSONResponse
 
 from podwright import blueprints
-from podwright.components import Component, Workflow
+from podwright.components import Component
 from podwright.components.inputs import DeclaredInputs
-from podwright.components.walks import response_schema_of
-from podwright.events import Kind
+from podwright.components.walks import values_read
 from podwright.json_data import JsonMapping, JsonObject, json_pointer, to_text
+from podwright.kinds import Kind
 from podwright.models.schema_example import example
-from podwright.names import INPUT, find_name, path_expression
-from podwright.steps.loop_step import ITERATION
-from podwright.templates import expressions_in
+from podwright.names import find_name
 from podwright_service.http.paths import OPENAI_PREFIX, scopes_of
 from podwright_service.http.problems import MEDIA_TYPE, ProblemDetails
 from podwright_service.inline.policy import InlinePolicy
@@ -135,8 +133,8 @@ def _add_inputs(document: dict[str, Any], component: Component) -> None:
             schema, place + json_pointer(name)
         )
     inputs["properties"] = properties
-    if not isinstance(component, Workflow):
-        # a workflow that resumes is given its whole context
+    # a run that resumes at a step is given its whole context
+    if "resume_path" not in component.body_keys:
         inputs["additionalProperties"] = False
     if declared.may_be_left_out:
         del inputs["minProperties"]
@@ -176,7 +174,7 @@ def _with_moved_references(value: Any, place: str) -> Any:
 
 def _add_answer(document: dict[str, Any], component: Component) -> None:
     """Add an example of a structured answer."""
-    schema = response_schema_of(component)
+    schema = component.response_schema
     if schema is None:
         return
     data = example(schema, "the moon")
@@ -249,20 +247,9 @@ def _example_inputs(component: Component) -> dict[str, dict[str, Any]]:
     """The declared inputs; else a value for each name that the templates use and no step writes."""
     if component.inputs:
         return _examples_of_declared(component.inputs)
-    blueprint = component.to_blueprint()
-    steps = [step for _, step in blueprints.walk_steps(blueprint.get("steps"))]
-    used = expressions_in(blueprint)
-    written = {INPUT}
-    for step in steps:
-        if "over" in step:
-            used.append(path_expression(step["over"]))
-        if "as" in step:
-            written.add(step["as"])
-    if isinstance(component, Workflow):
-        written.update(component.output_names)
-        written.add(ITERATION)
+    written = {INPUT, *component.written_names}
     inputs: JsonObject = {}
-    for expression in used:
+    for expression in values_read(component.to_blueprint()):
         # brackets after an unknown name may be code
         is_written = find_name(expression.name, written) is not None
         if not is_written and not expression.is_indexed:

@@ -19,7 +19,6 @@ from podwright_service.execution import (
     execute_request,
     perform_run,
     requested_run,
-    result_content,
 )
 from podwright_service.http.idempotency import IdempotentRoute
 from podwright_service.http.problems import ProblemDetails, problem_details
@@ -210,5 +209,5 @@ def _content(
     if result.events:
         shown = public_result(result, filter_of(request))
         return to_json_bytes(shown.to_dict())
-    content = result_content(component, result, as_data=as_data)
+    content = component.content_of(result, as_data=as_data)
     return to_json_bytes(content)
