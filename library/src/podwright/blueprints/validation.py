@@ -12,7 +12,6 @@ from pydantic import ValidationError
 
 from podwright.blueprints.schema import (
     CONFIG_KEYS,
-    SHAPES,
     adapter,
     allowed_keys,
 )
@@ -25,8 +24,8 @@ from podwright.json_data import (
     json_pointer,
     walk_json,
 )
+from podwright.kinds import TRAITS, Kind
 from podwright.steps.registry import step_problems
-from podwright.kinds import Kind
 from podwright.text import did_you_mean, short_repr
 from podwright.validation_errors import (
     MAX_PROBLEMS,
@@ -61,10 +60,7 @@ _HINT = (
     "in metadata."
 )
 
-_TYPES: dict[str, Kind] = {
-    shape.__name__.removesuffix("Blueprint"): kind
-    for kind, shape in SHAPES.items()
-}
+_TYPES: dict[str, Kind] = {kind.capitalize(): kind for kind in TRAITS}
 
 
 def kind_of(blueprint: JsonMapping) -> Kind:
