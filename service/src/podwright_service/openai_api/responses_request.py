@@ -12,14 +12,17 @@ from podwright.errors import Problem
 from podwright.json_data import as_object
 from podwright_service.http.problems import RequestError
 from podwright_service.http.schemas import Object
-from podwright_service.openai_api.chat_request import StreamOptions
+from podwright_service.openai_api.chat_request import (
+    InstructionMessage,
+    StreamOptions,
+    UserMessage,
+)
 from podwright_service.openai_api.content import (
     MAX_ANSWER_PARTS,
     Arguments,
     RefusalPart,
     TextPart,
     TextParts,
-    UserParts,
     content_data,
     text_of,
 )
@@ -76,18 +79,12 @@ AnswerParts = Annotated[
 ]
 
 
-class InstructionItem(Lenient):
+class InstructionItem(InstructionMessage):
     """Instructions of the client, which are given to the model after the component's own."""
 
-    role: Literal["system", "developer"]
-    content: str | TextParts = ""
 
-
-class UserItem(Lenient):
+class UserItem(UserMessage):
     """What a user said."""
-
-    role: Literal["user"]
-    content: str | UserParts
 
 
 class AssistantItem(Lenient):
