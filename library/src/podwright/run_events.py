@@ -18,8 +18,9 @@ from podwright.errors import (
     PodwrightError,
     RunCancelledError,
 )
-from podwright.events import Event, Kind, Outcome, Subscriber
+from podwright.events import Event, Outcome, Subscriber
 from podwright.json_data import to_json_data
+from podwright.kinds import Kind
 from podwright.location import ToolCallId
 from podwright.run_accounts import RunAccounts, milliseconds_since
 from podwright.run_tree import RunTree

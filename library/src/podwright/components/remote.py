@@ -39,13 +39,13 @@ from podwright.errors import (
     RemoteHopsError,
     RemoteTimeoutError,
 )
-from podwright.events import Kind
 from podwright.json_data import (
     as_object,
     to_json_data,
     to_request_bytes,
     to_text,
 )
+from podwright.kinds import Kind
 from podwright.models.http import TransportError, send
 from podwright.models.proxies import is_proxy
 from podwright.models.retries import Retries, Timeouts, with_retries

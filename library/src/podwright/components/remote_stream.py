@@ -12,7 +12,6 @@ from pydantic import ValidationError
 from podwright import errors
 from podwright.events import (
     Event,
-    Kind,
     ModelCallFailed,
     ModelCallFinished,
     ModelCallKey,
@@ -24,6 +23,7 @@ from podwright.events import (
     model_call_key,
 )
 from podwright.json_data import JsonMapping, JsonObject, as_array, as_object
+from podwright.kinds import Kind
 from podwright.models.http import (
     NO_CONNECTION,
     Fault,

@@ -12,8 +12,8 @@ from podwright.components.call_approvals import check_decision
 from podwright.json_data import JsonMapping
 from podwright.models import Model
 from podwright.names import Expression, path_expression
-from podwright.templates import expressions_in
 from podwright.steps.registry import step_class
+from podwright.templates import expressions_in
 from podwright.tools import Tool
 
 

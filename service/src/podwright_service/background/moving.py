@@ -21,8 +21,8 @@ from podwright.errors import (
 )
 from podwright.events import ToolCallFailed, adapter
 from podwright.json_data import JsonMapping, as_array, copy_json
-from podwright.steps.registry import step_class
 from podwright.kinds import TRAITS
+from podwright.steps.registry import step_class
 from podwright_service.background.caller_runs import CallerRuns, StoredRun
 from podwright_service.background.worker import BackgroundWorker
 from podwright_service.execution import task_of

@@ -334,7 +334,6 @@ def _as_settings(settings: Sequence[Setting]) -> ModelSettings:
     return cast("ModelSettings", values)
 
 
-
 def _unsupported_error(problems: Sequence[Problem]) -> RequestError:
     paths = [problem.pointer[1:].replace("/", ".") for problem in problems]
     parameters = ", ".join(f"'{path}'" for path in paths)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from podwright import events
 from podwright.errors import CODES, ConfigurationError
-from podwright.events import Kind
 from podwright.finish_reasons import FINISH_REASONS
+from podwright.kinds import TRAITS, Kind
 from podwright.messages import ModelResponse
 from podwright.models import price_file, pricing
 from podwright.usage import RunLimits, Usage
@@ -44,8 +44,6 @@ _MAX_ROOTS = 50
 """Outermost components of other containers that have a label value of their own."""
 _MAX_ANSWERED = 100
 """Names of models that answered that have a label value of their own."""
-_CALLING_KINDS: tuple[Kind, ...] = ("agent", "conductor")
-"""The kinds of components that call models and tools; the function steps of a workflow call tools only."""
 
 
 class Part(NamedTuple):
@@ -146,7 +144,7 @@ class Metrics:
         """
         for kind in get_args(Kind):
             self._begin("runs", (INLINE, kind), caller=self._callers)
-        for kind in _CALLING_KINDS:
+        for kind in (kind for kind, traits in TRAITS.items() if traits.chats):
             self._begin_calls((INLINE, kind), models, tools)
             self._begin_cost((INLINE, kind), models, INLINE)
         self._begin_calls((INLINE, "workflow"), models=(), tools=tools)
