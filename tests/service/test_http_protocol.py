@@ -19,12 +19,17 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from tests.helpers import until
 
-from podwright_service.observability.logging import WithoutOffers
 from podwright_service.serving import http_protocol
 from podwright_service.serving.uvicorn_options import uvicorn_options
 from podwright_service.settings import Settings
 
 RELEASED = threading.Event()
+OFFER = {
+    "connection": "Upgrade, HTTP2-Settings",
+    "upgrade": "h2c",
+    "http2-settings": "AAEAAEAAAAIAAAABAAMAAABkAAQBAAAAAAUAAEAA",
+}
+"""The offer of Java's HTTP client."""
 
 
 async def echo(request: Request) -> PlainTextResponse:
@@ -42,7 +47,7 @@ class Served:
 
     def __init__(self, stack: contextlib.ExitStack) -> None:
         app = Starlette(
-            routes=[Route("/{name}", echo, methods=["GET", "POST"])]
+            routes=[Route("/{name}", echo, methods=["GET", "HEAD", "POST"])]
         )
         options = {**uvicorn_options(Settings()), "log_level": "warning"}
         self._server = uvicorn.Server(uvicorn.Config(app, **options))
@@ -135,25 +140,89 @@ def test_a_request_that_offers_to_switch(
     """
     # another test may have configured it
     logger = logging.getLogger("uvicorn.error")
-    monkeypatch.setattr(logger, "filters", [])
     monkeypatch.setattr(logger, "handlers", [caplog.handler])
-    offer = {
-        "connection": "Upgrade, HTTP2-Settings",
-        "upgrade": "h2c",
-        "http2-settings": "AAEAAEAAAAIAAAABAAMAAABkAAQBAAAAAAUAAEAA",
-    }
     connection = server.connection()
     for _ in range(2):
         body: Any = "a body"
         if is_chunked:
             body = iter([b"a ", b"body"])
         connection.request(
-            "POST", "/run", body, offer, encode_chunked=is_chunked
+            "POST", "/run", body, OFFER, encode_chunked=is_chunked
         )
         assert answer(connection) == ("/runa body", None)
-    lines = [each for each in caplog.records if each.name == logger.name]
-    assert lines
-    assert list(filter(WithoutOffers().filter, lines)) == []
+    assert caplog.records == []
+
+
+def request_bytes(method: str, path: str, body: str, **headers: str) -> bytes:
+    headers |= {"host": "localhost", "content-length": str(len(body))}
+    lines = [f"{name}: {value}\r\n" for name, value in headers.items()]
+    return f"{method} {path} HTTP/1.1\r\n{''.join(lines)}\r\n{body}".encode()
+
+
+def answers(connection: HTTPConnection, count: int) -> list[str]:
+    """The bodies of some responses on a connection, each of which is a path and what was sent there."""
+    reader = connection.sock.makefile("rb")
+    bodies: list[str] = []
+    for _ in range(count):
+        assert reader.readline().startswith(b"HTTP/1.1 200 ")
+        length = 0
+        while line := reader.readline().strip():
+            if line.startswith(b"content-length:"):
+                length = int(line.partition(b":")[2])
+        bodies.append(reader.read(length).decode())
+    return bodies
+
+
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+def test_requests_in_pieces_and_at_once(server: Served, size: int) -> None:
+    """Requests are read alike however their bytes arrive, those with an offer between the others."""
+    several = [
+        request_bytes("POST", "/first", "one", **OFFER),
+        request_bytes("GET", "/second", ""),
+        request_bytes("GET", "/third", "", **OFFER),
+    ]
+    data = b"".join(several)
+    connection = server.connection()
+    for start in range(0, len(data), size):
+        connection.sock.sendall(data[start : start + size])
+    assert answers(connection, 3) == ["/firstone", "/second", "/third"]
+
+
+def test_an_expectation(server: Served) -> None:
+    """A client that waits before it sends the body of a request with an offer is told to go on."""
+    connection = server.connection()
+    request = request_bytes(
+        "POST", "/run", "a body", **OFFER, expect="100-continue"
+    )
+    head, end, body = request.partition(b"\r\n\r\n")
+    connection.sock.sendall(head + end)
+    assert connection.sock.recv(4096).startswith(b"HTTP/1.1 100 ")
+    connection.sock.sendall(body)
+    assert answers(connection, 1) == ["/runa body"]
+
+
+def test_a_head_without_a_body(server: Served) -> None:
+    """The answer to HEAD has the length of the body that GET has, and the connection goes on."""
+    connection = server.connection()
+    connection.request("HEAD", "/run", headers=OFFER)
+    response = connection.getresponse()
+    assert (response.read(), response.headers["content-length"]) == (b"", "4")
+    assert ask(connection, "/again") == ("/again", None)
+
+
+@pytest.mark.parametrize(
+    "request_line", ["CONNECT host:443", "CONNECT http://host/run", "FOO /run"]
+)
+def test_requests_that_are_not_served(
+    server: Served, request_line: str
+) -> None:
+    """A tunnel and an unknown method are refused, with an offer too, and the server goes on."""
+    for offer in ({}, OFFER):
+        method, path = request_line.split()
+        connection = server.connection()
+        connection.sock.sendall(request_bytes(method, path, "", **offer))
+        assert connection.sock.recv(4096).startswith(b"HTTP/1.1 4")
+    assert ask(server.connection(), "/run") == ("/run", None)
 
 
 def test_connections_without_requests(server: Served) -> None:

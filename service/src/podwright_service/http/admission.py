@@ -13,6 +13,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from podwright.callables import COMPUTING_THREADS
+from podwright.text import short_repr
 from podwright_service.http.problems import SMALLER_BODY, RequestError
 from podwright_service.settings import Settings
 
@@ -156,7 +157,7 @@ class AdmissionMiddleware:
     async def __call__(
         self, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        """Serve the request, or raise a 413, 431 or 503."""
+        """Serve the request, or raise a 400, 413, 431 or 503."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -175,6 +176,8 @@ class AdmissionMiddleware:
     def _check_length(self, headers: Headers) -> None:
         # Starlette's RequestBodyLimitMiddleware, which counts bodies of unknown length, answers in plain text
         length = headers.get("content-length", "")
+        if not length:
+            _check_coding(headers)
         if length.isdecimal() and int(length) > self._max_body_bytes:
             detail = f"The body is larger than {self._max_body_bytes} bytes."
             raise RequestError(
@@ -184,6 +187,19 @@ class AdmissionMiddleware:
                 SMALLER_BODY,
                 {"connection": "close"},
             )
+
+
+def _check_coding(headers: Headers) -> None:
+    coding = headers.get("transfer-encoding", "chunked").strip().lower()
+    # servers take a body that is compressed, and then sent in chunks, for a plain one
+    if coding != "chunked":
+        raise RequestError(
+            400,
+            "header_invalid",
+            f"Invalid header 'Transfer-Encoding': expected chunked, got {short_repr(coding)}.",
+            "Send the body as it is.",
+            {"connection": "close"},
+        )
 
 
 def _check_size_of_head(scope: Scope) -> None:

@@ -61,11 +61,6 @@ _QUIET = (
 )
 """Loggers that repeat request headers, or the collector's headers with their keys."""
 _RUN_LOGGER = "podwright.run"
-_OFFER_LINES = (
-    "Unsupported upgrade request.",
-    "No supported WebSocket library detected.",
-)
-"""The starts of what uvicorn says of each request that offers to switch protocols."""
 _request_fields = structlog.stdlib.ExtraAdder(
     ("method", "path", "status", "duration_ms", "caller")
 )
@@ -131,7 +126,6 @@ def logging_config(settings: Settings) -> dict[str, Any]:
                 ],
             }
         },
-        "filters": {"without_offers": {"()": WithoutOffers}},
         "handlers": {
             "stdout": {
                 "()": _StandardOutput,
@@ -145,7 +139,6 @@ def logging_config(settings: Settings) -> dict[str, Any]:
             # gunicorn's workers copy the handlers of this logger to uvicorn's.
             "gunicorn.error": {"handlers": ["stdout"], "propagate": False},
             "alembic": {"level": "WARNING"},  # else it lists its own plug-ins
-            "uvicorn.error": _server_logger(settings),
             **_levels_of_libraries(settings),
         },
     }
@@ -154,28 +147,15 @@ def logging_config(settings: Settings) -> dict[str, Any]:
 def _levels_of_libraries(settings: Settings) -> dict[str, Any]:
     """The loggers of libraries whose lines begin at a higher level than others."""
     levels: dict[str, str] = {}
+    if settings.log_format == "short":
+        # the start and the end of the server say nothing to people
+        levels["uvicorn.error"] = "WARNING"
     if settings.log_level == "info":
         levels |= dict.fromkeys(AT_WARNING, "WARNING")
     levels |= dict.fromkeys(_QUIET, "CRITICAL")
     if litellm_loader.is_silent():
         levels |= dict.fromkeys(litellm_loader.LOGGERS, "CRITICAL")
     return {name: {"level": level} for name, level in levels.items()}
-
-
-def _server_logger(settings: Settings) -> dict[str, Any]:
-    """The logger of the server; among short lines, its start and its end say nothing to people."""
-    logger: dict[str, Any] = {"filters": ["without_offers"]}
-    if settings.log_format == "short":
-        logger["level"] = "WARNING"
-    return logger
-
-
-class WithoutOffers(logging.Filter):
-    """Drops the lines about offers to switch protocols, which are no faults: Java's client makes one a request."""
-
-    @override
-    def filter(self, record: logging.LogRecord) -> bool:
-        return not record.getMessage().startswith(_OFFER_LINES)
 
 
 class _StandardOutput(logging.StreamHandler[TextIO]):

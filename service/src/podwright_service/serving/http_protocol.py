@@ -1,13 +1,17 @@
-"""uvicorn's HTTP protocol with a moment for requests that are on their way when the server stops.
+"""uvicorn's HTTP protocol over httptools, with what a service needs besides.
 
-It is the one of h11: that of httptools loses the body of a request that offers to switch to HTTP/2, as Java's HTTP
-client does at its first request: https://github.com/Kludex/uvicorn/issues/2722
+It answers requests that are on their way when the server stops, ignores offers to switch protocols, and limits what
+arrives without being a request or a part of a body.
 """
 
 from __future__ import annotations
 
-from uvicorn.protocols.http.flow_control import CLOSE_HEADER
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from typing import Any
+
+from httptools import HttpParserUpgrade, HttpRequestParser
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from podwright_service.http.admission import MAX_HEAD
 
 STOP_DELAY = 0.5
 """Seconds for which connections without a request stay open when the server stops.
@@ -15,35 +19,106 @@ STOP_DELAY = 0.5
 A client that has just connected, or goes on with an idle connection, cannot know of the stop, and repeats no POST.
 Source: https://github.com/Kludex/uvicorn/discussions/2315
 """
+_MAX_UNPARSED = 2 * MAX_HEAD
+"""Bytes without a complete head, a part of a body or an end of a body.
+
+They are more than `AdmissionMiddleware` allows, so that it can say what is wrong with a head that is a bit too large.
+"""
 
 
-class ServiceHttpProtocol(H11Protocol):
-    """Loses no request when the server stops."""
+class ServiceHttpProtocol(HttpToolsProtocol):
+    """Loses no request when the server stops, and no body when a client offers another protocol."""
 
     _is_stopping = False
+    _unparsed = 0
 
-    def handle_events(self) -> None:
-        """Handle what has arrived; a request is the last one of its connection if the server stops."""
-        super().handle_events()
-        if self._is_stopping and self._is_answering():
-            self._close_after_response()
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.parser = _HTTP1Parser(self)
+        # as uvicorn sets it, so that a request is answered although more follows its `Connection: close`
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what has arrived; refuse what is too long for a head, a line of a chunk or trailers."""
+        self._unparsed += len(data)
+        super().data_received(data)
+        if self._unparsed > _MAX_UNPARSED and not self.transport.is_closing():
+            message = "Invalid HTTP request received."
+            self.logger.warning(message)
+            self.send_400_response(message)
+
+    def on_headers_complete(self) -> None:
+        """Begin to answer the request; it is the last one of its connection if the server stops."""
+        self._unparsed = 0
+        if self._has_offer():
+            return
+        super().on_headers_complete()
+        if self._is_stopping:
+            self.cycle.keep_alive = False
+
+    def on_body(self, body: bytes) -> None:
+        """Take a part of the body."""
+        self._unparsed = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """Take the end of the body."""
+        self._unparsed = 0
+        if not self._has_offer():
+            super().on_message_complete()
 
     def shutdown(self) -> None:
         """Close the connection after its request, or if none comes soon."""
-        if self._is_answering():
-            self._close_after_response()
-        elif not self._is_stopping:
-            self.loop.call_later(STOP_DELAY, self.shutdown)
-        elif not self.transport.is_closing():
+        is_answering = self.cycle and not self.cycle.response_complete
+        if is_answering or self._is_stopping:
             super().shutdown()
+        else:
+            self.loop.call_later(STOP_DELAY, self.shutdown)
         self._is_stopping = True
 
-    def _is_answering(self) -> bool:
-        return bool(self.cycle) and not self.cycle.response_complete
+    def head_without_offer(self) -> bytes:
+        """Return the head of the request that was parsed last, without its offer to switch protocols."""
+        method = self.parser.get_method()
+        version = self.parser.get_http_version().encode()
+        lines = [b"%b %b HTTP/%b" % (method, self.url, version)]
+        for name, value in self.headers:
+            if name != b"upgrade":
+                lines.append(b"%b: %b" % (name, value))
+        return b"\r\n".join([*lines, b"", b""])
 
-    def _close_after_response(self) -> None:
-        self.cycle.keep_alive = False
-        # as if the client had asked for it, so that the response says so, once
-        headers = list(self.cycle.scope["headers"])
-        if CLOSE_HEADER not in headers:
-            self.cycle.scope["headers"] = [*headers, CLOSE_HEADER]
+    def _has_offer(self) -> bool:
+        """Whether the head is parsed again without its offer."""
+        return self.parser.should_upgrade() and not _is_connect(self.parser)
+
+
+class _HTTP1Parser(HttpRequestParser):
+    """A parser that ignores offers to switch protocols, as a server may (RFC 9110, section 7.8).
+
+    httptools ends a request with its head if that has an offer, as Java's HTTP client makes one in each first request
+    of a connection. The head is parsed again without the offer, so that the body follows.
+    Source: https://github.com/Kludex/uvicorn/issues/2722
+    """
+
+    def __init__(self, protocol: ServiceHttpProtocol) -> None:
+        super().__init__(protocol)
+        self._protocol = protocol
+
+    def feed_data(self, data: bytes | bytearray | memoryview) -> None:
+        """Parse what has arrived."""
+        rest = data
+        while True:
+            try:
+                super().feed_data(rest)
+            except HttpParserUpgrade as offer:
+                if _is_connect(self):
+                    raise
+                end_of_head = offer.args[0]
+                rest = memoryview(rest)[end_of_head:]
+            else:
+                return
+            super().feed_data(self._protocol.head_without_offer())
+
+
+def _is_connect(parser: HttpRequestParser) -> bool:
+    """Whether a request asks for a tunnel, to which parsers switch without an offer."""
+    return parser.get_method() == b"CONNECT"

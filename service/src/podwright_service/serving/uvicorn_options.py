@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from podwright_service.http.admission import MAX_HEAD
 from podwright_service.http.shutdown import RESPONSE_SECONDS
 from podwright_service.serving.http_protocol import ServiceHttpProtocol
 from podwright_service.settings import Settings
@@ -18,8 +17,6 @@ def uvicorn_options(settings: Settings) -> dict[str, Any]:
     """The options of `uvicorn.Config` that one and several processes share."""
     return {
         "http": ServiceHttpProtocol,
-        # so that `AdmissionMiddleware` can say what is wrong with those that are a little too large
-        "h11_max_incomplete_event_size": 2 * MAX_HEAD,
         "lifespan": "on",
         "ws": "none",
         "server_header": False,
