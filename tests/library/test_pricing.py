@@ -21,6 +21,7 @@ from podwright.models.price_file import VARIABLE
 from podwright.models.price_lists import listed_prices
 from podwright.models.pricing import PLAIN, Cost, Terms, lookup
 from podwright.models.providers import ENDPOINTS, is_vendors
+from podwright.settings import forget_settings
 from podwright.usage import Usage
 
 FIREWORKS = "fireworks_ai/accounts/fireworks/models/llama-v3p1-8b-instruct"
@@ -742,5 +743,6 @@ def test_prices_in_the_variable_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, ' {"a/*": {"input": 1, "output": 2}}')
     assert lookup("a/b", Usage(1_000_000)) == Cost(1.0, "override")
     monkeypatch.setenv(VARIABLE, '{"a/*": {"input": 1}}')
+    forget_settings()
     with pytest.raises(ConfigurationError, match="Missing key 'output'"):
         lookup("a/b", Usage(1))

@@ -9,8 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-import math
-import os
 import threading
 from collections.abc import Callable
 from contextvars import ContextVar, copy_context
@@ -18,9 +16,9 @@ from functools import partial
 from typing import Any, TypeVar, cast
 from weakref import WeakKeyDictionary
 
-from podwright.errors import ConfigurationError
 from podwright.location import change_location, location
-from podwright.text import describe_error, short_repr
+from podwright.settings import current_settings
+from podwright.text import describe_error
 
 T = TypeVar("T")
 
@@ -79,7 +77,7 @@ def _slots_of(loop: asyncio.AbstractEventLoop, level: int) -> asyncio.Semaphore:
     """The free threads of an event loop for functions of a level."""
     by_level = _slots.setdefault(loop, {})
     if level not in by_level:
-        by_level[level] = asyncio.Semaphore(max_threads())
+        by_level[level] = asyncio.Semaphore(current_settings().tool_threads)
     return by_level[level]
 
 
@@ -124,63 +122,6 @@ def _is_async_function(function: object) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(
         function
     )
-
-
-def max_threads() -> int:
-    """Blocking functions that may run at once: `PODWRIGHT_TOOL_THREADS`, by default 64.
-
-    Raises:
-        ConfigurationError: The variable is not a positive integer.
-    """
-    return _positive_integer("PODWRIGHT_TOOL_THREADS", default=64)
-
-
-def max_tool_calls() -> int:
-    """Tool calls that one answer of a model may ask for: `PODWRIGHT_MAX_TOOL_CALLS`, by default 128.
-
-    Raises:
-        ConfigurationError: The variable is not a positive integer.
-    """
-    return _positive_integer("PODWRIGHT_MAX_TOOL_CALLS", default=128)
-
-
-def max_result_tokens() -> int:
-    """Estimated tokens of the longest result of a tool: `PODWRIGHT_MAX_RESULT_TOKENS`, by default 20 000.
-
-    Raises:
-        ConfigurationError: The variable is not a positive integer.
-    """
-    return _positive_integer("PODWRIGHT_MAX_RESULT_TOKENS", default=20_000)
-
-
-def tool_timeout() -> float | None:
-    """Seconds that a call of a tool may take: `PODWRIGHT_TOOL_TIMEOUT`; None without a limit, the default.
-
-    Raises:
-        ConfigurationError: The variable is not a positive number.
-    """
-    text = os.environ.get("PODWRIGHT_TOOL_TIMEOUT")
-    if not text:
-        return None
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < math.inf:
-        raise ConfigurationError(
-            f"PODWRIGHT_TOOL_TIMEOUT: Expected a number of seconds greater than 0, got {short_repr(text)}."
-        )
-    return seconds
-
-
-def _positive_integer(name: str, default: int) -> int:
-    """The value of an environment variable that is a positive integer."""
-    text = os.environ.get(name) or str(default)
-    if not text.isdecimal() or int(text) < 1:
-        raise ConfigurationError(
-            f"{name}: Expected an integer of at least 1, got {short_repr(text)}."
-        )
-    return int(text)
 
 
 def _error_instead_of_exit(error: BaseException) -> RuntimeError:

@@ -53,12 +53,12 @@ All derive from `PodwrightError`; each class has a stable `code`, which traces a
 from __future__ import annotations
 
 import difflib
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from podwright.environment import variables
 from podwright.json_data import to_json_data
 from podwright.redaction import without_url_secrets
 from podwright.text import (
@@ -94,7 +94,7 @@ E = TypeVar("E", bound="PodwrightError")
 
 def help_page(code: str) -> str:
     """The address of the documentation of an error code."""
-    docs_url = os.environ.get("PODWRIGHT_DOCS_URL") or DOCS_URL
+    docs_url = variables().get("PODWRIGHT_DOCS_URL", DOCS_URL)
     # a page is below it, and what may be secret in it is not shown
     if any(mark in docs_url for mark in "?#@"):
         docs_url = DOCS_URL

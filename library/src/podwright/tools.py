@@ -32,10 +32,6 @@ from typing_extensions import TypedDict, Unpack
 
 from podwright.blueprints.schema import TOOL_NAME, ToolOptions
 from podwright.blueprints.validation import Blueprint
-from podwright.callables import (
-    max_result_tokens,
-    tool_timeout,
-)
 from podwright.docstrings import parse_docstring
 from podwright.errors import (
     Problem,
@@ -60,6 +56,7 @@ from podwright.run_context import (
     context_parameters,
     is_context,
 )
+from podwright.settings import current_settings
 from podwright.text import did_you_mean, short_repr
 from podwright.tool_arguments import validate_arguments
 from podwright.tool_changes import schema_differences, text_differences
@@ -201,26 +198,26 @@ class Tool:
         """Seconds that a call may take; None without a limit.
 
         Raises:
-            ConfigurationError: `PODWRIGHT_TOOL_TIMEOUT` is not a positive number.
+            ConfigurationError: A variable of the library is invalid.
         """
         if self.is_performed_again:
             return None
         if "timeout" in self.options:
             return self.options["timeout"]
-        return tool_timeout()
+        return current_settings().tool_timeout
 
     @property
     def max_result_tokens(self) -> int | None:
         """Estimated tokens after which a result is cut; None without a limit.
 
         Raises:
-            ConfigurationError: `PODWRIGHT_MAX_RESULT_TOKENS` is not a positive integer.
+            ConfigurationError: A variable of the library is invalid.
         """
         if self.is_performed_again:
             return None
         if "max_result_tokens" in self.options:
             return self.options["max_result_tokens"]
-        return max_result_tokens()
+        return current_settings().max_result_tokens
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the function by its name, because a validator cannot be pickled."""

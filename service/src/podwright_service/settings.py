@@ -23,23 +23,16 @@ from pydantic import (
     PositiveInt,
     PrivateAttr,
     SecretStr,
-    TypeAdapter,
     ValidationError,
 )
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from podwright.callables import (
-    max_result_tokens,
-    max_threads,
-    max_tool_calls,
-    tool_timeout,
-)
 from podwright.errors import DOCS_URL, ConfigurationError
-from podwright.models import EVERY, MODEL_CLIENTS
-from podwright.models.call_settings import read_call_settings
+from podwright.models import EVERY
 from podwright.models.proxies import invalid_proxies
 from podwright.models.urls import is_request_url, join_url
+from podwright.settings import current_settings, forget_settings
 from podwright.text import short_repr
 from podwright.usage import RunLimits
 from podwright.validation_errors import to_problems
@@ -455,37 +448,21 @@ def _library_mistakes(folder: Path) -> Iterator[str]:
     secrets_dir = os.environ.get("PODWRIGHT_SECRETS_DIR")
     if secrets_dir and not folder.is_dir():
         yield f"PODWRIGHT_SECRETS_DIR: Expected a folder, got '{secrets_dir}'."
-    client = os.environ.get("PODWRIGHT_MODEL_CLIENT")
-    if client and client not in MODEL_CLIENTS:
-        yield f"PODWRIGHT_MODEL_CLIENT: Expected one of {', '.join(MODEL_CLIENTS)}, got {short_repr(client)}."
     docs_url = os.environ.get("PODWRIGHT_DOCS_URL")
     if docs_url and not _takes_pages(docs_url):
         yield (
             f"PODWRIGHT_DOCS_URL: Expected a URL such as {DOCS_URL}, without a user (@), a query (?) and a fragment"
             f" (#), got {short_repr(variables.masked(docs_url))}."
         )
-    trust_env = os.environ.get("PODWRIGHT_TRUST_ENV") or "false"
+    forget_settings()
     try:
-        TypeAdapter(bool).validate_python(trust_env)
-    except ValidationError:
-        yield f"PODWRIGHT_TRUST_ENV: Expected true or false, got {short_repr(trust_env)}."
+        current_settings()
+    except ConfigurationError as error:
+        yield from error.message.splitlines()
+        return
     for name in invalid_proxies():
         # its text may have a password
         yield f"{name}: Expected the URL of a proxy; '#', '/' and '?' in its password are written %23, %2F and %3F."
-    for check in (
-        max_threads,
-        max_tool_calls,
-        max_result_tokens,
-        tool_timeout,
-    ):
-        try:
-            check()
-        except ConfigurationError as error:
-            yield error.message
-    try:
-        read_call_settings()
-    except ConfigurationError as error:
-        yield from error.message.splitlines()
 
 
 def _takes_pages(docs_url: str) -> bool:
@@ -536,6 +513,7 @@ def adopt_secrets() -> dict[str, Path]:
                 suggestion="Let this user read it.",
             ) from error
         adopted[name] = file
+    forget_settings()
     return adopted
 
 

@@ -10,35 +10,19 @@ from typing import Any, cast
 
 from pydantic import SecretStr
 
+from podwright.environment import PREFIX
 from podwright.errors import ConfigurationError
 from podwright.redaction import shown_url, without_url_secrets
+from podwright.settings import LibrarySettings
 from podwright.text import did_you_mean
 
-PREFIX = "PODWRIGHT_"
 TESTS = "PODWRIGHT_TEST_"
 """The prefix of variables that only the tests of Podwright itself read."""
 MASK = "**********"
 
 LIBRARY = {
-    "PODWRIGHT_DOCS_URL": "Address of the documentation that errors link to.",
-    "PODWRIGHT_MODEL_CLIENT": "Client for model calls: `openai`, `litellm`, or `auto`, which chooses by provider.",
-    "PODWRIGHT_MODEL_BASE_URL": "Base URL for all models of the OpenAI-compatible client.",
-    "PODWRIGHT_MODEL_API_KEY": "API key for that base URL.",
-    "PODWRIGHT_MODEL_CONNECT_TIMEOUT": "Seconds in which a connection to a model must be established.",
-    "PODWRIGHT_MODEL_FIRST_BYTE_TIMEOUT": "Seconds from a request to the first byte of a model's response.",
-    "PODWRIGHT_MODEL_IDLE_TIMEOUT": "Seconds between two pieces of a model's response.",
-    "PODWRIGHT_MODEL_TIMEOUT": "Seconds for a whole model call with its retries and waits.",
-    "PODWRIGHT_MODEL_TRIES": "Most attempts of a model call, the first included.",
-    "PODWRIGHT_MODEL_FIRST_WAIT": "Most seconds to wait after the first attempt; doubles with each further one.",
-    "PODWRIGHT_MODEL_LONGEST_WAIT": "Most seconds that such a wait may grow to.",
-    "PODWRIGHT_MODEL_LONGEST_RETRY_AFTER": "Most seconds that a provider may ask to wait before another attempt.",
-    "PODWRIGHT_MODEL_UNKNOWN_FINISH_REASON": "`warn`, or `fail`: what an answer is that may not be whole.",
-    "PODWRIGHT_MAX_RESULT_TOKENS": "Estimated tokens after which the result of a tool is cut.",
-    "PODWRIGHT_MAX_TOOL_CALLS": "Tool calls that one answer of a model may ask for.",
-    "PODWRIGHT_PRICES": "A file with prices that take precedence over all others, or its content as JSON.",
-    "PODWRIGHT_TOOL_THREADS": "Tools and conditions that are not asynchronous and run at once, in threads.",
-    "PODWRIGHT_TOOL_TIMEOUT": "Seconds that a call of a tool may take.",
-    "PODWRIGHT_TRUST_ENV": "Whether calls to models and the webhook honour `HTTPS_PROXY` and `NO_PROXY`.",
+    str(field.alias): str(field.description)
+    for field in LibrarySettings.model_fields.values()
 }
 """Variables that the library reads itself."""
 

@@ -29,12 +29,12 @@ from podwright.messages import (
 )
 from podwright.models import Model
 from podwright.models.base import check_tool_calls, noted_attempt
-from podwright.models.call_settings import read_call_settings
 from podwright.models.circuit_breaker import NO_ANSWER, circuits
 from podwright.models.provider_model import ProviderModel
 from podwright.models.retries import with_retries
 from podwright.run import Run
 from podwright.run_accounts import milliseconds_since
+from podwright.settings import current_settings
 from podwright.text import truncate
 from podwright.usage import NO_USAGE, Usage
 
@@ -141,7 +141,7 @@ def _check_unknown_end(answer: _ModelAnswer, run: Run) -> None:
     message = (
         f"The answer of '{model}' ended {said}, so it is not known to be whole."
     )
-    if read_call_settings().unknown_finish_reason == "fail":
+    if current_settings().model_unknown_finish_reason == "fail":
         raise errors.UnknownFinishReasonError(message)
     _log.warning("Run %s: %s", run.id, message)
 

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from podwright.callables import max_tool_calls
 from podwright.errors import ConfigurationError, ModelResponseError
 from podwright.messages import ModelRequest, ModelResponse
 from podwright.models import pricing
 from podwright.models.retries import Retries, Timeouts
+from podwright.settings import current_settings
 from podwright.usage import Usage
 
 KEY_ARGUMENT = "api_key"
@@ -157,9 +157,10 @@ def check_tool_calls(model: str, count: int) -> None:
     Raises:
         ModelResponseError: There are more than `PODWRIGHT_MAX_TOOL_CALLS`.
     """
-    if count > max_tool_calls():
+    most = current_settings().max_tool_calls
+    if count > most:
         error = ModelResponseError(
-            f"The answer of '{model}' asks for more than {max_tool_calls()} tool calls.",
+            f"The answer of '{model}' asks for more than {most} tool calls.",
             suggestion="Let the instructions ask for fewer at once, or raise PODWRIGHT_MAX_TOOL_CALLS.",
         )
         error.transient = False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
@@ -22,6 +21,7 @@ from podwright.blueprints.files import from_json, read_data
 from podwright.errors import ConfigurationError, Problem
 from podwright.json_data import JsonMapping, JsonObject, as_object, json_pointer
 from podwright.redaction import without_url_secrets
+from podwright.settings import current_settings
 from podwright.text import did_you_mean, short_repr, truncate
 from podwright.validation_errors import to_problems
 
@@ -255,7 +255,7 @@ def _this_minute() -> int:
 
 def is_valid() -> bool:
     """Whether the file was valid when it was last read, or there is none."""
-    return os.environ.get(VARIABLE, "") not in _stale
+    return current_settings().prices not in _stale
 
 
 def _parse(file: str) -> PriceFile:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,8 +9,8 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 
 from podwright.models import litellm_loader
-from podwright.models.price_file import VARIABLE
 from podwright.models.pricing import SOURCES, Source, Tokens, cost_in_list
+from podwright.settings import current_settings
 
 _SHORT = 1_000
 _LONG = 1_000_000
@@ -60,7 +59,7 @@ def listed_prices(model: str) -> list[ListedPrice]:
     """
     if litellm_loader.installed():
         litellm_loader.load()
-    file = os.environ.get(VARIABLE, "")
+    file = current_settings().prices
     versions = {"override": file, **list_versions()}
     now = datetime.fromtimestamp(time.time(), UTC)
     found: list[ListedPrice] = []

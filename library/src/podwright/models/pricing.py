@@ -10,7 +10,6 @@ the operator's own only the file counts.
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import time
 from collections.abc import Sequence
@@ -25,7 +24,6 @@ from podwright.json_data import JsonObject
 from podwright.models import litellm_loader
 from podwright.models.price_file import (
     EMPTY,
-    VARIABLE,
     Entry,
     PriceFile,
     Rates,
@@ -35,6 +33,7 @@ from podwright.models.price_file import (
     refresh_prices,
 )
 from podwright.models.providers import PRICE_NAMES
+from podwright.settings import current_settings
 from podwright.usage import Usage
 
 if TYPE_CHECKING:
@@ -210,8 +209,7 @@ _loaded: dict[tuple[str, bool], PriceFile] = {}
 
 def _is_loaded(model: str, *, at_vendor: bool) -> bool:
     """Whether `load` has nothing to do."""
-    file = os.environ.get(VARIABLE, "")
-    if not is_current(file):
+    if not is_current(current_settings().prices):
         return False
     prices = operators_file()
     if prices is EMPTY and not at_vendor:
@@ -282,7 +280,7 @@ def operators_file() -> PriceFile:
     Raises:
         ConfigurationError: As `lookup`.
     """
-    return current_prices(os.environ.get(VARIABLE, ""))
+    return current_prices(current_settings().prices)
 
 
 def refresh_operators_file() -> None:
@@ -291,7 +289,7 @@ def refresh_operators_file() -> None:
     Raises:
         ConfigurationError: As `lookup`.
     """
-    refresh_prices(os.environ.get(VARIABLE, ""))
+    refresh_prices(current_settings().prices)
 
 
 # Some prices depend on the time of day, so a result is valid for one minute.

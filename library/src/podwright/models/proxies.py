@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from enum import Enum
 from typing import Final
@@ -10,6 +9,7 @@ from urllib.parse import urlsplit, urlunsplit
 from urllib.request import getproxies, proxy_bypass
 
 from podwright.models.urls import split_url
+from podwright.settings import current_settings
 
 
 class ByEnvironment(Enum):
@@ -20,16 +20,13 @@ class ByEnvironment(Enum):
 
 
 BY_ENVIRONMENT: Final = ByEnvironment.BY_ENVIRONMENT
-_TRUE = ("1", "true", "t", "yes", "y", "on")
-"""Values of `PODWRIGHT_TRUST_ENV` that honour the proxy variables."""
-
 _SCHEMES = ("http", "https", "ws", "wss", "all")
 """The variables of proxies that clients read, without `_PROXY`."""
 
 
 def trusts_environment() -> bool:
     """Whether requests go through the proxies of the environment."""
-    return os.environ.get("PODWRIGHT_TRUST_ENV", "").lower() in _TRUE
+    return current_settings().trust_env
 
 
 def environment_proxy(url: str) -> str | None:

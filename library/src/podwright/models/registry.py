@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import os
 import re
 from collections.abc import Callable, Generator, Mapping
 from contextvars import ContextVar
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from podwright.errors import (
     ConfigurationError,
@@ -20,7 +19,7 @@ from podwright.errors import (
 )
 from podwright.models import litellm_loader
 from podwright.models.base import Connection, Model
-from podwright.models.call_settings import read_call_settings
+from podwright.models.call_settings import apply_call_settings
 from podwright.models.offline import EchoModel
 from podwright.models.providers import (
     ANY,
@@ -32,6 +31,12 @@ from podwright.models.providers import (
     first_variable,
 )
 from podwright.models.urls import join_url
+from podwright.settings import (
+    LibrarySettings,
+    ModelClient,
+    current_settings,
+    forget_settings,
+)
 from podwright.text import did_you_mean
 
 Provider = Callable[[str, Connection], Model]
@@ -40,7 +45,7 @@ Provider = Callable[[str, Connection], Model]
 DEFAULT = Connection()
 """API key and base URL of the environment."""
 
-MODEL_CLIENTS = ("auto", "openai", "litellm")
+MODEL_CLIENTS: tuple[ModelClient, ...] = get_args(ModelClient)
 """Values of `PODWRIGHT_MODEL_CLIENT`: by provider, always the OpenAI-compatible client, or always LiteLLM."""
 
 Client = Literal["openai", "anthropic", "litellm", "own"]
@@ -124,8 +129,7 @@ def resolve(
 
     Raises:
         UnknownModelError: Unknown provider.
-        ConfigurationError: `PODWRIGHT_MODEL_CLIENT`, `PODWRIGHT_MODEL_BASE_URL` or a time-out or retry of the
-            environment is invalid.
+        ConfigurationError: A variable of the library is invalid.
     """
     models = _override.get()
     chosen = models.get(component) or models.get(EVERY)
@@ -186,7 +190,7 @@ def _make_model(name: str, connection: Connection) -> Model:
     factory = _providers.get(provider)
     if factory is None:
         model = _by_client(name, connection)
-        read_call_settings().apply(model)
+        apply_call_settings(model, current_settings())
         return model
     try:
         model = factory(model_name, connection)
@@ -202,7 +206,8 @@ def _make_model(name: str, connection: Connection) -> Model:
     if model.name == Model.name:  # it has none of its own
         model.name = name
     if factory is not _offline:
-        read_call_settings().apply(model)
+        forget_settings()
+        apply_call_settings(model, current_settings())
     return model
 
 
@@ -231,17 +236,18 @@ def choose_client(name: str, connection: Connection = DEFAULT) -> ClientChoice:
 
     Raises:
         UnknownModelError: Unknown provider.
-        ConfigurationError: `PODWRIGHT_MODEL_CLIENT` or `PODWRIGHT_MODEL_BASE_URL` is invalid.
+        ConfigurationError: A variable of the library is invalid.
     """
     _check_name(name)
-    wanted = _wanted_client()
+    forget_settings()
+    settings = current_settings()
+    wanted = settings.model_client
     provider = name.partition("/")[0]
     if provider in _providers:
         return _own_choice(provider)
     endpoint = ENDPOINTS.get(provider)
-    url = os.environ.get("PODWRIGHT_MODEL_BASE_URL")
-    if connection.base_url is None and url:
-        connection = _shared_endpoint(url, connection)
+    if connection.base_url is None and settings.model_base_url:
+        connection = _shared_endpoint(settings, connection)
         endpoint = ANY
         reason = "PODWRIGHT_MODEL_BASE_URL is set"
     elif endpoint is not None:
@@ -272,16 +278,6 @@ def choose_client(name: str, connection: Connection = DEFAULT) -> ClientChoice:
             )
     client = _CLIENTS[endpoint.protocol]
     return ClientChoice(client, reason, endpoint, connection=connection)
-
-
-def _wanted_client() -> str:
-    wanted = os.environ.get("PODWRIGHT_MODEL_CLIENT") or "auto"
-    if wanted not in MODEL_CLIENTS:
-        raise ConfigurationError(
-            f"PODWRIGHT_MODEL_CLIENT is '{wanted}'.",
-            suggestion=f"Set it to one of: {', '.join(MODEL_CLIENTS)}.",
-        )
-    return wanted
 
 
 def _own_choice(provider: str) -> ClientChoice:
@@ -328,8 +324,11 @@ def _by_client(name: str, connection: Connection) -> Model:
             return ChatModel(name, choice.connection, choice.endpoint)
 
 
-def _shared_endpoint(url: str, connection: Connection) -> Connection:
+def _shared_endpoint(
+    settings: LibrarySettings, connection: Connection
+) -> Connection:
     """The connection to the endpoint of `PODWRIGHT_MODEL_BASE_URL`; a provider's own key is never sent there."""
+    url = settings.model_base_url
     try:
         join_url(url, "/")
     except ValueError:
@@ -339,9 +338,11 @@ def _shared_endpoint(url: str, connection: Connection) -> Connection:
         ) from None
     if connection.api_key is not None:
         return replace(connection, base_url=url)
-    variable = "PODWRIGHT_MODEL_API_KEY"
-    key = os.environ.get(variable, "")
-    return Connection(api_key=key, base_url=url, key_source=variable)
+    return Connection(
+        api_key=settings.model_api_key,
+        base_url=url,
+        key_source="PODWRIGHT_MODEL_API_KEY",
+    )
 
 
 def _no_chat_completions_error(

@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from podwright.settings import forget_settings
 from podwright_service.cli.console import print_note
 from podwright_service.cli.run import served_source
 from podwright_service.cli.served_version import (
@@ -84,6 +85,7 @@ def _variables_of(env_file: str | None) -> Generator[None]:
     finally:
         for name in added:
             del os.environ[name]
+        forget_settings()
 
 
 class _Developer:

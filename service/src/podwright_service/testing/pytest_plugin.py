@@ -10,6 +10,7 @@ import contextlib
 import functools
 import importlib.util
 import os
+import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +51,14 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         terminalreporter.line(
             f"{len(reasons)} test(s) {_NOT_TESTED}{reasons[0]}", yellow=True
         )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Have the library read its variables again: a test may set them."""
+    settings = sys.modules.get("podwright.settings")
+    if settings is not None:
+        settings.forget_settings()
 
 
 @pytest.fixture
