@@ -28,6 +28,7 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from podwright.environment import PREFIX
 from podwright.errors import DOCS_URL, ConfigurationError
 from podwright.models import EVERY
 from podwright.models.proxies import invalid_proxies
@@ -216,7 +217,7 @@ class Settings(BaseSettings):
     """The settings of one service; `PODWRIGHT_PORT=8080` sets `port`. An empty variable counts as unset."""
 
     model_config = SettingsConfigDict(
-        env_prefix=variables.PREFIX,
+        env_prefix=PREFIX,
         env_ignore_empty=True,
         frozen=True,
         populate_by_name=True,
@@ -400,7 +401,7 @@ def variables_of(name: str) -> tuple[str, ...]:
     alias = Settings.model_fields[name].validation_alias
     if isinstance(alias, AliasChoices):
         return tuple(str(choice) for choice in alias.choices)
-    return (variables.PREFIX + name.upper(),)
+    return (PREFIX + name.upper(),)
 
 
 def read_settings(**options: Any) -> Settings:

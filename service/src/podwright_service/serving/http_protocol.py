@@ -6,6 +6,7 @@ arrives without being a request or a part of a body.
 
 from __future__ import annotations
 
+from array import array
 from typing import Any
 
 from httptools import HttpParserUpgrade, HttpRequestParser
@@ -103,7 +104,9 @@ class _HTTP1Parser(HttpRequestParser):
         super().__init__(protocol)
         self._protocol = protocol
 
-    def feed_data(self, data: bytes | bytearray | memoryview) -> None:
+    def feed_data(
+        self, data: bytes | bytearray | memoryview | array[int]
+    ) -> None:
         """Parse what has arrived."""
         rest = data
         while True:
@@ -113,7 +116,7 @@ class _HTTP1Parser(HttpRequestParser):
                 if _is_connect(self):
                     raise
                 end_of_head = offer.args[0]
-                rest = memoryview(rest)[end_of_head:]
+                rest = memoryview(rest).cast("B")[end_of_head:]
             else:
                 return
             super().feed_data(self._protocol.head_without_offer())
