@@ -10,6 +10,7 @@ from collections import defaultdict
 import httpx
 from figures import Figure, median_ratio, ratio
 from load import KEY, post
+from reference import COMMIT, reference_checkout
 from servers import (
     BODY,
     CPUS,
@@ -133,6 +134,25 @@ def layer_table(pairs: dict[str, dict[str, Loads]]) -> str:
             f"| {title} | {statistics.median(loads[name].cpu) * 1e6:.0f} µs | {throughput:.2f} × |"
         )
     return "\n".join(lines)
+
+
+async def drift(rounds: int) -> list[Figure]:
+    """The service against that of the reference commit."""
+    apps = {
+        "reference": App("defaults", checkout=reference_checkout()),
+        "now": App("defaults"),
+    }
+    results = await compare(apps, "/run", 1000, CONNECTIONS, rounds)
+    return [
+        ratio(
+            f"one call, against commit {COMMIT[:8]}",
+            results["now"].rates,
+            results["reference"].rates,
+            "/s",
+            0.95,
+            "≥",
+        )
+    ]
 
 
 async def openai_routes(rounds: int) -> list[Figure]:

@@ -54,6 +54,11 @@ def service(rounds: int) -> Measured:
     return asyncio.run(measure_service(rounds))
 
 
+def drift(rounds: int) -> Measured:
+    on_last_cpu()
+    return asyncio.run(bench_service.drift(3 * rounds)), {}
+
+
 def hostile_documents(rounds: int) -> Measured:
     return asyncio.run(hostile.figures()), {}
 
@@ -88,6 +93,7 @@ PARTS: dict[str, Callable[[int], Measured]] = {
     "images": images,
     "scale": scale,
     "service": service,
+    "drift": drift,
     "hostile": hostile_documents,
     "growth": growth,
     "background": background,

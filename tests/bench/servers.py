@@ -33,6 +33,8 @@ class App:
     path: str = ""
     """Where its requests go, if not where those of the others go."""
     body: bytes = BODY
+    checkout: Path | None = None
+    """The folder of another commit that has the application; by default it is that of this one."""
 
 
 @dataclass
@@ -99,10 +101,19 @@ def environment() -> dict[str, str]:
 
 @contextlib.contextmanager
 def process(
-    script: str, *arguments: object, cpus: Iterable[int], **variables: str
+    script: str,
+    *arguments: object,
+    cpus: Iterable[int],
+    checkout: Path | None = None,
+    **variables: str,
 ) -> Generator[int]:
-    """Run a script of this folder on some CPUs; yields its process id."""
-    command = [sys.executable, str(HERE / script), *map(str, arguments)]
+    """Run a script of this folder, or of that of another checkout, on some CPUs; yields its process id."""
+    python = sys.executable
+    folder = HERE
+    if checkout is not None:
+        python = str(checkout / ".venv" / "bin" / "python")
+        folder = checkout / "tests" / "bench"
+    command = [python, str(folder / script), *map(str, arguments)]
     child = subprocess.Popen(
         command, env={**environment(), **variables}, stdout=subprocess.DEVNULL
     )
@@ -128,7 +139,13 @@ def serve(
 ) -> Generator[Server]:
     port = free_port()
     with process(
-        "apps.py", app.name, port, provider_port, cpus=cpus, **app.variables
+        "apps.py",
+        app.name,
+        port,
+        provider_port,
+        cpus=cpus,
+        checkout=app.checkout,
+        **app.variables,
     ) as pid:
         yield Server(port, pid)
 
