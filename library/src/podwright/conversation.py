@@ -306,6 +306,8 @@ def parse_messages(data: object) -> tuple[Message, ...]:
     Raises:
         MessagesError: With everything that is wrong.
     """
+    if data in ((), []):
+        return ()
     if isinstance(data, tuple):
         data = list(cast("tuple[object, ...]", data))
     try:
