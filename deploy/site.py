@@ -33,13 +33,13 @@ PAGES = {
 MODULES = (
     "",
     ".blueprints",
+    ".client",
     ".conditions",
     ".errors",
     ".events",
     ".models",
     ".testing",
     "_service",
-    "_service.client",
     "_service.testing",
 )
 """The modules of the reference, without `podwright`."""

@@ -20,7 +20,7 @@ from tests.docs.test_docs import address_in, blocks
 from tests.helpers import COMMAND, NO_PLUGINS, ROOT, environment, plain_http
 
 from podwright import Remote
-from podwright_service.client import Client
+from podwright.client import Client
 from podwright_service.testing import (
     ComponentProcess,
     SpanCollector,

@@ -14,10 +14,10 @@ import pytest
 from tests.helpers import ROOT
 
 from podwright import RunLimits
+from podwright.client import Client, ProblemError
 from podwright.events import ModelCallFinished, RunFinished, Token
 from podwright.models import pricing
 from podwright.testing import events_of
-from podwright_service.client import Client, ProblemError
 from podwright_service.testing import (
     ComponentProcess,
     Fault,

@@ -9,9 +9,9 @@ from tests.library.upstream import reply, upstream
 from tests.ports import free_port
 
 from podwright import Agent, Remote, errors
+from podwright.client import AsyncClient
 from podwright.models.http_model import HTTPModel
 from podwright.models.retries import Retries
-from podwright_service.client import AsyncClient
 
 SOON = Retries(tries=2, first_wait=0.001)
 """Both attempts fail within milliseconds."""

@@ -36,7 +36,8 @@ from podwright import (
     load,
 )
 from podwright.components import remote as remote_module
-from podwright.components import remote_stream
+from podwright.components import remote_connection
+from podwright.connection import service_connection
 from podwright.errors import ConfigurationError, PodwrightError
 from podwright.events import (
     ModelCallFailed,
@@ -641,11 +642,11 @@ async def test_the_size_is_limited(
     server: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An event without an end, and a stream without one, are cut off."""
-    monkeypatch.setattr(remote_stream, "MAX_EVENT", 10_000)
+    monkeypatch.setattr(remote_connection, "MAX_EVENT", 10_000)
     server.answers([STREAM, *[chunk(b"data: " + b"x" * 4000)] * 10, "hang"])
     with pytest.raises(errors.RemoteResponseError):
         await writer(server).arun("x")
-    monkeypatch.setattr(remote_module, "MAX_STREAM", 50_000)
+    monkeypatch.setattr(service_connection, "MAX_RESPONSE", 50_000)
     server.answers([STREAM, *[chunk(b": ping\n\n" * 1000)] * 20, "hang"])
     with pytest.raises(errors.RemoteResponseError):
         await writer(server).arun("x")

@@ -23,6 +23,7 @@ from tests.library.upstream import (
 )
 from tests.service.support import Gate, Serve
 
+import podwright.client
 from podwright import (
     Agent,
     AgentStep,
@@ -31,15 +32,16 @@ from podwright import (
     Workflow,
     errors,
 )
-from podwright.errors import ConfigurationError
-from podwright.events import RunFinished, Token
-from podwright.models.retries import Retries
-from podwright_service.client import (
+from podwright.client import (
     AsyncClient,
     Client,
     ProblemError,
     asynchronous,
 )
+from podwright.errors import ConfigurationError
+from podwright.events import RunFinished, Token
+from podwright.models.retries import Retries
+from podwright_service import client as former
 
 ECHO = Agent("echo", "Repeat.", "offline/echo")
 FLOW = Workflow("flow", [ApprovalStep("Go on?", name="ask"), AgentStep(ECHO)])
@@ -140,6 +142,13 @@ def test_the_service_describes_itself(serve: Serve) -> None:
     assert info.models["effective"] == ["offline/echo"]
 
 
+def test_the_former_name_of_the_module() -> None:
+    """Programs that import the client from the service's package have the same classes."""
+    assert former.__all__ == podwright.client.__all__
+    for name in former.__all__:
+        assert getattr(former, name) is getattr(podwright.client, name)
+
+
 def test_it_works_where_a_loop_runs_and_from_several_threads(
     serve: Serve,
 ) -> None:
@@ -194,7 +203,7 @@ def test_a_program_ends(serve: Serve, sqlite_database: str, code: str) -> None:
     url = url_of(serve(ECHO, runs_database=sqlite_database))
     program = f"""
 import os, sys
-from podwright_service.client import Client
+from podwright.client import Client
 client = Client({url!r})
 {code}
 """
@@ -219,6 +228,17 @@ def test_a_stream(serve: Serve) -> None:
     assert tokens == "Echo: hello there"
     assert isinstance(events[-1], RunFinished)
     assert events[-1].value == "Echo: hello there"
+
+
+async def test_a_stream_leaves_its_connection_to_the_next_one(
+    server: Upstream, client: AsyncClient
+) -> None:
+    """The response is read to its end, so that no connection is made for each run."""
+    server.answers(WHOLE)
+    for _ in range(2):
+        assert [event.type async for event in client.stream("x")]
+    assert len(server.requests) == 2
+    assert server.connections == 1
 
 
 def test_leaving_a_stream_cancels_the_run(serve: Serve) -> None:

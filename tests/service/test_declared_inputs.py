@@ -22,8 +22,8 @@ from podwright import (
     Pipeline,
     Workflow,
 )
+from podwright.client import Client, ProblemError
 from podwright.components import Component
-from podwright_service.client import Client, ProblemError
 from podwright_service.testing import Metrics
 
 INPUTS: dict[str, Any] = {

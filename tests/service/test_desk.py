@@ -16,8 +16,8 @@ import pytest
 from tests.helpers import DESK, until
 from tests.service.support import Address, Command
 
+from podwright.client import Client
 from podwright.testing import ModelRequest, ToolCall
-from podwright_service.client import Client
 from podwright_service.testing import ModelStub
 
 TAKEN_OVER = 120

@@ -23,8 +23,8 @@ from podwright import (
     Workflow,
     errors,
 )
+from podwright.client import AsyncClient, ProblemError
 from podwright.testing import ModelResponse
-from podwright_service.client import AsyncClient, ProblemError
 from podwright_service.testing import Metrics
 
 TEXT = "Once upon a time"

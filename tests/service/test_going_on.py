@@ -22,9 +22,9 @@ from podwright import (
     Workflow,
     tool,
 )
+from podwright.client import Client, ProblemError
 from podwright.errors import ModelError, ModelRateLimitError
 from podwright.testing import ModelRequest, ToolCall
-from podwright_service.client import Client, ProblemError
 from podwright_service.saved_states import STATE
 
 STATE_KEY = "k" * 32

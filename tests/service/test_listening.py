@@ -16,8 +16,8 @@ from tests.helpers import NO_AUTHORITIES, needs_ipv6, until
 from tests.service.support import AGENT, Address, Command, Shell, write
 
 from podwright import Agent, Remote
+from podwright.client import Client
 from podwright.errors import ConfigurationError
-from podwright_service.client import Client
 from podwright_service.serving.listening import bind, urls
 from podwright_service.testing import ModelStub, SpanCollector
 

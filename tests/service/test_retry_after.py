@@ -15,6 +15,7 @@ from tests.helpers import until
 from tests.service.support import Serve, check_problem
 
 from podwright import Agent, Remote, Workflow
+from podwright.client import Client, ProblemError
 from podwright.errors import (
     ModelError,
     ModelRateLimitError,
@@ -23,7 +24,6 @@ from podwright.errors import (
 )
 from podwright.models.retries import Retries
 from podwright.testing import ScriptedModel
-from podwright_service.client import Client, ProblemError
 
 
 class OnceRemote(Remote):

@@ -30,6 +30,7 @@ from podwright import (
     Workflow,
     run_attributes,
 )
+from podwright.client import Client
 from podwright.run_context import (
     MAX_IDENTITY,
     MAX_METADATA,
@@ -38,7 +39,6 @@ from podwright.run_context import (
 )
 from podwright.testing import ToolCall
 from podwright_service import create_app, run_component
-from podwright_service.client import Client
 from podwright_service.observability import configure_logging, exporters
 from podwright_service.settings import Settings
 from podwright_service.testing import Metrics

@@ -21,9 +21,9 @@ from podwright import (
     Pipeline,
     Workflow,
 )
+from podwright.client import Client
 from podwright.components import Component
 from podwright.testing import ModelRequest
-from podwright_service.client import Client
 
 TICKET: dict[str, Any] = {
     "type": "object",

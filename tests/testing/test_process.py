@@ -12,8 +12,8 @@ import httpx
 import pytest
 from tests.helpers import plain_http, until
 
+from podwright.client import RunOptions
 from podwright.events import RunFinished
-from podwright_service.client import RunOptions
 from podwright_service.testing import (
     ComponentProcess,
     ModelStub,

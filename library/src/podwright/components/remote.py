@@ -20,18 +20,15 @@ from pydantic import TypeAdapter, ValidationError
 from typing_extensions import Unpack
 
 from podwright import headers
-from podwright._version import __version__
 from podwright.blueprint_types import Name
 from podwright.blueprints.content import read_bytes
 from podwright.budget import borrow
 from podwright.components.base import PromptComponent
 from podwright.components.chat_messages import one_turn, to_context
 from podwright.components.options import DescribedOptions, own_blueprint
-from podwright.components.remote_stream import (
-    RemoteStream,
-    remote_error,
-    transport_error,
-)
+from podwright.components.remote_connection import RemoteConnection
+from podwright.components.remote_stream import RemoteStream
+from podwright.connection.service_connection import Request, service_url
 from podwright.conversation import parse_content, to_data
 from podwright.errors import (
     ConfigurationError,
@@ -46,10 +43,9 @@ from podwright.json_data import (
     to_text,
 )
 from podwright.kinds import Kind
-from podwright.models.http import TransportError, send
 from podwright.models.proxies import is_proxy
-from podwright.models.retries import Retries, Timeouts, with_retries
-from podwright.models.urls import is_header_value, join_url
+from podwright.models.retries import Retries, Timeouts
+from podwright.models.urls import is_header_value
 from podwright.run import Run, Task
 from podwright.run_context import RunAttributes
 from podwright.text import os_error_reason
@@ -57,9 +53,6 @@ from podwright.usage import RunLimits
 
 PROPAGATORS: list[Callable[[Run], Mapping[str, str]]] = []
 """Functions that return headers for the request of a run, such as `traceparent`."""
-
-MAX_STREAM = 256 * 2**20
-"""Bytes of the longest response."""
 
 _log = logging.getLogger("podwright")
 
@@ -109,12 +102,11 @@ class Remote(PromptComponent):
                 f"The timeout of the remote component '{name}' must be 0 seconds or more."
             )
         self._timeout = timeout
-        self._url = _stream_url(name, url)
+        self._url = service_url(url, f"the remote component '{name}'")
         self._proxy = _check_proxy(name, proxy)
         self._headers = {
             "Accept": "text/event-stream",
             "Content-Type": "application/json",
-            "User-Agent": f"podwright/{__version__}",
         }
         self._api_key_file = api_key_file
         self._key_fault = ""
@@ -153,24 +145,36 @@ class Remote(PromptComponent):
 
     async def _call(self, run: Run, task: Task) -> Any:
         """Call the remote component with a part of what is left of the limits."""
-        self._check(run, task)
+        connection = RemoteConnection(
+            run, self.name, self._url, self.timeouts, self.retries, self._proxy
+        )
+        self._check(run, task, connection)
         body = to_request_bytes(_request_body(task, run.attributes))
-        stream = RemoteStream(run, self.name)
+        stream = RemoteStream(run, self.name, connection)
         # before: a call that may not begin holds nothing back
         async with run.journal.call(in_tool=run.in_tool):
             loan = await borrow(run.budgets)
+            deadline = asyncio.timeout(self._timeout)
             try:
-                value = await self._call_in_time(
-                    run, body, stream, limits=loan.limits
-                )
+                request = self._request(run, body, loan.limits)
+                async with deadline:
+                    value = await stream.read(request)
                 run.data = stream.data
                 run.finish_reason = stream.finish_reason
                 return value
+            except TimeoutError as error:
+                if not deadline.expired():
+                    raise
+                raise connection.error(
+                    RemoteTimeoutError, f"took longer than {self._timeout:g} s."
+                ) from error
             finally:
                 run.add_usage(stream.usage)
                 loan.settle(stream.usage, stream.calls)
 
-    def _check(self, run: Run, task: Task) -> None:
+    def _check(
+        self, run: Run, task: Task, connection: RemoteConnection
+    ) -> None:
         if task.response_model not in (None, str):
             raise InputError(
                 f"The remote component '{self.name}' does not take a response model.",
@@ -182,47 +186,30 @@ class Remote(PromptComponent):
                 suggestion="Leave them out, or call its own service.",
             )
         if run.hops < 1:
-            raise remote_error(
+            raise connection.error(
                 RemoteHopsError,
-                self.name,
                 "was not called: the run may pass no further container.",
             )
 
-    async def _call_in_time(
-        self, run: Run, body: bytes, stream: RemoteStream, *, limits: RunLimits
-    ) -> Any:
+    def _request(self, run: Run, body: bytes, limits: RunLimits) -> Request:
         own_headers = {
             **self._headers,
             **self._authorization(),
-            "Idempotency-Key": _idempotency_key(run, body),
+            headers.IDEMPOTENCY_KEY: _idempotency_key(run, body),
             headers.ROOT: quote(run.outermost.component_name),
         }
         unfinished_calls = run.recorded.unfinished_remote_calls()
         if unfinished_calls:
             own_headers[headers.UNFINISHED_CALLS] = unfinished_calls
 
-        async def attempt() -> Any:
-            request_headers = {
-                **own_headers,
-                **_propagated(run),
-                **self._granted(run, limits),
-            }
-            return await self._post(body, request_headers, stream)
+        def attempt_headers() -> dict[str, str]:
+            granted = self._granted(run, limits)
+            return {**own_headers, **_propagated(run), **granted}
 
-        deadline = asyncio.timeout(self._timeout)
-        try:
-            async with deadline:
-                return await with_retries(
-                    attempt, math.inf, self.retries, left=lambda: run.time_left
-                )
-        except TimeoutError as error:
-            if not deadline.expired():
-                raise
-            raise remote_error(
-                RemoteTimeoutError,
-                self.name,
-                f"took longer than {self._timeout:g} s.",
-            ) from error
+        # the key makes it safe to repeat
+        return Request(
+            "POST", "/run/stream", body, attempt_headers, may_repeat=True
+        )
 
     def _authorization(self) -> dict[str, str]:
         """The header with the API key; the key before stays in use if its file cannot be read."""
@@ -239,26 +226,6 @@ class Remote(PromptComponent):
         if not self._api_key:
             return {}
         return {"Authorization": f"Bearer {self._api_key}"}
-
-    async def _post(
-        self,
-        body: bytes,
-        request_headers: Mapping[str, str],
-        stream: RemoteStream,
-    ) -> Any:
-        try:
-            async with send(
-                self._url,
-                body,
-                request_headers,
-                self.timeouts,
-                first_byte=self.timeouts.first_byte,
-                max_bytes=MAX_STREAM,
-                proxy=self._proxy,
-            ) as response:
-                return await stream.read(response)
-        except TransportError as error:
-            raise transport_error(self.name, error) from error
 
     def _granted(self, run: Run, limits: RunLimits) -> dict[str, str]:
         """The headers with what the remote run may use, and how many more containers it may pass."""
@@ -384,13 +351,3 @@ def _check_proxy(name: str, proxy: str | None) -> str | None:
         f"Invalid proxy of the remote component '{name}'.",
         suggestion="Write it as http://host:port or http://user:password@host:port.",
     )
-
-
-def _stream_url(name: str, url: object) -> str:
-    try:
-        return join_url(str(url), "/run/stream")
-    except ValueError:  # the URL is not repeated, because it may hold a secret
-        raise ConfigurationError(
-            f"Invalid URL of the remote component '{name}'.",
-            suggestion="Write it as http://host:port, without user, query or fragment.",
-        ) from None

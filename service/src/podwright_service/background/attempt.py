@@ -12,6 +12,7 @@ from starlette.datastructures import Headers
 
 from podwright.approvals import ApprovalId, Question
 from podwright.components import Component
+from podwright.connection.schemas import RunStatus
 from podwright.errors import (
     ApprovalRequired,
     PodwrightError,
@@ -31,7 +32,7 @@ from podwright_service.background.writer import Writer
 from podwright_service.execution import task_of, use_origin
 from podwright_service.http.limits import granted_limits
 from podwright_service.http.problems import stored_problem, stored_problem_of
-from podwright_service.http.schemas import RunRequest, RunStatus
+from podwright_service.http.schemas import RunRequest
 from podwright_service.observability import Observability
 from podwright_service.observability.tracing import (
     current_traceparent,

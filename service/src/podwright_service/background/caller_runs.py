@@ -21,6 +21,14 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql.elements import ColumnElement
 
+from podwright.connection.schemas import (
+    MOVABLE,
+    RESUMABLE,
+    RUN_CONTENTS,
+    RunActionName,
+    RunContent,
+    RunStatus,
+)
 from podwright_service.background.database import Database, Transaction
 from podwright_service.background.outbox import Outbox
 from podwright_service.background.tables import (
@@ -32,14 +40,6 @@ from podwright_service.background.tables import (
     runs,
 )
 from podwright_service.http.problems import stored_problem
-from podwright_service.http.schemas import (
-    MOVABLE,
-    RESUMABLE,
-    RUN_CONTENTS,
-    RunActionName,
-    RunContent,
-    RunStatus,
-)
 
 StoredRun = RowMapping
 """A row of the runs, by column."""

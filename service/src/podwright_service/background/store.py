@@ -31,6 +31,7 @@ from sqlalchemy import (
 from sqlalchemy.engine import URL
 from sqlalchemy.sql.elements import ColumnElement
 
+from podwright.connection.schemas import ENDED
 from podwright_service.background.caller_runs import (
     Access,
     CallerRuns,
@@ -50,9 +51,6 @@ from podwright_service.background.tables import (
     run_events,
     runs,
     workers,
-)
-from podwright_service.http.schemas import (
-    ENDED,
 )
 from podwright_service.saved_states import SavedState
 

@@ -16,7 +16,7 @@ from sqlalchemy import (
     text,
 )
 
-from podwright_service.http.schemas import RunStatus
+from podwright.connection.schemas import RunStatus
 
 is_open = text(
     "status IN ('queued', 'running', 'waiting_for_approval', 'interrupted')"

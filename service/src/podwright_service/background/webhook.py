@@ -17,13 +17,13 @@ import structlog
 from standardwebhooks import Webhook as Signer
 
 from podwright import __version__
+from podwright.connection.schemas import RunStatus
 from podwright.json_data import to_json_bytes
 from podwright.models.http import Response, TransportError, send
 from podwright.models.retries import Timeouts, retry_after
 from podwright_service.background.database import DatabaseUnavailableError
 from podwright_service.background.outbox import Delivery, Outbox
 from podwright_service.execution import context_as_texts
-from podwright_service.http.schemas import RunStatus
 from podwright_service.observability import Observability
 from podwright_service.settings import Settings
 

@@ -8,6 +8,11 @@ from typing import Any, cast
 from urllib.parse import quote
 
 from podwright.blueprints.diff import Change, describe_change
+from podwright.client import (
+    BackgroundRun,
+    Client,
+    RunStatus,
+)
 from podwright.errors import ConfigurationError
 from podwright.json_data import as_object
 from podwright.printer import Printer
@@ -20,11 +25,6 @@ from podwright_service.cli.console import (
     read_key,
 )
 from podwright_service.cli.questions import parse_values, question_of
-from podwright_service.client import (
-    BackgroundRun,
-    Client,
-    RunStatus,
-)
 from podwright_service.remotes import name_and_key
 from podwright_service.settings import adopt_secrets, read_settings
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, Protocol, cast
 
 from podwright.approvals import Decision, Question
+from podwright.client import AsyncClient, Info, ProblemError, RunOptions
 from podwright.components import Component
 from podwright.components.base import Input, TaskBody
 from podwright.components.inputs import DeclaredInputs
@@ -42,8 +43,6 @@ from podwright_service.cli.inputs import read_image, with_images
 from podwright_service.cli.questions import ask, can_ask
 from podwright_service.cli.run import task_after, write_trace
 from podwright_service.cli.turn_printer import TurnPrinter
-from podwright_service.client import AsyncClient, Info, ProblemError
-from podwright_service.client.requests import RunOptions
 from podwright_service.model_checks import check_agents
 from podwright_service.remotes import name_and_key, remotes_of
 from podwright_service.settings import Settings, adopt_secrets, read_settings

@@ -21,7 +21,12 @@ from starlette.types import Message, Receive, Scope, Send
 
 from podwright.errors import PodwrightError
 from podwright.events import Event, ToolCallStarted
-from podwright.headers import RUN_ID, UNFINISHED_CALLS
+from podwright.headers import (
+    IDEMPOTENCY_KEY,
+    REPLAYED,
+    RUN_ID,
+    UNFINISHED_CALLS,
+)
 from podwright.text import short_repr
 from podwright_service.http.error_responses import problem_response
 from podwright_service.http.json_body import Handler, JSONRoute
@@ -29,8 +34,6 @@ from podwright_service.http.problems import RequestError
 from podwright_service.http.streams import StreamedRun
 from podwright_service.settings import Settings
 
-HEADER = "Idempotency-Key"
-REPLAYED = "Idempotency-Replayed"
 MAX_KEY_LENGTH = 255
 _MAX_SHARE = 1 / 16
 """The largest part of the store that one response may take."""
@@ -162,7 +165,7 @@ class IdempotentRoute(JSONRoute):
         handler = super().get_route_handler()
 
         async def handle(request: Request) -> Response:
-            if HEADER not in request.headers:
+            if IDEMPOTENCY_KEY not in request.headers:
                 return await handler(request)
             store: IdempotencyStore = request.app.state.runtime.idempotency
             key = key_of(request)
@@ -281,13 +284,13 @@ def key_of(request: Request) -> str:
     Raises:
         RequestError: 400: the header is invalid.
     """
-    values = request.headers.getlist(HEADER)
+    values = request.headers.getlist(IDEMPOTENCY_KEY)
     key = values[0]
     # a string of structured fields (RFC 9651)
     if len(key) > 1 and key[0] == key[-1] == '"':
         key = key[1:-1]
     if len(values) > 1 or not _is_valid(key):
-        detail = f"Expected one header '{HEADER}' with 1 to {MAX_KEY_LENGTH} printable ASCII characters."
+        detail = f"Expected one header '{IDEMPOTENCY_KEY}' with 1 to {MAX_KEY_LENGTH} printable ASCII characters."
         raise RequestError(400, "idempotency_key_invalid", detail, _SUGGESTION)
     caller = request.headers.get("authorization", "")
     return hashlib.sha256(f"{caller}\0{key}".encode()).hexdigest()
@@ -312,7 +315,9 @@ def check_fingerprint(first: str, repeated: str) -> None:
         RequestError: 422: it is another one.
     """
     if first != repeated:
-        detail = f"The {HEADER} was used for a different request before."
+        detail = (
+            f"The {IDEMPOTENCY_KEY} was used for a different request before."
+        )
         raise RequestError(422, "idempotency_key_reused", detail, _SUGGESTION)
 
 
@@ -350,10 +355,10 @@ def _replay(stored: StoredResponse, fingerprint: str) -> Response:
     check_fingerprint(stored.fingerprint, fingerprint)
     if stored.interrupted_tools:
         names = ", ".join(f"'{tool}'" for tool in stored.interrupted_tools)
-        detail = f"The run of the first request with this {HEADER} was cut off after it had called {names}."
+        detail = f"The run of the first request with this {IDEMPOTENCY_KEY} was cut off after it had called {names}."
         raise _interrupted_error(detail)
     if stored.status is None:
-        detail = f"The first request with this {HEADER} is still in progress."
+        detail = f"The first request with this {IDEMPOTENCY_KEY} is still in progress."
         raise RequestError(
             409,
             "idempotency_in_progress",

@@ -19,8 +19,18 @@ from fastapi.sse import KEEPALIVE_COMMENT, EventSourceResponse, format_sse_event
 from podwright.approvals import REJECT, Decision, Question
 from podwright.components import Component
 from podwright.components.walks import check_decision_on
+from podwright.connection.schemas import (
+    ENDED,
+    MOVABLE,
+    RUN_CONTENTS,
+    BackgroundRun,
+    ListedRun,
+    MovedRun,
+    RunContent,
+    RunStatus,
+)
 from podwright.errors import Problem
-from podwright.headers import BUDGET, HOPS
+from podwright.headers import BUDGET, HOPS, IDEMPOTENCY_KEY, REPLAYED
 from podwright.json_data import as_object, to_json_bytes, to_json_data
 from podwright.text import did_you_mean, short_repr
 from podwright_service.background.caller_runs import (
@@ -47,8 +57,6 @@ from podwright_service.http.auth import (
 )
 from podwright_service.http.hosts import check_origin
 from podwright_service.http.idempotency import (
-    HEADER,
-    REPLAYED,
     check_fingerprint,
     fingerprint_of,
     key_of,
@@ -64,17 +72,9 @@ from podwright_service.http.public_events import (
 )
 from podwright_service.http.query import invalid_query
 from podwright_service.http.schemas import (
-    ENDED,
-    MOVABLE,
-    RUN_CONTENTS,
-    BackgroundRun,
     BackgroundRunPage,
     DecisionRequest,
-    ListedRun,
-    MovedRun,
-    RunContent,
     RunRequest,
-    RunStatus,
     RunToApprove,
 )
 from podwright_service.http.streams import HEARTBEAT, STREAM_HEADERS
@@ -260,7 +260,7 @@ async def start_run(
     run_id = new_run_id()
     key = None
     fingerprint = None
-    if HEADER in request.headers:
+    if IDEMPOTENCY_KEY in request.headers:
         fingerprint = await fingerprint_of(request)
         key = key_of(request)
     limits: dict[str, str] = {}

@@ -13,8 +13,8 @@ from podwright.components.walks import (
     reported_models_of,
     tools_of,
 )
+from podwright.connection.schemas import Info
 from podwright.models.price_lists import list_versions
-from podwright_service.http.schemas import Info
 from podwright_service.model_checks import clients_of
 from podwright_service.runtime import Runtime, get_runtime
 from podwright_service.settings import Settings

@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import httpx
 from typing_extensions import Unpack
 
-from podwright.events import Event
-from podwright.models.retries import Retries
-from podwright_service.client import (
+from podwright.client import (
     BackgroundRun,
     Client,
     Info,
@@ -23,6 +21,8 @@ from podwright_service.client import (
     Runs,
     RunStatus,
 )
+from podwright.events import Event
+from podwright.models.retries import Retries
 from podwright_service.testing.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class Served(ABC):
             input_data: A text, named inputs, or texts and images.
             trace: Whether to return an `ExecutionResult` with events and usage instead of the value.
             **options: As the client takes them: `messages`, `user`, `session`, `metadata`, `headers` and so on; see
-                `podwright_service.client.RunOptions`.
+                `podwright.client.RunOptions`.
 
         Returns:
             What `run` of the component returns: the output of an agent, conductor or pipeline, as data if it is
@@ -192,7 +192,7 @@ class Served(ABC):
 
 
 class ServedRuns(Runs):
-    """The background runs of a served component; see `podwright_service.client.AsyncRuns`."""
+    """The background runs of a served component; see `podwright.client.AsyncRuns`."""
 
     def __init__(self, runs: Runs) -> None:
         super().__init__(runs.asynchronous)

@@ -13,28 +13,14 @@ from urllib.parse import quote, urlencode
 from pydantic import BaseModel, ValidationError
 from typing_extensions import Unpack
 
-from podwright.errors import (
-    InputError,
-    RemoteConnectionError,
-    RemoteError,
-    TraceError,
-)
-from podwright.events import Event, adapter
-from podwright.headers import FINISH_REASON, USAGE, parse_usage
-from podwright.json_data import as_object, to_text
-from podwright.models.http import Fault, TransportError
-from podwright.models.retries import Retries
-from podwright.result import ExecutionResult
-from podwright.text import did_you_mean, short_repr
-from podwright.usage import Usage
-from podwright_service.client.errors import ProblemError
-from podwright_service.client.requests import (
+from podwright.client.errors import ProblemError
+from podwright.client.requests import (
+    ClientConnection,
     Input,
     RunOptions,
-    ServiceRequests,
     run_request,
 )
-from podwright_service.http.schemas import (
+from podwright.connection.schemas import (
     RESTING,
     BackgroundRun,
     Info,
@@ -43,6 +29,21 @@ from podwright_service.http.schemas import (
     RunContent,
     RunStatus,
 )
+from podwright.connection.service_connection import StreamEnd
+from podwright.errors import (
+    InputError,
+    RemoteConnectionError,
+    RemoteError,
+    TraceError,
+)
+from podwright.events import Event
+from podwright.headers import FINISH_REASON, USAGE, parse_usage
+from podwright.json_data import as_object, to_text
+from podwright.models.http import Fault, TransportError
+from podwright.models.retries import Retries
+from podwright.result import ExecutionResult
+from podwright.text import did_you_mean, short_repr
+from podwright.usage import Usage
 
 T = TypeVar("T")
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -89,8 +90,8 @@ class AsyncClient:
         timeout: float = math.inf,
         retries: Retries = DEFAULT_RETRIES,
     ) -> None:
-        self._requests = ServiceRequests(url, api_key, timeout, retries)
-        self.runs = AsyncRuns(self._requests)
+        self._connection = ClientConnection(url, api_key, timeout, retries)
+        self.runs = AsyncRuns(self._connection)
         """The background runs of the service."""
 
     async def run(
@@ -111,7 +112,7 @@ class AsyncClient:
             ProblemError: The service refused the request, or the run failed.
             RemoteError: The service could not be reached, or the connection was lost.
         """
-        return await _run(self._requests, input_data, options, trace=trace)
+        return await _run(self._connection, input_data, options, trace=trace)
 
     async def stream(
         self, input_data: Input, **options: Unpack[RunOptions]
@@ -129,7 +130,7 @@ class AsyncClient:
             RemoteError: The service could not be reached, or the connection was lost.
         """
         async with aclosing(
-            _stream(self._requests, input_data, options, trace=False)
+            _stream(self._connection, input_data, options, trace=False)
         ) as items:
             async for item in items:
                 if not isinstance(item, ExecutionResult):
@@ -143,7 +144,7 @@ class AsyncClient:
         Args:
             messages: Earlier turns, as `AsyncConversation.messages` has them.
         """
-        return AsyncConversation(self._requests, messages)
+        return AsyncConversation(self._connection, messages)
 
     async def info(self) -> Info:
         """What the service says of itself: component, blueprint, models, tools, limits.
@@ -152,8 +153,8 @@ class AsyncClient:
             ProblemError: The API key lacks the scope `read`.
             RemoteError: The service could not be reached.
         """
-        data, _ = await self._requests.json("GET", "/info")
-        return _parse(self._requests, Info, data)
+        data, _ = await self._connection.json("GET", "/info")
+        return _parse(self._connection, Info, data)
 
     async def request(self, method: str, path: str, body: Any = None) -> Any:
         """The JSON of a response, for routes that have no method here, such as `POST /validate-blueprint`.
@@ -167,7 +168,7 @@ class AsyncClient:
             ProblemError: The service refused the request.
             RemoteError: The service could not be reached.
         """
-        data, _ = await self._requests.json(method, path, body)
+        data, _ = await self._connection.json(method, path, body)
         return data
 
 
@@ -175,16 +176,16 @@ class AsyncConversation:
     """A conversation: each turn has those before as its `messages`. A turn that fails leaves them as they were.
 
     Args:
-        requests: Sends them.
+        connection: The connection to the service.
         messages: Earlier turns.
     """
 
     def __init__(
         self,
-        requests: ServiceRequests,
+        connection: ClientConnection,
         messages: Sequence[Mapping[str, Any]] = (),
     ) -> None:
-        self._requests = requests
+        self._connection = connection
         self.messages: list[dict[str, Any]] = [
             dict(message) for message in messages
         ]
@@ -201,7 +202,7 @@ class AsyncConversation:
             ProblemError, RemoteError: See `AsyncClient.run`.
         """
         options["messages"] = self.messages
-        result = await _run(self._requests, input_data, options, trace=True)
+        result = await _run(self._connection, input_data, options, trace=True)
         return self._keep(result)
 
     async def stream(
@@ -213,7 +214,7 @@ class AsyncConversation:
             ProblemError, RemoteError: See `AsyncClient.stream`.
         """
         options["messages"] = self.messages
-        items = _stream(self._requests, input_data, options, trace=True)
+        items = _stream(self._connection, input_data, options, trace=True)
         async with aclosing(items):
             async for item in items:
                 if isinstance(item, ExecutionResult):
@@ -234,8 +235,8 @@ class AsyncRuns:
     key that may only approve, a run has no `usage` and no `decisions`.
     """
 
-    def __init__(self, requests: ServiceRequests) -> None:
-        self._requests = requests
+    def __init__(self, connection: ClientConnection) -> None:
+        self._connection = connection
 
     async def start(
         self, input_data: Input, **options: Unpack[RunOptions]
@@ -285,11 +286,13 @@ class AsyncRuns:
         while len(runs) < limit:
             query["limit"] = min(limit - len(runs), _PAGE)
             path = f"/runs?{urlencode(query, doseq=True)}"
-            page, _ = await self._requests.json("GET", path)
+            page, _ = await self._connection.json("GET", path)
             if not isinstance(page.get("runs"), list):
-                raise self._requests.invalid("no list of runs")
+                raise self._connection.invalid("no list of runs")
             runs += [
-                _parse(self._requests, ListedRun, {**_UNSEEN, **as_object(run)})
+                _parse(
+                    self._connection, ListedRun, {**_UNSEEN, **as_object(run)}
+                )
                 for run in page["runs"]
             ]
             query["cursor"] = page.get("next")
@@ -383,32 +386,28 @@ class AsyncRuns:
         until = math.inf
         while True:
             opened = time.monotonic()
-            # also without an error: a stream ends when the pod that sends it stops
-            failure = RemoteConnectionError("The stream of the run was lost.")
             headers = {"Last-Event-ID": str(last_event_id)}
-            source = in_own_task(
-                self._requests.iterate_events("GET", path, headers=headers)
+            source = _in_own_task(
+                self._connection.events("GET", path, headers=headers)
             )
             try:
                 async with aclosing(source) as events:
                     async for event in events:
-                        if event.name in ("result", "problem"):
+                        if isinstance(event, StreamEnd):
                             return
-                        parsed = _parse_event(self._requests, event.data)
                         # one that is known comes again if a service ignores where the stream was
-                        if parsed is not None and parsed.seq > last_event_id:
+                        if event.seq > last_event_id:
                             until = math.inf
-                            last_event_id = parsed.seq
-                            yield parsed
+                            last_event_id = event.seq
+                            yield event
             except RemoteError as error:
                 if not _is_temporary(error):
                     raise
-                failure = error
-            now = time.monotonic()
-            if until == math.inf or now - opened > _STABLE:
-                until = now + _LONGEST_OUTAGE
-            if now >= until:
-                raise failure
+                now = time.monotonic()
+                if until == math.inf or now - opened > _STABLE:
+                    until = now + _LONGEST_OUTAGE
+                if now >= until:
+                    raise
             await asyncio.sleep(_RECONNECT)
 
     async def cancel(self, run_id: str) -> BackgroundRun:
@@ -435,8 +434,8 @@ class AsyncRuns:
         path = _path(run_id, "move")
         if check:
             path = f"{path}?check=true"
-        data, _ = await self._requests.json("POST", path)
-        return _parse(self._requests, MovedRun, data)
+        data, _ = await self._connection.json("POST", path)
+        return _parse(self._connection, MovedRun, data)
 
     async def approve(
         self,
@@ -488,12 +487,12 @@ class AsyncRuns:
         body: Any = None,
         headers: Mapping[str, str] | None = None,
     ) -> BackgroundRun:
-        data, _ = await self._requests.json(method, path, body, headers)
-        return _parse_run(self._requests, data)
+        data, _ = await self._connection.json(method, path, body, headers)
+        return _parse_run(self._connection, data)
 
 
 async def _run(
-    requests: ServiceRequests,
+    connection: ClientConnection,
     input_data: Input,
     options: RunOptions,
     *,
@@ -504,11 +503,11 @@ async def _run(
     if trace:
         path = "/run?trace=true"
     started = time.monotonic()
-    data, response_headers = await requests.json("POST", path, body, headers)
+    data, response_headers = await connection.json("POST", path, body, headers)
     if trace:
-        return _parse_result(requests, data)
+        return _parse_result(connection, data)
     if not data:
-        raise requests.invalid("an empty result")
+        raise connection.invalid("an empty result")
     duration_ms = (time.monotonic() - started) * 1000
     usage = parse_usage(response_headers.get(USAGE, ""))
     result = _result_of(data, duration_ms, usage)
@@ -517,7 +516,7 @@ async def _run(
 
 
 async def _stream(
-    requests: ServiceRequests,
+    connection: ClientConnection,
     input_data: Input,
     options: RunOptions,
     *,
@@ -528,28 +527,18 @@ async def _stream(
     path = "/run/stream"
     if trace:
         path = "/run/stream?trace=true"
-    source = in_own_task(requests.iterate_events("POST", path, body, headers))
+    source = _in_own_task(connection.events("POST", path, body, headers))
     async with aclosing(source) as events:
         async for event in events:
-            match event.name:
-                case "result":
-                    result = requests.json_object(event.data)
-                    if trace:
-                        yield _parse_result(requests, result)
-                    return
-                case "problem":
-                    raise ProblemError(requests.json_object(event.data))
-                case _:
-                    parsed = _parse_event(requests, event.data)
-                    if parsed is not None:
-                        yield parsed
-    # also without an error of the connection: a proxy may have ended it
-    raise RemoteConnectionError(
-        "The stream was lost before the end of the run."
-    )
+            if not isinstance(event, StreamEnd):
+                yield event
+            elif event.failed:
+                raise ProblemError(event.document)
+            elif trace:
+                yield _parse_result(connection, event.document)
 
 
-async def in_own_task(items: AsyncGenerator[T]) -> AsyncGenerator[T]:
+async def _in_own_task(items: AsyncGenerator[T]) -> AsyncGenerator[T]:
     """The items of a generator that runs in a task of its own.
 
     Its time-outs cancel the task in which it began, and a reader may read each item in another one.
@@ -591,22 +580,12 @@ def _result_of(
 
 
 def _parse_result(
-    requests: ServiceRequests, data: dict[str, Any]
+    connection: ClientConnection, data: dict[str, Any]
 ) -> ExecutionResult:
     try:
         return ExecutionResult.from_dict(data)
     except TraceError as error:
-        raise requests.invalid("an invalid result") from error
-
-
-def _parse_event(requests: ServiceRequests, data: bytes) -> Event | None:
-    """An event; None for one of a type that a newer service has."""
-    try:
-        return adapter().validate_json(data)
-    except ValidationError as error:
-        if error.errors(include_url=False)[0]["type"] == "union_tag_invalid":
-            return None
-        raise requests.invalid("an invalid event") from None
+        raise connection.invalid("an invalid result") from error
 
 
 _UNSEEN: Mapping[str, Any] = {"usage": {}}
@@ -614,16 +593,20 @@ _UNSEEN: Mapping[str, Any] = {"usage": {}}
 
 
 def _parse_run(
-    requests: ServiceRequests, data: dict[str, Any]
+    connection: ClientConnection, data: dict[str, Any]
 ) -> BackgroundRun:
-    return _parse(requests, BackgroundRun, {**_UNSEEN, "decisions": [], **data})
+    return _parse(
+        connection, BackgroundRun, {**_UNSEEN, "decisions": [], **data}
+    )
 
 
-def _parse(requests: ServiceRequests, model: type[ModelT], data: Any) -> ModelT:
+def _parse(
+    connection: ClientConnection, model: type[ModelT], data: Any
+) -> ModelT:
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        raise requests.invalid(f"an invalid {model.__name__}") from error
+        raise connection.invalid(f"an invalid {model.__name__}") from error
 
 
 def _is_temporary(error: RemoteError) -> bool:
@@ -631,7 +614,10 @@ def _is_temporary(error: RemoteError) -> bool:
     if isinstance(error, ProblemError):
         return error.status in (502, 503, 504)
     cause = error.__cause__
-    return isinstance(cause, TransportError) and cause.fault not in _LASTING
+    if isinstance(cause, TransportError):
+        return cause.fault not in _LASTING
+    # a stream without an end: the pod that sent it has stopped
+    return isinstance(error, RemoteConnectionError)
 
 
 def _path(run_id: str, action: str = "") -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from podwright.connection.problems import text_of, wait_of
 from podwright.errors import RemoteError
 from podwright.json_data import as_array, as_object
 from podwright.usage import Usage
@@ -44,28 +45,26 @@ class ProblemError(RemoteError):
         number = problem.get("status")
         if type(number) is int and number:
             status = number
-        suggestion = _text(problem, "suggestion")
-        detail = _text(problem, "detail")
-        if detail is None:
+        suggestion = text_of(problem, "suggestion")
+        detail = text_of(problem, "detail")
+        if not detail:
             detail = "no problem document."
             suggestion = "Perhaps a proxy answered: check the address, then the logs of both."
         super().__init__(
             f"The service answered {status}{via}: {detail}",
-            suggestion=suggestion,
-            help_url=_text(problem, "type"),
-            code=_text(problem, "code"),
+            suggestion=suggestion or None,
+            help_url=text_of(problem, "type") or None,
+            code=text_of(problem, "code") or None,
         )
         self.status = status
         self._via = via
-        self.remote_code = _text(problem, "code")
-        self.run_id = _text(problem, "run_id")
-        self.component = _text(problem, "component")
-        self.limit = _text(problem, "limit")
+        self.remote_code = text_of(problem, "code") or None
+        self.run_id = text_of(problem, "run_id") or None
+        self.component = text_of(problem, "component") or None
+        self.limit = text_of(problem, "limit") or None
         """The limit that was reached, such as `tokens`."""
         self.usage = _read_usage(problem)
-        wait = problem.get("retry_after")
-        if type(wait) is int and wait >= 0:
-            self.retry_after = float(wait)
+        self.retry_after = wait_of(problem)
         if "context" in problem:
             self.context = as_object(problem["context"])
             self.resume_path = as_array(problem.get("resume_path"))
@@ -81,11 +80,6 @@ class ProblemError(RemoteError):
             f"{entry.get('pointer')}: {entry.get('detail')}"
             for entry in entries
         ]
-
-
-def _text(problem: Mapping[str, Any], key: str) -> str | None:
-    value = problem.get(key)
-    return value if isinstance(value, str) and value else None
 
 
 def _read_usage(problem: Mapping[str, Any]) -> Usage | None:

@@ -1,6 +1,6 @@
 """A client of served components: runs, streams, conversations and background runs.
 
-    from podwright_service.client import Client
+    from podwright.client import Client
 
     client = Client("http://localhost:8000")
     print(client.run("the moon").value)
@@ -18,15 +18,15 @@
 belong to the event loop, as those of models do. A client may be used by several threads or tasks at once.
 """
 
-from podwright_service.client.asynchronous import (
+from podwright.client.asynchronous import (
     AsyncClient,
     AsyncConversation,
     AsyncRuns,
 )
-from podwright_service.client.errors import ProblemError
-from podwright_service.client.requests import Input, RunOptions
-from podwright_service.client.synchronous import Client, Conversation, Runs
-from podwright_service.http.schemas import (
+from podwright.client.errors import ProblemError
+from podwright.client.requests import Input, RunOptions
+from podwright.client.synchronous import Client, Conversation, Runs
+from podwright.connection.schemas import (
     BackgroundRun,
     Info,
     ListedRun,

@@ -9,18 +9,15 @@ from typing import Any
 from typing_extensions import Unpack
 
 from podwright._sync import iterate_sync, run_sync
-from podwright.events import Event
-from podwright.models.retries import Retries
-from podwright.result import ExecutionResult
-from podwright_service.client.asynchronous import (
+from podwright.client.asynchronous import (
     DEFAULT_RETRIES,
     DEFAULT_URL,
     AsyncClient,
     AsyncConversation,
     AsyncRuns,
 )
-from podwright_service.client.requests import Input, RunOptions
-from podwright_service.http.schemas import (
+from podwright.client.requests import Input, RunOptions
+from podwright.connection.schemas import (
     BackgroundRun,
     Info,
     ListedRun,
@@ -28,6 +25,9 @@ from podwright_service.http.schemas import (
     RunContent,
     RunStatus,
 )
+from podwright.events import Event
+from podwright.models.retries import Retries
+from podwright.result import ExecutionResult
 
 
 class Client:
