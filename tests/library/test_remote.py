@@ -36,7 +36,7 @@ from podwright import (
     load,
 )
 from podwright.components import remote as remote_module
-from podwright.components import remote_connection
+from podwright.components.remote_connection import RemoteConnection
 from podwright.connection import service_connection
 from podwright.errors import ConfigurationError, PodwrightError
 from podwright.events import (
@@ -642,7 +642,7 @@ async def test_the_size_is_limited(
     server: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An event without an end, and a stream without one, are cut off."""
-    monkeypatch.setattr(remote_connection, "MAX_EVENT", 10_000)
+    monkeypatch.setattr(RemoteConnection, "max_event", 10_000)
     server.answers([STREAM, *[chunk(b"data: " + b"x" * 4000)] * 10, "hang"])
     with pytest.raises(errors.RemoteResponseError):
         await writer(server).arun("x")

@@ -387,9 +387,8 @@ class AsyncRuns:
         while True:
             opened = time.monotonic()
             headers = {"Last-Event-ID": str(last_event_id)}
-            source = _in_own_task(
-                self._connection.events("GET", path, headers=headers)
-            )
+            request = self._connection.request("GET", path, headers=headers)
+            source = _in_own_task(self._connection.stream(request))
             try:
                 async with aclosing(source) as events:
                     async for event in events:
@@ -527,7 +526,8 @@ async def _stream(
     path = "/run/stream"
     if trace:
         path = "/run/stream?trace=true"
-    source = _in_own_task(connection.events("POST", path, body, headers))
+    request = connection.request("POST", path, body, headers)
+    source = _in_own_task(connection.stream(request))
     async with aclosing(source) as events:
         async for event in events:
             if not isinstance(event, StreamEnd):

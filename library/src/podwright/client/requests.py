@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import uuid
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypedDict
 
-import orjson
-
 from podwright import headers as header_names
 from podwright.client.errors import ProblemError
+from podwright.connection.problems import parse_problem
 from podwright.connection.service_connection import (
     Request,
     ServiceConnection,
-    StreamEnd,
     service_url,
 )
 from podwright.errors import ConfigurationError, InputError
-from podwright.events import Event
-from podwright.json_data import JsonObject, as_object, to_request_bytes
+from podwright.json_data import JsonObject, to_request_bytes
 from podwright.models.http import Response
 from podwright.models.retries import Retries, Timeouts
 from podwright.models.urls import is_header_value
@@ -89,10 +85,9 @@ class ClientConnection(ServiceConnection):
                 suggestion="Pass a number of seconds above 0, or leave it out.",
             )
         super().__init__(
-            url,
-            f"The service at {url}",
-            replace(_TIMEOUTS, first_byte=timeout),
-            retries,
+            url=url,
+            timeouts=replace(_TIMEOUTS, first_byte=timeout),
+            retries=retries,
         )
 
     def time_left(self) -> float:
@@ -104,9 +99,7 @@ class ClientConnection(ServiceConnection):
         data = await response.read()
         if self._key:
             data = data.replace(self._key.encode(), b"***")
-        problem: JsonObject = {}
-        with contextlib.suppress(orjson.JSONDecodeError):
-            problem = as_object(orjson.loads(data))
+        problem = parse_problem(data)
         return ProblemError(problem, response.status, response.via)
 
     async def json(
@@ -116,38 +109,29 @@ class ClientConnection(ServiceConnection):
         body: Any = None,
         headers: Mapping[str, str] | None = None,
     ) -> tuple[JsonObject, Mapping[str, str]]:
-        """Return the JSON object of a response, and the headers.
+        """Send a request, and return the JSON object of its response, and the headers.
 
         Raises:
             ProblemError: The service refused the request, or the run failed.
             RemoteError: The service could not be reached, or what answered is not one.
         """
-        request = self._request(method, path, body, headers)
+        request = self.request(method, path, body, headers)
         async with self.open(request) as response:
             data = await response.read()
         return self.json_object(data), response.headers
 
-    def events(
+    def request(
         self,
         method: str,
         path: str,
         body: Any = None,
         headers: Mapping[str, str] | None = None,
-    ) -> AsyncGenerator[Event | StreamEnd]:
-        """Yield the events of a response as they arrive, and then its end.
+    ) -> Request:
+        """Make a request, which is repeated only if it reads something or has an idempotency key.
 
         Raises:
-            ProblemError, RemoteError: As `json`, also between two events.
+            InputError: The path, the body or a header is invalid.
         """
-        return self.stream(self._request(method, path, body, headers))
-
-    def _request(
-        self,
-        method: str,
-        path: str,
-        body: Any,
-        headers: Mapping[str, str] | None,
-    ) -> Request:
         if not path.startswith("/"):
             raise InputError(
                 f"The path {short_repr(path)} does not begin with '/'."

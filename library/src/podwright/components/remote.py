@@ -146,11 +146,16 @@ class Remote(PromptComponent):
     async def _call(self, run: Run, task: Task) -> Any:
         """Call the remote component with a part of what is left of the limits."""
         connection = RemoteConnection(
-            run, self.name, self._url, self.timeouts, self.retries, self._proxy
+            url=self._url,
+            remote=self.name,
+            timeouts=self.timeouts,
+            retries=self.retries,
+            proxy=self._proxy,
+            run=run,
         )
         self._check(run, task, connection)
         body = to_request_bytes(_request_body(task, run.attributes))
-        stream = RemoteStream(run, self.name, connection)
+        stream = RemoteStream(connection)
         # before: a call that may not begin holds nothing back
         async with run.journal.call(in_tool=run.in_tool):
             loan = await borrow(run.budgets)

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
+from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
-import orjson
-
 from podwright import errors
-from podwright.connection.problems import text_of, wait_of
+from podwright.connection.problems import parse_problem, text_of, wait_of
 from podwright.connection.service_connection import ServiceConnection
 from podwright.json_data import JsonMapping, JsonObject, as_array, as_object
 from podwright.models.http import Response
-from podwright.models.retries import Retries, Timeouts
 from podwright.run import Run
 from podwright.text import truncate
 
 E = TypeVar("E", bound=errors.RemoteError)
 
-MAX_EVENT = 8 * 2**20
-"""Bytes of the longest event."""
 _MAX_TEXT = 2000
 """Characters of a text in a problem document."""
 _CODE = re.compile(r"[a-z][a-z0-9_]{0,63}")
@@ -33,64 +28,26 @@ _ERRORS_OF_RUNS: dict[str, type[errors.RemoteError]] = {
 """Of a run that failed there, by the code of its problem; the others are `RemoteError`, with that code."""
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class RemoteConnection(ServiceConnection):
-    """The connection of a run to a remote component.
-
-    Args:
-        run: The run that calls the remote.
-        name: Name of the remote component.
-        url: Address of its service.
-        timeouts: Seconds to connect, to the first byte, and between two bytes.
-        retries: How often a request is repeated.
-        proxy: URL of the proxy; None for none.
-    """
+    """The connection of a run to a remote component."""
 
     # 429 is the answer of a proxy in front of the remote
     busy_statuses: ClassVar = (429, 503)
+    max_event: ClassVar = 8 * 2**20
 
-    def __init__(
-        self,
-        run: Run,
-        name: str,
-        url: str,
-        timeouts: Timeouts,
-        retries: Retries,
-        proxy: str | None,
-    ) -> None:
-        super().__init__(
-            url,
-            f"The remote '{name}'",
-            timeouts,
-            retries,
-            proxy=proxy,
-            max_event=MAX_EVENT,
-        )
-        self._run = run
-        self._name = name
+    run: Run
+    """The run that calls the remote."""
 
     def time_left(self) -> float:
         """Return the seconds that are left of the run."""
-        return self._run.time_left
-
-    def error(
-        self,
-        kind: type[E],
-        text: str,
-        suggestion: str | None = None,
-        code: str | None = None,
-    ) -> E:
-        """Make an error with the name of the remote; see `ServiceConnection.error`."""
-        error = super().error(kind, text, suggestion, code)
-        error.remote = self._name
-        return error
+        return self.run.time_left
 
     async def refusal(self, response: Response) -> errors.RemoteError:
         """Make the error of a response that is no success; only a problem document is quoted."""
         problem: JsonObject = {}
         if response.media_type == "application/problem+json":
-            data = await response.read()
-            with contextlib.suppress(orjson.JSONDecodeError):
-                problem = as_object(orjson.loads(data))
+            problem = parse_problem(await response.read())
         answered = f"answered {response.status}{response.via}"
         detail = _text(problem, "detail") or "no problem document."
         kind: type[errors.RemoteError]
@@ -111,19 +68,43 @@ class RemoteConnection(ServiceConnection):
 
     def failure(self, problem: JsonObject) -> errors.PodwrightError:
         """Make the error for a run that failed there, from its problem document."""
-        code = _text(problem, "code")
-        if code == errors.LimitExceededError.code:
-            return self._limit_error(problem)
-        if code == errors.ApprovalRequired.code:
-            return self._paused_error(problem)
-        if code == errors.ModelRefusedError.code:
-            return self._model_refused_error(problem)
         detail = _text(problem, "detail")
+        match _text(problem, "code"):
+            case errors.LimitExceededError.code:
+                error = errors.LimitExceededError(
+                    f"{self.who} failed: {detail}",
+                    limit=_text(problem, "limit"),
+                    suggestion=_text(problem, "suggestion") or None,
+                )
+            case errors.ModelRefusedError.code:
+                # no failure of the remote
+                error = errors.ModelRefusedError(
+                    f"{self.who}: {detail}",
+                    refusal=str(problem.get("refusal") or ""),
+                )
+            case errors.ApprovalRequired.code:
+                error = self._problem_error(
+                    errors.RemotePausedError,
+                    f"waits for approval: {detail}",
+                    # its suggestion is for a caller that can wait
+                    {**problem, "suggestion": ""},
+                )
+                error.paused_context = as_object(problem.get("context"))
+                error.paused_path = as_array(problem.get("resume_path"))
+            case code:
+                error = self._failed_run_error(code, problem)
+        error.component = _text(problem, "component") or None
+        return error
+
+    def _failed_run_error(
+        self, code: str, problem: JsonMapping
+    ) -> errors.RemoteError:
         kind = _ERRORS_OF_RUNS.get(code)
         own_code = None
         if kind is None:
             kind = errors.RemoteError
             own_code = _code_of(problem)
+        detail = _text(problem, "detail")
         error = self._problem_error(
             kind, f"failed: {detail}", problem, own_code
         )
@@ -137,37 +118,6 @@ class RemoteConnection(ServiceConnection):
             error.retry_after = wait
         return error
 
-    def _limit_error(self, problem: JsonMapping) -> errors.LimitExceededError:
-        error = errors.LimitExceededError(
-            f"The remote '{self._name}' failed: {_text(problem, 'detail')}",
-            limit=_text(problem, "limit"),
-            suggestion=_text(problem, "suggestion") or None,
-        )
-        error.component = _text(problem, "component") or None
-        return error
-
-    def _model_refused_error(
-        self, problem: JsonMapping
-    ) -> errors.ModelRefusedError:
-        """Make the error for a refusal of a model there, which is no failure of the remote."""
-        error = errors.ModelRefusedError(
-            f"The remote '{self._name}': {_text(problem, 'detail')}",
-            refusal=str(problem.get("refusal") or ""),
-        )
-        error.component = _text(problem, "component") or None
-        return error
-
-    def _paused_error(self, problem: JsonMapping) -> errors.RemotePausedError:
-        error = self._problem_error(
-            errors.RemotePausedError,
-            f"waits for approval: {_text(problem, 'detail')}",
-            # its suggestion is for a caller that can wait
-            {**problem, "suggestion": ""},
-        )
-        error.paused_context = as_object(problem.get("context"))
-        error.paused_path = as_array(problem.get("resume_path"))
-        return error
-
     def _problem_error(
         self,
         kind: type[E],
@@ -175,14 +125,7 @@ class RemoteConnection(ServiceConnection):
         problem: JsonMapping,
         code: str | None = None,
     ) -> E:
-        """Make an error with what a problem document says.
-
-        Args:
-            kind: The class of the error.
-            text: What the remote did, the predicate of the message.
-            problem: The problem document.
-            code: The error's own code, if it is finer than that of its class.
-        """
+        """Make an error with what a problem document says; see `error`."""
         suggestion = _text(problem, "suggestion") or None
         error = self.error(kind, text, suggestion, code)
         error.remote_code = _code_of(problem)

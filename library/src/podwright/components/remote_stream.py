@@ -22,7 +22,6 @@ from podwright.json_data import JsonObject
 from podwright.kinds import Kind
 from podwright.models.offline import estimate_input
 from podwright.models.token_counts import as_uncounted
-from podwright.run import Run
 from podwright.usage import NO_USAGE, Usage
 
 
@@ -30,16 +29,10 @@ class RemoteStream:
     """Relays the events of a remote run, and counts what they report.
 
     Args:
-        run: The run that calls the remote.
-        name: Name of the remote component.
-        connection: The connection to it.
+        connection: The connection of the run that calls the remote.
     """
 
-    def __init__(
-        self, run: Run, name: str, connection: RemoteConnection
-    ) -> None:
-        self._run = run
-        self._name = name
+    def __init__(self, connection: RemoteConnection) -> None:
         self._connection = connection
         self._outermost = ""
         self._kind: Kind | None = None
@@ -87,8 +80,9 @@ class RemoteStream:
 
     def _relay(self, event: Event) -> None:
         self._count(event)
-        if self._run.streaming or not isinstance(event, Token):
-            self._run.relay(event, self._name)
+        run = self._connection.run
+        if run.streaming or not isinstance(event, Token):
+            run.relay(event, self._connection.remote)
 
     def _count(self, event: Event) -> None:
         match event:

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import math
 
-from podwright.json_data import JsonMapping
+import orjson
+
+from podwright.json_data import JsonMapping, JsonObject, as_object
+
+
+def parse_problem(data: bytes) -> JsonObject:
+    """Return the problem document in the body of a response; empty if it is none."""
+    try:
+        return as_object(orjson.loads(data))
+    except orjson.JSONDecodeError:
+        return {}
 
 
 def text_of(problem: JsonMapping, key: str) -> str:

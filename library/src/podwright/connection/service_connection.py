@@ -80,37 +80,33 @@ class StreamEnd:
     """The response of `/run`; of a run that failed its problem document (RFC 9457)."""
 
 
+# without a representation, which would show the password of a proxy
+@dataclass(kw_only=True, eq=False, repr=False)
 class ServiceConnection(ABC):
-    """A connection to one service.
-
-    Args:
-        url: Address of the service, as `service_url` returns it.
-        who: The service as the subject of messages, such as "The remote 'writer'".
-        timeouts: Seconds to connect, to the first byte, and between two bytes.
-        retries: How often a request is repeated.
-        proxy: URL of the proxy, None for none; by default that of the environment if it is trusted.
-        max_event: Bytes of the longest event of a stream.
-    """
+    """A connection to one service."""
 
     busy_statuses: ClassVar = (503,)
     """Statuses of refusals after which a request may be repeated, once the service says when."""
+    max_event: ClassVar = math.inf
+    """Bytes of the longest event of a stream."""
 
-    def __init__(
-        self,
-        url: str,
-        who: str,
-        timeouts: Timeouts,
-        retries: Retries,
-        *,
-        proxy: str | ByEnvironment | None = BY_ENVIRONMENT,
-        max_event: float = math.inf,
-    ) -> None:
-        self._url = url
-        self._who = who
-        self._timeouts = timeouts
-        self._retries = retries
-        self._proxy = proxy
-        self._max_event = max_event
+    url: str
+    """Address of the service, as `service_url` returns it."""
+    remote: str = ""
+    """Name of the remote component that the service is; empty if it is none."""
+    timeouts: Timeouts
+    """Seconds to connect, to the first byte, and between two bytes."""
+    retries: Retries
+    """How often a request is repeated."""
+    proxy: str | ByEnvironment | None = BY_ENVIRONMENT
+    """URL of the proxy, None for none; by default that of the environment if it is trusted."""
+
+    @property
+    def who(self) -> str:
+        """The service as the subject of a message."""
+        if self.remote:
+            return f"The remote '{self.remote}'"
+        return f"The service at {self.url}"
 
     @abstractmethod
     def time_left(self) -> float:
@@ -139,12 +135,14 @@ class ServiceConnection(ABC):
         if code is not None:
             # it may be one of the service
             help_url = help_page(code)
-        return kind(
-            f"{self._who} {text}",
+        error = kind(
+            f"{self.who} {text}",
             suggestion=suggestion,
             help_url=help_url,
             code=code,
         )
+        error.remote = self.remote
+        return error
 
     def invalid(self, what: str) -> RemoteResponseError:
         """Make the error for a response that no Podwright service sends.
@@ -183,20 +181,20 @@ class ServiceConnection(ABC):
                 return await stack.enter_async_context(self._send(request))
 
             yield await with_retries(
-                attempt, math.inf, self._retries, left=self.time_left
+                attempt, math.inf, self.retries, left=self.time_left
             )
 
     @contextlib.asynccontextmanager
     async def _send(self, request: Request) -> AsyncGenerator[Response]:
         sending = send(
-            self._url + request.path,
+            self.url + request.path,
             request.body,
             {**_USER_AGENT, **request.headers()},
-            self._timeouts,
+            self.timeouts,
             method=request.method,
-            first_byte=self._timeouts.first_byte,
+            first_byte=self.timeouts.first_byte,
             max_bytes=MAX_RESPONSE,
-            proxy=self._proxy,
+            proxy=self.proxy,
         )
         try:
             async with sending as response:
@@ -270,10 +268,10 @@ class ServiceConnection(ABC):
                         return
                     if item is not None:
                         yield item
-                if parser.pending > self._max_event:
+                if parser.pending > self.max_event:
                     raise self.error(
                         RemoteResponseError,
-                        f"sent an event of more than {self._max_event} bytes.",
+                        f"sent an event of more than {self.max_event} bytes.",
                     )
         raise self.error(
             RemoteConnectionError,

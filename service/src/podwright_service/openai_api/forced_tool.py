@@ -14,9 +14,9 @@ from pydantic import AfterValidator, JsonValue
 from pydantic_core import PydanticCustomError
 
 from podwright.blueprints.schema import TOOL_NAME
+from podwright.connection.schemas import Object
 from podwright.json_data import as_object
 from podwright.json_schema import subschema
-from podwright_service.http.schemas import Object
 
 _NO_TOOLS = (
     "Tools of the client are not supported: the component has its own. Only a single function that 'tool_choice' "

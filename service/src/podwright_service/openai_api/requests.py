@@ -13,6 +13,7 @@ from podwright.components import Component
 from podwright.components.base import TaskBody
 from podwright.components.response_format import ClientSchema
 from podwright.components.walks import values_read, walk
+from podwright.connection.schemas import Object
 from podwright.conversation import parse_messages
 from podwright.errors import InputsError, MessagesError, Problem
 from podwright.messages import Message, ModelSettings
@@ -22,7 +23,6 @@ from podwright.run_context import metadata_problem
 from podwright.text import short_repr
 from podwright_service.execution import below
 from podwright_service.http.problems import RequestError
-from podwright_service.http.schemas import Object
 from podwright_service.openai_api.forced_tool import (
     ForcedTool,
     ToolChoice,
