@@ -31,7 +31,6 @@ from podwright.components.chat_messages import as_content, one_turn, to_context
 from podwright.components.folder import function_names
 from podwright.components.frames import (
     DECISIONS,
-    ITERATION,
     Decided,
     Scope,
     SequenceFrame,
@@ -75,6 +74,7 @@ from podwright.result import ExecutionResult
 from podwright.run import Run, Task
 from podwright.run_end import Checkpoint
 from podwright.steps.base import Step, output_names, steps_to_data
+from podwright.steps.loop_step import ITERATION
 from podwright.steps.registry import collect, step_class, steps_from_data
 from podwright.templates import sections, visible
 from podwright.text import did_you_mean, truncate

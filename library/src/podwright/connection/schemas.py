@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from podwright.approvals import APPROVE, DEFAULT_OPTIONS
-from podwright.events import Kind
+from podwright.kinds import Kind
 
 Object = dict[str, Any]
 
