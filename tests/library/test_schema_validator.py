@@ -32,12 +32,12 @@ from podwright import (
     tool,
 )
 from podwright.approvals import Decision, Question
-from podwright.callables import compute
 from podwright.errors import InputError, InputsError
 from podwright.json_schema import SchemaTooComplexError
 from podwright.schema_keywords import MAX_OPERATIONS, CheckBudget
 from podwright.schema_validator import InvalidSchemaError, SchemaValidator
 from podwright.testing import ToolCall
+from podwright.threads import compute
 
 Json = Any
 

@@ -8,13 +8,9 @@ import threading
 import pytest
 
 from podwright import Agent, EventManager, RunLimits, ScriptedModel
-from podwright.callables import (
-    COMPUTING_THREADS,
-    check_cancelled,
-    compute,
-)
 from podwright.errors import LimitExceededError
 from podwright.testing import ToolCall
+from podwright.threads import COMPUTING_THREADS, check_cancelled, compute
 
 
 class Blocking:

@@ -25,10 +25,10 @@ from podwright import (
     approvals,
     schema_keywords,
 )
-from podwright.callables import COMPUTING_THREADS
 from podwright.components import Component, inputs
 from podwright.headers import BUDGET
 from podwright.testing import ModelRequest
+from podwright.threads import COMPUTING_THREADS
 
 CONSTANTS = [{"const": -number} for number in range(1, 200)]
 HEAVY = {"type": "array", "items": {"anyOf": [*CONSTANTS, {"type": "integer"}]}}

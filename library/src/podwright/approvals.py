@@ -14,13 +14,13 @@ from podwright.json_data import (
     JsonObject,
     as_array,
     as_object,
+    describe_value,
     json_pointer,
 )
 from podwright.json_schema import SchemaTooComplexError
 from podwright.schema_keywords import CheckBudget
 from podwright.schema_validator import SchemaValidator
 from podwright.text import did_you_mean
-from podwright.validation_errors import describe_value
 
 APPROVE = "approve"
 REJECT = "reject"

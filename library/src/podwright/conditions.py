@@ -13,7 +13,6 @@ from typing import Any, cast
 
 from typing_extensions import TypeIs
 
-from podwright.callables import compute
 from podwright.errors import ConditionError, PodwrightError, Problem, error_from
 from podwright.json_data import (
     as_array,
@@ -28,6 +27,7 @@ from podwright.names import find_name
 from podwright.run_context import call_with_context
 from podwright.templates import fill_data, names
 from podwright.text import did_you_mean, truncate
+from podwright.threads import compute
 
 Condition = Callable[..., Any]
 """A caller's condition: called with the context (and `args` as keywords), returns true or false. It may be async."""

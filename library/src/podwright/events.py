@@ -13,7 +13,6 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, TypeAdapter
 
-from podwright.callables import is_async
 from podwright.errors import (
     ApprovalRejectedError,
     ApprovalRequired,
@@ -23,6 +22,7 @@ from podwright.json_data import to_json_data
 from podwright.kinds import Kind
 from podwright.messages import ModelRequest, ModelResponse
 from podwright.text import did_you_mean, short_repr
+from podwright.threads import is_async
 from podwright.usage import Usage
 
 TraceFormat = Literal["podwright.trace/1"]

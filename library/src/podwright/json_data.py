@@ -15,11 +15,16 @@ from podwright.json_forms import (
     to_utf8_data,
     to_utf8_text,
 )
+from podwright.text import short_repr
 
 JsonObject = dict[str, Any]
 """A JSON object."""
 JsonMapping = Mapping[str, Any]
 """A JSON object that is only read."""
+
+_JSON_TYPES: dict[type, str] = {
+    dict: "object", list: "array", str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"
+}  # fmt: skip
 
 
 def to_json_data(value: Any) -> Any:
@@ -152,3 +157,11 @@ def _entries(value: object) -> Iterator[tuple[str | int, object]]:
 def nested_deeper(value: object, depth: int = 100) -> bool:
     """Whether data is nested deeper than `depth` levels."""
     return any(level > depth for _, _, level in walk_json(value))
+
+
+def describe_value(value: object) -> str:
+    """The JSON type of a value, with the value itself if it is a scalar: "the integer 5", "null", "array"."""
+    name = _JSON_TYPES.get(type(value), type(value).__name__)
+    if value is None or isinstance(value, dict | list):
+        return name
+    return f"the {name} {short_repr(value)}"

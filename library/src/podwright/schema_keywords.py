@@ -25,9 +25,9 @@ from importlib import import_module
 from itertools import islice
 from typing import Any
 
-from podwright.callables import check_cancelled
 from podwright.json_schema import SchemaTooComplexError
 from podwright.schema_data import BriefArray, BriefObject, key_of
+from podwright.threads import check_cancelled
 
 MAX_OPERATIONS = 50_000
 """Operations of a check: enough for an array of 20 000 numbers, or of 2 000 objects with five texts each."""
@@ -71,7 +71,7 @@ class CheckBudget:
 
         Raises:
             SchemaTooComplexError: They are too many, or have taken too long.
-            asyncio.CancelledError: Nobody waits for the check; see `podwright.callables.compute`.
+            asyncio.CancelledError: Nobody waits for the check; see `podwright.threads.compute`.
         """
         self._operations += operations
         if self._operations >= self._next_look:

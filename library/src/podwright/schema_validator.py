@@ -6,7 +6,6 @@ from importlib import import_module
 from itertools import islice
 from typing import Any
 
-from podwright.callables import check_cancelled
 from podwright.errors import Problem
 from podwright.json_data import JsonMapping, JsonObject, copy_json, json_pointer
 from podwright.json_schema import (
@@ -25,6 +24,7 @@ from podwright.schema_keywords import (
 )
 from podwright.schema_patterns import without_patterns
 from podwright.text import short_repr, truncate
+from podwright.threads import check_cancelled
 
 MAX_ERRORS = 100
 """Errors of which the most telling one is chosen."""

@@ -46,6 +46,7 @@ from podwright.json_data import (
     as_array,
     as_object,
     copy_json,
+    describe_value,
     json_pointer,
     to_json_data,
 )
@@ -60,11 +61,7 @@ from podwright.settings import current_settings
 from podwright.text import did_you_mean, short_repr
 from podwright.tool_arguments import validate_arguments
 from podwright.tool_changes import schema_differences, text_differences
-from podwright.validation_errors import (
-    Location,
-    describe_value,
-    to_problems,
-)
+from podwright.validation_errors import Location, to_problems
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -13,6 +13,7 @@ from podwright.json_data import (
     JsonObject,
     as_array,
     as_object,
+    describe_value,
     json_pointer,
 )
 from podwright.text import did_you_mean, most_similar, short_repr
@@ -27,9 +28,14 @@ AllowedKeys = Callable[[Location], Iterable[str]]
 PATTERNS: dict[str, str] = {}
 """Descriptions of regular expressions for error messages; `blueprints.schema` registers its own."""
 
-_JSON_TYPES: dict[type, str] = {
-    dict: "object", list: "array", str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"
-}  # fmt: skip
+
+_EXPECTED = "Expected "
+"""The start of a message about the type of a value, or about its limits."""
+_QUOTED = re.compile(r"'([^']*)'")
+"""A text in the list of the values that are allowed."""
+_KEY = "[key]"
+"""The last part of a location whose key is wrong, not its value."""
+
 _REWORDED = {  # in this order: the first ones contain the later ones
     "Input should be greater": "Expected a number greater",
     "Input should be less": "Expected a number less",
@@ -41,22 +47,6 @@ _REWORDED = {  # in this order: the first ones contain the later ones
     "a valid list": "an array",
     "a valid ": "a ",
 }
-
-
-_EXPECTED = "Expected "
-"""The start of a message about the type of a value, or about its limits."""
-_QUOTED = re.compile(r"'([^']*)'")
-"""A text in the list of the values that are allowed."""
-_KEY = "[key]"
-"""The last part of a location whose key is wrong, not its value."""
-
-
-def describe_value(value: object) -> str:
-    """The JSON type of a value, with the value itself if it is a scalar: "the integer 5", "null", "array"."""
-    name = _JSON_TYPES.get(type(value), type(value).__name__)
-    if value is None or isinstance(value, dict | list):
-        return name
-    return f"the {name} {short_repr(value)}"
 
 
 def _no_keys(location: Location) -> Iterable[str]:

@@ -15,7 +15,6 @@ from pydantic import ValidationError
 from starlette.requests import Request
 
 from podwright.approvals import Decision, Question
-from podwright.callables import compute
 from podwright.components import Component
 from podwright.components.base import TaskBody, nothing_to_decide
 from podwright.components.walks import check_decision_on
@@ -39,6 +38,7 @@ from podwright.models import use_model
 from podwright.result import ExecutionResult
 from podwright.run import Task, execute
 from podwright.run_context import run_attributes
+from podwright.threads import compute
 from podwright_service.http.auth import owner_of
 from podwright_service.http.idempotency import (
     IdempotentRequest,
@@ -427,7 +427,7 @@ def context_as_texts(content: dict[str, Any]) -> dict[str, Any]:
 async def compute_for(
     request: Request, function: Callable[..., T], /, *args: Any
 ) -> T:
-    """Compute something for a request before its run begins; see `podwright.callables.compute`.
+    """Compute something for a request before its run begins; see `podwright.threads.compute`.
 
     It ends if the client leaves, and it may not take longer than the run.
 

@@ -21,6 +21,7 @@ from podwright.json_data import (
     JsonObject,
     as_object,
     copy_json,
+    describe_value,
     json_pointer,
     walk_json,
 )
@@ -30,7 +31,6 @@ from podwright.text import did_you_mean, short_repr
 from podwright.validation_errors import (
     MAX_PROBLEMS,
     Location,
-    describe_value,
     resolve,
     to_problems,
 )

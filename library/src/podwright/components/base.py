@@ -26,7 +26,6 @@ from typing import (
 
 from podwright._sync import iterate_sync, run_sync
 from podwright.approvals import Decision
-from podwright.callables import compute
 from podwright.components.inputs import DeclaredInputs
 from podwright.components.models_of_chat import (
     DEFAULT_FALLBACK_WAIT,
@@ -64,6 +63,7 @@ from podwright.result import ExecutionResult
 from podwright.run import Run, Task, execute
 from podwright.run_context import context_parameters
 from podwright.saved_run import SAVED_RUN, SavedRun
+from podwright.threads import compute
 from podwright.tools import Tool
 from podwright.usage import NO_USAGE, RunLimits, Usage, limits_of_blueprint
 

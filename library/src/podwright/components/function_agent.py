@@ -14,7 +14,7 @@ from typing_extensions import TypedDict, Unpack
 
 from podwright import events
 from podwright.blueprints.schema import ModelName
-from podwright.callables import call_function, is_async
+from podwright.callables import call_function
 from podwright.components.base import PromptComponent
 from podwright.components.chat_messages import ChatMessages, one_turn
 from podwright.components.function_calls import call_recorded
@@ -36,6 +36,7 @@ from podwright.run_context import (
     with_context,
 )
 from podwright.text import short_repr
+from podwright.threads import is_async
 from podwright.tools import Tool
 
 

@@ -8,13 +8,13 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from podwright.callables import compute
 from podwright.errors import InputsError, Problem
 from podwright.json_data import (
     JsonMapping,
     JsonObject,
     as_array,
     copy_json,
+    describe_value,
     json_pointer,
 )
 from podwright.json_schema import SchemaTooComplexError
@@ -22,7 +22,7 @@ from podwright.names import INPUT, find_name
 from podwright.schema_keywords import CheckBudget
 from podwright.schema_validator import SchemaValidator
 from podwright.text import did_you_mean
-from podwright.validation_errors import describe_value
+from podwright.threads import compute
 
 
 class DeclaredInputs:

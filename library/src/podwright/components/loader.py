@@ -19,18 +19,17 @@ from pathlib import Path
 from typing import Any
 
 from podwright import blueprints
-from podwright.components.agent import Agent
-from podwright.components.agent_map import AgentMap, agent_map
-from podwright.components.base import Component, ModelComponent, Supplied
-from podwright.components.conductor import Conductor
-from podwright.components.folder import (
-    AgentSource,
-    Folder,
+from podwright.blueprints.named_parts import (
     agent_names,
     condition_names,
     function_names,
     tool_names,
 )
+from podwright.components.agent import Agent
+from podwright.components.agent_map import AgentMap, agent_map
+from podwright.components.base import Component, ModelComponent, Supplied
+from podwright.components.conductor import Conductor
+from podwright.components.folder import AgentSource, Folder
 from podwright.components.function_agent import FunctionAgent
 from podwright.components.options import named_map
 from podwright.components.pipeline import Pipeline

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from podwright.approvals import ApprovalId, Decision, Question
-from podwright.callables import compute
 from podwright.components.base import Component
 from podwright.components.frames import (
     Decided,
@@ -36,6 +35,7 @@ from podwright.steps.base import assume_resolved
 from podwright.steps.condition_step import ConditionLike
 from podwright.templates import visible
 from podwright.text import did_you_mean
+from podwright.threads import compute
 from podwright.tools import Tool
 from podwright.usage import limits_of_blueprint
 

@@ -13,7 +13,6 @@ from typing import Any
 
 from podwright.approvals import ApprovalId, Decision
 from podwright.call_record import is_wrong_call
-from podwright.callables import compute
 from podwright.components.call_approvals import (
     changed_text,
     check_decision,
@@ -48,6 +47,7 @@ from podwright.run import Run
 from podwright.run_accounts import milliseconds_since
 from podwright.run_tasks import gather_or_cancel
 from podwright.text import did_you_mean
+from podwright.threads import compute
 from podwright.tools import Tool
 from podwright.usage import Usage
 

@@ -18,6 +18,7 @@ from typing_extensions import Unpack
 
 from podwright.approvals import Decision
 from podwright.blueprints import walk_steps
+from podwright.blueprints.named_parts import function_names
 from podwright.blueprints.validation import Blueprint
 from podwright.components.agent_map import AgentMap, agent_map
 from podwright.components.base import (
@@ -28,7 +29,6 @@ from podwright.components.base import (
     saved_run_in,
 )
 from podwright.components.chat_messages import as_content, one_turn, to_context
-from podwright.components.folder import function_names
 from podwright.components.frames import (
     DECISIONS,
     Decided,

@@ -10,7 +10,6 @@ from pydantic import Field, with_config
 from typing_extensions import TypedDict, override
 
 from podwright.blueprint_types import Name
-from podwright.callables import compute
 from podwright.errors import ContextError, ResumePathError
 from podwright.json_data import JsonMapping, to_text
 from podwright.messages import CLOSED
@@ -29,6 +28,7 @@ from podwright.steps.map_items import UnreadableItemsError, read_items
 from podwright.steps.registry import StepsBlueprint
 from podwright.templates import value_of
 from podwright.text import truncate
+from podwright.threads import compute
 
 if TYPE_CHECKING:
     from podwright.blueprints.flowchart import Ends, Flowchart

@@ -14,8 +14,9 @@ from types import ModuleType
 from typing import Any
 
 from podwright import blueprints
+from podwright.blueprints.named_parts import condition_names
 from podwright.components import Agent, Component
-from podwright.components.folder import Folder, condition_names
+from podwright.components.folder import Folder
 from podwright.components.loader import has_blueprint
 from podwright.components.walks import remotes_in
 from podwright.errors import ConfigurationError, UnknownModelError

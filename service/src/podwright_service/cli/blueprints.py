@@ -10,9 +10,9 @@ from typing import Any
 from podwright import blueprints
 from podwright.blueprints.diff import blueprint_changes, describe_change
 from podwright.blueprints.flowchart import mermaid
+from podwright.blueprints.named_parts import agent_names, names_in_condition
 from podwright.blueprints.validation import Blueprint
 from podwright.components import Component
-from podwright.components.folder import agent_names, names_in_condition
 from podwright.components.loader import unknown_agent_error
 from podwright.components.template_names import blueprints_of, check_names
 from podwright.components.walks import (

@@ -13,9 +13,9 @@ from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import Response
 
-from podwright.callables import compute
 from podwright.json_data import values_in
 from podwright.text import short_repr
+from podwright.threads import compute
 from podwright_service.http.problems import RequestError
 
 _SMALL = 32 * 1024

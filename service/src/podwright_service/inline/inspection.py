@@ -9,8 +9,8 @@ from graphlib import CycleError, TopologicalSorter
 from itertools import islice
 from typing import Any, NamedTuple, cast
 
+from podwright.blueprints.named_parts import agent_names
 from podwright.components.base import DEFAULT_MAX_LOOPS
-from podwright.components.folder import agent_names
 from podwright.errors import Problem
 from podwright.json_data import (
     as_array,

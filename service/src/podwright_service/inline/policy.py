@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from podwright import blueprints
-from podwright.callables import check_cancelled
 from podwright.components import KINDS, Agent, Component, Pipeline
 from podwright.components.base import Supplied
 from podwright.components.template_names import check_names
@@ -21,6 +20,7 @@ from podwright.errors import (
 from podwright.json_data import json_pointer
 from podwright.kinds import Kind
 from podwright.text import did_you_mean
+from podwright.threads import check_cancelled
 from podwright.tools import Tool, to_tool
 from podwright.validation_errors import MAX_PROBLEMS
 from podwright_service.inline.inspection import Blueprints, Inspection

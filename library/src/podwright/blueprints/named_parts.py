@@ -1,0 +1,87 @@
+"""The agents, functions, conditions and tools that a blueprint names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from podwright.blueprints.schema import TOOL_NAME
+from podwright.json_data import JsonMapping, as_array, as_object, walk_json
+from podwright.steps.registry import collect, walk_steps
+
+_REFERENCE_KEYS = {"type", "name", "version", "description"}
+"""The keys of a member that is nothing but a reference to an agent."""
+
+
+def tool_names(blueprint: JsonMapping) -> set[str]:
+    """The tools that a blueprint and its members name; a name that no tool can have is a problem of the blueprint."""
+    return set(_tool_names(blueprint))
+
+
+def _tool_names(blueprint: JsonMapping) -> Iterator[str]:
+    for pointer, value, _ in walk_json(dict(blueprint)):
+        if not pointer.endswith("/tools"):
+            continue
+        for entry in as_array(value):
+            name = as_object(entry).get("name")
+            if isinstance(name, str) and TOOL_NAME.fullmatch(name):
+                yield name
+
+
+def condition_names(blueprint: JsonMapping) -> set[str]:
+    """The conditions that a workflow's blueprint names, those in arguments of other conditions included."""
+    return set(_condition_names(blueprint))
+
+
+def _condition_names(blueprint: JsonMapping) -> Iterator[str]:
+    keys = collect(lambda kind: kind.condition_keys)
+    for _, step in walk_steps(blueprint.get("steps")):
+        for key in keys:
+            yield from names_in_condition(step.get(key))
+
+
+def names_in_condition(condition: object) -> Iterator[str]:
+    """The name of a condition, and those of the conditions in its arguments."""
+    for _, value, _ in walk_json(condition):
+        name = as_object(value).get("name")
+        if isinstance(name, str):
+            yield name
+
+
+def function_names(blueprint: JsonMapping) -> set[str]:
+    """The functions that the steps of a workflow's blueprint call."""
+    keys = collect(lambda kind: kind.function_keys)
+    return {
+        step[key]
+        for _, step in walk_steps(blueprint.get("steps"))
+        for key in keys
+        if isinstance(step.get(key), str)
+    }
+
+
+def agent_names(blueprint: JsonMapping) -> list[str]:
+    """The agents that a blueprint refers to by name only, each once."""
+    names: dict[str, None] = {}
+    for name in _agent_names(blueprint):
+        if isinstance(name, str):
+            names[name] = None
+    return list(names)
+
+
+def _agent_names(blueprint: JsonMapping) -> Iterator[object]:
+    """As `agent_names`, but a name may come more than once, and of an invalid blueprint have any type."""
+    steps = as_array(blueprint.get("steps"))
+    skills = as_array(blueprint.get("skills"))
+    keys = collect(lambda kind: kind.agent_keys)
+    for _, step in walk_steps(steps):
+        yield from map(step.get, keys)
+    for entry in (*skills, *steps):
+        member = as_object(entry)
+        if _is_reference(member):
+            yield member.get("name")
+
+
+def _is_reference(member: JsonMapping) -> bool:
+    """Whether an entry refers to an agent without defining it."""
+    if member.get("type") != "Agent":
+        return False
+    return member.keys() <= _REFERENCE_KEYS
