@@ -11,7 +11,7 @@ from pydantic import with_config
 from typing_extensions import TypedDict, override
 
 from podwright.blueprint_types import Name, Prompt
-from podwright.json_data import JsonMapping
+from podwright.data.json_data import JsonMapping
 from podwright.messages import CLOSED
 from podwright.steps import Step
 from podwright.steps.base import ANY_CHANGE, Known, Rules, Write

@@ -11,7 +11,7 @@ from tests.library.shapes import (
 )
 
 from podwright import blueprints
-from podwright.text import short_repr
+from podwright.data.text import short_repr
 
 
 def test_a_digest_depends_on_the_content_only() -> None:

@@ -36,6 +36,7 @@ from podwright import (
     errors,
     tool,
 )
+from podwright.data.finish_reasons import FINISH_REASONS, ending_of
 from podwright.events import (
     ErrorCaught,
     EventManager,
@@ -44,7 +45,6 @@ from podwright.events import (
     RunFailed,
     RunFinished,
 )
-from podwright.finish_reasons import FINISH_REASONS, ending_of
 from podwright.messages import ModelResponse, ToolCall
 from podwright.models import Connection, Model
 from podwright.models.anthropic import MessagesModel

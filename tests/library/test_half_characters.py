@@ -24,8 +24,8 @@ from tests.library.upstream import (
 )
 
 from podwright import Agent, AgentStep, FunctionStep, Workflow
-from podwright.json_data import values_in
-from podwright.json_forms import to_utf8_text
+from podwright.data.json_data import values_in
+from podwright.data.json_forms import to_utf8_text
 from podwright.messages import Message, ToolCall
 
 FILE = os.fsdecode(b"r\xe9sum\xe9.txt")

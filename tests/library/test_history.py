@@ -27,12 +27,12 @@ from podwright import (
     WorkflowStep,
 )
 from podwright.conversation import MAX_MESSAGES, parse_messages, to_data, turns
+from podwright.data.json_data import to_text
 from podwright.errors import (
     InputError,
     MessagesError,
     ReplayMismatchError,
 )
-from podwright.json_data import to_text
 from podwright.messages import MAX_CHARACTERS, Message, ModelRequest
 from podwright.models import Connection
 from podwright.models.chat_completions import request_body

@@ -25,8 +25,8 @@ from podwright import (
     ScriptedModel,
     Workflow,
 )
+from podwright.data.json_data import to_json_data
 from podwright.errors import ToolError
-from podwright.json_data import to_json_data
 from podwright.testing import ToolCall
 
 NAN = float("nan")

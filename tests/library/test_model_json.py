@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from podwright import Agent, PodwrightError
-from podwright.errors import OutputError, ToolArgumentsError
-from podwright.model_json import (
+from podwright.data.model_json import (
     UnreadableJsonError,
     clean_arguments,
     read_arguments,
     read_json,
 )
+from podwright.errors import OutputError, ToolArgumentsError
 from podwright.steps.map_items import UnreadableItemsError, read_items
 from podwright.testing import ScriptedModel, ToolCall
 

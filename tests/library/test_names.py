@@ -24,15 +24,15 @@ from podwright import (
     Workflow,
 )
 from podwright.blueprints import json_schema, problems
-from podwright.errors import BlueprintValidationError, ContextError
-from podwright.json_data import to_text
-from podwright.names import (
+from podwright.data.json_data import to_text
+from podwright.data.names import (
     Expression,
     find_name,
     is_name,
     parse_expression,
     write_expression,
 )
+from podwright.errors import BlueprintValidationError, ContextError
 from podwright.templates import fill
 
 DECOMPOSED = unicodedata.normalize("NFD", "größe")

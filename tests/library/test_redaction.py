@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from podwright.redaction import shown_url, without_url_secrets
+from podwright.data.redaction import shown_url, without_url_secrets
 
 DOCS = "https://podwright.readthedocs.io/errors.html#"
 TEXTS = {

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
+from podwright.data.json_data import to_json_data, to_text
+from podwright.data.names import Expression
 from podwright.errors import ContextError
-from podwright.json_data import to_json_data, to_text
-from podwright.names import Expression
 from podwright.templates import (
     expressions,
     fill,

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from podwright.errors import InputsError, Problem
-from podwright.json_data import (
+from podwright.data.json_data import (
     JsonMapping,
     JsonObject,
     as_array,
@@ -17,10 +16,11 @@ from podwright.json_data import (
     describe_value,
     json_pointer,
 )
+from podwright.data.text import did_you_mean
+from podwright.errors import InputsError, Problem
 from podwright.json_schema import SchemaTooComplexError
 from podwright.schema_keywords import CheckBudget
 from podwright.schema_validator import SchemaValidator
-from podwright.text import did_you_mean
 
 APPROVE = "approve"
 REJECT = "reject"

@@ -8,11 +8,11 @@ from pydantic import AfterValidator, BeforeValidator, Field, with_config
 from pydantic.types import StringConstraints
 from typing_extensions import TypedDict
 
-from podwright.json_data import JsonObject
+from podwright.data.json_data import JsonObject
+from podwright.data.names import INPUT_NAME, is_declarable
+from podwright.data.text import short_repr
 from podwright.messages import CLOSED
-from podwright.names import INPUT_NAME, is_declarable
 from podwright.schema_validator import SchemaValidator
-from podwright.text import short_repr
 from podwright.validation_errors import PATTERNS
 
 VERSION = "1"

@@ -13,8 +13,7 @@ from typing import Any, cast
 
 from typing_extensions import TypeIs
 
-from podwright.errors import ConditionError, PodwrightError, Problem, error_from
-from podwright.json_data import (
+from podwright.data.json_data import (
     as_array,
     as_object,
     copy_json,
@@ -23,10 +22,11 @@ from podwright.json_data import (
     values_in,
     walk_json,
 )
-from podwright.names import find_name
+from podwright.data.names import find_name
+from podwright.data.text import did_you_mean, truncate
+from podwright.errors import ConditionError, PodwrightError, Problem, error_from
 from podwright.run_context import call_with_context
 from podwright.templates import fill_data, names
-from podwright.text import did_you_mean, truncate
 from podwright.threads import compute
 
 Condition = Callable[..., Any]

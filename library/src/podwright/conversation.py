@@ -27,8 +27,7 @@ from pydantic import (
 from pydantic_core import InitErrorDetails, PydanticCustomError
 from typing_extensions import TypedDict
 
-from podwright.errors import MessagesError
-from podwright.json_data import (
+from podwright.data.json_data import (
     JsonMapping,
     JsonObject,
     as_array,
@@ -37,7 +36,9 @@ from podwright.json_data import (
     is_set,
     nested_deeper,
 )
-from podwright.json_forms import to_utf8_data
+from podwright.data.json_forms import to_utf8_data
+from podwright.data.text import short_repr
+from podwright.errors import MessagesError
 from podwright.messages import (
     CLOSED,
     ContentPart,
@@ -46,7 +47,6 @@ from podwright.messages import (
     TextPart,
     ToolCall,
 )
-from podwright.text import short_repr
 from podwright.validation_errors import to_problems
 
 MAX_MESSAGES = 10_000

@@ -58,15 +58,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from podwright.environment import variables
-from podwright.json_data import to_json_data
-from podwright.redaction import without_url_secrets
-from podwright.text import (
+from podwright.data.json_data import to_json_data
+from podwright.data.redaction import without_url_secrets
+from podwright.data.text import (
     describe_error,
     did_you_mean,
     printable,
     short_repr,
 )
+from podwright.environment import variables
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -13,15 +13,15 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, TypeAdapter
 
+from podwright.data.json_data import to_json_data
+from podwright.data.text import did_you_mean, short_repr
 from podwright.errors import (
     ApprovalRejectedError,
     ApprovalRequired,
     ConfigurationError,
 )
-from podwright.json_data import to_json_data
 from podwright.kinds import Kind
 from podwright.messages import ModelRequest, ModelResponse
-from podwright.text import did_you_mean, short_repr
 from podwright.threads import is_async
 from podwright.usage import Usage
 

@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from podwright import events
+from podwright.data.finish_reasons import UNKNOWN
 from podwright.errors import ConfigurationError, LimitExceededError
-from podwright.finish_reasons import UNKNOWN
 from podwright.location import ToolCallId, call_key, location
 from podwright.messages import ModelRequest, ModelResponse
 from podwright.models import pricing

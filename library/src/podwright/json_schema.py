@@ -13,14 +13,14 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any, cast
 from urllib.parse import unquote
 
-from podwright.json_data import (
+from podwright.data.json_data import (
     JsonMapping,
     JsonObject,
     as_array,
     as_object,
     walk_json,
 )
-from podwright.text import short_repr, truncate
+from podwright.data.text import short_repr, truncate
 
 MAX_VALUES = 5_000
 """JSON values of a schema."""

@@ -16,8 +16,8 @@ from pydantic import (
 )
 from typing_extensions import TypedDict
 
-from podwright.json_data import JsonMapping, JsonObject, walk_json
-from podwright.text import short_repr
+from podwright.data.json_data import JsonMapping, JsonObject, walk_json
+from podwright.data.text import short_repr
 from podwright.usage import Usage
 
 CLOSED = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)

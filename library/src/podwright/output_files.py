@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from podwright.data.text import truncate
 from podwright.errors import ConfigurationError
-from podwright.text import truncate
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:

@@ -6,10 +6,10 @@ import sys
 from typing import TYPE_CHECKING, TextIO
 
 from podwright import events
+from podwright.data.images import images_in, to_shown_text
+from podwright.data.json_data import as_object, to_text
+from podwright.data.text import printable, truncate
 from podwright.events import Event
-from podwright.images import images_in, to_shown_text
-from podwright.json_data import as_object, to_text
-from podwright.text import printable, truncate
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -9,6 +9,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
+from podwright.data.json_data import to_json_data
+from podwright.data.text import short_repr
 from podwright.errors import ConfigurationError, TraceError
 from podwright.events import (
     TRACE_FORMAT,
@@ -17,9 +19,7 @@ from podwright.events import (
     TraceFormat,
     check_subscriber,
 )
-from podwright.json_data import to_json_data
 from podwright.printer import Printer
-from podwright.text import short_repr
 from podwright.usage import Usage
 from podwright.validation_errors import to_problems
 

@@ -34,9 +34,9 @@ from typing import (
 )
 
 from podwright.callables import call_function
+from podwright.data.text import short_repr
 from podwright.errors import ConfigurationError
 from podwright.location import current
-from podwright.text import short_repr
 from podwright.usage import Usage
 
 MAX_IDENTITY = 200

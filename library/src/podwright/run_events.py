@@ -12,6 +12,7 @@ from time import perf_counter, time
 from typing import Any
 
 from podwright import events
+from podwright.data.json_data import to_json_data
 from podwright.errors import (
     ApprovalRejectedError,
     ApprovalRequired,
@@ -19,7 +20,6 @@ from podwright.errors import (
     RunCancelledError,
 )
 from podwright.events import Event, Outcome, Subscriber
-from podwright.json_data import to_json_data
 from podwright.kinds import Kind
 from podwright.location import ToolCallId
 from podwright.run_accounts import RunAccounts, milliseconds_since

@@ -13,16 +13,16 @@ from dataclasses import dataclass, field, replace
 
 from podwright import events
 from podwright.approvals import ApprovalId, Decision
-from podwright.errors import InputError
-from podwright.events import Event, adapter
-from podwright.journal import Journal, JournalStore
-from podwright.json_data import (
+from podwright.data.json_data import (
     JsonMapping,
     JsonObject,
     as_array,
     as_object,
     to_json_data,
 )
+from podwright.errors import InputError
+from podwright.events import Event, adapter
+from podwright.journal import Journal, JournalStore
 
 SAVED_RUN = "_run"
 """Name in the context of a stopped run under which it is saved."""

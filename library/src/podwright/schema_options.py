@@ -6,9 +6,14 @@ from collections.abc import Iterable, Sequence
 from operator import is_
 from typing import Any, cast
 
-from podwright.json_data import JsonMapping, JsonObject, as_array, as_object
+from podwright.data.json_data import (
+    JsonMapping,
+    JsonObject,
+    as_array,
+    as_object,
+)
+from podwright.data.model_json import exact_number
 from podwright.json_schema import subschema
-from podwright.model_json import exact_number
 
 Options = Sequence[JsonMapping]
 """The schemas of which a value may fit any."""

@@ -12,7 +12,12 @@ from collections import defaultdict
 from collections.abc import Mapping, Set
 from typing import Any, cast
 
-from podwright.json_data import JsonMapping, JsonObject, as_array, as_object
+from podwright.data.json_data import (
+    JsonMapping,
+    JsonObject,
+    as_array,
+    as_object,
+)
 from podwright.json_schema import (
     DEFINITIONS,
     SUBSCHEMA_LISTS,

@@ -6,8 +6,14 @@ from importlib import import_module
 from itertools import islice
 from typing import Any
 
+from podwright.data.json_data import (
+    JsonMapping,
+    JsonObject,
+    copy_json,
+    json_pointer,
+)
+from podwright.data.text import short_repr, truncate
 from podwright.errors import Problem
-from podwright.json_data import JsonMapping, JsonObject, copy_json, json_pointer
 from podwright.json_schema import (
     SchemaTooComplexError,
     measure,
@@ -23,7 +29,6 @@ from podwright.schema_keywords import (
     validator_type,
 )
 from podwright.schema_patterns import without_patterns
-from podwright.text import short_repr, truncate
 from podwright.threads import check_cancelled
 
 MAX_ERRORS = 100

@@ -15,15 +15,14 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, cast
 
-from podwright.errors import ContextError
-from podwright.images import to_shown_text
-from podwright.json_data import (
+from podwright.data.images import to_shown_text
+from podwright.data.json_data import (
     JsonMapping,
     JsonObject,
     copy_json,
     walk_json,
 )
-from podwright.names import (
+from podwright.data.names import (
     EXPRESSION,
     Expression,
     find_name,
@@ -31,7 +30,8 @@ from podwright.names import (
     parse_expression,
     read_literally,
 )
-from podwright.text import did_you_mean, most_similar, truncate
+from podwright.data.text import did_you_mean, most_similar, truncate
+from podwright.errors import ContextError
 
 Context = Mapping[str, Any]
 """Values by name."""

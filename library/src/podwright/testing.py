@@ -16,9 +16,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Generator, Iterable
 
+from podwright.data.json_data import to_text
 from podwright.errors import ModelError
 from podwright.events import Event
-from podwright.json_data import to_text
 from podwright.messages import Message as Message
 from podwright.messages import ModelRequest as ModelRequest
 from podwright.messages import ModelResponse as ModelResponse

@@ -16,8 +16,8 @@ from functools import partial
 from typing import Any, TypeVar, cast
 from weakref import WeakKeyDictionary
 
+from podwright.data.text import describe_error
 from podwright.location import change_location, location
-from podwright.text import describe_error
 
 T = TypeVar("T")
 

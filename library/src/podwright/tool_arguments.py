@@ -21,14 +21,14 @@ from typing import Any, cast
 from pydantic import TypeAdapter, ValidationError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
 
-from podwright.json_data import (
+from podwright.data.json_data import (
     JsonMapping,
     JsonObject,
     as_array,
     as_object,
     nested_deeper,
 )
-from podwright.model_json import UnreadableJsonError, strip, whole_document
+from podwright.data.model_json import UnreadableJsonError, strip, whole_document
 from podwright.schema_options import (
     Options,
     is_anything,

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from podwright.json_data import as_array, as_object, json_pointer
-from podwright.text import short_repr
+from podwright.data.json_data import as_array, as_object, json_pointer
+from podwright.data.text import short_repr
 
 _DESCRIPTIVE = ("description", "title", "examples", "default")
 """Keywords of a schema that only describe."""

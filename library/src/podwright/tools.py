@@ -32,15 +32,7 @@ from typing_extensions import TypedDict, Unpack
 
 from podwright.blueprints.schema import TOOL_NAME, ToolOptions
 from podwright.blueprints.validation import Blueprint
-from podwright.docstrings import parse_docstring
-from podwright.errors import (
-    Problem,
-    ToolArgumentsError,
-    ToolDefinitionError,
-    ToolError,
-    error_from,
-)
-from podwright.json_data import (
+from podwright.data.json_data import (
     JsonMapping,
     JsonObject,
     as_array,
@@ -50,6 +42,15 @@ from podwright.json_data import (
     json_pointer,
     to_json_data,
 )
+from podwright.data.text import did_you_mean, short_repr
+from podwright.docstrings import parse_docstring
+from podwright.errors import (
+    Problem,
+    ToolArgumentsError,
+    ToolDefinitionError,
+    ToolError,
+    error_from,
+)
 from podwright.json_schema import object_root
 from podwright.messages import ToolSchema
 from podwright.run_context import (
@@ -58,7 +59,6 @@ from podwright.run_context import (
     is_context,
 )
 from podwright.settings import current_settings
-from podwright.text import did_you_mean, short_repr
 from podwright.tool_arguments import validate_arguments
 from podwright.tool_changes import schema_differences, text_differences
 from podwright.validation_errors import Location, to_problems

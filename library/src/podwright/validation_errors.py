@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, cast
 
-from podwright.errors import Problem
-from podwright.json_data import (
+from podwright.data.json_data import (
     JsonMapping,
     JsonObject,
     as_array,
@@ -16,7 +15,8 @@ from podwright.json_data import (
     describe_value,
     json_pointer,
 )
-from podwright.text import did_you_mean, most_similar, short_repr
+from podwright.data.text import did_you_mean, most_similar, short_repr
+from podwright.errors import Problem
 
 MAX_PROBLEMS = 100
 """Problems listed for one document: suggestions for thousands of unknown keys would take seconds."""

@@ -18,6 +18,7 @@ from podwright.approvals import Decision, Question
 from podwright.components import Component
 from podwright.components.base import TaskBody, nothing_to_decide
 from podwright.components.walks import check_decision_on
+from podwright.data.json_data import JsonObject, json_pointer, to_text
 from podwright.errors import (
     DECISION,
     ApprovalRejectedError,
@@ -29,11 +30,6 @@ from podwright.errors import (
     RunCancelledError,
 )
 from podwright.events import Subscriber
-from podwright.json_data import (
-    JsonObject,
-    json_pointer,
-    to_text,
-)
 from podwright.models import use_model
 from podwright.result import ExecutionResult
 from podwright.run import Task, execute

@@ -15,6 +15,7 @@ from opentelemetry.context import Context
 from starlette.requests import Request
 
 from podwright.components import Component
+from podwright.data.text import truncate
 from podwright.headers import CALLER, ROOT
 from podwright.run_context import (
     MAX_IDENTITY,
@@ -22,7 +23,6 @@ from podwright.run_context import (
     RunAttributes,
     current_attributes,
 )
-from podwright.text import truncate
 from podwright_service.settings import Settings
 
 INLINE = "(inline)"

@@ -13,8 +13,8 @@ from importlib.metadata import entry_points
 from typing import Literal
 from urllib.parse import unquote, urlsplit
 
-from podwright.redaction import shown_url
-from podwright.text import did_you_mean, short_repr
+from podwright.data.redaction import shown_url
+from podwright.data.text import did_you_mean, short_repr
 from podwright_service import variables
 
 Check = Callable[[str], str | None]

@@ -16,8 +16,8 @@ from podwright.components import Component, Pipeline
 from podwright.components.folder import Folder
 from podwright.components.loader import has_blueprint, warn_of_unused_keys
 from podwright.components.walks import walk
+from podwright.data.text import describe_error, did_you_mean, truncate
 from podwright.errors import ConfigurationError, PodwrightError
-from podwright.text import describe_error, did_you_mean, truncate
 
 
 def load_component(

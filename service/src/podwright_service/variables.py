@@ -10,11 +10,11 @@ from typing import Any, cast
 
 from pydantic import SecretStr
 
+from podwright.data.redaction import shown_url, without_url_secrets
+from podwright.data.text import did_you_mean
 from podwright.environment import PREFIX
 from podwright.errors import ConfigurationError
-from podwright.redaction import shown_url, without_url_secrets
 from podwright.settings import LibrarySettings
-from podwright.text import did_you_mean
 
 TESTS = "PODWRIGHT_TEST_"
 """The prefix of variables that only the tests of Podwright itself read."""

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from podwright.blueprints.validation import kind_of, migrate
-from podwright.json_data import as_array, as_object, json_pointer
+from podwright.data.json_data import as_array, as_object, json_pointer
+from podwright.data.text import short_repr
 from podwright.steps.base import ANY_CHANGE, Operation, Rules
 from podwright.steps.registry import (
     Kinds,
@@ -18,7 +19,6 @@ from podwright.steps.registry import (
     sequence_places,
     step_keys,
 )
-from podwright.text import short_repr
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,13 +15,13 @@ import orjson
 from podwright.blueprints.content import read_bytes
 from podwright.blueprints.texts import with_texts
 from podwright.blueprints.validation import Blueprint, invalid
+from podwright.data.json_data import JsonMapping, JsonObject
+from podwright.data.text import did_you_mean, os_error_reason, truncate
 from podwright.errors import (
     BlueprintValidationError,
     ConfigurationError,
     Problem,
 )
-from podwright.json_data import JsonMapping, JsonObject
-from podwright.text import did_you_mean, os_error_reason, truncate
 
 SUFFIXES = (".json", ".yaml", ".yml")
 """The file names of blueprints end in one of these."""

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Literal, cast
 
 from podwright.blueprints.validation import kind_of
-from podwright.json_data import JsonMapping, as_array, as_object
+from podwright.data.json_data import JsonMapping, as_array, as_object
+from podwright.data.text import truncate
 from podwright.steps.registry import step_class
-from podwright.text import truncate
 
 _MAX_LABEL_LENGTH = 80
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from podwright.blueprints.schema import TOOL_NAME
-from podwright.json_data import JsonMapping, as_array, as_object, walk_json
+from podwright.data.json_data import JsonMapping, as_array, as_object, walk_json
 from podwright.steps.registry import collect, walk_steps
 
 _REFERENCE_KEYS = {"type", "name", "version", "description"}

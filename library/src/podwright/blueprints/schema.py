@@ -30,7 +30,12 @@ from podwright.blueprint_types import (
     Schema,
 )
 from podwright.blueprints.texts import text_forms, text_key
-from podwright.json_data import JsonMapping, JsonObject, as_object, copy_json
+from podwright.data.json_data import (
+    JsonMapping,
+    JsonObject,
+    as_object,
+    copy_json,
+)
 from podwright.kinds import Kind
 from podwright.messages import (
     CLOSED,

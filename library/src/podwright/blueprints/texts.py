@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from podwright.blueprints.content import read_bytes
-from podwright.errors import Problem
-from podwright.json_data import (
+from podwright.data.json_data import (
     JsonMapping,
     JsonObject,
     as_array,
     as_object,
     copy_json,
 )
+from podwright.data.text import did_you_mean, os_error_reason, short_repr
+from podwright.errors import Problem
 from podwright.steps.registry import step_class, walk_steps
-from podwright.text import did_you_mean, os_error_reason, short_repr
 
 _LINES: JsonObject = {
     "type": "array",

@@ -15,8 +15,7 @@ from podwright.blueprints.schema import (
     adapter,
     allowed_keys,
 )
-from podwright.errors import BlueprintValidationError, Problem
-from podwright.json_data import (
+from podwright.data.json_data import (
     JsonMapping,
     JsonObject,
     as_object,
@@ -25,9 +24,10 @@ from podwright.json_data import (
     json_pointer,
     walk_json,
 )
+from podwright.data.text import did_you_mean, short_repr
+from podwright.errors import BlueprintValidationError, Problem
 from podwright.kinds import TRAITS, Kind
 from podwright.steps.registry import step_problems
-from podwright.text import did_you_mean, short_repr
 from podwright.validation_errors import (
     MAX_PROBLEMS,
     Location,

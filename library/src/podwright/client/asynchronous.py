@@ -30,6 +30,8 @@ from podwright.connection.schemas import (
     RunStatus,
 )
 from podwright.connection.service_connection import StreamEnd
+from podwright.data.json_data import as_object, to_text
+from podwright.data.text import did_you_mean, short_repr
 from podwright.errors import (
     InputError,
     RemoteConnectionError,
@@ -38,11 +40,9 @@ from podwright.errors import (
 )
 from podwright.events import Event
 from podwright.headers import FINISH_REASON, USAGE, parse_usage
-from podwright.json_data import as_object, to_text
 from podwright.models.http import Fault, TransportError
 from podwright.models.retries import Retries
 from podwright.result import ExecutionResult
-from podwright.text import did_you_mean, short_repr
 from podwright.usage import Usage
 
 T = TypeVar("T")

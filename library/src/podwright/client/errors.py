@@ -8,8 +8,8 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from podwright.connection.problems import text_of, wait_of
+from podwright.data.json_data import as_array, as_object
 from podwright.errors import RemoteError
-from podwright.json_data import as_array, as_object
 from podwright.usage import Usage
 
 _usage: TypeAdapter[Usage] = TypeAdapter(Usage)

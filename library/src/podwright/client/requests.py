@@ -15,12 +15,12 @@ from podwright.connection.service_connection import (
     ServiceConnection,
     service_url,
 )
+from podwright.data.json_data import JsonObject, to_request_bytes
+from podwright.data.text import short_repr
 from podwright.errors import ConfigurationError, InputError
-from podwright.json_data import JsonObject, to_request_bytes
 from podwright.models.http import Response
 from podwright.models.retries import Retries, Timeouts
 from podwright.models.urls import is_header_value
-from podwright.text import short_repr
 from podwright.usage import RunLimits
 
 Input = str | Mapping[str, Any] | Sequence[Mapping[str, Any]]

@@ -19,7 +19,7 @@ from podwright.components.options import (
     parse_with_overrides,
 )
 from podwright.components.template_names import name_problems
-from podwright.json_data import JsonMapping
+from podwright.data.json_data import JsonMapping
 from podwright.kinds import Kind
 from podwright.models import Model
 from podwright.run import Run, Task

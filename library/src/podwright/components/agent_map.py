@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from podwright.components.base import Component
 from podwright.components.options import named_map
+from podwright.data.text import did_you_mean
 from podwright.errors import Problem
-from podwright.text import did_you_mean
 
 
 class AgentMap(dict[str, Component]):

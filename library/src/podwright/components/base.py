@@ -34,14 +34,7 @@ from podwright.components.models_of_chat import (
 from podwright.components.options import ParsedBlueprint, option_subscribers
 from podwright.conditions import Conditions
 from podwright.conversation import parse_messages
-from podwright.errors import (
-    DECISION,
-    InputError,
-    Problem,
-    RunCancelledError,
-)
-from podwright.events import Event, Subscriber
-from podwright.json_data import (
+from podwright.data.json_data import (
     JsonMapping,
     JsonObject,
     as_object,
@@ -49,6 +42,14 @@ from podwright.json_data import (
     to_json_data,
     to_text,
 )
+from podwright.data.names import INPUT
+from podwright.errors import (
+    DECISION,
+    InputError,
+    Problem,
+    RunCancelledError,
+)
+from podwright.events import Event, Subscriber
 from podwright.kinds import TRAITS, Kind
 from podwright.location import current
 from podwright.messages import (
@@ -58,7 +59,6 @@ from podwright.messages import (
     ModelSettings,
 )
 from podwright.models import Connection, Model, resolve
-from podwright.names import INPUT
 from podwright.result import ExecutionResult
 from podwright.run import Run, Task, execute
 from podwright.run_context import context_parameters

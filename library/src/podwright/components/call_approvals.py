@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from podwright.approvals import Decision, Question, invalid_decision
 from podwright.components.tool_answers import MAX_REASON
-from podwright.json_data import JsonMapping, JsonObject, as_object, to_text
-from podwright.text import truncate
+from podwright.data.json_data import JsonMapping, JsonObject, as_object, to_text
+from podwright.data.text import truncate
 from podwright.tools import Tool
 
 

@@ -15,7 +15,7 @@ from podwright.components.response_format import (
     response_format,
 )
 from podwright.components.tool_calls import ToolCaller
-from podwright.json_data import to_json_data
+from podwright.data.json_data import to_json_data
 from podwright.messages import ModelResponse, ModelSettings, OutputSchema
 from podwright.run import Run, Task
 from podwright.tools import Tool

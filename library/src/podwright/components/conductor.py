@@ -23,8 +23,8 @@ from podwright.components.chat_messages import filled_instructions, inputs_of
 from podwright.components.members import TeamComponent, entries_of
 from podwright.components.options import AgentOptions, parse_arguments
 from podwright.components.template_names import name_problems
+from podwright.data.json_data import JsonMapping, to_text
 from podwright.events import PlanMade, PlanStep
-from podwright.json_data import JsonMapping, to_text
 from podwright.kinds import Kind
 from podwright.messages import CLOSED, Message, ToolSchema
 from podwright.models import Model

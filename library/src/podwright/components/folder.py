@@ -34,9 +34,9 @@ from podwright.components.folder_code import (
     shared_packages,
     use_code,
 )
+from podwright.data.json_data import JsonMapping
+from podwright.data.text import did_you_mean, most_similar, short_repr
 from podwright.errors import ConfigurationError
-from podwright.json_data import JsonMapping
-from podwright.text import did_you_mean, most_similar, short_repr
 
 AGENTS_FILE = "agents.py"
 """The file of a folder with its agents in Python."""

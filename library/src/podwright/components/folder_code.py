@@ -13,10 +13,10 @@ from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
 
+from podwright.data.json_data import JsonObject, as_array, as_object
+from podwright.data.redaction import without_url_secrets
+from podwright.data.text import describe_error, did_you_mean, os_error_reason
 from podwright.errors import ConfigurationError
-from podwright.json_data import JsonObject, as_array, as_object
-from podwright.redaction import without_url_secrets
-from podwright.text import describe_error, did_you_mean, os_error_reason
 
 _SHARED = "shared"
 """The folder beside components with code that they share."""

@@ -10,7 +10,7 @@ from typing import Any
 from podwright.approvals import Decision
 from podwright.components.inputs import DeclaredInputs
 from podwright.components.resume import SequenceProgress, StepProgress
-from podwright.json_data import JsonMapping, JsonObject, as_object
+from podwright.data.json_data import JsonMapping, JsonObject, as_object
 from podwright.steps.loop_step import ITERATION
 from podwright.steps.try_step import ERROR
 

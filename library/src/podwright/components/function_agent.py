@@ -20,12 +20,13 @@ from podwright.components.chat_messages import ChatMessages, one_turn
 from podwright.components.function_calls import call_recorded
 from podwright.components.options import DescribedOptions, own_blueprint
 from podwright.components.response_format import response_format
+from podwright.data.json_data import as_object, to_json_data, to_text
+from podwright.data.text import short_repr
 from podwright.errors import (
     ConfigurationError,
     ModelResponseError,
     OutputError,
 )
-from podwright.json_data import as_object, to_json_data, to_text
 from podwright.kinds import Kind
 from podwright.models import pricing
 from podwright.run import Run, Task
@@ -35,7 +36,6 @@ from podwright.run_context import (
     context_parameters,
     with_context,
 )
-from podwright.text import short_repr
 from podwright.threads import is_async
 from podwright.tools import Tool
 

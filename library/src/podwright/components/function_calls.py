@@ -8,6 +8,7 @@ from time import perf_counter
 from typing import Any
 
 from podwright.components.tool_calls import call_tool, error_details
+from podwright.data.json_data import JsonObject, copy_json, to_exact_json_data
 from podwright.errors import (
     ApprovalRequired,
     PodwrightError,
@@ -21,7 +22,6 @@ from podwright.events import (
     ToolCallFinished,
     ToolCallStarted,
 )
-from podwright.json_data import JsonObject, copy_json, to_exact_json_data
 from podwright.location import ToolCallId, change_location, location
 from podwright.run import Run
 from podwright.run_accounts import milliseconds_since

@@ -8,8 +8,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from podwright.errors import InputsError, Problem
-from podwright.json_data import (
+from podwright.data.json_data import (
     JsonMapping,
     JsonObject,
     as_array,
@@ -17,11 +16,12 @@ from podwright.json_data import (
     describe_value,
     json_pointer,
 )
+from podwright.data.names import INPUT, find_name
+from podwright.data.text import did_you_mean
+from podwright.errors import InputsError, Problem
 from podwright.json_schema import SchemaTooComplexError
-from podwright.names import INPUT, find_name
 from podwright.schema_keywords import CheckBudget
 from podwright.schema_validator import SchemaValidator
-from podwright.text import did_you_mean
 from podwright.threads import compute
 
 

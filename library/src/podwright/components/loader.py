@@ -34,16 +34,16 @@ from podwright.components.function_agent import FunctionAgent
 from podwright.components.options import named_map
 from podwright.components.pipeline import Pipeline
 from podwright.components.workflow import Workflow
+from podwright.data.json_data import JsonMapping
+from podwright.data.text import did_you_mean, truncate
 from podwright.errors import (
     BlueprintValidationError,
     ConfigurationError,
     Problem,
 )
-from podwright.json_data import JsonMapping
 from podwright.kinds import Kind
 from podwright.models import EVERY, Model, ModelChoice
 from podwright.models.registry import models_by_component
-from podwright.text import did_you_mean, truncate
 from podwright.tools import outdated_texts, tools_by_name
 
 _log = logging.getLogger("podwright")

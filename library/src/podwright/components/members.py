@@ -19,8 +19,13 @@ from podwright.components.options import (
     parse_with_overrides,
 )
 from podwright.components.template_names import name_problems
+from podwright.data.json_data import (
+    JsonMapping,
+    JsonObject,
+    as_array,
+    as_object,
+)
 from podwright.errors import ConfigurationError, Problem
-from podwright.json_data import JsonMapping, JsonObject, as_array, as_object
 from podwright.kinds import TRAITS, Kind
 from podwright.models import Model
 from podwright.tools import Tool, attach, tools_by_name

@@ -17,11 +17,8 @@ from podwright import errors, events
 from podwright.budget import CallReservation
 from podwright.components.models_of_chat import ChatModels
 from podwright.components.tool_calls import error_details
-from podwright.finish_reasons import (
-    FINISH_REASONS,
-    ending_of,
-    is_failure,
-)
+from podwright.data.finish_reasons import FINISH_REASONS, ending_of, is_failure
+from podwright.data.text import truncate
 from podwright.messages import (
     Message,
     ModelRequest,
@@ -35,7 +32,6 @@ from podwright.models.retries import with_retries
 from podwright.run import Run
 from podwright.run_accounts import milliseconds_since
 from podwright.settings import current_settings
-from podwright.text import truncate
 from podwright.usage import NO_USAGE, Usage
 
 _log = logging.getLogger("podwright")

@@ -18,6 +18,8 @@ from podwright.blueprints.validation import (
     parse,
     resembles_setting,
 )
+from podwright.data.json_data import JsonMapping, JsonObject, as_object
+from podwright.data.text import did_you_mean, short_repr
 from podwright.errors import ConfigurationError, InputError, Problem
 from podwright.events import (
     Event,
@@ -26,12 +28,10 @@ from podwright.events import (
     Token,
     check_subscriber,
 )
-from podwright.json_data import JsonMapping, JsonObject, as_object
 from podwright.kinds import TRAITS, Kind
 from podwright.messages import HistorySettings, ModelSettings
 from podwright.models import Model
 from podwright.printer import Printer
-from podwright.text import did_you_mean, short_repr
 from podwright.usage import RunLimits
 
 

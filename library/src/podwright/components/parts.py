@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING
 
 from podwright.components.frames import SequenceFrame, StepFrame
+from podwright.data.json_data import JsonMapping, JsonObject
 from podwright.errors import ApprovalRequired
-from podwright.json_data import JsonMapping, JsonObject
 from podwright.run_tasks import gather_or_cancel
 
 if TYPE_CHECKING:

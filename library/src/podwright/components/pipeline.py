@@ -18,7 +18,7 @@ from podwright.components.chat_messages import (
 from podwright.components.members import TeamComponent, entries_of
 from podwright.components.options import DescribedOptions, parse_arguments
 from podwright.components.template_names import name_problems
-from podwright.json_data import to_text
+from podwright.data.json_data import to_text
 from podwright.kinds import Kind
 from podwright.run import Run, Task
 

@@ -9,8 +9,8 @@ from typing import Any, cast
 from podwright.components.agent_map import AgentMap
 from podwright.components.base import Component
 from podwright.components.options import response_schema_of
+from podwright.data.json_data import JsonMapping
 from podwright.errors import ConfigurationError
-from podwright.json_data import JsonMapping
 from podwright.steps import AgentStep, Step
 from podwright.steps.condition_step import ConditionLike
 from podwright.tools import Tool, to_tool

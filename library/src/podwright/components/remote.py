@@ -30,17 +30,18 @@ from podwright.components.remote_connection import RemoteConnection
 from podwright.components.remote_stream import RemoteStream
 from podwright.connection.service_connection import Request, service_url
 from podwright.conversation import parse_content, to_data
+from podwright.data.json_data import (
+    as_object,
+    to_json_data,
+    to_request_bytes,
+    to_text,
+)
+from podwright.data.text import os_error_reason
 from podwright.errors import (
     ConfigurationError,
     InputError,
     RemoteHopsError,
     RemoteTimeoutError,
-)
-from podwright.json_data import (
-    as_object,
-    to_json_data,
-    to_request_bytes,
-    to_text,
 )
 from podwright.kinds import Kind
 from podwright.models.proxies import is_proxy
@@ -48,7 +49,6 @@ from podwright.models.retries import Retries, Timeouts
 from podwright.models.urls import is_header_value
 from podwright.run import Run, Task
 from podwright.run_context import RunAttributes
-from podwright.text import os_error_reason
 from podwright.usage import RunLimits
 
 PROPAGATORS: list[Callable[[Run], Mapping[str, str]]] = []

@@ -9,10 +9,15 @@ from typing import ClassVar, TypeVar
 from podwright import errors
 from podwright.connection.problems import parse_problem, text_of, wait_of
 from podwright.connection.service_connection import ServiceConnection
-from podwright.json_data import JsonMapping, JsonObject, as_array, as_object
+from podwright.data.json_data import (
+    JsonMapping,
+    JsonObject,
+    as_array,
+    as_object,
+)
+from podwright.data.text import truncate
 from podwright.models.http import Response
 from podwright.run import Run
-from podwright.text import truncate
 
 E = TypeVar("E", bound=errors.RemoteError)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from podwright.components.remote_connection import RemoteConnection
 from podwright.connection.service_connection import Request, StreamEnd
+from podwright.data.json_data import JsonObject
 from podwright.events import (
     Event,
     ModelCallFailed,
@@ -18,7 +19,6 @@ from podwright.events import (
     Token,
     model_call_key,
 )
-from podwright.json_data import JsonObject
 from podwright.kinds import Kind
 from podwright.models.offline import estimate_input
 from podwright.models.token_counts import as_uncounted

@@ -17,20 +17,20 @@ from pydantic import (
 )
 
 from podwright.components.options import no_response_model_error
-from podwright.errors import InputError
-from podwright.json_data import (
+from podwright.data.json_data import (
     JsonMapping,
     JsonObject,
     as_array,
     as_object,
     describe_value,
 )
+from podwright.data.model_json import UnreadableJsonError, open_text, read_json
+from podwright.data.text import truncate
+from podwright.errors import InputError
 from podwright.json_schema import SchemaTooComplexError, object_root
 from podwright.messages import OutputSchema
-from podwright.model_json import UnreadableJsonError, open_text, read_json
 from podwright.schema_options import numbers_from_texts, requires_keys
 from podwright.schema_validator import InvalidSchemaError, SchemaValidator
-from podwright.text import truncate
 from podwright.threads import compute
 from podwright.validation_errors import to_problems
 

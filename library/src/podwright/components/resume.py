@@ -19,9 +19,9 @@ from typing import Annotated, Any
 from pydantic import Field, TypeAdapter, with_config
 from typing_extensions import TypedDict
 
+from podwright.data.json_data import nested_deeper
+from podwright.data.text import short_repr
 from podwright.errors import ResumePathError
-from podwright.json_data import nested_deeper
-from podwright.text import short_repr
 
 PROGRESS = "_resume"
 """Name in the context of a stopped workflow under which its progress is saved."""

@@ -21,20 +21,20 @@ from podwright.components.parts import Parts
 from podwright.components.resume import SequenceProgress
 from podwright.components.tool_answers import one_line, parts_of
 from podwright.conditions import Conditions, calls_function, holds
+from podwright.data.json_data import JsonMapping, JsonObject, as_object
+from podwright.data.text import did_you_mean
 from podwright.errors import (
     ConfigurationError,
     PodwrightError,
     ResumePathError,
 )
 from podwright.events import ConditionChecked, Event
-from podwright.json_data import JsonMapping, JsonObject, as_object
 from podwright.messages import Message
 from podwright.models.retries import Retries
 from podwright.run import Run, Task
 from podwright.steps.base import assume_resolved
 from podwright.steps.condition_step import ConditionLike
 from podwright.templates import visible
-from podwright.text import did_you_mean
 from podwright.threads import compute
 from podwright.tools import Tool
 from podwright.usage import limits_of_blueprint

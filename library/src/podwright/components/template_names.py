@@ -16,21 +16,17 @@ from podwright import conditions
 from podwright.blueprints.validation import kind_of
 from podwright.components.base import Component
 from podwright.components.options import ParsedBlueprint
-from podwright.errors import Problem
-from podwright.json_data import (
-    JsonMapping,
-    as_array,
-    as_object,
-    walk_json,
-)
-from podwright.json_schema import subschema
-from podwright.names import (
+from podwright.data.json_data import JsonMapping, as_array, as_object, walk_json
+from podwright.data.names import (
     INPUT,
     Expression,
     find_name,
     normal_form,
     path_expression,
 )
+from podwright.data.text import did_you_mean, most_similar
+from podwright.errors import Problem
+from podwright.json_schema import subschema
 from podwright.steps.base import Known
 from podwright.steps.loop_step import ITERATION
 from podwright.steps.registry import (
@@ -45,7 +41,6 @@ from podwright.templates import (
     suggest_name,
     unfilled_values,
 )
-from podwright.text import did_you_mean, most_similar
 
 _LIST: JsonMapping = {"type": "array"}
 _OUTPUT = "_output"

@@ -6,9 +6,9 @@ from asyncio import CancelledError
 from collections.abc import Iterator
 from typing import cast
 
+from podwright.data.text import printable, truncate
 from podwright.errors import PodwrightError
 from podwright.models.offline import estimate_tokens
-from podwright.text import printable, truncate
 
 MAX_REASON = 1_000
 """Characters of the reason of a failure: the text of an exception may be a whole response."""

@@ -24,6 +24,10 @@ from podwright.components.tool_answers import (
     failure_text,
     must_end_run,
 )
+from podwright.data.json_data import to_text
+from podwright.data.json_forms import to_utf8_text
+from podwright.data.model_json import UnreadableJsonError, read_arguments
+from podwright.data.text import did_you_mean
 from podwright.errors import (
     ApprovalRejectedError,
     ApprovalRequired,
@@ -38,15 +42,11 @@ from podwright.events import (
     ToolCallFinished,
     ToolCallStarted,
 )
-from podwright.json_data import to_text
-from podwright.json_forms import to_utf8_text
 from podwright.location import ToolCallId, change_location
 from podwright.messages import Message, ToolCall
-from podwright.model_json import UnreadableJsonError, read_arguments
 from podwright.run import Run
 from podwright.run_accounts import milliseconds_since
 from podwright.run_tasks import gather_or_cancel
-from podwright.text import did_you_mean
 from podwright.threads import compute
 from podwright.tools import Tool
 from podwright.usage import Usage

@@ -9,9 +9,9 @@ from podwright.approvals import Decision, Question
 from podwright.blueprints import walk_steps
 from podwright.components.base import Component, ModelComponent
 from podwright.components.call_approvals import check_decision
-from podwright.json_data import JsonMapping
+from podwright.data.json_data import JsonMapping
+from podwright.data.names import Expression, path_expression
 from podwright.models import Model
-from podwright.names import Expression, path_expression
 from podwright.steps.registry import step_class
 from podwright.templates import expressions_in
 from podwright.tools import Tool

@@ -54,9 +54,7 @@ from podwright.components.template_names import name_problems
 from podwright.conditions import Conditions
 from podwright.conditions import problems as condition_problems
 from podwright.conversation import parse_content, parse_messages
-from podwright.errors import DECISION, ContextError, InputError, Problem
-from podwright.events import Event, EventManager
-from podwright.json_data import (
+from podwright.data.json_data import (
     JsonMapping,
     JsonObject,
     as_array,
@@ -66,10 +64,13 @@ from podwright.json_data import (
     to_json_data,
     to_text,
 )
+from podwright.data.names import INPUT
+from podwright.data.text import did_you_mean, truncate
+from podwright.errors import DECISION, ContextError, InputError, Problem
+from podwright.events import Event, EventManager
 from podwright.kinds import Kind
 from podwright.messages import ContentPart, Message
 from podwright.models.retries import Retries
-from podwright.names import INPUT
 from podwright.result import ExecutionResult
 from podwright.run import Run, Task
 from podwright.run_end import Checkpoint
@@ -77,7 +78,6 @@ from podwright.steps.base import Step, output_names, steps_to_data
 from podwright.steps.loop_step import ITERATION
 from podwright.steps.registry import collect, step_class, steps_from_data
 from podwright.templates import sections, visible
-from podwright.text import did_you_mean, truncate
 from podwright.tools import Tool
 
 LONGEST_REPEATED_INPUT = 1000

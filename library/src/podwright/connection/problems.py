@@ -6,7 +6,7 @@ import math
 
 import orjson
 
-from podwright.json_data import JsonMapping, JsonObject, as_object
+from podwright.data.json_data import JsonMapping, JsonObject, as_object
 
 
 def parse_problem(data: bytes) -> JsonObject:

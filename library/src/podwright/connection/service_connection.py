@@ -13,6 +13,7 @@ import orjson
 from pydantic import ValidationError
 
 from podwright._version import __version__
+from podwright.data.json_data import JsonObject
 from podwright.errors import (
     ConfigurationError,
     RemoteConnectionError,
@@ -23,7 +24,6 @@ from podwright.errors import (
 )
 from podwright.events import Event, adapter
 from podwright.headers import REPLAYED
-from podwright.json_data import JsonObject
 from podwright.models.http import (
     NOT_SENT,
     Fault,

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from podwright.json_data import JsonMapping, JsonObject, as_array, as_object
+from podwright.data.json_data import (
+    JsonMapping,
+    JsonObject,
+    as_array,
+    as_object,
+)
 from podwright.messages import ModelRequest, ModelResponse, ToolCall, ToolSchema
 
 ANSWER_TOOL = "final_answer"

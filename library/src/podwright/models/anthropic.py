@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from podwright import errors
-from podwright.json_data import as_array
+from podwright.data.json_data import as_array
 from podwright.messages import ModelRequest, ModelResponse
 from podwright.models.base import TokenCallback, note_attempt, noted_attempt
 from podwright.models.error_body import ErrorBody

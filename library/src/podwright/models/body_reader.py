@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from podwright.json_data import as_object
+from podwright.data.json_data import as_object
 from podwright.models.error_body import read_error
 from podwright.models.refusals import RefusedError
 from podwright.models.sse import EventParser, ServerSentEvent

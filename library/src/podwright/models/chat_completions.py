@@ -11,9 +11,19 @@ import re
 from typing import Any, cast
 
 from podwright.conversation import chat_message
-from podwright.finish_reasons import MAY_BE_EMPTY, ending_of, is_end, is_failure
-from podwright.json_data import JsonMapping, JsonObject, as_array, as_object
-from podwright.json_forms import to_utf8_text
+from podwright.data.finish_reasons import (
+    MAY_BE_EMPTY,
+    ending_of,
+    is_end,
+    is_failure,
+)
+from podwright.data.json_data import (
+    JsonMapping,
+    JsonObject,
+    as_array,
+    as_object,
+)
+from podwright.data.json_forms import to_utf8_text
 from podwright.messages import ModelRequest, ModelResponse
 from podwright.models.answer import MAX_NAME, InvalidResponseError, Piece
 from podwright.models.base import check_tool_calls

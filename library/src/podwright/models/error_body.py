@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import orjson
 
-from podwright.json_data import (
+from podwright.data.json_data import (
     JsonMapping,
     JsonObject,
     as_array,

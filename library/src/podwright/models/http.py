@@ -19,6 +19,7 @@ from weakref import WeakKeyDictionary
 
 import aiohttp
 
+from podwright.data.text import causes, os_error_reason
 from podwright.models.proxies import (
     BY_ENVIRONMENT,
     ByEnvironment,
@@ -28,7 +29,6 @@ from podwright.models.proxies import (
     without_credentials,
 )
 from podwright.models.retries import Timeouts
-from podwright.text import causes, os_error_reason
 
 Fault = Literal[
     "dns",

@@ -11,16 +11,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from podwright.finish_reasons import (
+from podwright.data.finish_reasons import (
     MAY_BE_EMPTY,
     ending_of,
     is_end,
     is_failure,
     is_pause,
 )
-from podwright.json_data import JsonMapping, JsonObject, as_array, as_object
+from podwright.data.json_data import (
+    JsonMapping,
+    JsonObject,
+    as_array,
+    as_object,
+)
+from podwright.data.model_json import clean_arguments
 from podwright.messages import ModelRequest, ModelResponse, ToolCall
-from podwright.model_json import clean_arguments
 from podwright.models.answer import MAX_NAME, InvalidResponseError, Piece
 from podwright.models.base import check_tool_calls
 from podwright.models.error_body import ErrorBody, read_error

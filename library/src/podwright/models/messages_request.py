@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, cast
 
+from podwright.data.json_data import JsonObject, as_array, as_object
 from podwright.errors import ModelRequestError
-from podwright.json_data import JsonObject, as_array, as_object
 from podwright.messages import (
     ContentPart,
     Message,

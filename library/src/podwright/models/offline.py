@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from podwright.data.text import truncate
 from podwright.messages import Message, ModelRequest, ModelResponse, ToolCall
 from podwright.models.base import Model, TokenCallback
 from podwright.models.retries import Timeouts
 from podwright.models.schema_example import example
-from podwright.text import truncate
 from podwright.usage import Usage
 
 if TYPE_CHECKING:

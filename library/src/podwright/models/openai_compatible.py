@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from podwright.json_data import JsonObject
+from podwright.data.json_data import JsonObject
 from podwright.messages import ModelRequest
 from podwright.models.base import Connection
 from podwright.models.chat_completions import CompletionAnswer, request_body

@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
-from podwright.json_data import (
+from podwright.data.json_data import (
     JsonMapping,
     JsonObject,
     as_object,
     is_set,
     to_text,
 )
+from podwright.data.model_json import clean_arguments, is_object
 from podwright.messages import ToolCall
-from podwright.model_json import clean_arguments, is_object
 from podwright.models.offline import estimate_tokens
 
 _LABELS = ("type", "id", "index", "format", "name", "role", "object")

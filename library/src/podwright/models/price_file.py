@@ -18,11 +18,16 @@ from pydantic import (
 from typing_extensions import TypedDict
 
 from podwright.blueprints.files import from_json, read_data
+from podwright.data.json_data import (
+    JsonMapping,
+    JsonObject,
+    as_object,
+    json_pointer,
+)
+from podwright.data.redaction import without_url_secrets
+from podwright.data.text import did_you_mean, short_repr, truncate
 from podwright.errors import ConfigurationError, Problem
-from podwright.json_data import JsonMapping, JsonObject, as_object, json_pointer
-from podwright.redaction import without_url_secrets
 from podwright.settings import current_settings
-from podwright.text import did_you_mean, short_repr, truncate
 from podwright.validation_errors import to_problems
 
 VARIABLE = "PODWRIGHT_PRICES"

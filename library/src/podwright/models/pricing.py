@@ -20,7 +20,7 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast, get_args
 
-from podwright.json_data import JsonObject
+from podwright.data.json_data import JsonObject
 from podwright.models import litellm_loader
 from podwright.models.price_file import (
     EMPTY,

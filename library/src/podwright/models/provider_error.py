@@ -6,9 +6,9 @@ import os
 import re
 from collections.abc import Iterator
 
+from podwright.data.text import printable, truncate
 from podwright.messages import Message, ModelRequest
 from podwright.models.error_body import ErrorBody
-from podwright.text import printable, truncate
 
 _MAX_TEXT = 4000
 """Characters of an error that are read."""

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from pydantic import TypeAdapter
 
-from podwright.json_data import JsonMapping, JsonObject
+from podwright.data.json_data import JsonMapping, JsonObject
 
 Protocol = Literal["chat_completions", "messages"]
 """OpenAI's Chat Completions, or Anthropic's Messages."""

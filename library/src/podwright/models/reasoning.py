@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from podwright.json_data import JsonMapping, as_array, as_object
+from podwright.data.json_data import JsonMapping, as_array, as_object
 
 _TEXTS = ("reasoning_content", "reasoning")
 """Fields of a message that are thoughts as a text: most providers; OpenRouter, vLLM, Groq."""

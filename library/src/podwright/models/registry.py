@@ -11,6 +11,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Literal, NamedTuple, get_args
 
+from podwright.data.text import did_you_mean
 from podwright.errors import (
     ConfigurationError,
     PodwrightError,
@@ -37,7 +38,6 @@ from podwright.settings import (
     current_settings,
     forget_settings,
 )
-from podwright.text import did_you_mean
 
 Provider = Callable[[str, Connection], Model]
 """Makes the model for a model name (the part after the first slash) and a connection."""

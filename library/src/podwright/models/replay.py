@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from podwright.data.json_data import JsonObject, to_json_bytes, to_json_data
+from podwright.data.text import os_error_reason, truncate
 from podwright.errors import ModelError, ReplayMismatchError, TraceError
 from podwright.events import (
     TRACE_FORMAT,
@@ -25,13 +27,11 @@ from podwright.events import (
     TraceFormat,
     model_call_key,
 )
-from podwright.json_data import JsonObject, to_json_bytes, to_json_data
 from podwright.messages import ModelRequest, ModelResponse
 from podwright.models.base import Model, TokenCallback
 from podwright.models.offline import OfflineModel
 from podwright.models.registry import resolve
 from podwright.output_files import check_writable
-from podwright.text import os_error_reason, truncate
 from podwright.usage import NO_USAGE, Usage
 from podwright.validation_errors import to_problems
 

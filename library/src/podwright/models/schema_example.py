@@ -6,7 +6,12 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from podwright.json_data import JsonMapping, JsonObject, as_array, as_object
+from podwright.data.json_data import (
+    JsonMapping,
+    JsonObject,
+    as_array,
+    as_object,
+)
 from podwright.json_schema import subschema
 
 _MAX_DEPTH = 16

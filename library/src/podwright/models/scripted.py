@@ -8,12 +8,17 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Self, cast
 
+from podwright.data.json_data import (
+    JsonObject,
+    as_object,
+    to_json_data,
+    to_text,
+)
+from podwright.data.text import short_repr, truncate
 from podwright.errors import ModelError
-from podwright.json_data import JsonObject, as_object, to_json_data, to_text
 from podwright.messages import ModelRequest, ModelResponse, ToolCall
 from podwright.models.base import TokenCallback
 from podwright.models.offline import OfflineModel
-from podwright.text import short_repr, truncate
 
 Answer = Any
 """An answer of a scripted model.

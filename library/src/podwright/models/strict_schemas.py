@@ -6,7 +6,7 @@ https://learn.microsoft.com/azure/ai-foundry/openai/how-to/structured-outputs
 
 from __future__ import annotations
 
-from podwright.json_data import (
+from podwright.data.json_data import (
     JsonMapping,
     as_array,
     as_object,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from podwright.json_data import JsonMapping, as_object, to_text
+from podwright.data.json_data import JsonMapping, as_object, to_text
 from podwright.models.pricing import Terms
 from podwright.usage import Usage
 

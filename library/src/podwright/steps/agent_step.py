@@ -10,17 +10,18 @@ from pydantic import with_config
 from typing_extensions import TypedDict, override
 
 from podwright.blueprint_types import Limits, Name, Schema
-from podwright.errors import Problem
-from podwright.images import parts_with_images
-from podwright.json_data import (
+from podwright.data.images import parts_with_images
+from podwright.data.json_data import (
     JsonMapping,
     JsonObject,
     as_object,
     json_pointer,
     to_text,
 )
+from podwright.data.names import INPUT, find_name
+from podwright.data.text import did_you_mean
+from podwright.errors import Problem
 from podwright.messages import CLOSED
-from podwright.names import INPUT, find_name
 from podwright.steps.base import (
     ANY_CHANGE,
     Known,
@@ -30,7 +31,6 @@ from podwright.steps.base import (
     output_name,
 )
 from podwright.templates import fill_data
-from podwright.text import did_you_mean
 
 if TYPE_CHECKING:
     from podwright.blueprints.flowchart import Ends, Flowchart

@@ -11,15 +11,16 @@ from typing_extensions import TypedDict, override
 
 from podwright.approvals import DEFAULT_OPTIONS, Decision, Question
 from podwright.blueprint_types import InputName, Name, Prompt, Schema
-from podwright.errors import ApprovalRejectedError, ApprovalRequired
-from podwright.json_data import (
+from podwright.data.json_data import (
     JsonMapping,
     JsonObject,
     as_object,
     json_pointer,
 )
+from podwright.data.names import Expression
+from podwright.data.text import truncate
+from podwright.errors import ApprovalRejectedError, ApprovalRequired
 from podwright.messages import CLOSED
-from podwright.names import Expression
 from podwright.steps.base import (
     ANY_CHANGE,
     Known,
@@ -30,7 +31,6 @@ from podwright.steps.base import (
 )
 from podwright.steps.registry import StepBlueprint
 from podwright.templates import fill, value_of
-from podwright.text import truncate
 
 if TYPE_CHECKING:
     from podwright.blueprints.flowchart import Ends, Flowchart

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast
 
-from podwright.json_data import JsonMapping, JsonObject
+from podwright.data.json_data import JsonMapping, JsonObject
 
 if TYPE_CHECKING:
     from podwright.blueprints.flowchart import Ends, Flowchart

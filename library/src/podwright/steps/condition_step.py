@@ -10,7 +10,7 @@ from pydantic import with_config
 from typing_extensions import TypedDict, override
 
 from podwright.blueprint_types import ConditionRef, Name
-from podwright.json_data import JsonMapping, JsonObject
+from podwright.data.json_data import JsonMapping, JsonObject
 from podwright.messages import CLOSED
 from podwright.steps.base import ANY_CHANGE, Rules, Step, Write
 from podwright.steps.registry import StepBlueprint

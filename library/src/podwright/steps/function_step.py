@@ -10,7 +10,7 @@ from pydantic import with_config
 from typing_extensions import TypedDict, override
 
 from podwright.blueprint_types import FunctionName, Name
-from podwright.json_data import JsonMapping, JsonObject, to_text
+from podwright.data.json_data import JsonMapping, JsonObject, to_text
 from podwright.messages import CLOSED
 from podwright.steps.base import ANY_CHANGE, Rules, Step, Write, output_name
 from podwright.templates import fill_data

@@ -10,9 +10,9 @@ from pydantic import Field, with_config
 from typing_extensions import TypedDict, override
 
 from podwright.blueprint_types import ConditionRef, Name
+from podwright.data.json_data import JsonMapping, JsonObject, as_object
 from podwright.errors import LoopExhaustedError
 from podwright.events import LoopExhausted
-from podwright.json_data import JsonMapping, JsonObject, as_object
 from podwright.messages import CLOSED
 from podwright.steps.base import ANY_CHANGE, Known, Rules, Step
 from podwright.steps.registry import StepsBlueprint

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from podwright.model_json import (
+from podwright.data.model_json import (
     CITATION,
     SCALARS,
     UnreadableJsonError,

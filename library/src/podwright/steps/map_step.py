@@ -10,11 +10,12 @@ from pydantic import Field, with_config
 from typing_extensions import TypedDict, override
 
 from podwright.blueprint_types import Name
+from podwright.data.json_data import JsonMapping, to_text
+from podwright.data.model_json import after_thoughts
+from podwright.data.names import path_expression
+from podwright.data.text import truncate
 from podwright.errors import ContextError, ResumePathError
-from podwright.json_data import JsonMapping, to_text
 from podwright.messages import CLOSED
-from podwright.model_json import after_thoughts
-from podwright.names import path_expression
 from podwright.steps.base import (
     ANY_CHANGE,
     Known,
@@ -27,7 +28,6 @@ from podwright.steps.base import (
 from podwright.steps.map_items import UnreadableItemsError, read_items
 from podwright.steps.registry import StepsBlueprint
 from podwright.templates import value_of
-from podwright.text import truncate
 from podwright.threads import compute
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from pydantic import Field, with_config
 from typing_extensions import TypedDict, override
 
 from podwright.blueprint_types import Name
+from podwright.data.json_data import JsonMapping, JsonObject
+from podwright.data.names import normal_form
 from podwright.errors import ContextError, Problem
-from podwright.json_data import JsonMapping, JsonObject
 from podwright.messages import CLOSED
-from podwright.names import normal_form
 from podwright.steps.base import (
     ANY_CHANGE,
     Rules,

@@ -9,8 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema
 
+from podwright.data.json_data import (
+    JsonMapping,
+    JsonObject,
+    as_array,
+    as_object,
+)
 from podwright.errors import Problem
-from podwright.json_data import JsonMapping, JsonObject, as_array, as_object
 from podwright.steps.base import Builder, Step, Write
 
 if TYPE_CHECKING:

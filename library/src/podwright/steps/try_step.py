@@ -12,13 +12,13 @@ from pydantic.types import StringConstraints
 from typing_extensions import TypedDict, override
 
 from podwright.blueprint_types import Name
+from podwright.data.json_data import JsonMapping, JsonObject, as_array
 from podwright.errors import (
     ModelRefusedError,
     PodwrightError,
     check_caught_code,
 )
 from podwright.events import ErrorCaught
-from podwright.json_data import JsonMapping, JsonObject, as_array
 from podwright.messages import CLOSED
 from podwright.steps.base import (
     ANY_CHANGE,

@@ -10,8 +10,8 @@ from pydantic import with_config
 from typing_extensions import TypedDict, override
 
 from podwright.blueprint_types import Described, Name
+from podwright.data.json_data import JsonMapping, JsonObject, as_object
 from podwright.errors import ConfigurationError
-from podwright.json_data import JsonMapping, JsonObject, as_object
 from podwright.messages import CLOSED
 from podwright.steps.base import ANY_CHANGE, Builder, Known, Rules, Step
 from podwright.steps.registry import StepsBlueprint

@@ -19,10 +19,10 @@ from podwright.components import Agent, Component
 from podwright.components.folder import Folder
 from podwright.components.loader import has_blueprint
 from podwright.components.walks import remotes_in
+from podwright.data.text import os_error_reason
 from podwright.errors import ConfigurationError, UnknownModelError
 from podwright.kinds import TRAITS
 from podwright.models.registry import registered_provider
-from podwright.text import os_error_reason
 from podwright_service.authoring.copy_check import check_copy
 from podwright_service.authoring.local_code import (
     LocalCode,

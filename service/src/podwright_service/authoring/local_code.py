@@ -18,8 +18,8 @@ from typing import Any
 
 from podwright.components.folder import Folder
 from podwright.components.folder_code import imported_names, read_project
+from podwright.data.json_data import as_array, as_object
 from podwright.errors import ConfigurationError
-from podwright.json_data import as_array, as_object
 from podwright.models.registry import Provider
 from podwright_service.images.context import component_files, requirements
 

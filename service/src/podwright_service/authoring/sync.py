@@ -12,15 +12,15 @@ from podwright.blueprints.diff import Change, blueprint_changes
 from podwright.blueprints.schema import keys_of
 from podwright.blueprints.validation import Blueprint, json_problems
 from podwright.components.folder import Folder
-from podwright.errors import ConfigurationError, Problem
-from podwright.json_data import (
+from podwright.data.json_data import (
     JsonMapping,
     JsonObject,
     as_object,
     copy_json,
     json_pointer,
 )
-from podwright.text import did_you_mean, os_error_reason
+from podwright.data.text import did_you_mean, os_error_reason
+from podwright.errors import ConfigurationError, Problem
 from podwright.tools import Tool, to_tool, tool_lists
 
 _BLOCKS = ("|", ">")

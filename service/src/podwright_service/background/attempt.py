@@ -13,6 +13,7 @@ from starlette.datastructures import Headers
 from podwright.approvals import ApprovalId, Question
 from podwright.components import Component
 from podwright.connection.schemas import RunStatus
+from podwright.data.json_data import to_json_data
 from podwright.errors import (
     ApprovalRequired,
     PodwrightError,
@@ -20,7 +21,6 @@ from podwright.errors import (
 )
 from podwright.events import Event, Subscriber
 from podwright.journal import Journal
-from podwright.json_data import to_json_data
 from podwright.run import execute
 from podwright.usage import Usage
 from podwright_service.background.caller_runs import (

@@ -46,8 +46,8 @@ from sqlalchemy.ext.asyncio import (
 )
 from sqlalchemy.sql.elements import ColumnElement
 
+from podwright.data.json_data import to_json_bytes
 from podwright.errors import ConfigurationError
-from podwright.json_data import to_json_bytes
 from podwright_service.background.sqlite_file import (
     DatabaseFileError,
     SQLiteFile,

@@ -15,6 +15,7 @@ from podwright.blueprints.validation import Blueprint
 from podwright.components import Component
 from podwright.components.loader import load_in_folder
 from podwright.components.walks import conditions_of, models_of, tools_of, walk
+from podwright.data.text import os_error_reason
 from podwright.errors import (
     BlueprintValidationError,
     ConfigurationError,
@@ -22,7 +23,6 @@ from podwright.errors import (
     PodwrightError,
 )
 from podwright.models import Model, use_model
-from podwright.text import os_error_reason
 from podwright_service.model_checks import check_cost_limits, model_errors
 from podwright_service.remotes import remotes_of
 from podwright_service.settings import Settings

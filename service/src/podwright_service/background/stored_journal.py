@@ -14,10 +14,10 @@ from podwright.approvals import (
     Decision,
     digest_of_asked,
 )
+from podwright.data.json_data import to_json_data
 from podwright.errors import RunCancelledError
 from podwright.events import Event, adapter
 from podwright.journal import Journal, JournalStore
-from podwright.json_data import to_json_data
 from podwright.usage import NO_USAGE, Usage
 from podwright_service.background.caller_runs import StoredRun
 from podwright_service.background.gate import Gate

@@ -18,7 +18,7 @@ from standardwebhooks import Webhook as Signer
 
 from podwright import __version__
 from podwright.connection.schemas import RunStatus
-from podwright.json_data import to_json_bytes
+from podwright.data.json_data import to_json_bytes
 from podwright.models.http import Response, TransportError, send
 from podwright.models.retries import Timeouts, retry_after
 from podwright_service.background.database import DatabaseUnavailableError

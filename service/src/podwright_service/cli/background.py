@@ -13,8 +13,8 @@ from podwright.client import (
     Client,
     RunStatus,
 )
+from podwright.data.json_data import as_object
 from podwright.errors import ConfigurationError
-from podwright.json_data import as_object
 from podwright.printer import Printer
 from podwright.run_context import RunAttributes
 from podwright_service.background import check_installed

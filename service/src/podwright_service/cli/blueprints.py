@@ -22,17 +22,17 @@ from podwright.components.walks import (
 )
 from podwright.conditions import BUILT_IN
 from podwright.conditions import problems as condition_problems
+from podwright.data.json_data import as_array, as_object, walk_json
+from podwright.data.text import did_you_mean, truncate
 from podwright.errors import (
     BlueprintValidationError,
     ConfigurationError,
     PodwrightError,
     Problem,
 )
-from podwright.json_data import as_array, as_object, walk_json
 from podwright.kinds import TRAITS
 from podwright.models import EVERY
 from podwright.steps.registry import step_class
-from podwright.text import did_you_mean, truncate
 from podwright.tools import outdated_texts
 from podwright_service.cli.console import print_json, print_text
 from podwright_service.http.auth import ApiKeys

@@ -16,6 +16,9 @@ from podwright.client import AsyncClient, Info, ProblemError, RunOptions
 from podwright.components import Component
 from podwright.components.base import Input, TaskBody
 from podwright.components.inputs import DeclaredInputs
+from podwright.data.json_data import as_object
+from podwright.data.names import INPUT
+from podwright.data.text import did_you_mean, os_error_reason, truncate
 from podwright.errors import (
     ApprovalRequired,
     ConfigurationError,
@@ -23,15 +26,12 @@ from podwright.errors import (
     InputsError,
     PodwrightError,
 )
-from podwright.json_data import as_object
 from podwright.kinds import Kind
 from podwright.messages import ImagePart
 from podwright.models import use_model
-from podwright.names import INPUT
 from podwright.result import ExecutionResult
 from podwright.run import execute
 from podwright.run_context import RunAttributes, run_attributes
-from podwright.text import did_you_mean, os_error_reason, truncate
 from podwright.usage import NO_USAGE, RunLimits, Usage
 from podwright_service.cli.console import (
     AT_TERMINAL,

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from urllib.parse import urlsplit
 
-from podwright.redaction import shown_url, without_url_secrets
+from podwright.data.redaction import shown_url, without_url_secrets
 
 TIMEOUT = 2.0
 """Seconds to wait for the service."""

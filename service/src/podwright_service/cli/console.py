@@ -9,11 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from podwright.data.json_data import to_json_data
+from podwright.data.redaction import without_url_secrets
+from podwright.data.text import os_error_reason, printable, truncate
 from podwright.errors import ConfigurationError, PodwrightError, help_page
-from podwright.json_data import to_json_data
 from podwright.models.retries import Retries
-from podwright.redaction import without_url_secrets
-from podwright.text import os_error_reason, printable, truncate
 
 if TYPE_CHECKING:
     from rich.console import Console

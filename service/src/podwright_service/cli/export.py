@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 from podwright.blueprints import digest, to_json
+from podwright.data.text import os_error_reason
 from podwright.errors import ConfigurationError
-from podwright.text import os_error_reason
 from podwright_service.authoring.export import export
 from podwright_service.cli.console import print_progress, print_text
 from podwright_service.source import load_component

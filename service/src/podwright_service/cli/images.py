@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from podwright import blueprints
+from podwright.data.json_data import as_array, as_object
+from podwright.data.text import truncate
 from podwright.errors import ConfigurationError
-from podwright.json_data import as_array, as_object
-from podwright.text import truncate
 from podwright_service.authoring.export import component_folder
 from podwright_service.cli.console import (
     print_json,

@@ -11,17 +11,17 @@ from typing import Any, cast
 from podwright.blueprints import from_json
 from podwright.components import Component
 from podwright.components.inputs import DeclaredInputs
+from podwright.data.images import parts_with_images
+from podwright.data.json_data import JsonMapping, JsonObject, as_array, to_text
+from podwright.data.names import INPUT
+from podwright.data.text import short_repr, truncate
 from podwright.errors import (
     BlueprintValidationError,
     InputError,
     InputsError,
 )
-from podwright.images import parts_with_images
-from podwright.json_data import JsonMapping, JsonObject, as_array, to_text
 from podwright.messages import ImagePart, TextPart
-from podwright.names import INPUT
 from podwright.run_context import RunAttributes
-from podwright.text import short_repr, truncate
 from podwright_service.cli.console import (
     print_json,
     print_table,

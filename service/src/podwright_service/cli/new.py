@@ -11,9 +11,9 @@ from importlib.resources.abc import Traversable
 from pathlib import Path, PurePosixPath
 
 from podwright import blueprints
+from podwright.data.json_data import JsonObject
+from podwright.data.text import did_you_mean, os_error_reason, truncate
 from podwright.errors import ConfigurationError
-from podwright.json_data import JsonObject
-from podwright.text import did_you_mean, os_error_reason, truncate
 from podwright_service.cli.console import print_text
 
 _TEMPLATES = importlib.resources.files("podwright_service.scaffold")

@@ -11,6 +11,8 @@ from podwright.approvals import APPROVE, REJECT, Decision, Question
 from podwright.components import Component
 from podwright.components.inputs import DeclaredInputs
 from podwright.components.walks import check_decision_on
+from podwright.data.json_data import as_object, to_text
+from podwright.data.text import truncate
 from podwright.errors import (
     DECISION,
     ApprovalRequired,
@@ -18,8 +20,6 @@ from podwright.errors import (
     InputError,
     InputsError,
 )
-from podwright.json_data import as_object, to_text
-from podwright.text import truncate
 from podwright_service.cli.console import print_error, print_text
 from podwright_service.cli.inputs import split_pair
 

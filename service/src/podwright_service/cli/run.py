@@ -16,6 +16,7 @@ from typing import Any
 from podwright.approvals import APPROVE, Decision, Question
 from podwright.components import Component
 from podwright.components.base import TaskBody
+from podwright.data.text import truncate
 from podwright.errors import (
     ApprovalRejectedError,
     ApprovalRequired,
@@ -37,7 +38,6 @@ from podwright.run_context import (
     RunAttributes,
     run_attributes,
 )
-from podwright.text import truncate
 from podwright.usage import RunLimits, Usage
 from podwright_service.cli.console import (
     print_error,

@@ -21,8 +21,8 @@ from typing import Any, Literal, NamedTuple
 
 from dotenv import dotenv_values
 
+from podwright.data.text import os_error_reason, truncate
 from podwright.errors import ConfigurationError
-from podwright.text import os_error_reason, truncate
 from podwright_service.authoring.local_code import is_in_project
 from podwright_service.cli import set_error_handlers
 from podwright_service.cli.console import run_and_report

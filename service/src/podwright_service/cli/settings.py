@@ -10,8 +10,8 @@ from typing import Any
 
 from pydantic import SecretStr
 
+from podwright.data.text import printable
 from podwright.models import EVERY, Model
-from podwright.text import printable
 from podwright_service.background import check_database, check_webhook
 from podwright_service.background.previous import load_previous
 from podwright_service.cli.console import (

@@ -8,10 +8,10 @@ import sys
 from typing import Any
 
 from podwright import events
+from podwright.data.json_data import to_text
+from podwright.data.text import printable
 from podwright.events import Event
-from podwright.json_data import to_text
 from podwright.printer import event_line
-from podwright.text import printable
 from podwright.usage import NO_USAGE
 from podwright_service.cli.console import print_note
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from podwright import blueprints
 from podwright.blueprints.diff import Change, blueprint_changes
-from podwright.json_data import as_object
+from podwright.data.json_data import as_object
 from podwright_service.fleet.component_values import (
     components_of,
     earlier_blueprints,

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from podwright import blueprints
+from podwright.data.json_data import as_array, as_object
 from podwright.errors import ConfigurationError
-from podwright.json_data import as_array, as_object
 
 _REFERENCE = ("repository", "tag", "digest")
 """The values that make an image another one."""

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from podwright import blueprints
 from podwright.components.folder import Folder
+from podwright.data.text import os_error_reason
 from podwright.errors import ConfigurationError
-from podwright.text import os_error_reason
 from podwright_service.images.context import (
     component_files,
     credentials_below,

@@ -9,8 +9,8 @@ from typing import Any
 
 import orjson
 
+from podwright.data.json_data import as_array, as_object
 from podwright.errors import ConfigurationError
-from podwright.json_data import as_array, as_object
 from podwright_service.fleet.component_values import components_of
 
 MAX_RELEASE_BYTES = 1_048_576

@@ -12,7 +12,7 @@ from typing import Literal
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from podwright.text import short_repr
+from podwright.data.text import short_repr
 from podwright.threads import COMPUTING_THREADS
 from podwright_service.http.problems import SMALLER_BODY, RequestError
 from podwright_service.settings import Settings

@@ -16,8 +16,8 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from podwright.blueprints.content import read_bytes
+from podwright.data.text import os_error_reason
 from podwright.errors import ConfigurationError
-from podwright.text import os_error_reason
 from podwright_service.http.paths import (
     OPEN_PATHS,
     RELAY,

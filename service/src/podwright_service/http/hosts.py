@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from podwright.text import short_repr
+from podwright.data.text import short_repr
 from podwright_service.http.paths import PROBES, path_in
 from podwright_service.http.problems import RequestError
 from podwright_service.settings import Settings

@@ -19,6 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
+from podwright.data.text import short_repr
 from podwright.errors import PodwrightError
 from podwright.events import Event, ToolCallStarted
 from podwright.headers import (
@@ -27,7 +28,6 @@ from podwright.headers import (
     RUN_ID,
     UNFINISHED_CALLS,
 )
-from podwright.text import short_repr
 from podwright_service.http.error_responses import problem_response
 from podwright_service.http.json_body import Handler, JSONRoute
 from podwright_service.http.problems import RequestError

@@ -13,8 +13,8 @@ from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import Response
 
-from podwright.json_data import values_in
-from podwright.text import short_repr
+from podwright.data.json_data import values_in
+from podwright.data.text import short_repr
 from podwright.threads import compute
 from podwright_service.http.problems import RequestError
 

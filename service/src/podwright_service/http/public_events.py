@@ -14,8 +14,8 @@ from typing import Any
 from starlette.requests import Request
 
 from podwright import events
+from podwright.data.json_data import JsonObject
 from podwright.events import Event, adapter
-from podwright.json_data import JsonObject
 from podwright.kinds import TRAITS
 from podwright.messages import ModelRequest, ModelResponse, ToolCall
 from podwright.result import ExecutionResult

@@ -9,8 +9,8 @@ from fastapi import Request
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
+from podwright.data.text import did_you_mean, short_repr
 from podwright.errors import Problem
-from podwright.text import did_you_mean, short_repr
 from podwright_service.http.paths import (
     MONITORING_PATHS,
     OPENAI_PREFIX,

@@ -21,13 +21,13 @@ from podwright.components.walks import (
     tools_of,
     walk,
 )
+from podwright.data.json_data import as_object
 from podwright.errors import (
     BlueprintValidationError,
     PodwrightError,
     Problem,
     UnknownModelError,
 )
-from podwright.json_data import as_object
 from podwright.models import resolve
 from podwright_service.remotes import remotes_of
 from podwright_service.settings import Settings, read_settings

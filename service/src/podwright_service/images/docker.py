@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from podwright.data.json_data import as_object
+from podwright.data.text import truncate
 from podwright.errors import ConfigurationError
-from podwright.json_data import as_object
-from podwright.text import truncate
 
 _INSTALL = "Install Docker with buildx and start it; on Debian, `make engine` in the source folder of Podwright does."
 _REFUSED = (

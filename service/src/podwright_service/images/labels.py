@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from podwright.json_data import as_object
+from podwright.data.json_data import as_object
 
 DIGEST = "podwright.blueprint.digest"
 """The label with the digest of the component's blueprint."""

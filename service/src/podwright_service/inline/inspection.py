@@ -11,17 +11,17 @@ from typing import Any, NamedTuple, cast
 
 from podwright.blueprints.named_parts import agent_names
 from podwright.components.base import DEFAULT_MAX_LOOPS
-from podwright.errors import Problem
-from podwright.json_data import (
+from podwright.data.json_data import (
     as_array,
     as_object,
     json_pointer,
     to_json_bytes,
     values_in,
 )
+from podwright.data.text import did_you_mean, short_repr
+from podwright.errors import Problem
 from podwright.json_schema import measure
 from podwright.steps.registry import collect, sequence_places, step_keys
-from podwright.text import did_you_mean, short_repr
 from podwright.tools import Tool, object_parameters, to_tool
 from podwright.validation_errors import MAX_PROBLEMS
 from podwright_service.settings import Settings, variables_of

@@ -11,15 +11,15 @@ from podwright.components import KINDS, Agent, Component, Pipeline
 from podwright.components.base import Supplied
 from podwright.components.template_names import check_names
 from podwright.components.walks import conditions_of, tools_of, walk
+from podwright.data.json_data import json_pointer
+from podwright.data.text import did_you_mean
 from podwright.errors import (
     BlueprintValidationError,
     ConfigurationError,
     PodwrightError,
     Problem,
 )
-from podwright.json_data import json_pointer
 from podwright.kinds import Kind
-from podwright.text import did_you_mean
 from podwright.threads import check_cancelled
 from podwright.tools import Tool, to_tool
 from podwright.validation_errors import MAX_PROBLEMS

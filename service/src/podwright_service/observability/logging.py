@@ -21,6 +21,8 @@ from opentelemetry.trace import get_current_span
 from structlog.typing import EventDict, Processor
 from typing_extensions import override
 
+from podwright.data.json_data import as_array, as_object
+from podwright.data.text import printable, truncate
 from podwright.events import (
     Event,
     RunEnded,
@@ -30,10 +32,8 @@ from podwright.events import (
     Subscriber,
     ToolCallFailed,
 )
-from podwright.json_data import as_array, as_object
 from podwright.models import litellm_loader
 from podwright.run_context import FUNCTION_LOGGER
-from podwright.text import printable, truncate
 from podwright_service.observability.library_loggers import (
     AT_WARNING,
     is_of_library,

@@ -10,7 +10,7 @@ from opentelemetry.trace import Span, StatusCode, get_current_span
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from podwright.text import printable
+from podwright.data.text import printable
 from podwright_service.http.paths import path_in
 from podwright_service.observability import semconv
 from podwright_service.observability.tracing import (

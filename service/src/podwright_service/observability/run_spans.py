@@ -26,8 +26,8 @@ from opentelemetry.trace import (
 
 from podwright import events
 from podwright.conversation import parse_content
+from podwright.data.json_data import as_object, to_text
 from podwright.errors import MessagesError
-from podwright.json_data import as_object, to_text
 from podwright.messages import ContentPart, Message
 from podwright.run_context import current_attributes
 from podwright.usage import NO_USAGE, Usage

@@ -6,7 +6,7 @@ import time
 
 from structlog.typing import EventDict
 
-from podwright.json_data import JsonMapping
+from podwright.data.json_data import JsonMapping
 
 _LEVELS = ("debug", "info")
 """The levels that a line does not show."""

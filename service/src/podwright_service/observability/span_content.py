@@ -7,8 +7,8 @@ import os
 from collections.abc import Mapping
 from typing import Any, cast
 
-from podwright.json_data import as_array
-from podwright.json_forms import to_utf8_text
+from podwright.data.json_data import as_array
+from podwright.data.json_forms import to_utf8_text
 
 _VARIABLES = (
     "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT",

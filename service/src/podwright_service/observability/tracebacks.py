@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 import traceback
 
+from podwright.data.redaction import without_url_secrets
 from podwright.errors import ConditionError, ToolError, help_page
 from podwright.events import RunEvent, RunFailed, ToolCallFailed
-from podwright.redaction import without_url_secrets
 
 
 def error_of_own_code(event: RunEvent) -> BaseException | None:

@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 from podwright.components import Component
 from podwright.components.base import ModelComponent
+from podwright.data.json_data import to_json_data, to_text
 from podwright.errors import ModelRefusedError
 from podwright.events import (
     Event,
@@ -17,7 +18,6 @@ from podwright.events import (
     StepStarted,
     Token,
 )
-from podwright.json_data import to_json_data, to_text
 from podwright.messages import ModelResponse
 from podwright.result import ExecutionResult
 from podwright.run import Task

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from podwright.finish_reasons import to_openai
+from podwright.data.finish_reasons import to_openai
 from podwright.usage import Usage
 from podwright_service.http.openai_errors import error_body
 from podwright_service.http.problems import ProblemDetails

@@ -15,7 +15,7 @@ from pydantic_core import PydanticCustomError
 
 from podwright.blueprints.schema import TOOL_NAME
 from podwright.connection.schemas import Object
-from podwright.json_data import as_object
+from podwright.data.json_data import as_object
 from podwright.json_schema import subschema
 
 _NO_TOOLS = (

@@ -15,12 +15,12 @@ from podwright.components.response_format import ClientSchema
 from podwright.components.walks import values_read, walk
 from podwright.connection.schemas import Object
 from podwright.conversation import parse_messages
+from podwright.data.names import INPUT
+from podwright.data.text import short_repr
 from podwright.errors import InputsError, MessagesError, Problem
 from podwright.messages import Message, ModelSettings
-from podwright.names import INPUT
 from podwright.run import Task
 from podwright.run_context import metadata_problem
-from podwright.text import short_repr
 from podwright_service.execution import below
 from podwright_service.http.problems import RequestError
 from podwright_service.openai_api.forced_tool import (

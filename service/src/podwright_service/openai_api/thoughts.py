@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 from podwright.conversation import PROVIDER
-from podwright.json_data import as_object, to_json_bytes, values_in
+from podwright.data.json_data import as_object, to_json_bytes, values_in
 from podwright.json_schema import MAX_VALUES
 
 _MARK = "podwright.1."

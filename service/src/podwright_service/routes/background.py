@@ -29,10 +29,10 @@ from podwright.connection.schemas import (
     RunContent,
     RunStatus,
 )
+from podwright.data.json_data import as_object, to_json_bytes, to_json_data
+from podwright.data.text import did_you_mean, short_repr
 from podwright.errors import Problem
 from podwright.headers import BUDGET, HOPS, IDEMPOTENCY_KEY, REPLAYED
-from podwright.json_data import as_object, to_json_bytes, to_json_data
-from podwright.text import did_you_mean, short_repr
 from podwright_service.background.caller_runs import (
     Access,
     CallerRuns,

@@ -12,8 +12,8 @@ from fastapi import APIRouter, Request, Response
 from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 from pydantic import BaseModel
 
+from podwright.data.json_data import to_json_bytes
 from podwright.errors import ModelRefusedError
-from podwright.json_data import to_json_bytes
 from podwright.run import Task
 from podwright.usage import NO_USAGE, Usage
 from podwright_service.execution import (

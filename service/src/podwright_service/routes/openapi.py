@@ -15,10 +15,15 @@ from podwright import blueprints
 from podwright.components import Component
 from podwright.components.inputs import DeclaredInputs
 from podwright.components.walks import values_read
-from podwright.json_data import JsonMapping, JsonObject, json_pointer, to_text
+from podwright.data.json_data import (
+    JsonMapping,
+    JsonObject,
+    json_pointer,
+    to_text,
+)
+from podwright.data.names import INPUT, find_name
 from podwright.kinds import Kind
 from podwright.models.schema_example import example
-from podwright.names import INPUT, find_name
 from podwright_service.http.paths import OPENAI_PREFIX, scopes_of
 from podwright_service.http.problems import MEDIA_TYPE, ProblemDetails
 from podwright_service.inline.policy import InlinePolicy

@@ -12,7 +12,7 @@ from fastapi.responses import StreamingResponse
 from fastapi.sse import format_sse_event
 
 from podwright.components import Component
-from podwright.json_data import to_json_bytes
+from podwright.data.json_data import to_json_bytes
 from podwright.result import ExecutionResult
 from podwright_service.execution import (
     RequestedRun,

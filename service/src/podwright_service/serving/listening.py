@@ -14,8 +14,8 @@ import socket
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from podwright.data.text import os_error_reason
 from podwright.errors import ConfigurationError
-from podwright.text import os_error_reason
 
 BACKLOG = 2048
 """Connections that may wait to be accepted; as many as uvicorn and gunicorn let wait."""

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from podwright.conversation import chat_message, read_message
-from podwright.finish_reasons import to_openai
-from podwright.json_data import as_array, as_object
+from podwright.data.finish_reasons import to_openai
+from podwright.data.json_data import as_array, as_object
 from podwright.messages import (
     Message,
     ModelRequest,

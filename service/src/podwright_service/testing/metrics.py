@@ -5,7 +5,7 @@ from __future__ import annotations
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from podwright.text import did_you_mean
+from podwright.data.text import did_you_mean
 
 
 class Metrics:

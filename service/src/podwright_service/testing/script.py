@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from podwright.data.json_data import to_json_data
+from podwright.data.text import os_error_reason
 from podwright.errors import TraceError
 from podwright.events import (
     Event,
@@ -17,7 +19,6 @@ from podwright.events import (
     ModelCallStarted,
     model_call_key,
 )
-from podwright.json_data import to_json_data
 from podwright.messages import ModelRequest as ModelRequest
 from podwright.messages import ModelResponse as ModelResponse
 from podwright.messages import ToolCall as ToolCall
@@ -26,7 +27,6 @@ from podwright.models.providers import ANY
 from podwright.models.replay import differences
 from podwright.models.scripted import Condition, is_met, take_first
 from podwright.result import ExecutionResult
-from podwright.text import os_error_reason
 from podwright_service.testing.chat_completions import read_request
 
 

@@ -14,8 +14,8 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from podwright import events
+from podwright.data.finish_reasons import FINISH_REASONS
 from podwright.errors import CODES, ConfigurationError
-from podwright.finish_reasons import FINISH_REASONS
 from podwright.kinds import TRAITS, Kind
 from podwright.messages import ModelResponse
 from podwright.models import price_file, pricing

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+from podwright.data.finish_reasons import FINISH_REASONS
 from podwright.errors import CODES, ModelError, codes_of
-from podwright.finish_reasons import FINISH_REASONS
 from podwright_service.observability import semconv
 
 MetricKind = Literal["counter", "gauge", "up_down_counter", "histogram"]

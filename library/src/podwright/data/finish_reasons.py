@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Literal, NamedTuple, get_args
 
-from podwright.text import printable, truncate
+from podwright.data.text import printable, truncate
 
 FinishReason = Literal[
     "stop", "length", "tool_calls", "content_filter", "refusal", "unknown"

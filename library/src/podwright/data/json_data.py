@@ -8,14 +8,14 @@ from typing import Any, cast
 
 import orjson
 
-from podwright.json_forms import (
+from podwright.data.json_forms import (
     described,
     refused,
     to_json_form,
     to_utf8_data,
     to_utf8_text,
 )
-from podwright.text import short_repr
+from podwright.data.text import short_repr
 
 JsonObject = dict[str, Any]
 """A JSON object."""

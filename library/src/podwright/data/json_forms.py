@@ -26,7 +26,7 @@ from typing import Any, cast
 
 from pydantic_core import to_jsonable_python
 
-from podwright.text import describe_error
+from podwright.data.text import describe_error
 
 MAX_DESCRIPTION = 1_000
 """Characters of the text of a value that has no JSON form."""

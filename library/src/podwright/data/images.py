@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from podwright.json_data import JsonObject, as_array, as_object, to_text
+from podwright.data.json_data import JsonObject, as_array, as_object, to_text
 
 _PART_TYPES = ("text", "image_url")
 _SHOWN = "[image]"

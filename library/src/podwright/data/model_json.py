@@ -15,8 +15,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, cast
 
-from podwright.json_data import JsonObject, as_array, describe_value
-from podwright.text import short_repr
+from podwright.data.json_data import JsonObject, as_array, describe_value
+from podwright.data.text import short_repr
 
 MAX_DEPTH = 100
 """Most levels of objects and lists in one another."""
