@@ -14,7 +14,7 @@ from typing_extensions import TypeAliasType, TypedDict
 
 from podwright import Agent
 from podwright.errors import InputError
-from podwright.json_schema import (
+from podwright.schemas.json_schema import (
     MAX_DEPTH,
     MAX_VALUES,
     SchemaTooComplexError,

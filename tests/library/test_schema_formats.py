@@ -2,7 +2,7 @@
 
 import pytest
 
-from podwright.schema_validator import SchemaValidator
+from podwright.schemas.validator import SchemaValidator
 
 DIGITS = "\uff12\uff10\uff12\uff16"
 """2026 in full-width digits."""

@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 from podwright import Agent
 from podwright.components.response_format import ClientSchema
 from podwright.errors import InputError
-from podwright.schema_validator import SchemaValidator
+from podwright.schemas.validator import SchemaValidator
 from podwright.testing import ScriptedModel
 
 Json = Any

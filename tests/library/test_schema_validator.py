@@ -28,14 +28,14 @@ from podwright import (
     ScriptedModel,
     Workflow,
     WorkflowStep,
-    schema_keywords,
     tool,
 )
 from podwright.approvals import Decision, Question
 from podwright.errors import InputError, InputsError
-from podwright.json_schema import SchemaTooComplexError
-from podwright.schema_keywords import MAX_OPERATIONS, CheckBudget
-from podwright.schema_validator import InvalidSchemaError, SchemaValidator
+from podwright.schemas import keywords as schema_keywords
+from podwright.schemas.json_schema import SchemaTooComplexError
+from podwright.schemas.keywords import MAX_OPERATIONS, CheckBudget
+from podwright.schemas.validator import InvalidSchemaError, SchemaValidator
 from podwright.testing import ToolCall
 from podwright.threads import compute
 

@@ -6,7 +6,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from podwright.errors import Problem
-from podwright.validation_errors import MAX_PROBLEMS, to_problems
+from podwright.schemas.validation_errors import MAX_PROBLEMS, to_problems
 
 
 class Square(BaseModel):

@@ -23,10 +23,10 @@ from podwright import (
     Pipeline,
     Workflow,
     approvals,
-    schema_keywords,
 )
 from podwright.components import Component, inputs
 from podwright.headers import BUDGET
+from podwright.schemas import keywords as schema_keywords
 from podwright.testing import ModelRequest
 from podwright.threads import COMPUTING_THREADS
 

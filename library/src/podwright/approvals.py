@@ -18,9 +18,9 @@ from podwright.data.json_data import (
 )
 from podwright.data.text import did_you_mean
 from podwright.errors import InputsError, Problem
-from podwright.json_schema import SchemaTooComplexError
-from podwright.schema_keywords import CheckBudget
-from podwright.schema_validator import SchemaValidator
+from podwright.schemas.json_schema import SchemaTooComplexError
+from podwright.schemas.keywords import CheckBudget
+from podwright.schemas.validator import SchemaValidator
 
 APPROVE = "approve"
 REJECT = "reject"

@@ -12,8 +12,8 @@ from podwright.data.json_data import JsonObject
 from podwright.data.names import INPUT_NAME, is_declarable
 from podwright.data.text import short_repr
 from podwright.messages import CLOSED
-from podwright.schema_validator import SchemaValidator
-from podwright.validation_errors import PATTERNS
+from podwright.schemas.validation_errors import PATTERNS
+from podwright.schemas.validator import SchemaValidator
 
 VERSION = "1"
 """The schema version that this release writes; a blueprint without `version` has this one."""

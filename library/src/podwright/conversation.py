@@ -47,7 +47,7 @@ from podwright.messages import (
     TextPart,
     ToolCall,
 )
-from podwright.validation_errors import to_problems
+from podwright.schemas.validation_errors import to_problems
 
 MAX_MESSAGES = 10_000
 """Messages of the longest conversation."""

@@ -20,8 +20,8 @@ from podwright.events import (
     check_subscriber,
 )
 from podwright.printer import Printer
+from podwright.schemas.validation_errors import to_problems
 from podwright.usage import Usage
-from podwright.validation_errors import to_problems
 
 _MAX_PAUSE = 1e9
 """Seconds; the system refuses pauses of some centuries."""

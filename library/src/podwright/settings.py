@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from podwright.environment import PREFIX, variables
 from podwright.errors import DOCS_URL, ConfigurationError
-from podwright.validation_errors import to_problems
+from podwright.schemas.validation_errors import to_problems
 
 ModelClient = Literal["auto", "openai", "litellm"]
 """By provider, always the OpenAI-compatible client, or always LiteLLM."""

@@ -29,7 +29,7 @@ from podwright.data.json_data import (
     nested_deeper,
 )
 from podwright.data.model_json import UnreadableJsonError, strip, whole_document
-from podwright.schema_options import (
+from podwright.schemas.options import (
     Options,
     is_anything,
     members_of,
@@ -39,7 +39,7 @@ from podwright.schema_options import (
     types_of,
     types_of_all,
 )
-from podwright.validation_errors import resolve
+from podwright.schemas.validation_errors import resolve
 
 MAX_ROUNDS = 16
 """Most repairs of one call. Each opens one level of JSON text inside JSON text."""

@@ -51,17 +51,17 @@ from podwright.errors import (
     ToolError,
     error_from,
 )
-from podwright.json_schema import object_root
 from podwright.messages import ToolSchema
 from podwright.run_context import (
     call_with_context,
     context_parameters,
     is_context,
 )
+from podwright.schemas.json_schema import object_root
+from podwright.schemas.validation_errors import Location, to_problems
 from podwright.settings import current_settings
 from podwright.tool_arguments import validate_arguments
 from podwright.tool_changes import schema_differences, text_differences
-from podwright.validation_errors import Location, to_problems
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -44,9 +44,9 @@ from podwright.messages import (
     ToolFunction,
     ToolSchema,
 )
+from podwright.schemas.validation_errors import PATTERNS
 from podwright.steps.registry import Kinds, collect, kinds, step_class
 from podwright.steps.workflow_step import WorkflowBlueprint
-from podwright.validation_errors import PATTERNS
 
 _MODEL = r"^[^\s/]+/\S+$"
 TOOL_NAME = re.compile(r"^[a-zA-Z0-9_-]{1,64}$")

@@ -27,13 +27,13 @@ from podwright.data.json_data import (
 from podwright.data.text import did_you_mean, short_repr
 from podwright.errors import BlueprintValidationError, Problem
 from podwright.kinds import TRAITS, Kind
-from podwright.steps.registry import step_problems
-from podwright.validation_errors import (
+from podwright.schemas.validation_errors import (
     MAX_PROBLEMS,
     Location,
     resolve,
     to_problems,
 )
+from podwright.steps.registry import step_problems
 
 MAX_DEPTH = 64
 """Deepest nesting of a blueprint's JSON."""

@@ -27,12 +27,12 @@ from podwright.data.json_data import (
 from podwright.data.model_json import UnreadableJsonError, open_text, read_json
 from podwright.data.text import truncate
 from podwright.errors import InputError
-from podwright.json_schema import SchemaTooComplexError, object_root
 from podwright.messages import OutputSchema
-from podwright.schema_options import numbers_from_texts, requires_keys
-from podwright.schema_validator import InvalidSchemaError, SchemaValidator
+from podwright.schemas.json_schema import SchemaTooComplexError, object_root
+from podwright.schemas.options import numbers_from_texts, requires_keys
+from podwright.schemas.validation_errors import to_problems
+from podwright.schemas.validator import InvalidSchemaError, SchemaValidator
 from podwright.threads import compute
-from podwright.validation_errors import to_problems
 
 _DEFINITIONS = ("#/$defs/", "#/definitions/")
 _MAX_WRAPPERS = 4

@@ -26,7 +26,7 @@ from podwright.data.names import (
 )
 from podwright.data.text import did_you_mean, most_similar
 from podwright.errors import Problem
-from podwright.json_schema import subschema
+from podwright.schemas.json_schema import subschema
 from podwright.steps.base import Known
 from podwright.steps.loop_step import ITERATION
 from podwright.steps.registry import (

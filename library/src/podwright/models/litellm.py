@@ -18,7 +18,6 @@ from podwright.data.finish_reasons import UNKNOWN
 from podwright.data.json_data import JsonObject, as_object
 from podwright.data.json_forms import to_utf8_data
 from podwright.data.text import causes
-from podwright.json_schema import has_open_objects
 from podwright.messages import ModelRequest, ModelResponse
 from podwright.models import litellm_loader, pricing
 from podwright.models.answer import InvalidResponseError
@@ -39,6 +38,7 @@ from podwright.models.provider_model import Bill, ProviderModel
 from podwright.models.providers import ANY, ENDPOINTS, first_value, is_vendors
 from podwright.models.proxies import via
 from podwright.models.refusals import RefusedError, refusal, transport_error
+from podwright.schemas.json_schema import has_open_objects
 
 _Meaning = tuple[type[errors.ModelError], str]
 """The class of our error, and its message."""

@@ -16,7 +16,7 @@ from podwright.data.text import truncate
 from podwright.messages import Message, ModelRequest, ModelResponse, ToolCall
 from podwright.models.base import Model, TokenCallback
 from podwright.models.retries import Timeouts
-from podwright.models.schema_example import example
+from podwright.schemas.example import example
 from podwright.usage import Usage
 
 if TYPE_CHECKING:

@@ -27,8 +27,8 @@ from podwright.data.json_data import (
 from podwright.data.redaction import without_url_secrets
 from podwright.data.text import did_you_mean, short_repr, truncate
 from podwright.errors import ConfigurationError, Problem
+from podwright.schemas.validation_errors import to_problems
 from podwright.settings import current_settings
-from podwright.validation_errors import to_problems
 
 VARIABLE = "PODWRIGHT_PRICES"
 """The environment variable that names the file, which is read again every minute, or has its content as JSON."""

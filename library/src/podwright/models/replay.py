@@ -32,8 +32,8 @@ from podwright.models.base import Model, TokenCallback
 from podwright.models.offline import OfflineModel
 from podwright.models.registry import resolve
 from podwright.output_files import check_writable
+from podwright.schemas.validation_errors import to_problems
 from podwright.usage import NO_USAGE, Usage
-from podwright.validation_errors import to_problems
 
 if TYPE_CHECKING:
     from podwright.result import ExecutionResult

@@ -20,6 +20,7 @@ from podwright.errors import (
 )
 from podwright.events import ErrorCaught
 from podwright.messages import CLOSED
+from podwright.schemas.validation_errors import PATTERNS
 from podwright.steps.base import (
     ANY_CHANGE,
     Known,
@@ -29,7 +30,6 @@ from podwright.steps.base import (
     uncertain,
 )
 from podwright.steps.registry import StepsBlueprint
-from podwright.validation_errors import PATTERNS
 
 if TYPE_CHECKING:
     from podwright.blueprints.flowchart import Ends, Flowchart

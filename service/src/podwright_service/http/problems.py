@@ -19,7 +19,7 @@ from podwright import errors
 from podwright.data.json_data import to_json_bytes, to_json_data
 from podwright.data.text import did_you_mean, short_repr
 from podwright.errors import PodwrightError, Problem, help_page
-from podwright.validation_errors import to_problems
+from podwright.schemas.validation_errors import to_problems
 from podwright_service.http.paths import PATHS, path_in, route_of
 from podwright_service.http.schemas import REQUEST_BODIES
 

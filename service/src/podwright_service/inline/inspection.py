@@ -20,10 +20,10 @@ from podwright.data.json_data import (
 )
 from podwright.data.text import did_you_mean, short_repr
 from podwright.errors import Problem
-from podwright.json_schema import measure
+from podwright.schemas.json_schema import measure
+from podwright.schemas.validation_errors import MAX_PROBLEMS
 from podwright.steps.registry import collect, sequence_places, step_keys
 from podwright.tools import Tool, object_parameters, to_tool
-from podwright.validation_errors import MAX_PROBLEMS
 from podwright_service.settings import Settings, variables_of
 
 MAX_VALUES = 10_000

@@ -20,9 +20,9 @@ from podwright.errors import (
     Problem,
 )
 from podwright.kinds import Kind
+from podwright.schemas.validation_errors import MAX_PROBLEMS
 from podwright.threads import check_cancelled
 from podwright.tools import Tool, to_tool
-from podwright.validation_errors import MAX_PROBLEMS
 from podwright_service.inline.inspection import Blueprints, Inspection
 from podwright_service.remotes import remotes_of
 from podwright_service.settings import Settings

@@ -16,7 +16,7 @@ from pydantic_core import PydanticCustomError
 from podwright.blueprints.schema import TOOL_NAME
 from podwright.connection.schemas import Object
 from podwright.data.json_data import as_object
-from podwright.json_schema import subschema
+from podwright.schemas.json_schema import subschema
 
 _NO_TOOLS = (
     "Tools of the client are not supported: the component has its own. Only a single function that 'tool_choice' "

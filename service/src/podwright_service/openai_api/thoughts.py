@@ -10,7 +10,7 @@ from typing import Any
 
 from podwright.conversation import PROVIDER
 from podwright.data.json_data import as_object, to_json_bytes, values_in
-from podwright.json_schema import MAX_VALUES
+from podwright.schemas.json_schema import MAX_VALUES
 
 _MARK = "podwright.1."
 _OWN_KEYS = ("role", "tool_calls", "tool_call_id")

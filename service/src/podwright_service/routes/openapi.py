@@ -23,7 +23,7 @@ from podwright.data.json_data import (
 )
 from podwright.data.names import INPUT, find_name
 from podwright.kinds import Kind
-from podwright.models.schema_example import example
+from podwright.schemas.example import example
 from podwright_service.http.paths import OPENAI_PREFIX, scopes_of
 from podwright_service.http.problems import MEDIA_TYPE, ProblemDetails
 from podwright_service.inline.policy import InlinePolicy

@@ -14,21 +14,21 @@ from podwright.data.json_data import (
 )
 from podwright.data.text import short_repr, truncate
 from podwright.errors import Problem
-from podwright.json_schema import (
+from podwright.schemas.brief_values import brief
+from podwright.schemas.formats import format_checker
+from podwright.schemas.json_schema import (
     SchemaTooComplexError,
     measure,
     parts_under_unknown_keywords,
     without_dialects,
 )
-from podwright.schema_data import brief
-from podwright.schema_formats import format_checker
-from podwright.schema_keywords import (
+from podwright.schemas.keywords import (
     Check,
     CheckBudget,
     current_check,
     validator_type,
 )
-from podwright.schema_patterns import without_patterns
+from podwright.schemas.patterns import without_patterns
 from podwright.threads import check_cancelled
 
 MAX_ERRORS = 100

@@ -13,7 +13,7 @@ from podwright.data.json_data import (
     as_object,
 )
 from podwright.data.model_json import exact_number
-from podwright.json_schema import subschema
+from podwright.schemas.json_schema import subschema
 
 Options = Sequence[JsonMapping]
 """The schemas of which a value may fit any."""

@@ -25,8 +25,8 @@ from importlib import import_module
 from itertools import islice
 from typing import Any
 
-from podwright.json_schema import SchemaTooComplexError
-from podwright.schema_data import BriefArray, BriefObject, key_of
+from podwright.schemas.brief_values import BriefArray, BriefObject, key_of
+from podwright.schemas.json_schema import SchemaTooComplexError
 from podwright.threads import check_cancelled
 
 MAX_OPERATIONS = 50_000

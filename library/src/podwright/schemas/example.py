@@ -12,7 +12,7 @@ from podwright.data.json_data import (
     as_array,
     as_object,
 )
-from podwright.json_schema import subschema
+from podwright.schemas.json_schema import subschema
 
 _MAX_DEPTH = 16
 _MAX_ITEMS = 8

@@ -18,7 +18,7 @@ from podwright.data.json_data import (
     as_array,
     as_object,
 )
-from podwright.json_schema import (
+from podwright.schemas.json_schema import (
     DEFINITIONS,
     SUBSCHEMA_LISTS,
     SUBSCHEMA_MAPS,

@@ -1,0 +1,1 @@
+"""JSON Schema: checking data, and the problems that are found."""
