@@ -21,8 +21,8 @@ from podwright import (
     WorkflowStep,
     tool,
 )
+from podwright.messages.usage import Usage
 from podwright.testing import ModelRequest, ModelResponse, ToolCall
-from podwright.usage import Usage
 
 DATA = Path(__file__).parent / "data"
 STATE_KEY = "k" * 32

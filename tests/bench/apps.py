@@ -156,8 +156,8 @@ def make_agent() -> Any:
 @functools.cache
 def many_calls() -> Any:
     """An answer with 20 000 tool calls, made once."""
-    from podwright.messages import ModelResponse, ToolCall
-    from podwright.usage import Usage
+    from podwright.messages.messages import ModelResponse, ToolCall
+    from podwright.messages.usage import Usage
 
     calls = (
         ToolCall(f"c{number}", "get_weather", '{"city": "Paris"}')

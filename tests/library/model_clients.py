@@ -8,7 +8,7 @@ import pytest
 from tests.library.upstream import HOUR, Upstream
 
 from podwright import errors
-from podwright.messages import Message, ModelRequest, ModelResponse
+from podwright.messages.messages import Message, ModelRequest, ModelResponse
 from podwright.models import Connection, Model
 from podwright.models.litellm import LiteLLMModel
 from podwright.models.openai_compatible import ChatModel

@@ -12,11 +12,11 @@ from typing_extensions import TypedDict, override
 
 from podwright.blueprint_types import Name, Prompt
 from podwright.data.json_data import JsonMapping
-from podwright.messages import CLOSED
+from podwright.messages.messages import CLOSED
+from podwright.messages.templates import fill
 from podwright.steps import Step
 from podwright.steps.base import ANY_CHANGE, Known, Rules, Write
 from podwright.steps.registry import StepBlueprint, register, unregister
-from podwright.templates import fill
 
 if TYPE_CHECKING:
     from podwright.blueprints.flowchart import Ends, Flowchart

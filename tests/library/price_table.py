@@ -11,9 +11,9 @@ import csv
 from pathlib import Path
 from typing import NamedTuple
 
+from podwright.messages.usage import Usage
 from podwright.models.pricing import lookup
 from podwright.models.providers import ANY, ENDPOINTS
-from podwright.usage import Usage
 
 BY_HAND = Path(__file__).with_name("prices_by_hand.csv")
 COUNT = 1_000

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tests.library.shapes import Json
 
 from podwright import Agent, ScriptedModel, blueprints, load
+from podwright.messages.templates import names as names_in
 from podwright.steps.registry import step_problems
-from podwright.templates import names as names_in
 from podwright.tools import to_tool
 
 

@@ -35,7 +35,7 @@ from tests.library.upstream import (
 )
 
 from podwright import Agent, RunLimits, errors
-from podwright.messages import Message, ToolCall
+from podwright.messages.messages import Message, ToolCall
 from podwright.models import Connection
 from podwright.models.anthropic import MessagesModel
 from podwright.models.http import Response

@@ -24,7 +24,6 @@ from podwright import (
     Workflow,
     WorkflowStep,
 )
-from podwright.approvals import ApprovalId, Decision, Question
 from podwright.errors import (
     DECISION,
     ApprovalRejectedError,
@@ -34,6 +33,7 @@ from podwright.errors import (
 )
 from podwright.events import EventManager
 from podwright.journal import Journal
+from podwright.messages.approvals import ApprovalId, Decision, Question
 from podwright.run import execute
 
 TEXT: Json = {"type": "string", "minLength": 1}

@@ -34,7 +34,7 @@ from podwright import (
     load,
 )
 from podwright.blueprints.validation import MAX_DEPTH
-from podwright.messages import ToolCall
+from podwright.messages.messages import ToolCall
 from podwright.models import FunctionModel
 
 PARAMETERS = "/tools/0/schema/function/parameters"

@@ -35,12 +35,12 @@ from podwright import (
     register_provider,
 )
 from podwright.components import model_call
-from podwright.messages import ModelRequest, ModelResponse
+from podwright.messages.messages import ModelRequest, ModelResponse
+from podwright.messages.usage import RunLimits
 from podwright.models import Model, registry
 from podwright.models.circuit_breaker import CircuitBreaker
 from podwright.models.retries import Timeouts
 from podwright.testing import ReplayModel, ScriptedModel, ToolCall
-from podwright.usage import RunLimits
 
 FIRST = "hosted_vllm/first"
 SECOND = "lm_studio/second"

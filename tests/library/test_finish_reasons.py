@@ -45,7 +45,7 @@ from podwright.events import (
     RunFailed,
     RunFinished,
 )
-from podwright.messages import ModelResponse, ToolCall
+from podwright.messages.messages import ModelResponse, ToolCall
 from podwright.models import Connection, Model
 from podwright.models.anthropic import MessagesModel
 from podwright.models.litellm import LiteLLMModel

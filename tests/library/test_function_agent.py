@@ -49,9 +49,9 @@ from podwright.errors import (
     ToolError,
 )
 from podwright.events import Event, Token, adapter
+from podwright.messages.usage import Usage
 from podwright.models import litellm_loader
 from podwright.testing import ModelResponse, ToolCall
-from podwright.usage import Usage
 
 MODEL = "openai/gpt-4o-mini"
 """A model of known price."""

@@ -26,7 +26,7 @@ from tests.library.upstream import (
 from podwright import Agent, AgentStep, FunctionStep, Workflow
 from podwright.data.json_data import values_in
 from podwright.data.json_forms import to_utf8_text
-from podwright.messages import Message, ToolCall
+from podwright.messages.messages import Message, ToolCall
 
 FILE = os.fsdecode(b"r\xe9sum\xe9.txt")
 """The name of a file that is not UTF-8."""

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podwright import RunLimits, Usage
-from podwright.headers import format_budget, format_usage, parse_budget
+from podwright.messages.headers import format_budget, format_usage, parse_budget
 
 amounts = st.none() | st.integers(0, 10**15).map(lambda amount: amount / 10**12)
 counts = st.none() | st.integers(0, 10**15 - 1)

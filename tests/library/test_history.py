@@ -26,14 +26,19 @@ from podwright import (
     Workflow,
     WorkflowStep,
 )
-from podwright.conversation import MAX_MESSAGES, parse_messages, to_data, turns
 from podwright.data.json_data import to_text
 from podwright.errors import (
     InputError,
     MessagesError,
     ReplayMismatchError,
 )
-from podwright.messages import MAX_CHARACTERS, Message, ModelRequest
+from podwright.messages.conversation import (
+    MAX_MESSAGES,
+    parse_messages,
+    to_data,
+    turns,
+)
+from podwright.messages.messages import MAX_CHARACTERS, Message, ModelRequest
 from podwright.models import Connection
 from podwright.models.chat_completions import request_body
 from podwright.models.offline import IMAGE_TOKENS, estimate_input

@@ -35,7 +35,6 @@ from podwright import (
     events,
     tool,
 )
-from podwright.approvals import ApprovalId, Decision
 from podwright.errors import (
     LimitExceededError,
     ModelError,
@@ -46,11 +45,12 @@ from podwright.errors import (
 )
 from podwright.events import Event, EventManager, adapter
 from podwright.journal import Journal, JournalStore
+from podwright.messages.approvals import ApprovalId, Decision
+from podwright.messages.usage import Usage
 from podwright.models.retries import Retries
 from podwright.result import ExecutionResult
 from podwright.run import Task, execute
 from podwright.testing import ModelRequest, ModelResponse, ToolCall
-from podwright.usage import Usage
 
 RUN = "0" * 32
 USAGE = Usage(10, 5, cost=0.25)

@@ -10,7 +10,7 @@ from tests.library.model_clients import KEY, LOOK_UP, question, stream
 from tests.library.upstream import Script, Upstream, completion, reply, streamed
 
 from podwright import Agent, errors
-from podwright.messages import ToolCall
+from podwright.messages.messages import ToolCall
 from podwright.models import Connection, litellm_loader
 from podwright.models.litellm import LiteLLMModel
 from podwright.models.pricing import lookup

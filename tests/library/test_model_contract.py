@@ -30,8 +30,8 @@ from tests.library.upstream import (
 )
 
 from podwright import Agent, errors
-from podwright.messages import Message, ModelResponse, ToolCall
-from podwright.usage import Usage
+from podwright.messages.messages import Message, ModelResponse, ToolCall
+from podwright.messages.usage import Usage
 
 streaming_or_not = pytest.mark.parametrize(
     "streaming", [False, True], ids=["plain", "streaming"]

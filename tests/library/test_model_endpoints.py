@@ -12,6 +12,7 @@ from tests.library.model_clients import question
 from tests.library.upstream import Upstream, completion, reply
 
 from podwright import Agent, errors
+from podwright.messages.usage import Usage
 from podwright.models import (
     Connection,
     Model,
@@ -24,7 +25,6 @@ from podwright.models.http_model import HTTPModel
 from podwright.models.openai_compatible import ChatModel
 from podwright.models.providers import ENDPOINTS
 from podwright.models.retries import Retries
-from podwright.usage import Usage
 
 ASK = question("openai/m")
 _numbers = itertools.count()

@@ -38,7 +38,7 @@ from podwright.errors import (
     OutputError,
     UnknownModelError,
 )
-from podwright.messages import OutputSchema
+from podwright.messages.messages import OutputSchema
 from podwright.models import Connection, register_provider, resolve, use_model
 from podwright.models.offline import estimate_tokens
 from podwright.models.registry import DEFAULT

@@ -33,7 +33,7 @@ from podwright.data.names import (
     write_expression,
 )
 from podwright.errors import BlueprintValidationError, ContextError
-from podwright.templates import fill
+from podwright.messages.templates import fill
 
 DECOMPOSED = unicodedata.normalize("NFD", "größe")
 IDENTIFIERS = [

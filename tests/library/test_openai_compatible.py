@@ -24,12 +24,12 @@ from tests.library.upstream import (
 )
 
 from podwright import Agent, errors
-from podwright.messages import Message, ModelResponse
+from podwright.messages.messages import Message, ModelResponse
+from podwright.messages.usage import Usage
 from podwright.models import Connection, Model
 from podwright.models.http import MAX_RESPONSE
 from podwright.models.offline import estimate_input, estimate_tokens
 from podwright.models.retries import Timeouts
-from podwright.usage import Usage
 
 streaming_or_not = pytest.mark.parametrize(
     "streaming", [False, True], ids=["plain", "streaming"]

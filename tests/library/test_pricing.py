@@ -14,6 +14,7 @@ from genai_prices.types import TimeOfDateConstraint
 from tests.library.price_table import prices
 
 from podwright.errors import ConfigurationError
+from podwright.messages.usage import Usage
 from podwright.models import Connection, litellm_loader, pricing, resolve
 from podwright.models.litellm import LiteLLMModel
 from podwright.models.openai_compatible import ChatModel
@@ -22,7 +23,6 @@ from podwright.models.price_lists import listed_prices
 from podwright.models.pricing import PLAIN, Cost, Terms, lookup
 from podwright.models.providers import ENDPOINTS, is_vendors
 from podwright.settings import forget_settings
-from podwright.usage import Usage
 
 FIREWORKS = "fireworks_ai/accounts/fireworks/models/llama-v3p1-8b-instruct"
 BY_GENAI_PRICES = {

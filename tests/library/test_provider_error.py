@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from podwright.messages import Message, ModelRequest, ToolCall
+from podwright.messages.messages import Message, ModelRequest, ToolCall
 from podwright.models.error_body import ErrorBody, read_error
 from podwright.models.provider_error import provider_error
 

@@ -37,7 +37,7 @@ from tests.library.upstream import (
 )
 
 from podwright import Agent, errors
-from podwright.messages import ModelResponse
+from podwright.messages.messages import ModelResponse
 from podwright.models import Connection, Model
 from podwright.models.litellm import LiteLLMModel
 

@@ -8,10 +8,10 @@ import pytest
 from tests.recorded_runs import COMPONENTS, effects, read_data
 
 from podwright import Component, Workflow
-from podwright.approvals import ApprovalId, Decision
 from podwright.components import PromptComponent
 from podwright.events import Event, adapter
 from podwright.journal import Journal
+from podwright.messages.approvals import ApprovalId, Decision
 from podwright.run import Task, execute
 
 STOPPED: dict[str, Any] = read_data("stopped_runs.json")

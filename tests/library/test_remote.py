@@ -45,7 +45,7 @@ from podwright.events import (
     ModelCallStarted,
     RunStarted,
 )
-from podwright.messages import Message, ModelRequest
+from podwright.messages.messages import Message, ModelRequest
 from podwright.models.retries import Retries
 from podwright.testing import ModelResponse, ToolCall
 

@@ -19,13 +19,13 @@ from tests.library.upstream import (
 
 from podwright import Agent
 from podwright.errors import ModelError, ModelResponseError
+from podwright.messages.usage import Usage
 from podwright.models import Connection
 from podwright.models import http as model_http
 from podwright.models.openai_compatible import ChatModel
 from podwright.models.pricing import Terms
 from podwright.models.providers import ENDPOINTS
 from podwright.models.token_counts import TokenCounts
-from podwright.usage import Usage
 
 COUNTS = {"prompt_tokens": 100, "completion_tokens": 10}
 

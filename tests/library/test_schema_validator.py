@@ -30,8 +30,8 @@ from podwright import (
     WorkflowStep,
     tool,
 )
-from podwright.approvals import Decision, Question
 from podwright.errors import InputError, InputsError
+from podwright.messages.approvals import Decision, Question
 from podwright.schemas import keywords as schema_keywords
 from podwright.schemas.json_schema import SchemaTooComplexError
 from podwright.schemas.keywords import MAX_OPERATIONS, CheckBudget

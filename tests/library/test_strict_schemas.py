@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from podwright.messages import Message, ModelRequest, OutputSchema
+from podwright.messages.messages import Message, ModelRequest, OutputSchema
 from podwright.models.chat_completions import request_body
 from podwright.models.providers import ENDPOINTS
 from podwright.models.strict_schemas import is_strict

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from podwright.data.json_data import to_json_data, to_text
 from podwright.data.names import Expression
 from podwright.errors import ContextError
-from podwright.templates import (
+from podwright.messages.templates import (
     expressions,
     fill,
     fill_data,

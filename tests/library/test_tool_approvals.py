@@ -27,7 +27,6 @@ from podwright import (
     Workflow,
     tool,
 )
-from podwright.approvals import ApprovalId, Decision, digest_of_asked
 from podwright.errors import (
     InputError,
     InputsError,
@@ -40,6 +39,7 @@ from podwright.errors import (
     ToolError,
 )
 from podwright.journal import Journal, JournalStore
+from podwright.messages.approvals import ApprovalId, Decision, digest_of_asked
 from podwright.run import execute
 from podwright.saved_run import SAVED_RUN
 from podwright.testing import ModelRequest, ToolCall

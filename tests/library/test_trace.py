@@ -31,7 +31,7 @@ from podwright.errors import (
     TraceError,
 )
 from podwright.events import Event, RunEvent, adapter
-from podwright.messages import (
+from podwright.messages.messages import (
     Message,
     ModelRequest,
     ModelResponse,

@@ -43,7 +43,7 @@ from podwright.errors import (
     RunError,
     ToolError,
 )
-from podwright.messages import ToolCall
+from podwright.messages.messages import ToolCall
 from podwright.models.retries import Retries
 
 NEVER: Json = {"name": "is_empty", "args": {"value": "x"}}

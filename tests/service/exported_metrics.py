@@ -19,7 +19,7 @@ from podwright.events import (
     Token,
     ToolCallFinished,
 )
-from podwright.messages import ModelResponse
+from podwright.messages.messages import ModelResponse
 from podwright_service.observability.metrics.otlp import OTLPMetrics
 from podwright_service.observability.metrics.subscriber import Metrics, Part
 

@@ -33,8 +33,8 @@ import podwright
 from podwright import Agent, FunctionModel, blueprints, tool
 from podwright.blueprints import digest
 from podwright.errors import ConfigurationError, PodwrightError
+from podwright.messages.usage import RunLimits
 from podwright.testing import ModelRequest, ToolCall
-from podwright.usage import RunLimits
 from podwright_service.app import create_app
 from podwright_service.background.kept_blueprints import KeptBlueprints
 from podwright_service.background.previous import load_previous

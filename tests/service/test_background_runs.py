@@ -34,8 +34,8 @@ from podwright import (
 )
 from podwright.components import Component
 from podwright.errors import ModelError
+from podwright.messages.usage import Usage
 from podwright.testing import ModelRequest, ToolCall
-from podwright.usage import Usage
 from podwright_service.background.attempt import Attempt
 from podwright_service.background.gate import Gate as CallGate
 from podwright_service.background.store import RunStore

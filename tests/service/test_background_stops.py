@@ -45,9 +45,9 @@ from podwright import (
 )
 from podwright.components.walks import models_of, remotes_in
 from podwright.events import Event
+from podwright.messages.usage import Usage
 from podwright.models.retries import Retries
 from podwright.testing import ModelRequest, ModelResponse, ToolCall
-from podwright.usage import Usage
 from podwright_service.background.caller_runs import CallerRuns, StoredRun
 from podwright_service.background.database import (
     Database,

@@ -12,7 +12,7 @@ from tests.library.test_history import look, scripts, written_out
 from tests.service.support import Served
 
 from podwright import Agent, ScriptedModel
-from podwright.messages import ModelRequest, ModelResponse
+from podwright.messages.messages import ModelRequest, ModelResponse
 from podwright.models import Model
 
 

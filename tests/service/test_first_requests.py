@@ -14,9 +14,9 @@ from tests.helpers import plain_http
 from tests.service.support import Address, Command, Served, write
 
 from podwright import Agent
-from podwright.messages import ModelResponse
+from podwright.messages.messages import ModelResponse
+from podwright.messages.usage import Usage
 from podwright.models import pricing
-from podwright.usage import Usage
 from podwright_service.app import create_app, lifespan
 from podwright_service.settings import Settings
 from podwright_service.testing import ModelStub

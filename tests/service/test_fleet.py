@@ -22,7 +22,7 @@ from tests.service.support import (
 )
 
 import podwright
-from podwright.usage import Usage
+from podwright.messages.usage import Usage
 from podwright_service.testing import (
     ModelRequest,
     ModelResponse,

@@ -24,6 +24,7 @@ import podwright
 from podwright import Agent, LoopStep, ScriptedModel, Workflow, events
 from podwright.components import FunctionStep, WorkflowStep
 from podwright.errors import ConfigurationError, ModelError
+from podwright.messages.usage import RunLimits
 from podwright.testing import (
     Model,
     ModelRequest,
@@ -32,7 +33,6 @@ from podwright.testing import (
     ToolCall,
     Usage,
 )
-from podwright.usage import RunLimits
 from podwright_service.observability.metrics import files as metric_files
 from podwright_service.observability.metrics.subscriber import UNKNOWN, Part
 from podwright_service.observability.metrics.subscriber import (

@@ -22,10 +22,10 @@ from podwright import (
     FunctionModel,
     Pipeline,
     Workflow,
-    approvals,
 )
 from podwright.components import Component, inputs
-from podwright.headers import BUDGET
+from podwright.messages import approvals
+from podwright.messages.headers import BUDGET
 from podwright.schemas import keywords as schema_keywords
 from podwright.testing import ModelRequest
 from podwright.threads import COMPUTING_THREADS

@@ -12,7 +12,8 @@ import pytest
 from podwright import Agent, AgentStep, EventManager, ParallelStep, Workflow
 from podwright.errors import ModelError, ModelRateLimitError, TraceError
 from podwright.events import Event
-from podwright.messages import ModelRequest, ModelResponse, ToolCall
+from podwright.messages.messages import ModelRequest, ModelResponse, ToolCall
+from podwright.messages.usage import Usage
 from podwright.models import (
     Connection,
     FunctionModel,
@@ -24,7 +25,6 @@ from podwright.models import (
 from podwright.models.openai_compatible import ChatModel
 from podwright.models.retries import Retries
 from podwright.result import ExecutionResult
-from podwright.usage import Usage
 from podwright_service.testing import ModelStub, assert_usage
 
 

@@ -27,17 +27,17 @@ from podwright.errors import (
     ModelTimeoutError,
     ModelUnavailableError,
 )
-from podwright.messages import (
+from podwright.messages.messages import (
     Message,
     ModelRequest,
     ModelResponse,
     OutputSchema,
     ToolCall,
 )
+from podwright.messages.usage import Usage
 from podwright.models import Connection, ScriptedModel
 from podwright.models.openai_compatible import ChatModel
 from podwright.models.retries import Timeouts
-from podwright.usage import Usage
 from podwright_service.testing import Fault, ModelStub
 from podwright_service.testing.model_stub import SCRIPT
 

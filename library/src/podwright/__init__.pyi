@@ -30,6 +30,7 @@ from .errors import (
 )
 from .events import Event, EventManager, subscribe
 from .location import call_key
+from .messages.usage import RunLimits, Usage
 from .models import (
     EchoModel,
     FunctionModel,
@@ -43,7 +44,6 @@ from .models import (
 from .result import ExecutionResult
 from .run_context import RunContext, run_attributes
 from .tools import tool
-from .usage import RunLimits, Usage
 
 __all__ = [
     "Agent",

@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 from podwright.data.json_data import JsonObject
 from podwright.data.names import INPUT_NAME, is_declarable
 from podwright.data.text import short_repr
-from podwright.messages import CLOSED
+from podwright.messages.messages import CLOSED
 from podwright.schemas.validation_errors import PATTERNS
 from podwright.schemas.validator import SchemaValidator
 

@@ -24,10 +24,10 @@ from typing import TypeVar
 
 from podwright.errors import LimitExceededError
 from podwright.location import location
-from podwright.messages import ModelRequest, ModelSettings
+from podwright.messages.messages import ModelRequest, ModelSettings
+from podwright.messages.usage import NO_USAGE, RunLimits, Usage, add_cost
 from podwright.models import Model
 from podwright.models.offline import estimate_input
-from podwright.usage import NO_USAGE, RunLimits, Usage, add_cost
 
 ASSUMED_OUTPUT_TOKENS = 4096
 """Output tokens reserved for a call without `max_tokens`."""

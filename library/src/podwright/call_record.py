@@ -16,7 +16,7 @@ from podwright.events import (
     ToolCallStarted,
 )
 from podwright.location import ToolCallId
-from podwright.usage import NO_USAGE, Usage
+from podwright.messages.usage import NO_USAGE, Usage
 
 _ToolCall = ToolCallStarted | ToolCallFinished | ToolCallFailed
 

@@ -71,8 +71,8 @@ from podwright.environment import variables
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from podwright.approvals import ApprovalId, Question
-    from podwright.usage import Usage
+    from podwright.messages.approvals import ApprovalId, Question
+    from podwright.messages.usage import Usage
 
 DECISION = "_decision"
 """Name in the context of a stopped run under which a person's decision is given."""

@@ -21,9 +21,9 @@ from podwright.errors import (
     ConfigurationError,
 )
 from podwright.kinds import Kind
-from podwright.messages import ModelRequest, ModelResponse
+from podwright.messages.messages import ModelRequest, ModelResponse
+from podwright.messages.usage import Usage
 from podwright.threads import is_async
-from podwright.usage import Usage
 
 TraceFormat = Literal["podwright.trace/1"]
 """The format of saved events; it changes only if the meaning of the data changes."""

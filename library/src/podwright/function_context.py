@@ -15,7 +15,8 @@ from podwright import events
 from podwright.data.finish_reasons import UNKNOWN
 from podwright.errors import ConfigurationError, LimitExceededError
 from podwright.location import ToolCallId, call_key, location
-from podwright.messages import ModelRequest, ModelResponse
+from podwright.messages.messages import ModelRequest, ModelResponse
+from podwright.messages.usage import Usage
 from podwright.models import pricing
 from podwright.models.token_counts import as_uncounted
 from podwright.run_context import (
@@ -24,7 +25,6 @@ from podwright.run_context import (
     moment_after,
     run_logger,
 )
-from podwright.usage import Usage
 
 if TYPE_CHECKING:
     from podwright.run import Run

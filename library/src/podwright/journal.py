@@ -15,11 +15,11 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from typing import ClassVar
 
-from podwright.approvals import ApprovalId, Decision, Question
 from podwright.errors import InputsError
 from podwright.events import Event, RunEnded, RunStarted, ToolCallStarted
+from podwright.messages.approvals import ApprovalId, Decision, Question
+from podwright.messages.usage import NO_USAGE, Usage
 from podwright.run_record import RunRecord
-from podwright.usage import NO_USAGE, Usage
 
 
 class JournalStore:

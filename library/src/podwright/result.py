@@ -19,9 +19,9 @@ from podwright.events import (
     TraceFormat,
     check_subscriber,
 )
+from podwright.messages.usage import Usage
 from podwright.printer import Printer
 from podwright.schemas.validation_errors import to_problems
-from podwright.usage import Usage
 
 _MAX_PAUSE = 1e9
 """Seconds; the system refuses pauses of some centuries."""

@@ -22,7 +22,8 @@ from podwright.events import Event, Subscriber
 from podwright.function_context import make_context
 from podwright.journal import Journal
 from podwright.location import change_location, current, location
-from podwright.messages import Message, ModelSettings
+from podwright.messages.messages import Message, ModelSettings
+from podwright.messages.usage import RunLimits
 from podwright.result import ExecutionResult
 from podwright.run_context import (
     RunAttributes,
@@ -34,7 +35,6 @@ from podwright.run_events import RunEvents
 from podwright.run_tasks import NestedTasks
 from podwright.run_tree import MAX_HOPS, RunTree
 from podwright.saved_run import ContextStore, SavedRun
-from podwright.usage import RunLimits
 
 if TYPE_CHECKING:
     from podwright.components.base import Component

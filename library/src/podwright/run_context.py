@@ -37,7 +37,7 @@ from podwright.callables import call_function
 from podwright.data.text import short_repr
 from podwright.errors import ConfigurationError
 from podwright.location import current
-from podwright.usage import Usage
+from podwright.messages.usage import Usage
 
 MAX_IDENTITY = 200
 """Characters of the longest user or session: a longer one is refused, because one that is cut may be another's."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from podwright.approvals import ApprovalId
 from podwright.errors import ApprovalRequired, PodwrightError
+from podwright.messages.approvals import ApprovalId
 from podwright.saved_run import SAVED_RUN, SavedRun
 
 if TYPE_CHECKING:

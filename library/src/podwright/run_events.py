@@ -22,9 +22,9 @@ from podwright.errors import (
 from podwright.events import Event, Outcome, Subscriber
 from podwright.kinds import Kind
 from podwright.location import ToolCallId
+from podwright.messages.usage import RunLimits
 from podwright.run_accounts import RunAccounts, milliseconds_since
 from podwright.run_tree import RunTree
-from podwright.usage import RunLimits
 
 logger = logging.getLogger("podwright")
 

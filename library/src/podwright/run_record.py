@@ -37,9 +37,9 @@ from podwright.events import (
     ToolCallFinished,
     ToolCallStarted,
 )
-from podwright.headers import UnfinishedCalls
 from podwright.location import ToolCallId
-from podwright.usage import NO_USAGE, Usage
+from podwright.messages.headers import UnfinishedCalls
+from podwright.messages.usage import NO_USAGE, Usage
 
 Path = tuple[int, ...]
 _Repeated = HistoryCut | PlanMade | LoopExhausted

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from podwright import events
-from podwright.approvals import ApprovalId, Decision
 from podwright.data.json_data import (
     JsonMapping,
     JsonObject,
@@ -23,6 +22,7 @@ from podwright.data.json_data import (
 from podwright.errors import InputError
 from podwright.events import Event, adapter
 from podwright.journal import Journal, JournalStore
+from podwright.messages.approvals import ApprovalId, Decision
 
 SAVED_RUN = "_run"
 """Name in the context of a stopped run under which it is saved."""

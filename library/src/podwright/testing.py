@@ -19,10 +19,11 @@ from collections.abc import Generator, Iterable
 from podwright.data.json_data import to_text
 from podwright.errors import ModelError
 from podwright.events import Event
-from podwright.messages import Message as Message
-from podwright.messages import ModelRequest as ModelRequest
-from podwright.messages import ModelResponse as ModelResponse
-from podwright.messages import ToolCall as ToolCall
+from podwright.messages.messages import Message as Message
+from podwright.messages.messages import ModelRequest as ModelRequest
+from podwright.messages.messages import ModelResponse as ModelResponse
+from podwright.messages.messages import ToolCall as ToolCall
+from podwright.messages.usage import Usage as Usage
 from podwright.models import EchoModel as EchoModel
 from podwright.models import FunctionModel as FunctionModel
 from podwright.models import Model as Model
@@ -31,7 +32,6 @@ from podwright.models import ReplayModel as ReplayModel
 from podwright.models import ScriptedModel as ScriptedModel
 from podwright.models import use_model as use_model
 from podwright.result import ExecutionResult
-from podwright.usage import Usage as Usage
 
 
 def events_of(

@@ -51,7 +51,7 @@ from podwright.errors import (
     ToolError,
     error_from,
 )
-from podwright.messages import ToolSchema
+from podwright.messages.messages import ToolSchema
 from podwright.run_context import (
     call_with_context,
     context_parameters,

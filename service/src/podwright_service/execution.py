@@ -14,7 +14,6 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 from starlette.requests import Request
 
-from podwright.approvals import Decision, Question
 from podwright.components import Component
 from podwright.components.base import TaskBody, nothing_to_decide
 from podwright.components.walks import check_decision_on
@@ -30,6 +29,7 @@ from podwright.errors import (
     RunCancelledError,
 )
 from podwright.events import Subscriber
+from podwright.messages.approvals import Decision, Question
 from podwright.models import use_model
 from podwright.result import ExecutionResult
 from podwright.run import Task, execute

@@ -11,6 +11,7 @@ from podwright.components.loader import unknown_agent_error
 from podwright.components.walks import models_of, walk
 from podwright.connection.schemas import ModelClient
 from podwright.errors import ConfigurationError, PodwrightError, Problem
+from podwright.messages.usage import Usage
 from podwright.models import (
     EVERY,
     Model,
@@ -20,7 +21,6 @@ from podwright.models import (
     use_model,
 )
 from podwright.models.pricing import operators_file
-from podwright.usage import Usage
 from podwright_service.settings import Settings
 
 _ONE_CALL = Usage(input_tokens=1, output_tokens=1)

@@ -16,7 +16,7 @@ from starlette.requests import Request
 
 from podwright.components import Component
 from podwright.data.text import truncate
-from podwright.headers import CALLER, ROOT
+from podwright.messages.headers import CALLER, ROOT
 from podwright.run_context import (
     MAX_IDENTITY,
     NO_ATTRIBUTES,

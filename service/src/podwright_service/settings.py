@@ -31,12 +31,12 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from podwright.data.text import short_repr
 from podwright.environment import PREFIX
 from podwright.errors import DOCS_URL, ConfigurationError
+from podwright.messages.usage import RunLimits
 from podwright.models import EVERY
 from podwright.models.proxies import invalid_proxies
 from podwright.models.urls import is_request_url, join_url
 from podwright.schemas.validation_errors import to_problems
 from podwright.settings import current_settings, forget_settings
-from podwright.usage import RunLimits
 from podwright_service import variables
 
 SECRETS_DIR = "/run/secrets"

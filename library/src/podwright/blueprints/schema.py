@@ -37,7 +37,7 @@ from podwright.data.json_data import (
     copy_json,
 )
 from podwright.kinds import Kind
-from podwright.messages import (
+from podwright.messages.messages import (
     CLOSED,
     HistorySettings,
     ModelSettings,

@@ -39,11 +39,11 @@ from podwright.errors import (
     TraceError,
 )
 from podwright.events import Event
-from podwright.headers import FINISH_REASON, USAGE, parse_usage
+from podwright.messages.headers import FINISH_REASON, USAGE, parse_usage
+from podwright.messages.usage import Usage
 from podwright.models.http import Fault, TransportError
 from podwright.models.retries import Retries
 from podwright.result import ExecutionResult
-from podwright.usage import Usage
 
 T = TypeVar("T")
 ModelT = TypeVar("ModelT", bound=BaseModel)

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from podwright.connection.problems import text_of, wait_of
 from podwright.data.json_data import as_array, as_object
 from podwright.errors import RemoteError
-from podwright.usage import Usage
+from podwright.messages.usage import Usage
 
 _usage: TypeAdapter[Usage] = TypeAdapter(Usage)
 

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypedDict
 
-from podwright import headers as header_names
 from podwright.client.errors import ProblemError
 from podwright.connection.problems import parse_problem
 from podwright.connection.service_connection import (
@@ -18,10 +17,11 @@ from podwright.connection.service_connection import (
 from podwright.data.json_data import JsonObject, to_request_bytes
 from podwright.data.text import short_repr
 from podwright.errors import ConfigurationError, InputError
+from podwright.messages import headers as header_names
+from podwright.messages.usage import RunLimits
 from podwright.models.http import Response
 from podwright.models.retries import Retries, Timeouts
 from podwright.models.urls import is_header_value
-from podwright.usage import RunLimits
 
 Input = str | Mapping[str, Any] | Sequence[Mapping[str, Any]]
 """The input of a run: a text, named inputs, or for agents and conductors texts and images."""

@@ -25,7 +25,6 @@ from typing import (
 )
 
 from podwright._sync import iterate_sync, run_sync
-from podwright.approvals import Decision
 from podwright.components.inputs import DeclaredInputs
 from podwright.components.models_of_chat import (
     DEFAULT_FALLBACK_WAIT,
@@ -33,7 +32,6 @@ from podwright.components.models_of_chat import (
 )
 from podwright.components.options import ParsedBlueprint, option_subscribers
 from podwright.conditions import Conditions
-from podwright.conversation import parse_messages
 from podwright.data.json_data import (
     JsonMapping,
     JsonObject,
@@ -52,11 +50,19 @@ from podwright.errors import (
 from podwright.events import Event, Subscriber
 from podwright.kinds import TRAITS, Kind
 from podwright.location import current
-from podwright.messages import (
+from podwright.messages.approvals import Decision
+from podwright.messages.conversation import parse_messages
+from podwright.messages.messages import (
     ContentPart,
     HistorySettings,
     Message,
     ModelSettings,
+)
+from podwright.messages.usage import (
+    NO_USAGE,
+    RunLimits,
+    Usage,
+    limits_of_blueprint,
 )
 from podwright.models import Connection, Model, resolve
 from podwright.result import ExecutionResult
@@ -65,7 +71,6 @@ from podwright.run_context import context_parameters
 from podwright.saved_run import SAVED_RUN, SavedRun
 from podwright.threads import compute
 from podwright.tools import Tool
-from podwright.usage import NO_USAGE, RunLimits, Usage, limits_of_blueprint
 
 if TYPE_CHECKING:
     from podwright.components.frames import Decided

@@ -16,7 +16,11 @@ from podwright.components.response_format import (
 )
 from podwright.components.tool_calls import ToolCaller
 from podwright.data.json_data import to_json_data
-from podwright.messages import ModelResponse, ModelSettings, OutputSchema
+from podwright.messages.messages import (
+    ModelResponse,
+    ModelSettings,
+    OutputSchema,
+)
 from podwright.run import Run, Task
 from podwright.tools import Tool
 

@@ -9,16 +9,16 @@ from typing import Any, cast
 
 from podwright import errors
 from podwright.components.base import Component, ModelComponent
-from podwright.conversation import parse_content, to_data, turns
 from podwright.data.images import images_in, parts_with_images
 from podwright.data.json_data import JsonMapping, JsonObject, to_text
 from podwright.data.json_forms import described, refused, to_json_form
 from podwright.data.names import INPUT, find_name
 from podwright.events import HistoryCut
-from podwright.messages import HistorySettings, Message, ModelRequest
+from podwright.messages.conversation import parse_content, to_data, turns
+from podwright.messages.messages import HistorySettings, Message, ModelRequest
+from podwright.messages.templates import fill, names, sections, visible
 from podwright.models.offline import estimate_input, estimate_message
 from podwright.run import Run, Task
-from podwright.templates import fill, names, sections, visible
 
 
 @dataclass(slots=True)

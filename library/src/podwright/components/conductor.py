@@ -26,7 +26,7 @@ from podwright.components.template_names import name_problems
 from podwright.data.json_data import JsonMapping, to_text
 from podwright.events import PlanMade, PlanStep
 from podwright.kinds import Kind
-from podwright.messages import CLOSED, Message, ToolSchema
+from podwright.messages.messages import CLOSED, Message, ToolSchema
 from podwright.models import Model
 from podwright.run import Run, Task
 from podwright.tools import Tool

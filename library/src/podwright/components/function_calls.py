@@ -23,10 +23,10 @@ from podwright.events import (
     ToolCallStarted,
 )
 from podwright.location import ToolCallId, change_location, location
+from podwright.messages.usage import Usage
 from podwright.run import Run
 from podwright.run_accounts import milliseconds_since
 from podwright.tools import Tool
-from podwright.usage import Usage
 
 
 async def call_recorded(

@@ -19,11 +19,8 @@ from podwright.components.models_of_chat import ChatModels
 from podwright.components.tool_calls import error_details
 from podwright.data.finish_reasons import FINISH_REASONS, ending_of, is_failure
 from podwright.data.text import truncate
-from podwright.messages import (
-    Message,
-    ModelRequest,
-    ModelResponse,
-)
+from podwright.messages.messages import Message, ModelRequest, ModelResponse
+from podwright.messages.usage import NO_USAGE, Usage
 from podwright.models import Model
 from podwright.models.base import check_tool_calls, noted_attempt
 from podwright.models.circuit_breaker import NO_ANSWER, circuits
@@ -32,7 +29,6 @@ from podwright.models.retries import with_retries
 from podwright.run import Run
 from podwright.run_accounts import milliseconds_since
 from podwright.settings import current_settings
-from podwright.usage import NO_USAGE, Usage
 
 _log = logging.getLogger("podwright")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from podwright.messages import Message, ModelRequest
+from podwright.messages.messages import Message, ModelRequest
 from podwright.models import Model
 
 DEFAULT_FALLBACK_WAIT = 5.0

@@ -29,10 +29,10 @@ from podwright.events import (
     check_subscriber,
 )
 from podwright.kinds import TRAITS, Kind
-from podwright.messages import HistorySettings, ModelSettings
+from podwright.messages.messages import HistorySettings, ModelSettings
+from podwright.messages.usage import RunLimits
 from podwright.models import Model
 from podwright.printer import Printer
-from podwright.usage import RunLimits
 
 
 class Options(TypedDict, total=False):

@@ -19,7 +19,6 @@ from urllib.parse import quote
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import Unpack
 
-from podwright import headers
 from podwright.blueprint_types import Name
 from podwright.blueprints.content import read_bytes
 from podwright.budget import borrow
@@ -29,7 +28,6 @@ from podwright.components.options import DescribedOptions, own_blueprint
 from podwright.components.remote_connection import RemoteConnection
 from podwright.components.remote_stream import RemoteStream
 from podwright.connection.service_connection import Request, service_url
-from podwright.conversation import parse_content, to_data
 from podwright.data.json_data import (
     as_object,
     to_json_data,
@@ -44,12 +42,14 @@ from podwright.errors import (
     RemoteTimeoutError,
 )
 from podwright.kinds import Kind
+from podwright.messages import headers
+from podwright.messages.conversation import parse_content, to_data
+from podwright.messages.usage import RunLimits
 from podwright.models.proxies import is_proxy
 from podwright.models.retries import Retries, Timeouts
 from podwright.models.urls import is_header_value
 from podwright.run import Run, Task
 from podwright.run_context import RunAttributes
-from podwright.usage import RunLimits
 
 PROPAGATORS: list[Callable[[Run], Mapping[str, str]]] = []
 """Functions that return headers for the request of a run, such as `traceparent`."""

@@ -20,9 +20,9 @@ from podwright.events import (
     model_call_key,
 )
 from podwright.kinds import Kind
+from podwright.messages.usage import NO_USAGE, Usage
 from podwright.models.offline import estimate_input
 from podwright.models.token_counts import as_uncounted
-from podwright.usage import NO_USAGE, Usage
 
 
 class RemoteStream:

@@ -27,7 +27,7 @@ from podwright.data.json_data import (
 from podwright.data.model_json import UnreadableJsonError, open_text, read_json
 from podwright.data.text import truncate
 from podwright.errors import InputError
-from podwright.messages import OutputSchema
+from podwright.messages.messages import OutputSchema
 from podwright.schemas.json_schema import SchemaTooComplexError, object_root
 from podwright.schemas.options import numbers_from_texts, requires_keys
 from podwright.schemas.validation_errors import to_problems

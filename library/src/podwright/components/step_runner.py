@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from podwright.approvals import ApprovalId, Decision, Question
 from podwright.components.base import Component
 from podwright.components.frames import (
     Decided,
@@ -29,15 +28,16 @@ from podwright.errors import (
     ResumePathError,
 )
 from podwright.events import ConditionChecked, Event
-from podwright.messages import Message
+from podwright.messages.approvals import ApprovalId, Decision, Question
+from podwright.messages.messages import Message
+from podwright.messages.templates import visible
+from podwright.messages.usage import limits_of_blueprint
 from podwright.models.retries import Retries
 from podwright.run import Run, Task
 from podwright.steps.base import assume_resolved
 from podwright.steps.condition_step import ConditionLike
-from podwright.templates import visible
 from podwright.threads import compute
 from podwright.tools import Tool
-from podwright.usage import limits_of_blueprint
 
 if TYPE_CHECKING:
     from podwright.components.workflow import Workflow

@@ -26,6 +26,12 @@ from podwright.data.names import (
 )
 from podwright.data.text import did_you_mean, most_similar
 from podwright.errors import Problem
+from podwright.messages.templates import (
+    expressions,
+    is_index,
+    suggest_name,
+    unfilled_values,
+)
 from podwright.schemas.json_schema import subschema
 from podwright.steps.base import Known
 from podwright.steps.loop_step import ITERATION
@@ -34,12 +40,6 @@ from podwright.steps.registry import (
     kinds,
     step_class,
     writes_of,
-)
-from podwright.templates import (
-    expressions,
-    is_index,
-    suggest_name,
-    unfilled_values,
 )
 
 _LIST: JsonMapping = {"type": "array"}

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 
-from podwright.approvals import ApprovalId, Decision
 from podwright.call_record import is_wrong_call
 from podwright.components.call_approvals import (
     changed_text,
@@ -43,13 +42,14 @@ from podwright.events import (
     ToolCallStarted,
 )
 from podwright.location import ToolCallId, change_location
-from podwright.messages import Message, ToolCall
+from podwright.messages.approvals import ApprovalId, Decision
+from podwright.messages.messages import Message, ToolCall
+from podwright.messages.usage import Usage
 from podwright.run import Run
 from podwright.run_accounts import milliseconds_since
 from podwright.run_tasks import gather_or_cancel
 from podwright.threads import compute
 from podwright.tools import Tool
-from podwright.usage import Usage
 
 PARALLEL_CALLS = 32
 """Tool calls of one answer that are executed at once; the others wait."""

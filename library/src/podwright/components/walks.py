@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
-from podwright.approvals import Decision, Question
 from podwright.blueprints import walk_steps
 from podwright.components.base import Component, ModelComponent
 from podwright.components.call_approvals import check_decision
 from podwright.data.json_data import JsonMapping
 from podwright.data.names import Expression, path_expression
+from podwright.messages.approvals import Decision, Question
+from podwright.messages.templates import expressions_in
 from podwright.models import Model
 from podwright.steps.registry import step_class
-from podwright.templates import expressions_in
 from podwright.tools import Tool
 
 

@@ -16,7 +16,6 @@ from typing import Any, ClassVar, Literal, Self, cast
 
 from typing_extensions import Unpack
 
-from podwright.approvals import Decision
 from podwright.blueprints import walk_steps
 from podwright.blueprints.named_parts import function_names
 from podwright.blueprints.validation import Blueprint
@@ -53,7 +52,6 @@ from podwright.components.step_runner import StepRunner, WorkflowTask
 from podwright.components.template_names import name_problems
 from podwright.conditions import Conditions
 from podwright.conditions import problems as condition_problems
-from podwright.conversation import parse_content, parse_messages
 from podwright.data.json_data import (
     JsonMapping,
     JsonObject,
@@ -69,7 +67,10 @@ from podwright.data.text import did_you_mean, truncate
 from podwright.errors import DECISION, ContextError, InputError, Problem
 from podwright.events import Event, EventManager
 from podwright.kinds import Kind
-from podwright.messages import ContentPart, Message
+from podwright.messages.approvals import Decision
+from podwright.messages.conversation import parse_content, parse_messages
+from podwright.messages.messages import ContentPart, Message
+from podwright.messages.templates import sections, visible
 from podwright.models.retries import Retries
 from podwright.result import ExecutionResult
 from podwright.run import Run, Task
@@ -77,7 +78,6 @@ from podwright.run_end import Checkpoint
 from podwright.steps.base import Step, output_names, steps_to_data
 from podwright.steps.loop_step import ITERATION
 from podwright.steps.registry import collect, step_class, steps_from_data
-from podwright.templates import sections, visible
 from podwright.tools import Tool
 
 LONGEST_REPEATED_INPUT = 1000

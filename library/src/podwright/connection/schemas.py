@@ -10,8 +10,8 @@ from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from podwright.approvals import APPROVE, DEFAULT_OPTIONS
 from podwright.kinds import Kind
+from podwright.messages.approvals import APPROVE, DEFAULT_OPTIONS
 
 Object = dict[str, Any]
 

@@ -23,7 +23,7 @@ from podwright.errors import (
     help_page,
 )
 from podwright.events import Event, adapter
-from podwright.headers import REPLAYED
+from podwright.messages.headers import REPLAYED
 from podwright.models.http import (
     NOT_SENT,
     Fault,

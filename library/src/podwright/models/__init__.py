@@ -1,6 +1,6 @@
 """Models: the interface, the registry of providers, and the models that need no network."""
 
-from podwright.messages import ModelRequest, ModelResponse
+from podwright.messages.messages import ModelRequest, ModelResponse
 from podwright.models.base import Connection, Model, TokenCallback
 from podwright.models.offline import EchoModel
 from podwright.models.registry import (

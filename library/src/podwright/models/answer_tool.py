@@ -11,7 +11,12 @@ from podwright.data.json_data import (
     as_array,
     as_object,
 )
-from podwright.messages import ModelRequest, ModelResponse, ToolCall, ToolSchema
+from podwright.messages.messages import (
+    ModelRequest,
+    ModelResponse,
+    ToolCall,
+    ToolSchema,
+)
 
 ANSWER_TOOL = "final_answer"
 """Name of the tool."""

@@ -9,11 +9,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from podwright.errors import ConfigurationError, ModelResponseError
-from podwright.messages import ModelRequest, ModelResponse
+from podwright.messages.messages import ModelRequest, ModelResponse
+from podwright.messages.usage import Usage
 from podwright.models import pricing
 from podwright.models.retries import Retries, Timeouts
 from podwright.settings import current_settings
-from podwright.usage import Usage
 
 KEY_ARGUMENT = "api_key"
 """The argument of components that gives the API key."""

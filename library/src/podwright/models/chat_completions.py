@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from typing import Any, cast
 
-from podwright.conversation import chat_message
 from podwright.data.finish_reasons import (
     MAY_BE_EMPTY,
     ending_of,
@@ -24,7 +23,9 @@ from podwright.data.json_data import (
     as_object,
 )
 from podwright.data.json_forms import to_utf8_text
-from podwright.messages import ModelRequest, ModelResponse
+from podwright.messages.conversation import chat_message
+from podwright.messages.messages import ModelRequest, ModelResponse
+from podwright.messages.usage import Usage
 from podwright.models.answer import MAX_NAME, InvalidResponseError, Piece
 from podwright.models.base import check_tool_calls
 from podwright.models.error_body import ErrorBody, is_object, read_error
@@ -42,7 +43,6 @@ from podwright.models.reasoning import reasoning_text
 from podwright.models.refusals import RefusedError
 from podwright.models.strict_schemas import is_strict
 from podwright.models.token_counts import TokenCounts, as_uncounted
-from podwright.usage import Usage
 
 _REASONING_MODEL = re.compile(r"o\d|gpt-([5-9]|\d\d)")
 """Names of OpenAI's reasoning models, which refuse `max_tokens`."""

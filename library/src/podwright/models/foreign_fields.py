@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 
-from podwright.messages import Message, ToolCall
+from podwright.messages.messages import Message, ToolCall
 
 
 def without_foreign_fields(

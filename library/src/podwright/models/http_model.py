@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 from podwright import errors
 from podwright._version import __version__
 from podwright.data.json_data import JsonObject, to_request_bytes
-from podwright.messages import ModelRequest, ModelResponse
+from podwright.messages.messages import ModelRequest, ModelResponse
 from podwright.models import pricing
 from podwright.models.answer import InvalidResponseError, Piece
 from podwright.models.answer_tool import from_answer_tool, with_answer_tool

@@ -18,7 +18,7 @@ from podwright.data.finish_reasons import UNKNOWN
 from podwright.data.json_data import JsonObject, as_object
 from podwright.data.json_forms import to_utf8_data
 from podwright.data.text import causes
-from podwright.messages import ModelRequest, ModelResponse
+from podwright.messages.messages import ModelRequest, ModelResponse
 from podwright.models import litellm_loader, pricing
 from podwright.models.answer import InvalidResponseError
 from podwright.models.answer_tool import from_answer_tool, with_answer_tool

@@ -25,7 +25,8 @@ from podwright.data.json_data import (
     as_object,
 )
 from podwright.data.model_json import clean_arguments
-from podwright.messages import ModelRequest, ModelResponse, ToolCall
+from podwright.messages.messages import ModelRequest, ModelResponse, ToolCall
+from podwright.messages.usage import Usage
 from podwright.models.answer import MAX_NAME, InvalidResponseError, Piece
 from podwright.models.base import check_tool_calls
 from podwright.models.error_body import ErrorBody, read_error
@@ -34,7 +35,6 @@ from podwright.models.pieces import text_field
 from podwright.models.pricing import Terms
 from podwright.models.refusals import RefusedError
 from podwright.models.token_counts import TokenCounts, as_uncounted, read_count
-from podwright.usage import Usage
 
 PAUSED = "pause_turn"
 """The stop reason of an answer that goes on in the next response, if it is sent back."""

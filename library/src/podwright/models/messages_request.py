@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from podwright.data.json_data import JsonObject, as_array, as_object
 from podwright.errors import ModelRequestError
-from podwright.messages import (
+from podwright.messages.messages import (
     ContentPart,
     Message,
     ModelRequest,

@@ -13,11 +13,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from podwright.data.text import truncate
-from podwright.messages import Message, ModelRequest, ModelResponse, ToolCall
+from podwright.messages.messages import (
+    Message,
+    ModelRequest,
+    ModelResponse,
+    ToolCall,
+)
+from podwright.messages.usage import Usage
 from podwright.models.base import Model, TokenCallback
 from podwright.models.retries import Timeouts
 from podwright.schemas.example import example
-from podwright.usage import Usage
 
 if TYPE_CHECKING:
     pass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from podwright.data.json_data import JsonObject
-from podwright.messages import ModelRequest
+from podwright.messages.messages import ModelRequest
 from podwright.models.base import Connection
 from podwright.models.chat_completions import CompletionAnswer, request_body
 from podwright.models.http_model import HTTPModel

@@ -16,7 +16,7 @@ from podwright.data.json_data import (
     to_text,
 )
 from podwright.data.model_json import clean_arguments, is_object
-from podwright.messages import ToolCall
+from podwright.messages.messages import ToolCall
 from podwright.models.offline import estimate_tokens
 
 _LABELS = ("type", "id", "index", "format", "name", "role", "object")

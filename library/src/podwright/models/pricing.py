@@ -21,6 +21,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast, get_args
 
 from podwright.data.json_data import JsonObject
+from podwright.messages.usage import Usage
 from podwright.models import litellm_loader
 from podwright.models.price_file import (
     EMPTY,
@@ -34,7 +35,6 @@ from podwright.models.price_file import (
 )
 from podwright.models.providers import PRICE_NAMES
 from podwright.settings import current_settings
-from podwright.usage import Usage
 
 if TYPE_CHECKING:
     from genai_prices.types import PriceCalculation

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from podwright.data.text import printable, truncate
-from podwright.messages import Message, ModelRequest
+from podwright.messages.messages import Message, ModelRequest
 from podwright.models.error_body import ErrorBody
 
 _MAX_TEXT = 4000

@@ -7,13 +7,13 @@ from abc import abstractmethod
 from dataclasses import replace
 from typing import Protocol
 
-from podwright.messages import ModelRequest, ModelResponse
+from podwright.messages.messages import ModelRequest, ModelResponse
+from podwright.messages.usage import Usage
 from podwright.models import pricing
 from podwright.models.base import Model, TokenCallback
 from podwright.models.offline import estimate_input
 from podwright.models.providers import Endpoint
 from podwright.models.token_counts import as_uncounted
-from podwright.usage import Usage
 
 
 class Answer(Protocol):

@@ -27,13 +27,13 @@ from podwright.events import (
     TraceFormat,
     model_call_key,
 )
-from podwright.messages import ModelRequest, ModelResponse
+from podwright.messages.messages import ModelRequest, ModelResponse
+from podwright.messages.usage import NO_USAGE, Usage
 from podwright.models.base import Model, TokenCallback
 from podwright.models.offline import OfflineModel
 from podwright.models.registry import resolve
 from podwright.output_files import check_writable
 from podwright.schemas.validation_errors import to_problems
-from podwright.usage import NO_USAGE, Usage
 
 if TYPE_CHECKING:
     from podwright.result import ExecutionResult

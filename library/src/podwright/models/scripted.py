@@ -16,7 +16,7 @@ from podwright.data.json_data import (
 )
 from podwright.data.text import short_repr, truncate
 from podwright.errors import ModelError
-from podwright.messages import ModelRequest, ModelResponse, ToolCall
+from podwright.messages.messages import ModelRequest, ModelResponse, ToolCall
 from podwright.models.base import TokenCallback
 from podwright.models.offline import OfflineModel
 

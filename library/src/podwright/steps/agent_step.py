@@ -21,7 +21,8 @@ from podwright.data.json_data import (
 from podwright.data.names import INPUT, find_name
 from podwright.data.text import did_you_mean
 from podwright.errors import Problem
-from podwright.messages import CLOSED
+from podwright.messages.messages import CLOSED
+from podwright.messages.templates import fill_data
 from podwright.steps.base import (
     ANY_CHANGE,
     Known,
@@ -30,7 +31,6 @@ from podwright.steps.base import (
     Write,
     output_name,
 )
-from podwright.templates import fill_data
 
 if TYPE_CHECKING:
     from podwright.blueprints.flowchart import Ends, Flowchart

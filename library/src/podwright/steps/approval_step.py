@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Required
 from pydantic import AfterValidator, Field, with_config
 from typing_extensions import TypedDict, override
 
-from podwright.approvals import DEFAULT_OPTIONS, Decision, Question
 from podwright.blueprint_types import InputName, Name, Prompt, Schema
 from podwright.data.json_data import (
     JsonMapping,
@@ -20,7 +19,9 @@ from podwright.data.json_data import (
 from podwright.data.names import Expression
 from podwright.data.text import truncate
 from podwright.errors import ApprovalRejectedError, ApprovalRequired
-from podwright.messages import CLOSED
+from podwright.messages.approvals import DEFAULT_OPTIONS, Decision, Question
+from podwright.messages.messages import CLOSED
+from podwright.messages.templates import fill, value_of
 from podwright.steps.base import (
     ANY_CHANGE,
     Known,
@@ -30,7 +31,6 @@ from podwright.steps.base import (
     uncertain,
 )
 from podwright.steps.registry import StepBlueprint
-from podwright.templates import fill, value_of
 
 if TYPE_CHECKING:
     from podwright.blueprints.flowchart import Ends, Flowchart

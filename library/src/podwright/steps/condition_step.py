@@ -11,7 +11,7 @@ from typing_extensions import TypedDict, override
 
 from podwright.blueprint_types import ConditionRef, Name
 from podwright.data.json_data import JsonMapping, JsonObject
-from podwright.messages import CLOSED
+from podwright.messages.messages import CLOSED
 from podwright.steps.base import ANY_CHANGE, Rules, Step, Write
 from podwright.steps.registry import StepBlueprint
 

@@ -13,7 +13,7 @@ from podwright.blueprint_types import ConditionRef, Name
 from podwright.data.json_data import JsonMapping, JsonObject, as_object
 from podwright.errors import LoopExhaustedError
 from podwright.events import LoopExhausted
-from podwright.messages import CLOSED
+from podwright.messages.messages import CLOSED
 from podwright.steps.base import ANY_CHANGE, Known, Rules, Step
 from podwright.steps.registry import StepsBlueprint
 

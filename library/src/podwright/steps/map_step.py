@@ -15,7 +15,8 @@ from podwright.data.model_json import after_thoughts
 from podwright.data.names import path_expression
 from podwright.data.text import truncate
 from podwright.errors import ContextError, ResumePathError
-from podwright.messages import CLOSED
+from podwright.messages.messages import CLOSED
+from podwright.messages.templates import value_of
 from podwright.steps.base import (
     ANY_CHANGE,
     Known,
@@ -27,7 +28,6 @@ from podwright.steps.base import (
 )
 from podwright.steps.map_items import UnreadableItemsError, read_items
 from podwright.steps.registry import StepsBlueprint
-from podwright.templates import value_of
 from podwright.threads import compute
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from podwright.blueprint_types import Name
 from podwright.data.json_data import JsonMapping, JsonObject
 from podwright.data.names import normal_form
 from podwright.errors import ContextError, Problem
-from podwright.messages import CLOSED
+from podwright.messages.messages import CLOSED
 from podwright.steps.base import (
     ANY_CHANGE,
     Rules,

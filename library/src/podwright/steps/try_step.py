@@ -19,7 +19,7 @@ from podwright.errors import (
     check_caught_code,
 )
 from podwright.events import ErrorCaught
-from podwright.messages import CLOSED
+from podwright.messages.messages import CLOSED
 from podwright.schemas.validation_errors import PATTERNS
 from podwright.steps.base import (
     ANY_CHANGE,

@@ -12,7 +12,7 @@ from typing_extensions import TypedDict, override
 from podwright.blueprint_types import Described, Name
 from podwright.data.json_data import JsonMapping, JsonObject, as_object
 from podwright.errors import ConfigurationError
-from podwright.messages import CLOSED
+from podwright.messages.messages import CLOSED
 from podwright.steps.base import ANY_CHANGE, Builder, Known, Rules, Step
 from podwright.steps.registry import StepsBlueprint
 

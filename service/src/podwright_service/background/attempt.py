@@ -10,7 +10,6 @@ from typing import Any
 
 from starlette.datastructures import Headers
 
-from podwright.approvals import ApprovalId, Question
 from podwright.components import Component
 from podwright.connection.schemas import RunStatus
 from podwright.data.json_data import to_json_data
@@ -21,8 +20,9 @@ from podwright.errors import (
 )
 from podwright.events import Event, Subscriber
 from podwright.journal import Journal
+from podwright.messages.approvals import ApprovalId, Question
+from podwright.messages.usage import Usage
 from podwright.run import execute
-from podwright.usage import Usage
 from podwright_service.background.caller_runs import (
     StoredRun,
     cancelled_problem,

@@ -8,17 +8,17 @@ from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from typing import Any
 
 from podwright import events
-from podwright.approvals import (
+from podwright.data.json_data import to_json_data
+from podwright.errors import RunCancelledError
+from podwright.events import Event, adapter
+from podwright.journal import Journal, JournalStore
+from podwright.messages.approvals import (
     APPROVE,
     ApprovalId,
     Decision,
     digest_of_asked,
 )
-from podwright.data.json_data import to_json_data
-from podwright.errors import RunCancelledError
-from podwright.events import Event, adapter
-from podwright.journal import Journal, JournalStore
-from podwright.usage import NO_USAGE, Usage
+from podwright.messages.usage import NO_USAGE, Usage
 from podwright_service.background.caller_runs import StoredRun
 from podwright_service.background.gate import Gate
 from podwright_service.background.store import AttemptUpdate

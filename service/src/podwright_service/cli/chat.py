@@ -11,7 +11,6 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Protocol, cast
 
-from podwright.approvals import Decision, Question
 from podwright.client import AsyncClient, Info, ProblemError, RunOptions
 from podwright.components import Component
 from podwright.components.base import Input, TaskBody
@@ -27,12 +26,13 @@ from podwright.errors import (
     PodwrightError,
 )
 from podwright.kinds import Kind
-from podwright.messages import ImagePart
+from podwright.messages.approvals import Decision, Question
+from podwright.messages.messages import ImagePart
+from podwright.messages.usage import NO_USAGE, RunLimits, Usage
 from podwright.models import use_model
 from podwright.result import ExecutionResult
 from podwright.run import execute
 from podwright.run_context import RunAttributes, run_attributes
-from podwright.usage import NO_USAGE, RunLimits, Usage
 from podwright_service.cli.console import (
     AT_TERMINAL,
     print_error,

@@ -20,7 +20,7 @@ from podwright.errors import (
     InputError,
     InputsError,
 )
-from podwright.messages import ImagePart, TextPart
+from podwright.messages.messages import ImagePart, TextPart
 from podwright.run_context import RunAttributes
 from podwright_service.cli.console import (
     print_json,

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from podwright.approvals import APPROVE, REJECT, Decision, Question
 from podwright.components import Component
 from podwright.components.inputs import DeclaredInputs
 from podwright.components.walks import check_decision_on
@@ -20,6 +19,7 @@ from podwright.errors import (
     InputError,
     InputsError,
 )
+from podwright.messages.approvals import APPROVE, REJECT, Decision, Question
 from podwright_service.cli.console import print_error, print_text
 from podwright_service.cli.inputs import split_pair
 

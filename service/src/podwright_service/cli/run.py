@@ -13,7 +13,6 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
-from podwright.approvals import APPROVE, Decision, Question
 from podwright.components import Component
 from podwright.components.base import TaskBody
 from podwright.data.text import truncate
@@ -28,6 +27,8 @@ from podwright.errors import (
     TraceError,
 )
 from podwright.events import Event, Subscriber
+from podwright.messages.approvals import APPROVE, Decision, Question
+from podwright.messages.usage import RunLimits, Usage
 from podwright.models import use_model
 from podwright.output_files import check_writable
 from podwright.printer import Printer
@@ -38,7 +39,6 @@ from podwright.run_context import (
     RunAttributes,
     run_attributes,
 )
-from podwright.usage import RunLimits, Usage
 from podwright_service.cli.console import (
     print_error,
     print_json,

@@ -11,8 +11,8 @@ from podwright import events
 from podwright.data.json_data import to_text
 from podwright.data.text import printable
 from podwright.events import Event
+from podwright.messages.usage import NO_USAGE
 from podwright.printer import event_line
-from podwright.usage import NO_USAGE
 from podwright_service.cli.console import print_note
 
 _NOTES = (

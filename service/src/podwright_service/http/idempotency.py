@@ -22,7 +22,7 @@ from starlette.types import Message, Receive, Scope, Send
 from podwright.data.text import short_repr
 from podwright.errors import PodwrightError
 from podwright.events import Event, ToolCallStarted
-from podwright.headers import (
+from podwright.messages.headers import (
     IDEMPOTENCY_KEY,
     REPLAYED,
     RUN_ID,

@@ -6,8 +6,8 @@ from typing import TypeVar
 
 from starlette.datastructures import Headers
 
-from podwright.headers import BUDGET, HOPS, parse_budget
-from podwright.usage import RunLimits
+from podwright.messages.headers import BUDGET, HOPS, parse_budget
+from podwright.messages.usage import RunLimits
 from podwright_service.http.problems import RequestError
 from podwright_service.settings import Settings
 

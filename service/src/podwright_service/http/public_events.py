@@ -17,7 +17,7 @@ from podwright import events
 from podwright.data.json_data import JsonObject
 from podwright.events import Event, adapter
 from podwright.kinds import TRAITS
-from podwright.messages import ModelRequest, ModelResponse, ToolCall
+from podwright.messages.messages import ModelRequest, ModelResponse, ToolCall
 from podwright.result import ExecutionResult
 from podwright_service.http.auth import has_scope
 

@@ -19,15 +19,15 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from podwright.approvals import APPROVE
 from podwright.components import Component
 from podwright.connection.schemas import Approval, ListedRun, Object, RunStatus
-from podwright.conversation import (
+from podwright.kinds import Kind
+from podwright.messages.approvals import APPROVE
+from podwright.messages.conversation import (
     ContentParts,
     Conversation,
     ConversationMessage,
 )
-from podwright.kinds import Kind
 from podwright.run_context import (
     MAX_IDENTITY,
     MAX_METADATA,

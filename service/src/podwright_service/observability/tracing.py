@@ -26,7 +26,7 @@ from opentelemetry.trace.propagation.tracecontext import (
 from typing_extensions import override
 
 from podwright.components.remote import PROPAGATORS
-from podwright.headers import CALLER, ROOT
+from podwright.messages.headers import CALLER, ROOT
 from podwright.models import http as model_http
 from podwright_service.observability import semconv
 from podwright_service.origin import NOWHERE, SESSION, USER, current_origin

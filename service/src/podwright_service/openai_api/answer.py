@@ -18,10 +18,10 @@ from podwright.events import (
     StepStarted,
     Token,
 )
-from podwright.messages import ModelResponse
+from podwright.messages.messages import ModelResponse
+from podwright.messages.usage import Usage
 from podwright.result import ExecutionResult
 from podwright.run import Task
-from podwright.usage import Usage
 from podwright_service.openai_api.forced_tool import ForcedTool
 
 PieceKind = Literal["text", "reasoning", "refusal"]

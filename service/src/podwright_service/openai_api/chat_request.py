@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Discriminator, Field
 
 from podwright.connection.schemas import Object
-from podwright.conversation import MAX_MESSAGES
+from podwright.messages.conversation import MAX_MESSAGES
 from podwright_service.openai_api.content import (
     MAX_ANSWER_PARTS,
     Arguments,

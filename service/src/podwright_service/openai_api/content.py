@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field
 
 from podwright.connection.schemas import Object
-from podwright.conversation import MAX_PARTS
-from podwright.messages import ImageLink
+from podwright.messages.conversation import MAX_PARTS
+from podwright.messages.messages import ImageLink
 from podwright_service.openai_api.values import Lenient
 
 _DATA_URL = re.compile(r"data:([^;,]+)(?:;[^;,]*)*;base64,", re.IGNORECASE)

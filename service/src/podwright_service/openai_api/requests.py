@@ -14,11 +14,11 @@ from podwright.components.base import TaskBody
 from podwright.components.response_format import ClientSchema
 from podwright.components.walks import values_read, walk
 from podwright.connection.schemas import Object
-from podwright.conversation import parse_messages
 from podwright.data.names import INPUT
 from podwright.data.text import short_repr
 from podwright.errors import InputsError, MessagesError, Problem
-from podwright.messages import Message, ModelSettings
+from podwright.messages.conversation import parse_messages
+from podwright.messages.messages import Message, ModelSettings
 from podwright.run import Task
 from podwright.run_context import metadata_problem
 from podwright_service.execution import below

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from podwright.usage import Usage
+from podwright.messages.usage import Usage
 from podwright_service.http.problems import ProblemDetails
 from podwright_service.openai_api.answer import (
     Answer,

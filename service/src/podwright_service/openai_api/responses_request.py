@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, JsonValue, Tag
 
 from podwright.connection.schemas import Object
-from podwright.conversation import MAX_MESSAGES
 from podwright.data.json_data import as_object
 from podwright.errors import Problem
+from podwright.messages.conversation import MAX_MESSAGES
 from podwright_service.http.problems import RequestError
 from podwright_service.openai_api.chat_request import (
     InstructionMessage,

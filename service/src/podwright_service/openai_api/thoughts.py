@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
-from podwright.conversation import PROVIDER
 from podwright.data.json_data import as_object, to_json_bytes, values_in
+from podwright.messages.conversation import PROVIDER
 from podwright.schemas.json_schema import MAX_VALUES
 
 _MARK = "podwright.1."

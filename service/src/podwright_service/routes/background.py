@@ -16,7 +16,6 @@ from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from fastapi.sse import KEEPALIVE_COMMENT, EventSourceResponse, format_sse_event
 
-from podwright.approvals import REJECT, Decision, Question
 from podwright.components import Component
 from podwright.components.walks import check_decision_on
 from podwright.connection.schemas import (
@@ -32,7 +31,8 @@ from podwright.connection.schemas import (
 from podwright.data.json_data import as_object, to_json_bytes, to_json_data
 from podwright.data.text import did_you_mean, short_repr
 from podwright.errors import Problem
-from podwright.headers import BUDGET, HOPS, IDEMPOTENCY_KEY, REPLAYED
+from podwright.messages.approvals import REJECT, Decision, Question
+from podwright.messages.headers import BUDGET, HOPS, IDEMPOTENCY_KEY, REPLAYED
 from podwright_service.background.caller_runs import (
     Access,
     CallerRuns,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from podwright.headers import (
+from podwright.messages.headers import (
     BUDGET,
     FINISH_REASON,
     HOPS,
@@ -13,7 +13,7 @@ from podwright.headers import (
     USAGE,
     format_usage,
 )
-from podwright.usage import Usage
+from podwright.messages.usage import Usage
 from podwright_service.http.problems import ProblemDetails
 
 Responses = dict[int | str, dict[str, Any]]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from podwright.messages.usage import RunLimits as RunLimits
+from podwright.messages.usage import Usage as Usage
 from podwright.result import ExecutionResult
-from podwright.usage import RunLimits as RunLimits
-from podwright.usage import Usage as Usage
 from podwright_service.testing.metrics import Metrics
 from podwright_service.testing.spans import Span, SpanCollector
 

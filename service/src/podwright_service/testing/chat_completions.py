@@ -6,17 +6,17 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
-from podwright.conversation import chat_message, read_message
 from podwright.data.finish_reasons import to_openai
 from podwright.data.json_data import as_array, as_object
-from podwright.messages import (
+from podwright.messages.conversation import chat_message, read_message
+from podwright.messages.messages import (
     Message,
     ModelRequest,
     ModelResponse,
     ModelSettings,
     OutputSchema,
 )
-from podwright.usage import Usage
+from podwright.messages.usage import Usage
 
 
 def read_request(body: Mapping[str, Any]) -> ModelRequest:

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 from podwright.callables import call_function
 from podwright.data.json_data import as_object, to_json_bytes, to_json_data
 from podwright.events import Event
-from podwright.messages import ModelRequest, ModelResponse
+from podwright.messages.messages import ModelRequest, ModelResponse
 from podwright.models import ScriptedModel
 from podwright.models.scripted import Condition
 from podwright.result import ExecutionResult

@@ -19,9 +19,9 @@ from podwright.events import (
     ModelCallStarted,
     model_call_key,
 )
-from podwright.messages import ModelRequest as ModelRequest
-from podwright.messages import ModelResponse as ModelResponse
-from podwright.messages import ToolCall as ToolCall
+from podwright.messages.messages import ModelRequest as ModelRequest
+from podwright.messages.messages import ModelResponse as ModelResponse
+from podwright.messages.messages import ToolCall as ToolCall
 from podwright.models.chat_completions import request_body
 from podwright.models.providers import ANY
 from podwright.models.replay import differences

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from podwright import events
 from podwright.errors import CODES
-from podwright.usage import Usage
+from podwright.messages.usage import Usage
 from podwright_service.observability import semconv
 from podwright_service.observability.metrics import table
 from podwright_service.observability.metrics.series import SeriesStore

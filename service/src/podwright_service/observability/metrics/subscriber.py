@@ -17,9 +17,9 @@ from podwright import events
 from podwright.data.finish_reasons import FINISH_REASONS
 from podwright.errors import CODES, ConfigurationError
 from podwright.kinds import TRAITS, Kind
-from podwright.messages import ModelResponse
+from podwright.messages.messages import ModelResponse
+from podwright.messages.usage import RunLimits, Usage
 from podwright.models import price_file, pricing
-from podwright.usage import RunLimits, Usage
 from podwright_service.http.paths import route_of
 from podwright_service.observability.metrics import table
 from podwright_service.observability.metrics.conventions import (

@@ -18,7 +18,7 @@ from typing_extensions import TypedDict
 
 from podwright.data.json_data import JsonMapping, JsonObject, walk_json
 from podwright.data.text import short_repr
-from podwright.usage import Usage
+from podwright.messages.usage import Usage
 
 CLOSED = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 """The pydantic configuration of all blueprint data: no unknown keys, no conversions."""

@@ -10,7 +10,7 @@ from typing import Any, Literal, cast
 import http_sf
 
 from podwright.errors import ConfigurationError
-from podwright.usage import RunLimits, Usage
+from podwright.messages.usage import RunLimits, Usage
 
 BUDGET = "Podwright-Budget"
 """Request header: what is left of the caller's limits. Example: `wall_time=12.5, tokens=1000, cost="0.5"`."""

@@ -39,7 +39,7 @@ from podwright.data.json_data import (
 from podwright.data.json_forms import to_utf8_data
 from podwright.data.text import short_repr
 from podwright.errors import MessagesError
-from podwright.messages import (
+from podwright.messages.messages import (
     CLOSED,
     ContentPart,
     Message,

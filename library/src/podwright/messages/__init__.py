@@ -1,0 +1,1 @@
+"""Messages, conversations, templates, usage and decisions: the values that runs exchange."""
