@@ -29,15 +29,15 @@ from podwright import (
 )
 from podwright.conditions import holds
 from podwright.errors import ConfigurationError, ToolDefinitionError
-from podwright.journal import Journal
-from podwright.run import execute
-from podwright.run_context import (
+from podwright.functions.run_context import (
     MAX_IDENTITY,
     MAX_METADATA,
     MAX_METADATA_NAME,
     MAX_METADATA_VALUE,
     context_parameters,
 )
+from podwright.journal import Journal
+from podwright.run import execute
 from podwright.testing import ToolCall
 
 if TYPE_CHECKING:

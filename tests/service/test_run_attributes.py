@@ -31,7 +31,7 @@ from podwright import (
     run_attributes,
 )
 from podwright.client import Client
-from podwright.run_context import (
+from podwright.functions.run_context import (
     MAX_IDENTITY,
     MAX_METADATA,
     MAX_METADATA_NAME,

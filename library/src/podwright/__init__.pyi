@@ -29,6 +29,7 @@ from .errors import (
     RunCancelledError,
 )
 from .events import Event, EventManager, subscribe
+from .functions.run_context import RunContext, run_attributes
 from .location import call_key
 from .messages.usage import RunLimits, Usage
 from .models import (
@@ -42,7 +43,6 @@ from .models import (
     use_model,
 )
 from .result import ExecutionResult
-from .run_context import RunContext, run_attributes
 from .tools import tool
 
 __all__ = [

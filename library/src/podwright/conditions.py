@@ -25,8 +25,8 @@ from podwright.data.json_data import (
 from podwright.data.names import find_name
 from podwright.data.text import did_you_mean, truncate
 from podwright.errors import ConditionError, PodwrightError, Problem, error_from
+from podwright.functions.run_context import call_with_context
 from podwright.messages.templates import fill_data, names
-from podwright.run_context import call_with_context
 from podwright.threads import compute
 
 Condition = Callable[..., Any]

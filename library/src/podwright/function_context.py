@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING
 from podwright import events
 from podwright.data.finish_reasons import UNKNOWN
 from podwright.errors import ConfigurationError, LimitExceededError
-from podwright.location import ToolCallId, call_key, location
-from podwright.messages.messages import ModelRequest, ModelResponse
-from podwright.messages.usage import Usage
-from podwright.models import pricing
-from podwright.models.token_counts import as_uncounted
-from podwright.run_context import (
+from podwright.functions.run_context import (
     RunContext,
     RunLogger,
     moment_after,
     run_logger,
 )
+from podwright.location import ToolCallId, call_key, location
+from podwright.messages.messages import ModelRequest, ModelResponse
+from podwright.messages.usage import Usage
+from podwright.models import pricing
+from podwright.models.token_counts import as_uncounted
 
 if TYPE_CHECKING:
     from podwright.run import Run

@@ -20,16 +20,16 @@ from podwright import events
 from podwright.errors import LimitExceededError, RunCancelledError
 from podwright.events import Event, Subscriber
 from podwright.function_context import make_context
+from podwright.functions.run_context import (
+    RunAttributes,
+    RunContext,
+    current_attributes,
+)
 from podwright.journal import Journal
 from podwright.location import change_location, current, location
 from podwright.messages.messages import Message, ModelSettings
 from podwright.messages.usage import RunLimits
 from podwright.result import ExecutionResult
-from podwright.run_context import (
-    RunAttributes,
-    RunContext,
-    current_attributes,
-)
 from podwright.run_end import Checkpoint, end_with_error
 from podwright.run_events import RunEvents
 from podwright.run_tasks import NestedTasks

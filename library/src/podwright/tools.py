@@ -51,12 +51,12 @@ from podwright.errors import (
     ToolError,
     error_from,
 )
-from podwright.messages.messages import ToolSchema
-from podwright.run_context import (
+from podwright.functions.run_context import (
     call_with_context,
     context_parameters,
     is_context,
 )
+from podwright.messages.messages import ToolSchema
 from podwright.schemas.json_schema import object_root
 from podwright.schemas.validation_errors import Location, to_problems
 from podwright.settings import current_settings

@@ -29,11 +29,11 @@ from podwright.errors import (
     RunCancelledError,
 )
 from podwright.events import Subscriber
+from podwright.functions.run_context import run_attributes
 from podwright.messages.approvals import Decision, Question
 from podwright.models import use_model
 from podwright.result import ExecutionResult
 from podwright.run import Task, execute
-from podwright.run_context import run_attributes
 from podwright.threads import compute
 from podwright_service.http.auth import owner_of
 from podwright_service.http.idempotency import (

@@ -16,13 +16,13 @@ from starlette.requests import Request
 
 from podwright.components import Component
 from podwright.data.text import truncate
-from podwright.messages.headers import CALLER, ROOT
-from podwright.run_context import (
+from podwright.functions.run_context import (
     MAX_IDENTITY,
     NO_ATTRIBUTES,
     RunAttributes,
     current_attributes,
 )
+from podwright.messages.headers import CALLER, ROOT
 from podwright_service.settings import Settings
 
 INLINE = "(inline)"

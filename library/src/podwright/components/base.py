@@ -48,6 +48,7 @@ from podwright.errors import (
     RunCancelledError,
 )
 from podwright.events import Event, Subscriber
+from podwright.functions.run_context import context_parameters
 from podwright.kinds import TRAITS, Kind
 from podwright.location import current
 from podwright.messages.approvals import Decision
@@ -67,7 +68,6 @@ from podwright.messages.usage import (
 from podwright.models import Connection, Model, resolve
 from podwright.result import ExecutionResult
 from podwright.run import Run, Task, execute
-from podwright.run_context import context_parameters
 from podwright.saved_run import SAVED_RUN, SavedRun
 from podwright.threads import compute
 from podwright.tools import Tool

@@ -14,7 +14,6 @@ from typing_extensions import TypedDict, Unpack
 
 from podwright import events
 from podwright.blueprints.schema import ModelName
-from podwright.callables import call_function
 from podwright.components.base import PromptComponent
 from podwright.components.chat_messages import ChatMessages, one_turn
 from podwright.components.function_calls import call_recorded
@@ -27,15 +26,16 @@ from podwright.errors import (
     ModelResponseError,
     OutputError,
 )
-from podwright.kinds import Kind
-from podwright.models import pricing
-from podwright.run import Run, Task
-from podwright.run_context import (
+from podwright.functions.callables import call_function
+from podwright.functions.run_context import (
     ContextParameter,
     RunContext,
     context_parameters,
     with_context,
 )
+from podwright.kinds import Kind
+from podwright.models import pricing
+from podwright.run import Run, Task
 from podwright.threads import is_async
 from podwright.tools import Tool
 

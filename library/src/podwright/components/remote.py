@@ -41,6 +41,7 @@ from podwright.errors import (
     RemoteHopsError,
     RemoteTimeoutError,
 )
+from podwright.functions.run_context import RunAttributes
 from podwright.kinds import Kind
 from podwright.messages import headers
 from podwright.messages.conversation import parse_content, to_data
@@ -49,7 +50,6 @@ from podwright.models.proxies import is_proxy
 from podwright.models.retries import Retries, Timeouts
 from podwright.models.urls import is_header_value
 from podwright.run import Run, Task
-from podwright.run_context import RunAttributes
 
 PROPAGATORS: list[Callable[[Run], Mapping[str, str]]] = []
 """Functions that return headers for the request of a run, such as `traceparent`."""

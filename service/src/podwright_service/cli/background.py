@@ -15,8 +15,8 @@ from podwright.client import (
 )
 from podwright.data.json_data import as_object
 from podwright.errors import ConfigurationError
+from podwright.functions.run_context import RunAttributes
 from podwright.printer import Printer
-from podwright.run_context import RunAttributes
 from podwright_service.background import check_installed
 from podwright_service.cli.console import (
     AT_TERMINAL,

@@ -25,6 +25,7 @@ from podwright.errors import (
     InputsError,
     PodwrightError,
 )
+from podwright.functions.run_context import RunAttributes, run_attributes
 from podwright.kinds import Kind
 from podwright.messages.approvals import Decision, Question
 from podwright.messages.messages import ImagePart
@@ -32,7 +33,6 @@ from podwright.messages.usage import NO_USAGE, RunLimits, Usage
 from podwright.models import use_model
 from podwright.result import ExecutionResult
 from podwright.run import execute
-from podwright.run_context import RunAttributes, run_attributes
 from podwright_service.cli.console import (
     AT_TERMINAL,
     print_error,

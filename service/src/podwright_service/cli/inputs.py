@@ -20,8 +20,8 @@ from podwright.errors import (
     InputError,
     InputsError,
 )
+from podwright.functions.run_context import RunAttributes
 from podwright.messages.messages import ImagePart, TextPart
-from podwright.run_context import RunAttributes
 from podwright_service.cli.console import (
     print_json,
     print_table,

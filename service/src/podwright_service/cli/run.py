@@ -27,6 +27,11 @@ from podwright.errors import (
     TraceError,
 )
 from podwright.events import Event, Subscriber
+from podwright.functions.run_context import (
+    NO_ATTRIBUTES,
+    RunAttributes,
+    run_attributes,
+)
 from podwright.messages.approvals import APPROVE, Decision, Question
 from podwright.messages.usage import RunLimits, Usage
 from podwright.models import use_model
@@ -34,11 +39,6 @@ from podwright.output_files import check_writable
 from podwright.printer import Printer
 from podwright.result import ExecutionResult
 from podwright.run import Task, execute
-from podwright.run_context import (
-    NO_ATTRIBUTES,
-    RunAttributes,
-    run_attributes,
-)
 from podwright_service.cli.console import (
     print_error,
     print_json,

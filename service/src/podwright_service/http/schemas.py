@@ -21,18 +21,18 @@ from pydantic_core import PydanticCustomError
 
 from podwright.components import Component
 from podwright.connection.schemas import Approval, ListedRun, Object, RunStatus
+from podwright.functions.run_context import (
+    MAX_IDENTITY,
+    MAX_METADATA,
+    MAX_METADATA_NAME,
+    MAX_METADATA_VALUE,
+)
 from podwright.kinds import Kind
 from podwright.messages.approvals import APPROVE
 from podwright.messages.conversation import (
     ContentParts,
     Conversation,
     ConversationMessage,
-)
-from podwright.run_context import (
-    MAX_IDENTITY,
-    MAX_METADATA,
-    MAX_METADATA_NAME,
-    MAX_METADATA_VALUE,
 )
 
 AgentName = Annotated[str, Field(max_length=100)]

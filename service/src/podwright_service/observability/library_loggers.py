@@ -13,7 +13,7 @@ import site
 import sysconfig
 from pathlib import Path
 
-from podwright.run_context import FUNCTION_LOGGER
+from podwright.functions.run_context import FUNCTION_LOGGER
 
 _OF_HTTP = (
     "aiohttp", "aiohttp_retry", "curl_cffi", "gql", "grpc", "h2", "hpack", "httpcore", "httpcore2", "httplib2", "httpx",

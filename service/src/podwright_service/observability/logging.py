@@ -32,8 +32,8 @@ from podwright.events import (
     Subscriber,
     ToolCallFailed,
 )
+from podwright.functions.run_context import FUNCTION_LOGGER
 from podwright.models import litellm_loader
-from podwright.run_context import FUNCTION_LOGGER
 from podwright_service.observability.library_loggers import (
     AT_WARNING,
     is_of_library,

@@ -27,10 +27,10 @@ from opentelemetry.trace import (
 from podwright import events
 from podwright.data.json_data import as_object, to_text
 from podwright.errors import MessagesError
+from podwright.functions.run_context import current_attributes
 from podwright.messages.conversation import parse_content
 from podwright.messages.messages import ContentPart, Message
 from podwright.messages.usage import NO_USAGE, Usage
-from podwright.run_context import current_attributes
 from podwright_service.observability import semconv, span_content
 from podwright_service.observability.tracebacks import (
     error_of_own_code,

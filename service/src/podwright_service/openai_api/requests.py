@@ -17,10 +17,10 @@ from podwright.connection.schemas import Object
 from podwright.data.names import INPUT
 from podwright.data.text import short_repr
 from podwright.errors import InputsError, MessagesError, Problem
+from podwright.functions.run_context import metadata_problem
 from podwright.messages.conversation import parse_messages
 from podwright.messages.messages import Message, ModelSettings
 from podwright.run import Task
-from podwright.run_context import metadata_problem
 from podwright_service.execution import below
 from podwright_service.http.problems import RequestError
 from podwright_service.openai_api.forced_tool import (

@@ -13,9 +13,9 @@ from typing import Any, NoReturn, Self
 from aiohttp import web
 from pydantic import TypeAdapter
 
-from podwright.callables import call_function
 from podwright.data.json_data import as_object, to_json_bytes, to_json_data
 from podwright.events import Event
+from podwright.functions.callables import call_function
 from podwright.messages.messages import ModelRequest, ModelResponse
 from podwright.models import ScriptedModel
 from podwright.models.scripted import Condition

@@ -33,9 +33,9 @@ from typing import (
     get_type_hints,
 )
 
-from podwright.callables import call_function
 from podwright.data.text import short_repr
 from podwright.errors import ConfigurationError
+from podwright.functions.callables import call_function
 from podwright.location import current
 from podwright.messages.usage import Usage
 
