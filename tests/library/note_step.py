@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NotRequired
 from pydantic import with_config
 from typing_extensions import TypedDict, override
 
-from podwright.blueprint_types import Name, Prompt
 from podwright.data.json_data import JsonMapping
 from podwright.messages.messages import CLOSED
 from podwright.messages.templates import fill
 from podwright.steps import Step
 from podwright.steps.base import ANY_CHANGE, Known, Rules, Write
+from podwright.steps.blueprint_types import Name, Prompt
 from podwright.steps.registry import StepBlueprint, register, unregister
 
 if TYPE_CHECKING:

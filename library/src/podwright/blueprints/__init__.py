@@ -1,6 +1,5 @@
 """Blueprints as data: read, write, validate. Nothing here runs a component."""
 
-from podwright.blueprint_types import VERSION
 from podwright.blueprints.files import (
     SUFFIXES,
     digest,
@@ -19,6 +18,7 @@ from podwright.blueprints.validation import (
     problems,
     warnings,
 )
+from podwright.steps.blueprint_types import VERSION
 from podwright.steps.registry import walk_steps
 
 __all__ = [

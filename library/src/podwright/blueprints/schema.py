@@ -21,14 +21,6 @@ from pydantic import (
 from pydantic.types import StringConstraints
 from typing_extensions import TypedDict
 
-from podwright.blueprint_types import (
-    ConditionRef,
-    Described,
-    Limits,
-    Name,
-    Prompt,
-    Schema,
-)
 from podwright.blueprints.texts import text_forms, text_key
 from podwright.data.json_data import (
     JsonMapping,
@@ -45,6 +37,14 @@ from podwright.messages.messages import (
     ToolSchema,
 )
 from podwright.schemas.validation_errors import PATTERNS
+from podwright.steps.blueprint_types import (
+    ConditionRef,
+    Described,
+    Limits,
+    Name,
+    Prompt,
+    Schema,
+)
 from podwright.steps.registry import Kinds, collect, kinds, step_class
 from podwright.steps.workflow_step import WorkflowBlueprint
 

@@ -10,7 +10,6 @@ from typing import Any, cast
 from pydantic import PydanticUserError, TypeAdapter
 from typing_extensions import TypedDict
 
-from podwright.blueprint_types import VERSION
 from podwright.blueprints.schema import CONFIG_KEYS, keys_of
 from podwright.blueprints.validation import (
     Blueprint,
@@ -33,6 +32,7 @@ from podwright.messages.messages import HistorySettings, ModelSettings
 from podwright.messages.usage import RunLimits
 from podwright.models import Model
 from podwright.printer import Printer
+from podwright.steps.blueprint_types import VERSION
 
 
 class Options(TypedDict, total=False):

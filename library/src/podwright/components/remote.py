@@ -19,7 +19,6 @@ from urllib.parse import quote
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import Unpack
 
-from podwright.blueprint_types import Name
 from podwright.blueprints.content import read_bytes
 from podwright.budget import borrow
 from podwright.components.base import PromptComponent
@@ -50,6 +49,7 @@ from podwright.models.proxies import is_proxy
 from podwright.models.retries import Retries, Timeouts
 from podwright.models.urls import is_header_value
 from podwright.run import Run, Task
+from podwright.steps.blueprint_types import Name
 
 PROPAGATORS: list[Callable[[Run], Mapping[str, str]]] = []
 """Functions that return headers for the request of a run, such as `traceparent`."""

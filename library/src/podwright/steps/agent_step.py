@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Required
 from pydantic import with_config
 from typing_extensions import TypedDict, override
 
-from podwright.blueprint_types import Limits, Name, Schema
 from podwright.data.images import parts_with_images
 from podwright.data.json_data import (
     JsonMapping,
@@ -31,6 +30,7 @@ from podwright.steps.base import (
     Write,
     output_name,
 )
+from podwright.steps.blueprint_types import Limits, Name, Schema
 
 if TYPE_CHECKING:
     from podwright.blueprints.flowchart import Ends, Flowchart

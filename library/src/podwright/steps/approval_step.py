@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Required
 from pydantic import AfterValidator, Field, with_config
 from typing_extensions import TypedDict, override
 
-from podwright.blueprint_types import InputName, Name, Prompt, Schema
 from podwright.data.json_data import (
     JsonMapping,
     JsonObject,
@@ -30,6 +29,7 @@ from podwright.steps.base import (
     Write,
     uncertain,
 )
+from podwright.steps.blueprint_types import InputName, Name, Prompt, Schema
 from podwright.steps.registry import StepBlueprint
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NotRequired
 from pydantic import with_config
 from typing_extensions import TypedDict, override
 
-from podwright.blueprint_types import ConditionRef, Name
 from podwright.data.json_data import JsonMapping, JsonObject
 from podwright.messages.messages import CLOSED
 from podwright.steps.base import ANY_CHANGE, Rules, Step, Write
+from podwright.steps.blueprint_types import ConditionRef, Name
 from podwright.steps.registry import StepBlueprint
 
 if TYPE_CHECKING:

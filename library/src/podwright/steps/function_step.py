@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Required
 from pydantic import with_config
 from typing_extensions import TypedDict, override
 
-from podwright.blueprint_types import FunctionName, Name
 from podwright.data.json_data import JsonMapping, JsonObject, to_text
 from podwright.messages.messages import CLOSED
 from podwright.messages.templates import fill_data
 from podwright.steps.base import ANY_CHANGE, Rules, Step, Write, output_name
+from podwright.steps.blueprint_types import FunctionName, Name
 
 if TYPE_CHECKING:
     from podwright.blueprints.flowchart import Ends, Flowchart

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NotRequired
 from pydantic import Field, with_config
 from typing_extensions import TypedDict, override
 
-from podwright.blueprint_types import ConditionRef, Name
 from podwright.data.json_data import JsonMapping, JsonObject, as_object
 from podwright.errors import LoopExhaustedError
 from podwright.events import LoopExhausted
 from podwright.messages.messages import CLOSED
 from podwright.steps.base import ANY_CHANGE, Known, Rules, Step
+from podwright.steps.blueprint_types import ConditionRef, Name
 from podwright.steps.registry import StepsBlueprint
 
 if TYPE_CHECKING:

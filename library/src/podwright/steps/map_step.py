@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NotRequired
 from pydantic import Field, with_config
 from typing_extensions import TypedDict, override
 
-from podwright.blueprint_types import Name
 from podwright.data.json_data import JsonMapping, to_text
 from podwright.data.model_json import after_thoughts
 from podwright.data.names import path_expression
@@ -26,6 +25,7 @@ from podwright.steps.base import (
     assume_resolved,
     output_names,
 )
+from podwright.steps.blueprint_types import Name
 from podwright.steps.map_items import UnreadableItemsError, read_items
 from podwright.steps.registry import StepsBlueprint
 from podwright.threads import compute

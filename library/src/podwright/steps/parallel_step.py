@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NotRequired
 from pydantic import Field, with_config
 from typing_extensions import TypedDict, override
 
-from podwright.blueprint_types import Name
 from podwright.data.json_data import JsonMapping, JsonObject
 from podwright.data.names import normal_form
 from podwright.errors import ContextError, Problem
@@ -22,6 +21,7 @@ from podwright.steps.base import (
     assume_resolved,
     output_names,
 )
+from podwright.steps.blueprint_types import Name
 from podwright.steps.registry import StepsBlueprint
 
 if TYPE_CHECKING:

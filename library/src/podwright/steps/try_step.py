@@ -11,7 +11,6 @@ from pydantic import AfterValidator, Field, with_config
 from pydantic.types import StringConstraints
 from typing_extensions import TypedDict, override
 
-from podwright.blueprint_types import Name
 from podwright.data.json_data import JsonMapping, JsonObject, as_array
 from podwright.errors import (
     ModelRefusedError,
@@ -29,6 +28,7 @@ from podwright.steps.base import (
     Write,
     uncertain,
 )
+from podwright.steps.blueprint_types import Name
 from podwright.steps.registry import StepsBlueprint
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Required
 from pydantic import with_config
 from typing_extensions import TypedDict, override
 
-from podwright.blueprint_types import Described, Name
 from podwright.data.json_data import JsonMapping, JsonObject, as_object
 from podwright.errors import ConfigurationError
 from podwright.messages.messages import CLOSED
 from podwright.steps.base import ANY_CHANGE, Builder, Known, Rules, Step
+from podwright.steps.blueprint_types import Described, Name
 from podwright.steps.registry import StepsBlueprint
 
 if TYPE_CHECKING:
