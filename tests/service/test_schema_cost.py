@@ -23,7 +23,8 @@ from podwright import (
     Pipeline,
     Workflow,
 )
-from podwright.components import Component, inputs
+from podwright.blueprints import inputs
+from podwright.components import Component
 from podwright.messages import approvals
 from podwright.messages.headers import BUDGET
 from podwright.schemas import keywords as schema_keywords

@@ -25,7 +25,7 @@ from typing import (
 )
 
 from podwright._sync import iterate_sync, run_sync
-from podwright.components.inputs import DeclaredInputs
+from podwright.blueprints.inputs import DeclaredInputs
 from podwright.components.models_of_chat import (
     DEFAULT_FALLBACK_WAIT,
     ChatModels,

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from podwright.components.inputs import DeclaredInputs
+from podwright.blueprints.inputs import DeclaredInputs
 from podwright.components.resume import SequenceProgress, StepProgress
 from podwright.data.json_data import JsonMapping, JsonObject, as_object
 from podwright.messages.approvals import Decision

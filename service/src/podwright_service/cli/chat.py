@@ -11,10 +11,10 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Protocol, cast
 
+from podwright.blueprints.inputs import DeclaredInputs
 from podwright.client import AsyncClient, Info, ProblemError, RunOptions
 from podwright.components import Component
 from podwright.components.base import Input, TaskBody
-from podwright.components.inputs import DeclaredInputs
 from podwright.data.json_data import as_object
 from podwright.data.names import INPUT
 from podwright.data.text import did_you_mean, os_error_reason, truncate

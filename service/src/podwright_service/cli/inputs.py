@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from podwright.blueprints import from_json
+from podwright.blueprints.inputs import DeclaredInputs
 from podwright.components import Component
-from podwright.components.inputs import DeclaredInputs
 from podwright.data.images import parts_with_images
 from podwright.data.json_data import JsonMapping, JsonObject, as_array, to_text
 from podwright.data.names import INPUT

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from podwright.blueprints.inputs import DeclaredInputs
 from podwright.components import Component
-from podwright.components.inputs import DeclaredInputs
 from podwright.components.walks import check_decision_on
 from podwright.data.json_data import as_object, to_text
 from podwright.data.text import truncate

@@ -12,8 +12,8 @@ from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import JSONResponse
 
 from podwright import blueprints
+from podwright.blueprints.inputs import DeclaredInputs
 from podwright.components import Component
-from podwright.components.inputs import DeclaredInputs
 from podwright.components.walks import values_read
 from podwright.data.json_data import (
     JsonMapping,
