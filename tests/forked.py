@@ -26,7 +26,7 @@ _COMMANDS = [
     "settings",
 ]
 _LIBRARIES = [
-    "podwright.models.pricing",
+    "podwright.models.prices.pricing",
     "rich.table",
     "uvicorn.protocols.http.auto",
     "uvicorn_worker",

@@ -16,7 +16,7 @@ from tests.helpers import ROOT
 from podwright import RunLimits
 from podwright.client import Client, ProblemError
 from podwright.events import ModelCallFinished, RunFinished, Token
-from podwright.models import pricing
+from podwright.models.prices import pricing
 from podwright.testing import events_of
 from podwright_service.testing import (
     ComponentProcess,

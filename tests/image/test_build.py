@@ -21,7 +21,7 @@ from tests.image_support import Docker
 from podwright import blueprints, load
 from podwright.components.folder import Folder
 from podwright.errors import ConfigurationError
-from podwright.models import pricing
+from podwright.models.prices import pricing
 from podwright_service.images.context import stage
 from podwright_service.testing import (
     ComponentContainer,

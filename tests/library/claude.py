@@ -16,7 +16,7 @@ from tests.library.upstream import Part, Upstream, reply, streamed
 
 from podwright import Agent
 from podwright.models import Connection
-from podwright.models.anthropic import MessagesModel
+from podwright.models.protocols.anthropic import MessagesModel
 from podwright.models.providers import ENDPOINTS
 from podwright.models.retries import Retries
 

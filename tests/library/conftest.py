@@ -23,7 +23,7 @@ from podwright import (
     Workflow,
 )
 from podwright.events import RunEnded, RunStarted
-from podwright.models.price_file import VARIABLE
+from podwright.models.prices.price_file import VARIABLE
 from podwright.testing import ModelRequest, ModelResponse, ToolCall
 
 # a busy machine is slow, which is no fault of a test

@@ -10,8 +10,8 @@ from tests.library.upstream import HOUR, Upstream
 from podwright import errors
 from podwright.messages.messages import Message, ModelRequest, ModelResponse
 from podwright.models import Connection, Model
-from podwright.models.litellm import LiteLLMModel
-from podwright.models.openai_compatible import ChatModel
+from podwright.models.litellm.model import LiteLLMModel
+from podwright.models.protocols.openai_compatible import ChatModel
 from podwright.models.providers import ANY, ENDPOINTS
 from podwright.models.retries import Retries, Timeouts
 

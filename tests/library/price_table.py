@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from podwright.messages.usage import Usage
-from podwright.models.pricing import lookup
+from podwright.models.prices.pricing import lookup
 from podwright.models.providers import ANY, ENDPOINTS
 
 BY_HAND = Path(__file__).with_name("prices_by_hand.csv")

@@ -37,8 +37,8 @@ from tests.library.upstream import (
 from podwright import Agent, RunLimits, errors
 from podwright.messages.messages import Message, ToolCall
 from podwright.models import Connection
-from podwright.models.anthropic import MessagesModel
-from podwright.models.http import Response
+from podwright.models.http.client import Response
+from podwright.models.protocols.anthropic import MessagesModel
 from podwright.models.providers import ENDPOINTS
 from podwright.models.retries import Timeouts
 

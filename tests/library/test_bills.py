@@ -33,8 +33,8 @@ from tests.library.upstream import (
 from podwright import Agent
 from podwright.errors import PodwrightError, RunCancelledError
 from podwright.messages.usage import RunLimits, Usage
-from podwright.models.litellm import LiteLLMModel
-from podwright.models.price_file import VARIABLE
+from podwright.models.litellm.model import LiteLLMModel
+from podwright.models.prices.price_file import VARIABLE
 from podwright.models.retries import Retries, Timeouts
 from podwright.run import Task, execute
 

@@ -10,7 +10,7 @@ from tests.ports import free_port
 
 from podwright import Agent, Remote, errors
 from podwright.client import AsyncClient
-from podwright.models.http_model import HTTPModel
+from podwright.models.protocols.http_model import HTTPModel
 from podwright.models.retries import Retries
 
 SOON = Retries(tries=2, first_wait=0.001)

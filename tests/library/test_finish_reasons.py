@@ -47,8 +47,8 @@ from podwright.events import (
 )
 from podwright.messages.messages import ModelResponse, ToolCall
 from podwright.models import Connection, Model
-from podwright.models.anthropic import MessagesModel
-from podwright.models.litellm import LiteLLMModel
+from podwright.models.litellm.model import LiteLLMModel
+from podwright.models.protocols.anthropic import MessagesModel
 from podwright.models.providers import ENDPOINTS
 from podwright.models.replay import RecordingModel, ReplayModel
 from podwright.models.retries import Retries

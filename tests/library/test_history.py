@@ -40,9 +40,9 @@ from podwright.messages.conversation import (
 )
 from podwright.messages.messages import MAX_CHARACTERS, Message, ModelRequest
 from podwright.models import Connection
-from podwright.models.chat_completions import request_body
-from podwright.models.offline import IMAGE_TOKENS, estimate_input
-from podwright.models.openai_compatible import ChatModel
+from podwright.models.offline.offline import IMAGE_TOKENS, estimate_input
+from podwright.models.protocols.chat_completions import request_body
+from podwright.models.protocols.openai_compatible import ChatModel
 from podwright.models.providers import ANY
 from podwright.run import Task, execute
 from podwright.testing import (

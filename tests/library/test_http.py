@@ -27,15 +27,15 @@ from tests.library.upstream import (
 )
 
 from podwright import Agent, Remote, errors
-from podwright.models import http
-from podwright.models.http import Fault, TransportError
-from podwright.models.proxies import (
+from podwright.models.http import client as http
+from podwright.models.http.client import Fault, TransportError
+from podwright.models.http.proxies import (
     environment_proxy,
     environment_proxy_of_litellm,
 )
+from podwright.models.http.sse import EventParser
+from podwright.models.http.urls import join_url
 from podwright.models.retries import Timeouts
-from podwright.models.sse import EventParser
-from podwright.models.urls import join_url
 
 OK = [reply({"ok": True})]
 LIMITS = Timeouts()

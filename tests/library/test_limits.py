@@ -20,8 +20,8 @@ from podwright.errors import (
     ModelResponseError,
 )
 from podwright.models import Connection, registry
-from podwright.models.offline import estimate_input
-from podwright.models.openai_compatible import ChatModel
+from podwright.models.offline.offline import estimate_input
+from podwright.models.protocols.openai_compatible import ChatModel
 from podwright.models.providers import ENDPOINTS
 from podwright.models.retries import Retries
 from podwright.testing import (

@@ -12,8 +12,8 @@ from tests.library.upstream import Script, Upstream, completion, reply, streamed
 from podwright import Agent, errors
 from podwright.messages.messages import ToolCall
 from podwright.models import Connection, litellm_loader
-from podwright.models.litellm import LiteLLMModel
-from podwright.models.pricing import lookup
+from podwright.models.litellm.model import LiteLLMModel
+from podwright.models.prices.pricing import lookup
 
 # LiteLLM and what it imports warn about their own code
 pytestmark = pytest.mark.filterwarnings("ignore")

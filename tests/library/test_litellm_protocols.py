@@ -33,8 +33,8 @@ from tests.library.upstream import (
 
 from podwright import Agent, errors
 from podwright.models import Connection
-from podwright.models.http import MAX_RESPONSE
-from podwright.models.litellm import LiteLLMModel
+from podwright.models.http.client import MAX_RESPONSE
+from podwright.models.litellm.model import LiteLLMModel
 from podwright.models.retries import Retries
 
 # LiteLLM and what it imports warn about their own code

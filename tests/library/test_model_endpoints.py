@@ -21,8 +21,8 @@ from podwright.models import (
     register_provider,
     resolve,
 )
-from podwright.models.http_model import HTTPModel
-from podwright.models.openai_compatible import ChatModel
+from podwright.models.protocols.http_model import HTTPModel
+from podwright.models.protocols.openai_compatible import ChatModel
 from podwright.models.providers import ENDPOINTS
 from podwright.models.retries import Retries
 

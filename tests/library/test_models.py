@@ -40,7 +40,7 @@ from podwright.errors import (
 )
 from podwright.messages.messages import OutputSchema
 from podwright.models import Connection, register_provider, resolve, use_model
-from podwright.models.offline import estimate_tokens
+from podwright.models.offline.offline import estimate_tokens
 from podwright.models.registry import DEFAULT
 from podwright.models.retries import Retries
 from podwright.testing import (

@@ -27,8 +27,8 @@ from podwright import Agent, errors
 from podwright.messages.messages import Message, ModelResponse
 from podwright.messages.usage import Usage
 from podwright.models import Connection, Model
-from podwright.models.http import MAX_RESPONSE
-from podwright.models.offline import estimate_input, estimate_tokens
+from podwright.models.http.client import MAX_RESPONSE
+from podwright.models.offline.offline import estimate_input, estimate_tokens
 from podwright.models.retries import Timeouts
 
 streaming_or_not = pytest.mark.parametrize(

@@ -15,12 +15,13 @@ from tests.library.price_table import prices
 
 from podwright.errors import ConfigurationError
 from podwright.messages.usage import Usage
-from podwright.models import Connection, litellm_loader, pricing, resolve
-from podwright.models.litellm import LiteLLMModel
-from podwright.models.openai_compatible import ChatModel
-from podwright.models.price_file import VARIABLE
-from podwright.models.price_lists import listed_prices
-from podwright.models.pricing import PLAIN, Cost, Terms, lookup
+from podwright.models import Connection, litellm_loader, resolve
+from podwright.models.litellm.model import LiteLLMModel
+from podwright.models.prices import pricing
+from podwright.models.prices.price_file import VARIABLE
+from podwright.models.prices.price_lists import listed_prices
+from podwright.models.prices.pricing import PLAIN, Cost, Terms, lookup
+from podwright.models.protocols.openai_compatible import ChatModel
 from podwright.models.providers import ENDPOINTS, is_vendors
 from podwright.settings import forget_settings
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from podwright.messages.messages import Message, ModelRequest, ToolCall
-from podwright.models.error_body import ErrorBody, read_error
-from podwright.models.provider_error import provider_error
+from podwright.models.http.error_body import ErrorBody, read_error
+from podwright.models.http.provider_error import provider_error
 
 KEY = "sk-0123456789-top-secret"
 PROMPT = 'Dear "Zoë",\n\tmeet me at the old mill at midnight — 世界 and bring C:\\new\\maps with you.'

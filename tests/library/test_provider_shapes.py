@@ -39,7 +39,7 @@ from tests.library.upstream import (
 from podwright import Agent, errors
 from podwright.messages.messages import ModelResponse
 from podwright.models import Connection, Model
-from podwright.models.litellm import LiteLLMModel
+from podwright.models.litellm.model import LiteLLMModel
 
 SHAPES: Sequence[Shape] = [
     *THOUGHTS,

@@ -21,9 +21,9 @@ from podwright import Agent
 from podwright.errors import ModelError, ModelResponseError
 from podwright.messages.usage import Usage
 from podwright.models import Connection
-from podwright.models import http as model_http
-from podwright.models.openai_compatible import ChatModel
-from podwright.models.pricing import Terms
+from podwright.models.http import client as model_http
+from podwright.models.prices.pricing import Terms
+from podwright.models.protocols.openai_compatible import ChatModel
 from podwright.models.providers import ENDPOINTS
 from podwright.models.token_counts import TokenCounts
 

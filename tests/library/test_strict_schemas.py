@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from podwright.messages.messages import Message, ModelRequest, OutputSchema
-from podwright.models.chat_completions import request_body
+from podwright.models.protocols.chat_completions import request_body
+from podwright.models.protocols.strict_schemas import is_strict
 from podwright.models.providers import ENDPOINTS
-from podwright.models.strict_schemas import is_strict
 
 TEXT = {"type": "string"}
 CLOSED = {

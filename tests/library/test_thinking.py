@@ -14,7 +14,7 @@ from podwright import Agent, ExecutionResult
 from podwright.events import adapter
 from podwright.journal import Journal
 from podwright.models import Connection
-from podwright.models.openai_compatible import ChatModel
+from podwright.models.protocols.openai_compatible import ChatModel
 from podwright.models.providers import ANY, ENDPOINTS
 from podwright.run import Task, execute
 

@@ -16,7 +16,7 @@ from tests.service.support import Address, Command, Served, write
 from podwright import Agent
 from podwright.messages.messages import ModelResponse
 from podwright.messages.usage import Usage
-from podwright.models import pricing
+from podwright.models.prices import pricing
 from podwright_service.app import create_app, lifespan
 from podwright_service.settings import Settings
 from podwright_service.testing import ModelStub

@@ -44,7 +44,7 @@ from podwright import (
     Workflow,
 )
 from podwright.errors import ModelError, PodwrightError, RunCancelledError
-from podwright.models import pricing
+from podwright.models.prices import pricing
 from podwright.run import Task, execute
 from podwright.testing import ModelRequest, ModelResponse, ToolCall
 from podwright_service.observability.metrics.subscriber import Metrics, Part

@@ -22,7 +22,7 @@ from podwright.models import (
     ScriptedModel,
     use_model,
 )
-from podwright.models.openai_compatible import ChatModel
+from podwright.models.protocols.openai_compatible import ChatModel
 from podwright.models.retries import Retries
 from podwright.result import ExecutionResult
 from podwright_service.testing import ModelStub, assert_usage

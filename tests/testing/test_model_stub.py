@@ -36,7 +36,7 @@ from podwright.messages.messages import (
 )
 from podwright.messages.usage import Usage
 from podwright.models import Connection, ScriptedModel
-from podwright.models.openai_compatible import ChatModel
+from podwright.models.protocols.openai_compatible import ChatModel
 from podwright.models.retries import Timeouts
 from podwright_service.testing import Fault, ModelStub
 from podwright_service.testing.model_stub import SCRIPT

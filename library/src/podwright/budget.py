@@ -27,7 +27,7 @@ from podwright.location import location
 from podwright.messages.messages import ModelRequest, ModelSettings
 from podwright.messages.usage import NO_USAGE, RunLimits, Usage, add_cost
 from podwright.models import Model
-from podwright.models.offline import estimate_input
+from podwright.models.offline.offline import estimate_input
 
 ASSUMED_OUTPUT_TOKENS = 4096
 """Output tokens reserved for a call without `max_tokens`."""

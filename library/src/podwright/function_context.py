@@ -23,7 +23,7 @@ from podwright.functions.run_context import (
 from podwright.location import ToolCallId, call_key, location
 from podwright.messages.messages import ModelRequest, ModelResponse
 from podwright.messages.usage import Usage
-from podwright.models import pricing
+from podwright.models.prices import pricing
 from podwright.models.token_counts import as_uncounted
 
 if TYPE_CHECKING:

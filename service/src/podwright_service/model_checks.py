@@ -12,15 +12,9 @@ from podwright.components.walks import models_of, walk
 from podwright.connection.schemas import ModelClient
 from podwright.errors import ConfigurationError, PodwrightError, Problem
 from podwright.messages.usage import Usage
-from podwright.models import (
-    EVERY,
-    Model,
-    choose_client,
-    pricing,
-    resolve,
-    use_model,
-)
-from podwright.models.pricing import operators_file
+from podwright.models import EVERY, Model, choose_client, resolve, use_model
+from podwright.models.prices import pricing
+from podwright.models.prices.pricing import operators_file
 from podwright_service.settings import Settings
 
 _ONE_CALL = Usage(input_tokens=1, output_tokens=1)

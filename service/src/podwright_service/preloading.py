@@ -8,7 +8,8 @@ from podwright.components import Agent, Component
 from podwright.components.walks import walk
 from podwright.errors import PodwrightError
 from podwright.events import adapter
-from podwright.models import pricing, resolve
+from podwright.models import resolve
+from podwright.models.prices import pricing
 from podwright_service.inline.policy import InlinePolicy
 from podwright_service.settings import Settings
 

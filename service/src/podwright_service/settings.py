@@ -33,8 +33,8 @@ from podwright.environment import PREFIX
 from podwright.errors import DOCS_URL, ConfigurationError
 from podwright.messages.usage import RunLimits
 from podwright.models import EVERY
-from podwright.models.proxies import invalid_proxies
-from podwright.models.urls import is_request_url, join_url
+from podwright.models.http.proxies import invalid_proxies
+from podwright.models.http.urls import is_request_url, join_url
 from podwright.schemas.validation_errors import to_problems
 from podwright.settings import current_settings, forget_settings
 from podwright_service import variables

@@ -41,7 +41,7 @@ from podwright.errors import (
 from podwright.events import Event
 from podwright.messages.headers import FINISH_REASON, USAGE, parse_usage
 from podwright.messages.usage import Usage
-from podwright.models.http import Fault, TransportError
+from podwright.models.http.client import Fault, TransportError
 from podwright.models.retries import Retries
 from podwright.result import ExecutionResult
 

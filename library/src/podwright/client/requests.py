@@ -19,9 +19,9 @@ from podwright.data.text import short_repr
 from podwright.errors import ConfigurationError, InputError
 from podwright.messages import headers as header_names
 from podwright.messages.usage import RunLimits
-from podwright.models.http import Response
+from podwright.models.http.client import Response
+from podwright.models.http.urls import is_header_value
 from podwright.models.retries import Retries, Timeouts
-from podwright.models.urls import is_header_value
 
 Input = str | Mapping[str, Any] | Sequence[Mapping[str, Any]]
 """The input of a run: a text, named inputs, or for agents and conductors texts and images."""

@@ -26,10 +26,6 @@ from typing import (
 
 from podwright._sync import iterate_sync, run_sync
 from podwright.blueprints.inputs import DeclaredInputs
-from podwright.components.models_of_chat import (
-    DEFAULT_FALLBACK_WAIT,
-    ChatModels,
-)
 from podwright.components.options import ParsedBlueprint, option_subscribers
 from podwright.conditions import Conditions
 from podwright.data.json_data import (
@@ -66,6 +62,7 @@ from podwright.messages.usage import (
     limits_of_blueprint,
 )
 from podwright.models import Connection, Model, resolve
+from podwright.models.fallback import DEFAULT_FALLBACK_WAIT, ChatModels
 from podwright.result import ExecutionResult
 from podwright.run import Run, Task, execute
 from podwright.saved_run import SAVED_RUN, SavedRun

@@ -17,7 +17,7 @@ from podwright.events import HistoryCut
 from podwright.messages.conversation import parse_content, to_data, turns
 from podwright.messages.messages import HistorySettings, Message, ModelRequest
 from podwright.messages.templates import fill, names, sections, visible
-from podwright.models.offline import estimate_input, estimate_message
+from podwright.models.offline.offline import estimate_input, estimate_message
 from podwright.run import Run, Task
 
 

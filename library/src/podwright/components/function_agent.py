@@ -34,7 +34,7 @@ from podwright.functions.run_context import (
     with_context,
 )
 from podwright.kinds import Kind
-from podwright.models import pricing
+from podwright.models.prices import pricing
 from podwright.run import Run, Task
 from podwright.threads import is_async
 from podwright.tools import Tool

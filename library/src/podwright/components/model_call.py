@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 from podwright import errors, events
 from podwright.budget import CallReservation
-from podwright.components.models_of_chat import ChatModels
 from podwright.components.tool_calls import error_details
 from podwright.data.finish_reasons import FINISH_REASONS, ending_of, is_failure
 from podwright.data.text import truncate
@@ -24,6 +23,7 @@ from podwright.messages.usage import NO_USAGE, Usage
 from podwright.models import Model
 from podwright.models.base import check_tool_calls, noted_attempt
 from podwright.models.circuit_breaker import NO_ANSWER, circuits
+from podwright.models.fallback import ChatModels
 from podwright.models.provider_model import ProviderModel
 from podwright.models.retries import with_retries
 from podwright.run import Run

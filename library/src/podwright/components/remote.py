@@ -45,9 +45,9 @@ from podwright.kinds import Kind
 from podwright.messages import headers
 from podwright.messages.conversation import parse_content, to_data
 from podwright.messages.usage import RunLimits
-from podwright.models.proxies import is_proxy
+from podwright.models.http.proxies import is_proxy
+from podwright.models.http.urls import is_header_value
 from podwright.models.retries import Retries, Timeouts
-from podwright.models.urls import is_header_value
 from podwright.run import Run, Task
 from podwright.steps.blueprint_types import Name
 

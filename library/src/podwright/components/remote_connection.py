@@ -16,7 +16,7 @@ from podwright.data.json_data import (
     as_object,
 )
 from podwright.data.text import truncate
-from podwright.models.http import Response
+from podwright.models.http.client import Response
 from podwright.run import Run
 
 E = TypeVar("E", bound=errors.RemoteError)

@@ -21,7 +21,7 @@ from podwright.events import (
 )
 from podwright.kinds import Kind
 from podwright.messages.usage import NO_USAGE, Usage
-from podwright.models.offline import estimate_input
+from podwright.models.offline.offline import estimate_input
 from podwright.models.token_counts import as_uncounted
 
 

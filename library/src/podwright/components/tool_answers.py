@@ -8,7 +8,7 @@ from typing import cast
 
 from podwright.data.text import printable, truncate
 from podwright.errors import PodwrightError
-from podwright.models.offline import estimate_tokens
+from podwright.models.offline.offline import estimate_tokens
 
 MAX_REASON = 1_000
 """Characters of the reason of a failure: the text of an exception may be a whole response."""

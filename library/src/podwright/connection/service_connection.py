@@ -24,22 +24,22 @@ from podwright.errors import (
 )
 from podwright.events import Event, adapter
 from podwright.messages.headers import REPLAYED
-from podwright.models.http import (
+from podwright.models.http.client import (
     NOT_SENT,
     Fault,
     Response,
     TransportError,
     send,
 )
-from podwright.models.proxies import BY_ENVIRONMENT, ByEnvironment
+from podwright.models.http.proxies import BY_ENVIRONMENT, ByEnvironment
+from podwright.models.http.sse import EventParser, ServerSentEvent
+from podwright.models.http.urls import join_url
 from podwright.models.retries import (
     Retries,
     Timeouts,
     retry_after,
     with_retries,
 )
-from podwright.models.sse import EventParser, ServerSentEvent
-from podwright.models.urls import join_url
 
 E = TypeVar("E", bound=RemoteError)
 

@@ -2,7 +2,8 @@
 
 from podwright.messages.messages import ModelRequest, ModelResponse
 from podwright.models.base import Connection, Model, TokenCallback
-from podwright.models.offline import EchoModel
+from podwright.models.offline.offline import EchoModel
+from podwright.models.offline.scripted import FunctionModel, ScriptedModel
 from podwright.models.registry import (
     EVERY,
     MODEL_CLIENTS,
@@ -14,7 +15,6 @@ from podwright.models.registry import (
     use_model,
 )
 from podwright.models.replay import RecordingModel, ReplayModel
-from podwright.models.scripted import FunctionModel, ScriptedModel
 
 __all__ = [
     "EVERY",

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from podwright.errors import ConfigurationError, ModelResponseError
 from podwright.messages.messages import ModelRequest, ModelResponse
 from podwright.messages.usage import Usage
-from podwright.models import pricing
+from podwright.models.prices import pricing
 from podwright.models.retries import Retries, Timeouts
 from podwright.settings import current_settings
 

@@ -9,9 +9,9 @@ from typing import Protocol
 
 from podwright.messages.messages import ModelRequest, ModelResponse
 from podwright.messages.usage import Usage
-from podwright.models import pricing
 from podwright.models.base import Model, TokenCallback
-from podwright.models.offline import estimate_input
+from podwright.models.offline.offline import estimate_input
+from podwright.models.prices import pricing
 from podwright.models.providers import Endpoint
 from podwright.models.token_counts import as_uncounted
 

@@ -21,7 +21,8 @@ from podwright.errors import (
 from podwright.models import litellm_loader
 from podwright.models.base import Connection, Model
 from podwright.models.call_settings import apply_call_settings
-from podwright.models.offline import EchoModel
+from podwright.models.http.urls import join_url
+from podwright.models.offline.offline import EchoModel
 from podwright.models.providers import (
     ANY,
     ENDPOINTS,
@@ -31,7 +32,6 @@ from podwright.models.providers import (
     first_value,
     first_variable,
 )
-from podwright.models.urls import join_url
 from podwright.settings import (
     LibrarySettings,
     ModelClient,
@@ -311,15 +311,15 @@ def _by_client(name: str, connection: Connection) -> Model:
         case "litellm":
             if not litellm_loader.installed():
                 raise _no_litellm_error(name, choice.reason)
-            from podwright.models.litellm import LiteLLMModel
+            from podwright.models.litellm.model import LiteLLMModel
 
             return LiteLLMModel(name, choice.connection)
         case "anthropic":
-            from podwright.models.anthropic import MessagesModel
+            from podwright.models.protocols.anthropic import MessagesModel
 
             return MessagesModel(name, choice.connection, choice.endpoint)
         case _:
-            from podwright.models.openai_compatible import ChatModel
+            from podwright.models.protocols.openai_compatible import ChatModel
 
             return ChatModel(name, choice.connection, choice.endpoint)
 

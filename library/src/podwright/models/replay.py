@@ -30,9 +30,9 @@ from podwright.events import (
 from podwright.messages.messages import ModelRequest, ModelResponse
 from podwright.messages.usage import NO_USAGE, Usage
 from podwright.models.base import Model, TokenCallback
-from podwright.models.offline import OfflineModel
+from podwright.models.offline.offline import OfflineModel
+from podwright.models.output_files import check_writable
 from podwright.models.registry import resolve
-from podwright.output_files import check_writable
 from podwright.schemas.validation_errors import to_problems
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Any
 
 from podwright.data.json_data import JsonMapping, as_object, to_text
 from podwright.messages.usage import Usage
-from podwright.models.pricing import Terms
+from podwright.models.prices.pricing import Terms
 
 MAX_TOKENS = 10**12
 """A larger count is an error of the provider; sums of it would not fit the 64 bits that telemetry has."""

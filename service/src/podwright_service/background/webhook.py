@@ -19,7 +19,7 @@ from standardwebhooks import Webhook as Signer
 from podwright import __version__
 from podwright.connection.schemas import RunStatus
 from podwright.data.json_data import to_json_bytes
-from podwright.models.http import Response, TransportError, send
+from podwright.models.http.client import Response, TransportError, send
 from podwright.models.retries import Timeouts, retry_after
 from podwright_service.background.database import DatabaseUnavailableError
 from podwright_service.background.outbox import Delivery, Outbox

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from podwright.data.text import printable
-from podwright.models.price_lists import ListedPrice, listed_prices
+from podwright.models.prices.price_lists import ListedPrice, listed_prices
 from podwright_service.cli.console import print_json, print_table, table_of
 from podwright_service.settings import adopt_secrets
 

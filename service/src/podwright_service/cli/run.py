@@ -35,7 +35,7 @@ from podwright.functions.run_context import (
 from podwright.messages.approvals import APPROVE, Decision, Question
 from podwright.messages.usage import RunLimits, Usage
 from podwright.models import use_model
-from podwright.output_files import check_writable
+from podwright.models.output_files import check_writable
 from podwright.printer import Printer
 from podwright.result import ExecutionResult
 from podwright.run import Task, execute

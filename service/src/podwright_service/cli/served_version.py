@@ -36,7 +36,7 @@ _PRELOADED = [
     "podwright_service.app",
     "podwright_service.cli.served_version",
     "podwright_service.serving.server",
-    "podwright.models.pricing",
+    "podwright.models.prices.pricing",
     "uvicorn.protocols.http.auto",
 ]
 """What takes the time of a start, and is the same for all versions."""

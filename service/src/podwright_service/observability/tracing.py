@@ -27,7 +27,7 @@ from typing_extensions import override
 
 from podwright.components.remote import PROPAGATORS
 from podwright.messages.headers import CALLER, ROOT
-from podwright.models import http as model_http
+from podwright.models.http import client as model_http
 from podwright_service.observability import semconv
 from podwright_service.origin import NOWHERE, SESSION, USER, current_origin
 from podwright_service.otel_variables import has_no_propagators
@@ -108,7 +108,7 @@ def capture_content() -> bool:
 
 
 def trace_headers() -> dict[str, str]:
-    """Headers that continue the current trace at a model's server; see `podwright.models.http.PROPAGATORS`."""
+    """Headers that continue the current trace at a model's server; see `podwright.models.http.client.PROPAGATORS`."""
     traceparent = current_traceparent()
     if traceparent is None:
         return {}

@@ -14,7 +14,7 @@ from podwright.components.walks import (
     tools_of,
 )
 from podwright.connection.schemas import Info
-from podwright.models.price_lists import list_versions
+from podwright.models.prices.price_lists import list_versions
 from podwright_service.model_checks import clients_of
 from podwright_service.runtime import Runtime, get_runtime
 from podwright_service.settings import Settings

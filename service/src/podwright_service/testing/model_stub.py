@@ -18,7 +18,7 @@ from podwright.events import Event
 from podwright.functions.callables import call_function
 from podwright.messages.messages import ModelRequest, ModelResponse
 from podwright.models import ScriptedModel
-from podwright.models.scripted import Condition
+from podwright.models.offline.scripted import Condition
 from podwright.result import ExecutionResult
 from podwright_service.testing import chat_completions
 from podwright_service.testing.script import (

@@ -22,10 +22,10 @@ from podwright.events import (
 from podwright.messages.messages import ModelRequest as ModelRequest
 from podwright.messages.messages import ModelResponse as ModelResponse
 from podwright.messages.messages import ToolCall as ToolCall
-from podwright.models.chat_completions import request_body
+from podwright.models.offline.scripted import Condition, is_met, take_first
+from podwright.models.protocols.chat_completions import request_body
 from podwright.models.providers import ANY
 from podwright.models.replay import differences
-from podwright.models.scripted import Condition, is_met, take_first
 from podwright.result import ExecutionResult
 from podwright_service.testing.chat_completions import read_request
 

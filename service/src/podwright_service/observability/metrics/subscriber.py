@@ -19,7 +19,7 @@ from podwright.errors import CODES, ConfigurationError
 from podwright.kinds import TRAITS, Kind
 from podwright.messages.messages import ModelResponse
 from podwright.messages.usage import RunLimits, Usage
-from podwright.models import price_file, pricing
+from podwright.models.prices import price_file, pricing
 from podwright_service.http.paths import route_of
 from podwright_service.observability.metrics import table
 from podwright_service.observability.metrics.conventions import (

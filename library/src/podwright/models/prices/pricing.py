@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast, get_args
 from podwright.data.json_data import JsonObject
 from podwright.messages.usage import Usage
 from podwright.models import litellm_loader
-from podwright.models.price_file import (
+from podwright.models.prices.price_file import (
     EMPTY,
     Entry,
     PriceFile,

@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary
 import aiohttp
 
 from podwright.data.text import causes, os_error_reason
-from podwright.models.proxies import (
+from podwright.models.http.proxies import (
     BY_ENVIRONMENT,
     ByEnvironment,
     environment_proxy,

@@ -17,13 +17,13 @@ from typing import Any
 
 import httpx
 
-from podwright.models.http import (
+from podwright.models.http.client import (
     MAX_RESPONSE,
     OnePerLoop,
     TransportError,
     propagated,
 )
-from podwright.models.proxies import (
+from podwright.models.http.proxies import (
     environment_proxy_of_litellm,
     trusts_environment,
 )

@@ -21,7 +21,10 @@ from podwright.messages.messages import (
     ToolCall,
     ToolFunction,
 )
-from podwright.models.foreign_fields import short_id, without_foreign_fields
+from podwright.models.protocols.foreign_fields import (
+    short_id,
+    without_foreign_fields,
+)
 
 _SETTINGS = (
     "temperature",

@@ -17,7 +17,7 @@ from podwright.data.json_data import (
 )
 from podwright.data.model_json import clean_arguments, is_object
 from podwright.messages.messages import ToolCall
-from podwright.models.offline import estimate_tokens
+from podwright.models.offline.offline import estimate_tokens
 
 _LABELS = ("type", "id", "index", "format", "name", "role", "object")
 """Keys that say what an object is: a further piece repeats them, and does not continue them."""

@@ -14,10 +14,13 @@ from podwright.data.json_data import as_array
 from podwright.messages.messages import ModelRequest, ModelResponse
 from podwright.messages.usage import NO_USAGE, Usage
 from podwright.models.base import TokenCallback, note_attempt, noted_attempt
-from podwright.models.error_body import ErrorBody
-from podwright.models.http_model import HTTPModel
-from podwright.models.messages_answer import PAUSED, MessageAnswer
-from podwright.models.messages_request import max_output_tokens, request_body
+from podwright.models.http.error_body import ErrorBody
+from podwright.models.protocols.http_model import HTTPModel
+from podwright.models.protocols.messages_answer import PAUSED, MessageAnswer
+from podwright.models.protocols.messages_request import (
+    max_output_tokens,
+    request_body,
+)
 
 _MAX_PAUSES = 10
 """How often a paused answer is continued."""

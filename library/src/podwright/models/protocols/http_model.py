@@ -13,26 +13,33 @@ from podwright import errors
 from podwright._version import __version__
 from podwright.data.json_data import JsonObject, to_request_bytes
 from podwright.messages.messages import ModelRequest, ModelResponse
-from podwright.models import pricing
-from podwright.models.answer import InvalidResponseError, Piece
-from podwright.models.answer_tool import from_answer_tool, with_answer_tool
 from podwright.models.api_keys import ApiKey
 from podwright.models.base import Connection, TokenCallback, note_attempt
-from podwright.models.body_reader import BodyReader
-from podwright.models.error_body import ErrorBody, read_error
-from podwright.models.http import (
+from podwright.models.http.body_reader import BodyReader
+from podwright.models.http.client import (
     MAX_RESPONSE,
     Response,
     TransportError,
     propagated,
     send,
 )
-from podwright.models.provider_error import provider_error
+from podwright.models.http.error_body import ErrorBody, read_error
+from podwright.models.http.provider_error import provider_error
+from podwright.models.http.refusals import (
+    RefusedError,
+    refusal,
+    transport_error,
+)
+from podwright.models.http.urls import host_and_port, is_header_value, join_url
+from podwright.models.prices import pricing
+from podwright.models.protocols.answer import InvalidResponseError, Piece
+from podwright.models.protocols.answer_tool import (
+    from_answer_tool,
+    with_answer_tool,
+)
 from podwright.models.provider_model import Answer, Bill, ProviderModel
 from podwright.models.providers import Endpoint, first_value, is_vendors
-from podwright.models.refusals import RefusedError, refusal, transport_error
 from podwright.models.token_counts import read_amount
-from podwright.models.urls import host_and_port, is_header_value, join_url
 
 
 class DocumentAnswer(Answer, Protocol):

@@ -26,22 +26,26 @@ from podwright.data.json_forms import to_utf8_text
 from podwright.messages.conversation import chat_message
 from podwright.messages.messages import ModelRequest, ModelResponse
 from podwright.messages.usage import Usage
-from podwright.models.answer import MAX_NAME, InvalidResponseError, Piece
 from podwright.models.base import check_tool_calls
-from podwright.models.error_body import ErrorBody, is_object, read_error
-from podwright.models.foreign_fields import without_foreign_fields
-from podwright.models.offline import estimate_input, estimate_tokens
-from podwright.models.pieces import (
+from podwright.models.http.error_body import ErrorBody, is_object, read_error
+from podwright.models.http.refusals import RefusedError
+from podwright.models.offline.offline import estimate_input, estimate_tokens
+from podwright.models.prices.pricing import Terms
+from podwright.models.protocols.answer import (
+    MAX_NAME,
+    InvalidResponseError,
+    Piece,
+)
+from podwright.models.protocols.foreign_fields import without_foreign_fields
+from podwright.models.protocols.pieces import (
     ToolCallPieces,
     merge_fields,
     merge_items,
     set_fields,
 )
-from podwright.models.pricing import Terms
+from podwright.models.protocols.reasoning import reasoning_text
+from podwright.models.protocols.strict_schemas import is_strict
 from podwright.models.providers import Endpoint
-from podwright.models.reasoning import reasoning_text
-from podwright.models.refusals import RefusedError
-from podwright.models.strict_schemas import is_strict
 from podwright.models.token_counts import TokenCounts, as_uncounted
 
 _REASONING_MODEL = re.compile(r"o\d|gpt-([5-9]|\d\d)")

@@ -8,7 +8,7 @@ from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 from urllib.request import getproxies, proxy_bypass
 
-from podwright.models.urls import split_url
+from podwright.models.http.urls import split_url
 from podwright.settings import current_settings
 
 

@@ -19,25 +19,36 @@ from podwright.data.json_data import JsonObject, as_object
 from podwright.data.json_forms import to_utf8_data
 from podwright.data.text import causes
 from podwright.messages.messages import ModelRequest, ModelResponse
-from podwright.models import litellm_loader, pricing
-from podwright.models.answer import InvalidResponseError
-from podwright.models.answer_tool import from_answer_tool, with_answer_tool
+from podwright.models import litellm_loader
 from podwright.models.api_keys import ApiKey
 from podwright.models.base import Connection, TokenCallback, note_attempt
-from podwright.models.chat_completions import CompletionAnswer, request_body
-from podwright.models.error_body import ErrorBody, is_object, read_error
-from podwright.models.http import (
+from podwright.models.http.client import (
     NOT_SENT,
     certificate_error,
     connection_error,
     propagated,
 )
-from podwright.models.litellm_http import Wire, clients, watched
-from podwright.models.provider_error import provider_error
+from podwright.models.http.error_body import ErrorBody, is_object, read_error
+from podwright.models.http.provider_error import provider_error
+from podwright.models.http.proxies import via
+from podwright.models.http.refusals import (
+    RefusedError,
+    refusal,
+    transport_error,
+)
+from podwright.models.litellm.http import Wire, clients, watched
+from podwright.models.prices import pricing
+from podwright.models.protocols.answer import InvalidResponseError
+from podwright.models.protocols.answer_tool import (
+    from_answer_tool,
+    with_answer_tool,
+)
+from podwright.models.protocols.chat_completions import (
+    CompletionAnswer,
+    request_body,
+)
 from podwright.models.provider_model import Bill, ProviderModel
 from podwright.models.providers import ANY, ENDPOINTS, first_value, is_vendors
-from podwright.models.proxies import via
-from podwright.models.refusals import RefusedError, refusal, transport_error
 from podwright.schemas.json_schema import has_open_objects
 
 _Meaning = tuple[type[errors.ModelError], str]

@@ -27,13 +27,17 @@ from podwright.data.json_data import (
 from podwright.data.model_json import clean_arguments
 from podwright.messages.messages import ModelRequest, ModelResponse, ToolCall
 from podwright.messages.usage import Usage
-from podwright.models.answer import MAX_NAME, InvalidResponseError, Piece
 from podwright.models.base import check_tool_calls
-from podwright.models.error_body import ErrorBody, read_error
-from podwright.models.offline import estimate_input, estimate_tokens
-from podwright.models.pieces import text_field
-from podwright.models.pricing import Terms
-from podwright.models.refusals import RefusedError
+from podwright.models.http.error_body import ErrorBody, read_error
+from podwright.models.http.refusals import RefusedError
+from podwright.models.offline.offline import estimate_input, estimate_tokens
+from podwright.models.prices.pricing import Terms
+from podwright.models.protocols.answer import (
+    MAX_NAME,
+    InvalidResponseError,
+    Piece,
+)
+from podwright.models.protocols.pieces import text_field
 from podwright.models.token_counts import TokenCounts, as_uncounted, read_count
 
 PAUSED = "pause_turn"

@@ -23,8 +23,8 @@ from podwright.data.json_data import (
     as_object,
     to_text,
 )
+from podwright.models.http.sse import EventParser
 from podwright.models.retries import retry_after, seconds_of
-from podwright.models.sse import EventParser
 
 _MAX_TEXT = 4_000
 """Characters of a page or a text that are read."""

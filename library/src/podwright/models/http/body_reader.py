@@ -13,9 +13,9 @@ from typing import Any
 import orjson
 
 from podwright.data.json_data import as_object
-from podwright.models.error_body import read_error
-from podwright.models.refusals import RefusedError
-from podwright.models.sse import EventParser, ServerSentEvent
+from podwright.models.http.error_body import read_error
+from podwright.models.http.refusals import RefusedError
+from podwright.models.http.sse import EventParser, ServerSentEvent
 
 _HEAD = 300
 """Bytes of an unreadable body that are kept."""

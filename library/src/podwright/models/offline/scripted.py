@@ -18,7 +18,7 @@ from podwright.data.text import short_repr, truncate
 from podwright.errors import ModelError
 from podwright.messages.messages import ModelRequest, ModelResponse, ToolCall
 from podwright.models.base import TokenCallback
-from podwright.models.offline import OfflineModel
+from podwright.models.offline.offline import OfflineModel
 
 Answer = Any
 """An answer of a scripted model.

@@ -1,6 +1,6 @@
 """Models that need no network: what they have in common, estimates of tokens, and `offline/echo`.
 
-Users test with those of `podwright.models.scripted` and `podwright.models.replay`.
+Users test with those of `podwright.models.offline.scripted` and `podwright.models.replay`.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from podwright import errors
 from podwright.models.api_keys import ApiKey, key_error
-from podwright.models.error_body import ErrorBody
-from podwright.models.http import Fault, TransportError
+from podwright.models.http.client import Fault, TransportError
+from podwright.models.http.error_body import ErrorBody
 from podwright.models.retries import retry_after
 
 _TRANSPORT_ERRORS: dict[Fault, type[errors.ModelError]] = {

@@ -9,7 +9,12 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 
 from podwright.models import litellm_loader
-from podwright.models.pricing import SOURCES, Source, Tokens, cost_in_list
+from podwright.models.prices.pricing import (
+    SOURCES,
+    Source,
+    Tokens,
+    cost_in_list,
+)
 from podwright.settings import current_settings
 
 _SHORT = 1_000

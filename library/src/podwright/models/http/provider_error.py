@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from podwright.data.text import printable, truncate
 from podwright.messages.messages import Message, ModelRequest
-from podwright.models.error_body import ErrorBody
+from podwright.models.http.error_body import ErrorBody
 
 _MAX_TEXT = 4000
 """Characters of an error that are read."""

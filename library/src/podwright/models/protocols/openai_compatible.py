@@ -5,8 +5,11 @@ from __future__ import annotations
 from podwright.data.json_data import JsonObject
 from podwright.messages.messages import ModelRequest
 from podwright.models.base import Connection
-from podwright.models.chat_completions import CompletionAnswer, request_body
-from podwright.models.http_model import HTTPModel
+from podwright.models.protocols.chat_completions import (
+    CompletionAnswer,
+    request_body,
+)
+from podwright.models.protocols.http_model import HTTPModel
 from podwright.models.providers import ANY, Endpoint
 
 

@@ -1,0 +1,1 @@
+"""Requests to the HTTP APIs of providers, their streams and their failures."""

@@ -1,0 +1,1 @@
+"""Models of other vendors, called with LiteLLM."""

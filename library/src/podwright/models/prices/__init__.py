@@ -1,0 +1,1 @@
+"""Prices of model calls, from the operator, the package and LiteLLM."""

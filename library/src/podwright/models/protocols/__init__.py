@@ -1,0 +1,1 @@
+"""The protocols of providers: requests and answers of chat completions and messages."""
