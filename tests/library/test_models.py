@@ -52,7 +52,7 @@ from podwright.testing import (
     events_of,
     forbid_models,
 )
-from podwright.tools import to_tool
+from podwright.tools.tool import to_tool
 
 
 def request(*texts: str, **fields: Any) -> ModelRequest:

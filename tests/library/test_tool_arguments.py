@@ -30,8 +30,8 @@ from tests.library.strategies import any_json
 from podwright import Agent, ScriptedModel
 from podwright.errors import ToolArgumentsError
 from podwright.testing import ToolCall
-from podwright.tool_arguments import validate_arguments
-from podwright.tools import to_tool
+from podwright.tools.arguments import validate_arguments
+from podwright.tools.tool import to_tool
 
 
 class Line(BaseModel):

@@ -23,8 +23,8 @@ from podwright.errors import (
     ToolDefinitionError,
 )
 from podwright.testing import ToolCall
-from podwright.tool_changes import schema_differences
-from podwright.tools import to_tool
+from podwright.tools.changes import schema_differences
+from podwright.tools.tool import to_tool
 
 
 class Unit(enum.Enum):

@@ -43,7 +43,7 @@ from .models import (
     use_model,
 )
 from .result import ExecutionResult
-from .tools import tool
+from .tools.tool import tool
 
 __all__ = [
     "Agent",

@@ -23,7 +23,7 @@ from podwright.data.json_data import JsonMapping
 from podwright.kinds import Kind
 from podwright.models import Model
 from podwright.run import Run, Task
-from podwright.tools import Tool, attach, tools_by_name
+from podwright.tools.tool import Tool, attach, tools_by_name
 
 
 class Agent(ModelComponent):

@@ -67,7 +67,7 @@ from podwright.result import ExecutionResult
 from podwright.run import Run, Task, execute
 from podwright.saved_run import SAVED_RUN, SavedRun
 from podwright.threads import compute
-from podwright.tools import Tool
+from podwright.tools.tool import Tool
 
 if TYPE_CHECKING:
     from podwright.components.frames import Decided

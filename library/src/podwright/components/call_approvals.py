@@ -9,7 +9,7 @@ from podwright.components.tool_answers import MAX_REASON
 from podwright.data.json_data import JsonMapping, JsonObject, as_object, to_text
 from podwright.data.text import truncate
 from podwright.messages.approvals import Decision, Question, invalid_decision
-from podwright.tools import Tool
+from podwright.tools.tool import Tool
 
 
 def question_about(

@@ -22,7 +22,7 @@ from podwright.messages.messages import (
     OutputSchema,
 )
 from podwright.run import Run, Task
-from podwright.tools import Tool
+from podwright.tools.tool import Tool
 
 
 class Chat:

@@ -29,7 +29,7 @@ from podwright.kinds import Kind
 from podwright.messages.messages import CLOSED, Message, ToolSchema
 from podwright.models import Model
 from podwright.run import Run, Task
-from podwright.tools import Tool
+from podwright.tools.tool import Tool
 
 REVISE_PLAN = "revise_plan"
 """Name of the tool by which the model replaces its plan."""

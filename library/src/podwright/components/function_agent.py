@@ -37,7 +37,7 @@ from podwright.kinds import Kind
 from podwright.models.prices import pricing
 from podwright.run import Run, Task
 from podwright.threads import is_async
-from podwright.tools import Tool
+from podwright.tools.tool import Tool
 
 
 class _Arguments(TypedDict):

@@ -26,7 +26,7 @@ from podwright.location import ToolCallId, change_location, location
 from podwright.messages.usage import Usage
 from podwright.run import Run
 from podwright.run_accounts import milliseconds_since
-from podwright.tools import Tool
+from podwright.tools.tool import Tool
 
 
 async def call_recorded(

@@ -44,7 +44,7 @@ from podwright.errors import (
 from podwright.kinds import Kind
 from podwright.models import EVERY, Model, ModelChoice
 from podwright.models.registry import models_by_component
-from podwright.tools import outdated_texts, tools_by_name
+from podwright.tools.tool import outdated_texts, tools_by_name
 
 _log = logging.getLogger("podwright")
 _warned: set[tuple[str, str]] = set()

@@ -28,7 +28,7 @@ from podwright.data.json_data import (
 from podwright.errors import ConfigurationError, Problem
 from podwright.kinds import TRAITS, Kind
 from podwright.models import Model
-from podwright.tools import Tool, attach, tools_by_name
+from podwright.tools.tool import Tool, attach, tools_by_name
 
 _OWN_KEYS = ("instructions", "config", "tools")
 """An entry with one of these keys defines an agent; without them, it names one that the caller supplies."""

@@ -13,7 +13,7 @@ from podwright.data.json_data import JsonMapping
 from podwright.errors import ConfigurationError
 from podwright.steps import AgentStep, Step
 from podwright.steps.condition_step import ConditionLike
-from podwright.tools import Tool, to_tool
+from podwright.tools.tool import Tool, to_tool
 
 
 @dataclass(slots=True)

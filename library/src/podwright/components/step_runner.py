@@ -37,7 +37,7 @@ from podwright.run import Run, Task
 from podwright.steps.base import assume_resolved
 from podwright.steps.condition_step import ConditionLike
 from podwright.threads import compute
-from podwright.tools import Tool
+from podwright.tools.tool import Tool
 
 if TYPE_CHECKING:
     from podwright.components.workflow import Workflow

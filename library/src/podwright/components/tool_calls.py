@@ -49,7 +49,7 @@ from podwright.run import Run
 from podwright.run_accounts import milliseconds_since
 from podwright.run_tasks import gather_or_cancel
 from podwright.threads import compute
-from podwright.tools import Tool
+from podwright.tools.tool import Tool
 
 PARALLEL_CALLS = 32
 """Tool calls of one answer that are executed at once; the others wait."""

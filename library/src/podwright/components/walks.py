@@ -14,7 +14,7 @@ from podwright.messages.approvals import Decision, Question
 from podwright.messages.templates import expressions_in
 from podwright.models import Model
 from podwright.steps.registry import step_class
-from podwright.tools import Tool
+from podwright.tools.tool import Tool
 
 
 def walk(component: Component) -> Iterator[Component]:

@@ -78,7 +78,7 @@ from podwright.run_end import Checkpoint
 from podwright.steps.base import Step, output_names, steps_to_data
 from podwright.steps.loop_step import ITERATION
 from podwright.steps.registry import collect, step_class, steps_from_data
-from podwright.tools import Tool
+from podwright.tools.tool import Tool
 
 LONGEST_REPEATED_INPUT = 1000
 """Most characters of the `input` in a result if it only repeats the named inputs."""

@@ -21,7 +21,7 @@ from podwright.data.json_data import (
 )
 from podwright.data.text import did_you_mean, os_error_reason
 from podwright.errors import ConfigurationError, Problem
-from podwright.tools import Tool, to_tool, tool_lists
+from podwright.tools.tool import Tool, to_tool, tool_lists
 
 _BLOCKS = ("|", ">")
 """The styles of scalars in YAML that begin with a sign on a line of its own."""

@@ -33,7 +33,7 @@ from podwright.errors import (
 from podwright.kinds import TRAITS
 from podwright.models import EVERY
 from podwright.steps.registry import step_class
-from podwright.tools import outdated_texts
+from podwright.tools.tool import outdated_texts
 from podwright_service.cli.console import print_json, print_text
 from podwright_service.http.auth import ApiKeys
 from podwright_service.model_checks import (

@@ -23,7 +23,7 @@ from podwright.errors import Problem
 from podwright.schemas.json_schema import measure
 from podwright.schemas.validation_errors import MAX_PROBLEMS
 from podwright.steps.registry import collect, sequence_places, step_keys
-from podwright.tools import Tool, object_parameters, to_tool
+from podwright.tools.tool import Tool, object_parameters, to_tool
 from podwright_service.settings import Settings, variables_of
 
 MAX_VALUES = 10_000

@@ -22,7 +22,7 @@ from podwright.errors import (
 from podwright.kinds import Kind
 from podwright.schemas.validation_errors import MAX_PROBLEMS
 from podwright.threads import check_cancelled
-from podwright.tools import Tool, to_tool
+from podwright.tools.tool import Tool, to_tool
 from podwright_service.inline.inspection import Blueprints, Inspection
 from podwright_service.remotes import remotes_of
 from podwright_service.settings import Settings

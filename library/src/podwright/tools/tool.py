@@ -43,7 +43,6 @@ from podwright.data.json_data import (
     to_json_data,
 )
 from podwright.data.text import did_you_mean, short_repr
-from podwright.docstrings import parse_docstring
 from podwright.errors import (
     Problem,
     ToolArgumentsError,
@@ -60,8 +59,9 @@ from podwright.messages.messages import ToolSchema
 from podwright.schemas.json_schema import object_root
 from podwright.schemas.validation_errors import Location, to_problems
 from podwright.settings import current_settings
-from podwright.tool_arguments import validate_arguments
-from podwright.tool_changes import schema_differences, text_differences
+from podwright.tools.arguments import validate_arguments
+from podwright.tools.changes import schema_differences, text_differences
+from podwright.tools.docstrings import parse_docstring
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
