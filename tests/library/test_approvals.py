@@ -32,7 +32,7 @@ from podwright.errors import (
     PodwrightError,
 )
 from podwright.events import EventManager
-from podwright.journal import Journal
+from podwright.journal.journal import Journal
 from podwright.messages.approvals import ApprovalId, Decision, Question
 from podwright.run import execute
 

@@ -44,7 +44,7 @@ from podwright.errors import (
     ToolError,
 )
 from podwright.events import Event, EventManager, adapter
-from podwright.journal import Journal, JournalStore
+from podwright.journal.journal import Journal, JournalStore
 from podwright.messages.approvals import ApprovalId, Decision
 from podwright.messages.usage import Usage
 from podwright.models.retries import Retries

@@ -10,7 +10,7 @@ from tests.recorded_runs import COMPONENTS, effects, read_data
 from podwright import Component, Workflow
 from podwright.components import PromptComponent
 from podwright.events import Event, adapter
-from podwright.journal import Journal
+from podwright.journal.journal import Journal
 from podwright.messages.approvals import ApprovalId, Decision
 from podwright.run import Task, execute
 

@@ -36,7 +36,7 @@ from podwright.functions.run_context import (
     MAX_METADATA_VALUE,
     context_parameters,
 )
-from podwright.journal import Journal
+from podwright.journal.journal import Journal
 from podwright.run import execute
 from podwright.testing import ToolCall
 

@@ -12,7 +12,7 @@ from tests.library.upstream import Upstream, reply, sse, streamed, upstream
 
 from podwright import Agent, ExecutionResult
 from podwright.events import adapter
-from podwright.journal import Journal
+from podwright.journal.journal import Journal
 from podwright.models import Connection
 from podwright.models.protocols.openai_compatible import ChatModel
 from podwright.models.providers import ANY, ENDPOINTS

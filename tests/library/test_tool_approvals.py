@@ -38,10 +38,10 @@ from podwright.errors import (
     ToolDefinitionError,
     ToolError,
 )
-from podwright.journal import Journal, JournalStore
+from podwright.journal.journal import Journal, JournalStore
+from podwright.journal.saved_run import SAVED_RUN
 from podwright.messages.approvals import ApprovalId, Decision, digest_of_asked
 from podwright.run import execute
-from podwright.saved_run import SAVED_RUN
 from podwright.testing import ModelRequest, ToolCall
 
 effects: Counter[str] = Counter()

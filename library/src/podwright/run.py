@@ -25,7 +25,8 @@ from podwright.functions.run_context import (
     RunContext,
     current_attributes,
 )
-from podwright.journal import Journal
+from podwright.journal.journal import Journal
+from podwright.journal.saved_run import ContextStore, SavedRun
 from podwright.location import change_location, current, location
 from podwright.messages.messages import Message, ModelSettings
 from podwright.messages.usage import RunLimits
@@ -34,7 +35,6 @@ from podwright.run_end import Checkpoint, end_with_error
 from podwright.run_events import RunEvents
 from podwright.run_tasks import NestedTasks
 from podwright.run_tree import MAX_HOPS, RunTree
-from podwright.saved_run import ContextStore, SavedRun
 
 if TYPE_CHECKING:
     from podwright.components.base import Component

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from podwright.errors import ApprovalRequired, PodwrightError
+from podwright.journal.saved_run import SAVED_RUN, SavedRun
 from podwright.messages.approvals import ApprovalId
-from podwright.saved_run import SAVED_RUN, SavedRun
 
 if TYPE_CHECKING:
     from podwright.run import Run, Task

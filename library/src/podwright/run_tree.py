@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 from itertools import count
 
-from podwright.journal import Journal
+from podwright.journal.journal import Journal
 
 MAX_HOPS = 3
 """Default number of further containers that a run may pass through."""

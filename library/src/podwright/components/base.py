@@ -45,6 +45,7 @@ from podwright.errors import (
 )
 from podwright.events import Event, Subscriber
 from podwright.functions.run_context import context_parameters
+from podwright.journal.saved_run import SAVED_RUN, SavedRun
 from podwright.kinds import TRAITS, Kind
 from podwright.location import current
 from podwright.messages.approvals import Decision
@@ -65,7 +66,6 @@ from podwright.models import Connection, Model, resolve
 from podwright.models.fallback import DEFAULT_FALLBACK_WAIT, ChatModels
 from podwright.result import ExecutionResult
 from podwright.run import Run, Task, execute
-from podwright.saved_run import SAVED_RUN, SavedRun
 from podwright.threads import compute
 from podwright.tools.tool import Tool
 

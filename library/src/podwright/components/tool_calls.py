@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 
-from podwright.call_record import is_wrong_call
 from podwright.components.call_approvals import (
     changed_text,
     check_decision,
@@ -41,6 +40,7 @@ from podwright.events import (
     ToolCallFinished,
     ToolCallStarted,
 )
+from podwright.journal.call_record import is_wrong_call
 from podwright.location import ToolCallId, change_location
 from podwright.messages.approvals import ApprovalId, Decision
 from podwright.messages.messages import Message, ToolCall

@@ -19,7 +19,7 @@ from podwright.errors import (
     RemoteInterruptedError,
 )
 from podwright.events import Event, Subscriber
-from podwright.journal import Journal
+from podwright.journal.journal import Journal
 from podwright.messages.approvals import ApprovalId, Question
 from podwright.messages.usage import Usage
 from podwright.run import execute

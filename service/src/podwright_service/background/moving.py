@@ -12,7 +12,6 @@ from podwright.blueprints.diff import (
     blueprint_changes,
     describe_values,
 )
-from podwright.call_record import is_reported_to_model
 from podwright.data.json_data import JsonMapping, as_array, copy_json
 from podwright.errors import (
     InputsError,
@@ -21,6 +20,7 @@ from podwright.errors import (
     RunCancelledError,
 )
 from podwright.events import ToolCallFailed, adapter
+from podwright.journal.call_record import is_reported_to_model
 from podwright.kinds import TRAITS
 from podwright.steps.registry import step_class
 from podwright_service.background.caller_runs import CallerRuns, StoredRun

@@ -11,7 +11,7 @@ from podwright import events
 from podwright.data.json_data import to_json_data
 from podwright.errors import RunCancelledError
 from podwright.events import Event, adapter
-from podwright.journal import Journal, JournalStore
+from podwright.journal.journal import Journal, JournalStore
 from podwright.messages.approvals import (
     APPROVE,
     ApprovalId,

@@ -21,7 +21,7 @@ from podwright.data.json_data import (
 )
 from podwright.errors import InputError
 from podwright.events import Event, adapter
-from podwright.journal import Journal, JournalStore
+from podwright.journal.journal import Journal, JournalStore
 from podwright.messages.approvals import ApprovalId, Decision
 
 SAVED_RUN = "_run"

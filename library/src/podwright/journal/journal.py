@@ -17,9 +17,9 @@ from typing import ClassVar
 
 from podwright.errors import InputsError
 from podwright.events import Event, RunEnded, RunStarted, ToolCallStarted
+from podwright.journal.run_record import RunRecord
 from podwright.messages.approvals import ApprovalId, Decision, Question
 from podwright.messages.usage import NO_USAGE, Usage
-from podwright.run_record import RunRecord
 
 
 class JournalStore:

@@ -7,13 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from podwright.call_record import (
-    CallRecord,
-    RemoteCallRecord,
-    call_id_of,
-    is_reported_to_model,
-    is_wrong_call,
-)
 from podwright.errors import (
     LimitExceededError,
     LoopLimitError,
@@ -36,6 +29,13 @@ from podwright.events import (
     ToolCallFailed,
     ToolCallFinished,
     ToolCallStarted,
+)
+from podwright.journal.call_record import (
+    CallRecord,
+    RemoteCallRecord,
+    call_id_of,
+    is_reported_to_model,
+    is_wrong_call,
 )
 from podwright.location import ToolCallId
 from podwright.messages.headers import UnfinishedCalls

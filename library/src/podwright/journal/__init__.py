@@ -1,0 +1,1 @@
+"""The record of earlier attempts of a run, from which the next one goes on."""
