@@ -34,7 +34,7 @@ from podwright.errors import (
 from podwright.events import EventManager
 from podwright.journal.journal import Journal
 from podwright.messages.approvals import ApprovalId, Decision, Question
-from podwright.run import execute
+from podwright.run.run import execute
 
 TEXT: Json = {"type": "string", "minLength": 1}
 

@@ -36,7 +36,7 @@ from podwright.messages.usage import RunLimits, Usage
 from podwright.models.litellm.model import LiteLLMModel
 from podwright.models.prices.price_file import VARIABLE
 from podwright.models.retries import Retries, Timeouts
-from podwright.run import Task, execute
+from podwright.run.run import Task, execute
 
 INPUT = 2.0
 CACHED = 1.0

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 import pytest
 
 from podwright import LimitExceededError, RunLimits, Usage
-from podwright.budget import Budget, CallReservation, CostOf, Loan, borrow
-from podwright.run_tasks import gather_or_cancel
+from podwright.run.budget import Budget, CallReservation, CostOf, Loan, borrow
+from podwright.run.tasks import gather_or_cancel
 
 
 def free(_: Usage) -> float:

@@ -52,7 +52,7 @@ from podwright.models.protocols.anthropic import MessagesModel
 from podwright.models.providers import ENDPOINTS
 from podwright.models.replay import RecordingModel, ReplayModel
 from podwright.models.retries import Retries
-from podwright.result import ExecutionResult
+from podwright.run.result import ExecutionResult
 
 # LiteLLM and what it imports warn about their own code
 pytestmark = pytest.mark.filterwarnings("ignore")

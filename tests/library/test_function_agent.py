@@ -35,7 +35,6 @@ from podwright import (
     ScriptedModel,
     TryStep,
     Workflow,
-    function_context,
     load,
     tool,
 )
@@ -51,6 +50,7 @@ from podwright.errors import (
 from podwright.events import Event, Token, adapter
 from podwright.messages.usage import Usage
 from podwright.models import litellm_loader
+from podwright.run import function_context
 from podwright.testing import ModelResponse, ToolCall
 
 MODEL = "openai/gpt-4o-mini"

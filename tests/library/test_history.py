@@ -44,7 +44,7 @@ from podwright.models.offline.offline import IMAGE_TOKENS, estimate_input
 from podwright.models.protocols.chat_completions import request_body
 from podwright.models.protocols.openai_compatible import ChatModel
 from podwright.models.providers import ANY
-from podwright.run import Task, execute
+from podwright.run.run import Task, execute
 from podwright.testing import (
     FunctionModel,
     ModelResponse,

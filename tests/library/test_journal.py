@@ -48,8 +48,8 @@ from podwright.journal.journal import Journal, JournalStore
 from podwright.messages.approvals import ApprovalId, Decision
 from podwright.messages.usage import Usage
 from podwright.models.retries import Retries
-from podwright.result import ExecutionResult
-from podwright.run import Task, execute
+from podwright.run.result import ExecutionResult
+from podwright.run.run import Task, execute
 from podwright.testing import ModelRequest, ModelResponse, ToolCall
 
 RUN = "0" * 32

@@ -9,7 +9,6 @@ from tests.library.shapes import says
 from tests.library.upstream import Upstream, completion, reply
 
 from podwright import Agent, RunLimits, Workflow
-from podwright.budget import Budget, CallReservation
 from podwright.components import AgentStep, ParallelStep
 from podwright.errors import (
     ConfigurationError,
@@ -24,6 +23,7 @@ from podwright.models.offline.offline import estimate_input
 from podwright.models.protocols.openai_compatible import ChatModel
 from podwright.models.providers import ENDPOINTS
 from podwright.models.retries import Retries
+from podwright.run.budget import Budget, CallReservation
 from podwright.testing import (
     FunctionModel,
     ModelRequest,

@@ -29,7 +29,6 @@ from podwright import (
     load,
 )
 from podwright.components import AgentStep
-from podwright.components.base import ModelComponent
 from podwright.components.walks import walk
 from podwright.errors import (
     ConfigurationError,
@@ -43,6 +42,7 @@ from podwright.models import Connection, register_provider, resolve, use_model
 from podwright.models.offline.offline import estimate_tokens
 from podwright.models.registry import DEFAULT
 from podwright.models.retries import Retries
+from podwright.run.component import ModelComponent
 from podwright.testing import (
     Message,
     ModelRequest,

@@ -12,7 +12,7 @@ from podwright.components import PromptComponent
 from podwright.events import Event, adapter
 from podwright.journal.journal import Journal
 from podwright.messages.approvals import ApprovalId, Decision
-from podwright.run import Task, execute
+from podwright.run.run import Task, execute
 
 STOPPED: dict[str, Any] = read_data("stopped_runs.json")
 """By component: the events and the context of a run that waits for a person, and of the run that went on from it."""

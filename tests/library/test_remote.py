@@ -701,7 +701,7 @@ def test_invalid_options_are_refused(wrong: dict[str, Any]) -> None:
 
 async def test_hops_are_limited(server: Upstream) -> None:
     """A run that may pass no further container does not call the remote."""
-    from podwright.run import Task, execute
+    from podwright.run.run import Task, execute
 
     with pytest.raises(errors.RemoteHopsError):
         await execute(cast("Any", writer(server)), Task("x"), hops=0)

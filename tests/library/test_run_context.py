@@ -37,7 +37,7 @@ from podwright.functions.run_context import (
     context_parameters,
 )
 from podwright.journal.journal import Journal
-from podwright.run import execute
+from podwright.run.run import execute
 from podwright.testing import ToolCall
 
 if TYPE_CHECKING:

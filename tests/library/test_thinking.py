@@ -16,7 +16,7 @@ from podwright.journal.journal import Journal
 from podwright.models import Connection
 from podwright.models.protocols.openai_compatible import ChatModel
 from podwright.models.providers import ANY, ENDPOINTS
-from podwright.run import Task, execute
+from podwright.run.run import Task, execute
 
 streaming_or_not = pytest.mark.parametrize(
     "streaming", [False, True], ids=["plain", "streaming"]

@@ -41,7 +41,7 @@ from podwright.errors import (
 from podwright.journal.journal import Journal, JournalStore
 from podwright.journal.saved_run import SAVED_RUN
 from podwright.messages.approvals import ApprovalId, Decision, digest_of_asked
-from podwright.run import execute
+from podwright.run.run import execute
 from podwright.testing import ModelRequest, ToolCall
 
 effects: Counter[str] = Counter()

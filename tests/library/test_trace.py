@@ -40,7 +40,7 @@ from podwright.messages.messages import (
 from podwright.models import Connection, resolve
 from podwright.models.replay import differences
 from podwright.models.retries import Retries
-from podwright.printer import Printer
+from podwright.run.printer import Printer
 from podwright.testing import (
     EchoModel,
     FunctionModel,

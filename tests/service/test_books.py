@@ -29,7 +29,7 @@ from tests.library.upstream import (
 from podwright import Agent, Usage
 from podwright.errors import PodwrightError
 from podwright.models import Model, registry
-from podwright.run import Task, execute
+from podwright.run.run import Task, execute
 from podwright_service.observability.metrics.subscriber import Metrics, Part
 from podwright_service.observability.run_spans import RunSpans
 from podwright_service.testing import Metrics as Scrape

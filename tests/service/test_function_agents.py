@@ -30,7 +30,7 @@ from podwright import (
 )
 from podwright.errors import ModelError
 from podwright.models import litellm_loader
-from podwright.run import Task, execute
+from podwright.run.run import Task, execute
 from podwright_service.observability.run_spans import RunSpans
 from podwright_service.testing import Metrics
 

@@ -45,7 +45,7 @@ from podwright import (
 )
 from podwright.errors import ModelError, PodwrightError, RunCancelledError
 from podwright.models.prices import pricing
-from podwright.run import Task, execute
+from podwright.run.run import Task, execute
 from podwright.testing import ModelRequest, ModelResponse, ToolCall
 from podwright_service.observability.metrics.subscriber import Metrics, Part
 from podwright_service.observability.run_spans import RunSpans

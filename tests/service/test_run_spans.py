@@ -42,7 +42,7 @@ from podwright.errors import (
     PodwrightError,
 )
 from podwright.models.retries import Retries
-from podwright.run import Task, execute
+from podwright.run.run import Task, execute
 from podwright.testing import ModelRequest, ModelResponse, ToolCall, Usage
 from podwright_service.observability.run_spans import RunSpans
 

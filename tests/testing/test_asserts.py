@@ -13,7 +13,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 from tests.helpers import plain_http
 
 from podwright.messages.usage import Usage
-from podwright.result import ExecutionResult
+from podwright.run.result import ExecutionResult
 from podwright_service.testing import (
     Metrics,
     RunLimits,

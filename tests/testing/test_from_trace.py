@@ -24,7 +24,7 @@ from podwright.models import (
 )
 from podwright.models.protocols.openai_compatible import ChatModel
 from podwright.models.retries import Retries
-from podwright.result import ExecutionResult
+from podwright.run.result import ExecutionResult
 from podwright_service.testing import ModelStub, assert_usage
 
 

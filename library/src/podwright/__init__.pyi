@@ -42,7 +42,7 @@ from .models import (
     register_provider,
     use_model,
 )
-from .result import ExecutionResult
+from .run.result import ExecutionResult
 from .tools.tool import tool
 
 __all__ = [

@@ -8,7 +8,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from podwright.run import Run
+    from podwright.run.run import Run
 
 
 class ToolCallId(NamedTuple):

@@ -31,7 +31,7 @@ from podwright.models import RecordingModel as RecordingModel
 from podwright.models import ReplayModel as ReplayModel
 from podwright.models import ScriptedModel as ScriptedModel
 from podwright.models import use_model as use_model
-from podwright.result import ExecutionResult
+from podwright.run.result import ExecutionResult
 
 
 def events_of(

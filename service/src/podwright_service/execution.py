@@ -15,7 +15,6 @@ from pydantic import ValidationError
 from starlette.requests import Request
 
 from podwright.components import Component
-from podwright.components.base import TaskBody, nothing_to_decide
 from podwright.components.walks import check_decision_on
 from podwright.data.json_data import JsonObject, json_pointer, to_text
 from podwright.errors import (
@@ -32,8 +31,9 @@ from podwright.events import Subscriber
 from podwright.functions.run_context import run_attributes
 from podwright.messages.approvals import Decision, Question
 from podwright.models import use_model
-from podwright.result import ExecutionResult
-from podwright.run import Task, execute
+from podwright.run.component import TaskBody, nothing_to_decide
+from podwright.run.result import ExecutionResult
+from podwright.run.run import Task, execute
 from podwright.threads import compute
 from podwright_service.http.auth import owner_of
 from podwright_service.http.idempotency import (

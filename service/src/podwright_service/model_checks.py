@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 
 from podwright.components import Component
-from podwright.components.base import ModelComponent
 from podwright.components.loader import unknown_agent_error
 from podwright.components.walks import models_of, walk
 from podwright.connection.schemas import ModelClient
@@ -15,6 +14,7 @@ from podwright.messages.usage import Usage
 from podwright.models import EVERY, Model, choose_client, resolve, use_model
 from podwright.models.prices import pricing
 from podwright.models.prices.pricing import operators_file
+from podwright.run.component import ModelComponent
 from podwright_service.settings import Settings
 
 _ONE_CALL = Usage(input_tokens=1, output_tokens=1)

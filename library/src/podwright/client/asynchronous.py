@@ -43,7 +43,7 @@ from podwright.messages.headers import FINISH_REASON, USAGE, parse_usage
 from podwright.messages.usage import Usage
 from podwright.models.http.client import Fault, TransportError
 from podwright.models.retries import Retries
-from podwright.result import ExecutionResult
+from podwright.run.result import ExecutionResult
 
 T = TypeVar("T")
 ModelT = TypeVar("ModelT", bound=BaseModel)

@@ -8,7 +8,6 @@ from typing import Any
 
 from typing_extensions import Unpack
 
-from podwright._sync import iterate_sync, run_sync
 from podwright.client.asynchronous import (
     DEFAULT_RETRIES,
     DEFAULT_URL,
@@ -27,7 +26,8 @@ from podwright.connection.schemas import (
 )
 from podwright.events import Event
 from podwright.models.retries import Retries
-from podwright.result import ExecutionResult
+from podwright.run.result import ExecutionResult
+from podwright.run.sync import iterate_sync, run_sync
 
 
 class Client:

@@ -1,15 +1,15 @@
 """The four kinds of components, the steps of workflows, and `load`."""
 
 from podwright.components.agent import Agent as Agent
-from podwright.components.base import Component as Component
-from podwright.components.base import PromptComponent as PromptComponent
 from podwright.components.conductor import Conductor as Conductor
 from podwright.components.loader import KINDS as KINDS
 from podwright.components.loader import load as load
-from podwright.components.options import Options as Options
-from podwright.components.options import own_blueprint as own_blueprint
 from podwright.components.pipeline import Pipeline as Pipeline
 from podwright.components.workflow import Workflow as Workflow
+from podwright.run.component import Component as Component
+from podwright.run.component import PromptComponent as PromptComponent
+from podwright.run.options import Options as Options
+from podwright.run.options import own_blueprint as own_blueprint
 from podwright.steps import AgentStep as AgentStep
 from podwright.steps import ApprovalStep as ApprovalStep
 from podwright.steps import ConditionStep as ConditionStep

@@ -7,22 +7,18 @@ from typing import Any, ClassVar, Self
 
 from typing_extensions import Unpack
 
-from podwright.components.base import (
-    DEFAULT_MAX_LOOPS,
-    ModelComponent,
-    Supplied,
-)
 from podwright.components.chat import Chat
-from podwright.components.options import (
-    AgentOptions,
-    parse_arguments,
-    parse_with_overrides,
-)
 from podwright.components.template_names import name_problems
 from podwright.data.json_data import JsonMapping
 from podwright.kinds import Kind
 from podwright.models import Model
-from podwright.run import Run, Task
+from podwright.run.component import DEFAULT_MAX_LOOPS, ModelComponent, Supplied
+from podwright.run.options import (
+    AgentOptions,
+    parse_arguments,
+    parse_with_overrides,
+)
+from podwright.run.run import Run, Task
 from podwright.tools.tool import Tool, attach, tools_by_name
 
 

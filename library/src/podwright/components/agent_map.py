@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from podwright.components.base import Component
-from podwright.components.options import named_map
 from podwright.data.text import did_you_mean
 from podwright.errors import Problem
+from podwright.run.component import Component
+from podwright.run.options import named_map
 
 
 class AgentMap(dict[str, Component]):

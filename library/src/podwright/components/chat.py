@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from podwright import errors
-from podwright.components.base import ModelComponent
 from podwright.components.chat_messages import ChatMessages
 from podwright.components.model_call import call_model
 from podwright.components.response_format import (
@@ -21,7 +20,8 @@ from podwright.messages.messages import (
     ModelSettings,
     OutputSchema,
 )
-from podwright.run import Run, Task
+from podwright.run.component import ModelComponent
+from podwright.run.run import Run, Task
 from podwright.tools.tool import Tool
 
 

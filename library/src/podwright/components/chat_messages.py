@@ -8,7 +8,6 @@ from itertools import chain
 from typing import Any, cast
 
 from podwright import errors
-from podwright.components.base import Component, ModelComponent
 from podwright.data.images import images_in, parts_with_images
 from podwright.data.json_data import JsonMapping, JsonObject, to_text
 from podwright.data.json_forms import described, refused, to_json_form
@@ -18,7 +17,8 @@ from podwright.messages.conversation import parse_content, to_data, turns
 from podwright.messages.messages import HistorySettings, Message, ModelRequest
 from podwright.messages.templates import fill, names, sections, visible
 from podwright.models.offline.offline import estimate_input, estimate_message
-from podwright.run import Run, Task
+from podwright.run.component import Component, ModelComponent
+from podwright.run.run import Run, Task
 
 
 @dataclass(slots=True)

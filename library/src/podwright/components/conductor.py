@@ -13,22 +13,18 @@ from pydantic import Field, TypeAdapter, with_config
 from typing_extensions import TypedDict, Unpack
 
 from podwright.blueprints.schema import TOOL_NAME
-from podwright.components.base import (
-    DEFAULT_MAX_LOOPS,
-    Component,
-    ModelComponent,
-)
 from podwright.components.chat import Chat
 from podwright.components.chat_messages import filled_instructions, inputs_of
 from podwright.components.members import TeamComponent, entries_of
-from podwright.components.options import AgentOptions, parse_arguments
 from podwright.components.template_names import name_problems
 from podwright.data.json_data import JsonMapping, to_text
 from podwright.events import PlanMade, PlanStep
 from podwright.kinds import Kind
 from podwright.messages.messages import CLOSED, Message, ToolSchema
 from podwright.models import Model
-from podwright.run import Run, Task
+from podwright.run.component import DEFAULT_MAX_LOOPS, Component, ModelComponent
+from podwright.run.options import AgentOptions, parse_arguments
+from podwright.run.run import Run, Task
 from podwright.tools.tool import Tool
 
 REVISE_PLAN = "revise_plan"

@@ -28,7 +28,6 @@ from typing import Any, Literal
 from podwright import blueprints
 from podwright.blueprints.named_parts import agent_names
 from podwright.blueprints.validation import Blueprint
-from podwright.components.base import Component
 from podwright.components.folder_code import (
     import_file,
     shared_packages,
@@ -37,6 +36,7 @@ from podwright.components.folder_code import (
 from podwright.data.json_data import JsonMapping
 from podwright.data.text import did_you_mean, most_similar, short_repr
 from podwright.errors import ConfigurationError
+from podwright.run.component import Component
 
 AGENTS_FILE = "agents.py"
 """The file of a folder with its agents in Python."""

@@ -14,10 +14,8 @@ from typing_extensions import TypedDict, Unpack
 
 from podwright import events
 from podwright.blueprints.schema import ModelName
-from podwright.components.base import PromptComponent
 from podwright.components.chat_messages import ChatMessages, one_turn
 from podwright.components.function_calls import call_recorded
-from podwright.components.options import DescribedOptions, own_blueprint
 from podwright.components.response_format import response_format
 from podwright.data.json_data import as_object, to_json_data, to_text
 from podwright.data.text import short_repr
@@ -35,7 +33,9 @@ from podwright.functions.run_context import (
 )
 from podwright.kinds import Kind
 from podwright.models.prices import pricing
-from podwright.run import Run, Task
+from podwright.run.component import PromptComponent
+from podwright.run.options import DescribedOptions, own_blueprint
+from podwright.run.run import Run, Task
 from podwright.threads import is_async
 from podwright.tools.tool import Tool
 

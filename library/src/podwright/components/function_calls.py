@@ -24,8 +24,8 @@ from podwright.events import (
 )
 from podwright.location import ToolCallId, change_location, location
 from podwright.messages.usage import Usage
-from podwright.run import Run
-from podwright.run_accounts import milliseconds_since
+from podwright.run.accounts import milliseconds_since
+from podwright.run.run import Run
 from podwright.tools.tool import Tool
 
 

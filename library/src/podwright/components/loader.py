@@ -27,11 +27,9 @@ from podwright.blueprints.named_parts import (
 )
 from podwright.components.agent import Agent
 from podwright.components.agent_map import AgentMap, agent_map
-from podwright.components.base import Component, ModelComponent, Supplied
 from podwright.components.conductor import Conductor
 from podwright.components.folder import AgentSource, Folder
 from podwright.components.function_agent import FunctionAgent
-from podwright.components.options import named_map
 from podwright.components.pipeline import Pipeline
 from podwright.components.workflow import Workflow
 from podwright.data.json_data import JsonMapping
@@ -44,6 +42,8 @@ from podwright.errors import (
 from podwright.kinds import Kind
 from podwright.models import EVERY, Model, ModelChoice
 from podwright.models.registry import models_by_component
+from podwright.run.component import Component, ModelComponent, Supplied
+from podwright.run.options import named_map
 from podwright.tools.tool import outdated_texts, tools_by_name
 
 _log = logging.getLogger("podwright")

@@ -9,15 +9,6 @@ from typing import Any, Self
 from podwright.blueprints.validation import Blueprint
 from podwright.components.agent import Agent
 from podwright.components.agent_map import AgentMap, agent_map
-from podwright.components.base import (
-    Component,
-    PromptComponent,
-    Supplied,
-)
-from podwright.components.options import (
-    ParsedBlueprint,
-    parse_with_overrides,
-)
 from podwright.components.template_names import name_problems
 from podwright.data.json_data import (
     JsonMapping,
@@ -28,6 +19,8 @@ from podwright.data.json_data import (
 from podwright.errors import ConfigurationError, Problem
 from podwright.kinds import TRAITS, Kind
 from podwright.models import Model
+from podwright.run.component import Component, PromptComponent, Supplied
+from podwright.run.options import ParsedBlueprint, parse_with_overrides
 from podwright.tools.tool import Tool, attach, tools_by_name
 
 _OWN_KEYS = ("instructions", "config", "tools")

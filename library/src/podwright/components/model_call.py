@@ -14,7 +14,6 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from podwright import errors, events
-from podwright.budget import CallReservation
 from podwright.components.tool_calls import error_details
 from podwright.data.finish_reasons import FINISH_REASONS, ending_of, is_failure
 from podwright.data.text import truncate
@@ -26,8 +25,9 @@ from podwright.models.circuit_breaker import NO_ANSWER, circuits
 from podwright.models.fallback import ChatModels
 from podwright.models.provider_model import ProviderModel
 from podwright.models.retries import with_retries
-from podwright.run import Run
-from podwright.run_accounts import milliseconds_since
+from podwright.run.accounts import milliseconds_since
+from podwright.run.budget import CallReservation
+from podwright.run.run import Run
 from podwright.settings import current_settings
 
 _log = logging.getLogger("podwright")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from podwright.components.frames import SequenceFrame, StepFrame
 from podwright.data.json_data import JsonMapping, JsonObject
 from podwright.errors import ApprovalRequired
-from podwright.run_tasks import gather_or_cancel
+from podwright.run.tasks import gather_or_cancel
 
 if TYPE_CHECKING:
     from podwright.steps.base import Steps

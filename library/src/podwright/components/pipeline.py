@@ -9,18 +9,18 @@ from typing import Any, ClassVar
 from typing_extensions import Unpack
 
 from podwright.blueprints.validation import Blueprint
-from podwright.components.base import Component
 from podwright.components.chat_messages import (
     filled_instructions,
     inputs_of,
     one_turn,
 )
 from podwright.components.members import TeamComponent, entries_of
-from podwright.components.options import DescribedOptions, parse_arguments
 from podwright.components.template_names import name_problems
 from podwright.data.json_data import to_text
 from podwright.kinds import Kind
-from podwright.run import Run, Task
+from podwright.run.component import Component
+from podwright.run.options import DescribedOptions, parse_arguments
+from podwright.run.run import Run, Task
 
 
 class Pipeline(TeamComponent):

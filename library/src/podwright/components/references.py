@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from podwright.components.agent_map import AgentMap
-from podwright.components.base import Component
-from podwright.components.options import response_schema_of
 from podwright.data.json_data import JsonMapping
 from podwright.errors import ConfigurationError
+from podwright.run.component import Component
+from podwright.run.options import response_schema_of
 from podwright.steps import AgentStep, Step
 from podwright.steps.condition_step import ConditionLike
 from podwright.tools.tool import Tool, to_tool

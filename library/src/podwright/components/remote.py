@@ -20,10 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 from typing_extensions import Unpack
 
 from podwright.blueprints.content import read_bytes
-from podwright.budget import borrow
-from podwright.components.base import PromptComponent
 from podwright.components.chat_messages import one_turn, to_context
-from podwright.components.options import DescribedOptions, own_blueprint
 from podwright.components.remote_connection import RemoteConnection
 from podwright.components.remote_stream import RemoteStream
 from podwright.connection.service_connection import Request, service_url
@@ -48,7 +45,10 @@ from podwright.messages.usage import RunLimits
 from podwright.models.http.proxies import is_proxy
 from podwright.models.http.urls import is_header_value
 from podwright.models.retries import Retries, Timeouts
-from podwright.run import Run, Task
+from podwright.run.budget import borrow
+from podwright.run.component import PromptComponent
+from podwright.run.options import DescribedOptions, own_blueprint
+from podwright.run.run import Run, Task
 from podwright.steps.blueprint_types import Name
 
 PROPAGATORS: list[Callable[[Run], Mapping[str, str]]] = []

@@ -17,7 +17,7 @@ from podwright.data.json_data import (
 )
 from podwright.data.text import truncate
 from podwright.models.http.client import Response
-from podwright.run import Run
+from podwright.run.run import Run
 
 E = TypeVar("E", bound=errors.RemoteError)
 

@@ -16,7 +16,6 @@ from pydantic import (
     ValidationError,
 )
 
-from podwright.components.options import no_response_model_error
 from podwright.data.json_data import (
     JsonMapping,
     JsonObject,
@@ -28,6 +27,7 @@ from podwright.data.model_json import UnreadableJsonError, open_text, read_json
 from podwright.data.text import truncate
 from podwright.errors import InputError
 from podwright.messages.messages import OutputSchema
+from podwright.run.options import no_response_model_error
 from podwright.schemas.json_schema import SchemaTooComplexError, object_root
 from podwright.schemas.options import numbers_from_texts, requires_keys
 from podwright.schemas.validation_errors import to_problems

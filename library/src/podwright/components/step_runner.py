@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from podwright.components.base import Component
 from podwright.components.frames import (
     Decided,
     Path,
@@ -33,7 +32,8 @@ from podwright.messages.messages import Message
 from podwright.messages.templates import visible
 from podwright.messages.usage import limits_of_blueprint
 from podwright.models.retries import Retries
-from podwright.run import Run, Task
+from podwright.run.component import Component
+from podwright.run.run import Run, Task
 from podwright.steps.base import assume_resolved
 from podwright.steps.condition_step import ConditionLike
 from podwright.threads import compute

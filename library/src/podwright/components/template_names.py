@@ -14,8 +14,6 @@ from typing import Any
 
 from podwright import conditions
 from podwright.blueprints.validation import kind_of
-from podwright.components.base import Component
-from podwright.components.options import ParsedBlueprint
 from podwright.data.json_data import JsonMapping, as_array, as_object, walk_json
 from podwright.data.names import (
     INPUT,
@@ -32,6 +30,8 @@ from podwright.messages.templates import (
     suggest_name,
     unfilled_values,
 )
+from podwright.run.component import Component
+from podwright.run.options import ParsedBlueprint
 from podwright.schemas.json_schema import subschema
 from podwright.steps.base import Known
 from podwright.steps.loop_step import ITERATION

@@ -45,9 +45,9 @@ from podwright.location import ToolCallId, change_location
 from podwright.messages.approvals import ApprovalId, Decision
 from podwright.messages.messages import Message, ToolCall
 from podwright.messages.usage import Usage
-from podwright.run import Run
-from podwright.run_accounts import milliseconds_since
-from podwright.run_tasks import gather_or_cancel
+from podwright.run.accounts import milliseconds_since
+from podwright.run.run import Run
+from podwright.run.tasks import gather_or_cancel
 from podwright.threads import compute
 from podwright.tools.tool import Tool
 

@@ -6,13 +6,13 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from podwright.blueprints import walk_steps
-from podwright.components.base import Component, ModelComponent
 from podwright.components.call_approvals import check_decision
 from podwright.data.json_data import JsonMapping
 from podwright.data.names import Expression, path_expression
 from podwright.messages.approvals import Decision, Question
 from podwright.messages.templates import expressions_in
 from podwright.models import Model
+from podwright.run.component import Component, ModelComponent
 from podwright.steps.registry import step_class
 from podwright.tools.tool import Tool
 

@@ -20,26 +20,12 @@ from podwright.blueprints import walk_steps
 from podwright.blueprints.named_parts import function_names
 from podwright.blueprints.validation import Blueprint
 from podwright.components.agent_map import AgentMap, agent_map
-from podwright.components.base import (
-    Component,
-    Supplied,
-    TaskBody,
-    nothing_to_decide,
-    saved_run_in,
-)
 from podwright.components.chat_messages import as_content, one_turn, to_context
 from podwright.components.frames import (
     DECISIONS,
     Decided,
     Scope,
     SequenceFrame,
-)
-from podwright.components.options import (
-    DescribedOptions,
-    ParsedBlueprint,
-    named_map,
-    parse_arguments,
-    parse_with_overrides,
 )
 from podwright.components.references import References
 from podwright.components.resume import (
@@ -72,9 +58,23 @@ from podwright.messages.conversation import parse_content, parse_messages
 from podwright.messages.messages import ContentPart, Message
 from podwright.messages.templates import sections, visible
 from podwright.models.retries import Retries
-from podwright.result import ExecutionResult
-from podwright.run import Run, Task
-from podwright.run_end import Checkpoint
+from podwright.run.component import (
+    Component,
+    Supplied,
+    TaskBody,
+    nothing_to_decide,
+    saved_run_in,
+)
+from podwright.run.end import Checkpoint
+from podwright.run.options import (
+    DescribedOptions,
+    ParsedBlueprint,
+    named_map,
+    parse_arguments,
+    parse_with_overrides,
+)
+from podwright.run.result import ExecutionResult
+from podwright.run.run import Run, Task
 from podwright.steps.base import Step, output_names, steps_to_data
 from podwright.steps.loop_step import ITERATION
 from podwright.steps.registry import collect, step_class, steps_from_data

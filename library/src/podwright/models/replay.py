@@ -36,7 +36,7 @@ from podwright.models.registry import resolve
 from podwright.schemas.validation_errors import to_problems
 
 if TYPE_CHECKING:
-    from podwright.result import ExecutionResult
+    from podwright.run.result import ExecutionResult
 
     Trace = ExecutionResult | str | os.PathLike[str]
 

@@ -16,7 +16,6 @@ from podwright.data.json_data import JsonMapping, JsonObject
 
 if TYPE_CHECKING:
     from podwright.blueprints.flowchart import Ends, Flowchart
-    from podwright.components.base import Component
     from podwright.components.frames import StepFrame
     from podwright.components.references import References
     from podwright.components.step_runner import StepRunner
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from podwright.components.workflow import Workflow
     from podwright.errors import Problem
     from podwright.events import Outcome
+    from podwright.run.component import Component
 
     Steps = Sequence["Step | Component"]
     """Steps as a caller gives them; a bare component is a step too."""

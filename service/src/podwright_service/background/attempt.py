@@ -22,7 +22,7 @@ from podwright.events import Event, Subscriber
 from podwright.journal.journal import Journal
 from podwright.messages.approvals import ApprovalId, Question
 from podwright.messages.usage import Usage
-from podwright.run import execute
+from podwright.run.run import execute
 from podwright_service.background.caller_runs import (
     StoredRun,
     cancelled_problem,

@@ -16,7 +16,7 @@ from podwright.client import (
 from podwright.data.json_data import as_object
 from podwright.errors import ConfigurationError
 from podwright.functions.run_context import RunAttributes
-from podwright.printer import Printer
+from podwright.run.printer import Printer
 from podwright_service.background import check_installed
 from podwright_service.cli.console import (
     AT_TERMINAL,

@@ -14,7 +14,6 @@ from typing import Any, Protocol, cast
 from podwright.blueprints.inputs import DeclaredInputs
 from podwright.client import AsyncClient, Info, ProblemError, RunOptions
 from podwright.components import Component
-from podwright.components.base import Input, TaskBody
 from podwright.data.json_data import as_object
 from podwright.data.names import INPUT
 from podwright.data.text import did_you_mean, os_error_reason, truncate
@@ -31,8 +30,9 @@ from podwright.messages.approvals import Decision, Question
 from podwright.messages.messages import ImagePart
 from podwright.messages.usage import NO_USAGE, RunLimits, Usage
 from podwright.models import use_model
-from podwright.result import ExecutionResult
-from podwright.run import execute
+from podwright.run.component import Input, TaskBody
+from podwright.run.result import ExecutionResult
+from podwright.run.run import execute
 from podwright_service.cli.console import (
     AT_TERMINAL,
     print_error,

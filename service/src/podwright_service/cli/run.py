@@ -14,7 +14,6 @@ from functools import partial
 from typing import Any
 
 from podwright.components import Component
-from podwright.components.base import TaskBody
 from podwright.data.text import truncate
 from podwright.errors import (
     ApprovalRejectedError,
@@ -36,9 +35,10 @@ from podwright.messages.approvals import APPROVE, Decision, Question
 from podwright.messages.usage import RunLimits, Usage
 from podwright.models import use_model
 from podwright.models.output_files import check_writable
-from podwright.printer import Printer
-from podwright.result import ExecutionResult
-from podwright.run import Task, execute
+from podwright.run.component import TaskBody
+from podwright.run.printer import Printer
+from podwright.run.result import ExecutionResult
+from podwright.run.run import Task, execute
 from podwright_service.cli.console import (
     print_error,
     print_json,

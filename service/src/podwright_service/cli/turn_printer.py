@@ -12,7 +12,7 @@ from podwright.data.json_data import to_text
 from podwright.data.text import printable
 from podwright.events import Event
 from podwright.messages.usage import NO_USAGE
-from podwright.printer import event_line
+from podwright.run.printer import event_line
 from podwright_service.cli.console import print_note
 
 _NOTES = (

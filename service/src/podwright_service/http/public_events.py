@@ -18,7 +18,7 @@ from podwright.data.json_data import JsonObject
 from podwright.events import Event, adapter
 from podwright.kinds import TRAITS
 from podwright.messages.messages import ModelRequest, ModelResponse, ToolCall
-from podwright.result import ExecutionResult
+from podwright.run.result import ExecutionResult
 from podwright_service.http.auth import has_scope
 
 HIDDEN = "(hidden)"

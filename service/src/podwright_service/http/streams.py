@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 from podwright.data.json_data import to_json_bytes
 from podwright.events import Event, Token
 from podwright.messages.headers import RUN_ID
-from podwright.result import ExecutionResult
+from podwright.run.result import ExecutionResult
 from podwright_service.http.problems import RequestError
 from podwright_service.http.public_events import EventFilter, without_context
 

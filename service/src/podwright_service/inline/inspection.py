@@ -10,7 +10,6 @@ from itertools import islice
 from typing import Any, NamedTuple, cast
 
 from podwright.blueprints.named_parts import agent_names
-from podwright.components.base import DEFAULT_MAX_LOOPS
 from podwright.data.json_data import (
     as_array,
     as_object,
@@ -20,6 +19,7 @@ from podwright.data.json_data import (
 )
 from podwright.data.text import did_you_mean, short_repr
 from podwright.errors import Problem
+from podwright.run.component import DEFAULT_MAX_LOOPS
 from podwright.schemas.json_schema import measure
 from podwright.schemas.validation_errors import MAX_PROBLEMS
 from podwright.steps.registry import collect, sequence_places, step_keys

@@ -8,7 +8,6 @@ from typing import Any, cast
 
 from podwright import blueprints
 from podwright.components import KINDS, Agent, Component, Pipeline
-from podwright.components.base import Supplied
 from podwright.components.template_names import check_names
 from podwright.components.walks import conditions_of, tools_of, walk
 from podwright.data.json_data import json_pointer
@@ -20,6 +19,7 @@ from podwright.errors import (
     Problem,
 )
 from podwright.kinds import Kind
+from podwright.run.component import Supplied
 from podwright.schemas.validation_errors import MAX_PROBLEMS
 from podwright.threads import check_cancelled
 from podwright.tools.tool import Tool, to_tool

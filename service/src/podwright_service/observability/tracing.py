@@ -33,7 +33,7 @@ from podwright_service.origin import NOWHERE, SESSION, USER, current_origin
 from podwright_service.otel_variables import has_no_propagators
 
 if TYPE_CHECKING:
-    from podwright.run import Run
+    from podwright.run.run import Run
 
 resumed_run: ContextVar[Link | None] = ContextVar(
     "podwright_resumed_run", default=None

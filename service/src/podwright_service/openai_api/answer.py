@@ -6,7 +6,6 @@ import json
 from typing import Any, Literal, NamedTuple
 
 from podwright.components import Component
-from podwright.components.base import ModelComponent
 from podwright.data.json_data import to_json_data, to_text
 from podwright.errors import ModelRefusedError
 from podwright.events import (
@@ -20,8 +19,9 @@ from podwright.events import (
 )
 from podwright.messages.messages import ModelResponse
 from podwright.messages.usage import Usage
-from podwright.result import ExecutionResult
-from podwright.run import Task
+from podwright.run.component import ModelComponent
+from podwright.run.result import ExecutionResult
+from podwright.run.run import Task
 from podwright_service.openai_api.forced_tool import ForcedTool
 
 PieceKind = Literal["text", "reasoning", "refusal"]

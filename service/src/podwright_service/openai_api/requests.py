@@ -10,7 +10,6 @@ from typing import Annotated, Any, ClassVar, NamedTuple, cast
 from pydantic import Field, JsonValue
 
 from podwright.components import Component
-from podwright.components.base import TaskBody
 from podwright.components.response_format import ClientSchema
 from podwright.components.walks import values_read, walk
 from podwright.connection.schemas import Object
@@ -20,7 +19,8 @@ from podwright.errors import InputsError, MessagesError, Problem
 from podwright.functions.run_context import metadata_problem
 from podwright.messages.conversation import parse_messages
 from podwright.messages.messages import Message, ModelSettings
-from podwright.run import Task
+from podwright.run.component import TaskBody
+from podwright.run.run import Task
 from podwright_service.execution import below
 from podwright_service.http.problems import RequestError
 from podwright_service.openai_api.forced_tool import (

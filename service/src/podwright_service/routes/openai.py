@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from podwright.data.json_data import to_json_bytes
 from podwright.errors import ModelRefusedError
 from podwright.messages.usage import NO_USAGE, Usage
-from podwright.run import Task
+from podwright.run.run import Task
 from podwright_service.execution import (
     RequestedRun,
     compute_for,

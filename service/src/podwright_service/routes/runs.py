@@ -13,7 +13,7 @@ from fastapi.sse import format_sse_event
 
 from podwright.components import Component
 from podwright.data.json_data import to_json_bytes
-from podwright.result import ExecutionResult
+from podwright.run.result import ExecutionResult
 from podwright_service.execution import (
     RequestedRun,
     execute_request,

@@ -6,7 +6,7 @@ from typing import Any
 
 from podwright.messages.usage import RunLimits as RunLimits
 from podwright.messages.usage import Usage as Usage
-from podwright.result import ExecutionResult
+from podwright.run.result import ExecutionResult
 from podwright_service.testing.metrics import Metrics
 from podwright_service.testing.spans import Span, SpanCollector
 

@@ -19,7 +19,7 @@ from podwright.functions.callables import call_function
 from podwright.messages.messages import ModelRequest, ModelResponse
 from podwright.models import ScriptedModel
 from podwright.models.offline.scripted import Condition
-from podwright.result import ExecutionResult
+from podwright.run.result import ExecutionResult
 from podwright_service.testing import chat_completions
 from podwright_service.testing.script import (
     Fault,

@@ -26,7 +26,7 @@ from podwright.models.offline.scripted import Condition, is_met, take_first
 from podwright.models.protocols.chat_completions import request_body
 from podwright.models.providers import ANY
 from podwright.models.replay import differences
-from podwright.result import ExecutionResult
+from podwright.run.result import ExecutionResult
 from podwright_service.testing.chat_completions import read_request
 
 

@@ -24,9 +24,7 @@ from typing import (
     cast,
 )
 
-from podwright._sync import iterate_sync, run_sync
 from podwright.blueprints.inputs import DeclaredInputs
-from podwright.components.options import ParsedBlueprint, option_subscribers
 from podwright.conditions import Conditions
 from podwright.data.json_data import (
     JsonMapping,
@@ -64,8 +62,10 @@ from podwright.messages.usage import (
 )
 from podwright.models import Connection, Model, resolve
 from podwright.models.fallback import DEFAULT_FALLBACK_WAIT, ChatModels
-from podwright.result import ExecutionResult
-from podwright.run import Run, Task, execute
+from podwright.run.options import ParsedBlueprint, option_subscribers
+from podwright.run.result import ExecutionResult
+from podwright.run.run import Run, Task, execute
+from podwright.run.sync import iterate_sync, run_sync
 from podwright.threads import compute
 from podwright.tools.tool import Tool
 

@@ -31,7 +31,7 @@ from podwright.kinds import TRAITS, Kind
 from podwright.messages.messages import HistorySettings, ModelSettings
 from podwright.messages.usage import RunLimits
 from podwright.models import Model
-from podwright.printer import Printer
+from podwright.run.printer import Printer
 from podwright.steps.blueprint_types import VERSION
 
 

@@ -20,7 +20,7 @@ from podwright.events import (
     check_subscriber,
 )
 from podwright.messages.usage import Usage
-from podwright.printer import Printer
+from podwright.run.printer import Printer
 from podwright.schemas.validation_errors import to_problems
 
 _MAX_PAUSE = 1e9

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 from podwright import events
 from podwright.errors import LimitExceededError, RunCancelledError
 from podwright.events import Event, Subscriber
-from podwright.function_context import make_context
 from podwright.functions.run_context import (
     RunAttributes,
     RunContext,
@@ -30,14 +29,15 @@ from podwright.journal.saved_run import ContextStore, SavedRun
 from podwright.location import change_location, current, location
 from podwright.messages.messages import Message, ModelSettings
 from podwright.messages.usage import RunLimits
-from podwright.result import ExecutionResult
-from podwright.run_end import Checkpoint, end_with_error
-from podwright.run_events import RunEvents
-from podwright.run_tasks import NestedTasks
-from podwright.run_tree import MAX_HOPS, RunTree
+from podwright.run.end import Checkpoint, end_with_error
+from podwright.run.function_context import make_context
+from podwright.run.result import ExecutionResult
+from podwright.run.run_events import RunEvents
+from podwright.run.tasks import NestedTasks
+from podwright.run.tree import MAX_HOPS, RunTree
 
 if TYPE_CHECKING:
-    from podwright.components.base import Component
+    from podwright.run.component import Component
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from podwright.models.prices import pricing
 from podwright.models.token_counts import as_uncounted
 
 if TYPE_CHECKING:
-    from podwright.run import Run
+    from podwright.run.run import Run
 
 _PATIENCE = 1.0
 """Seconds after which a thread that reports no longer waits for the event loop of the run."""

@@ -23,8 +23,8 @@ from podwright.events import Event, Outcome, Subscriber
 from podwright.kinds import Kind
 from podwright.location import ToolCallId
 from podwright.messages.usage import RunLimits
-from podwright.run_accounts import RunAccounts, milliseconds_since
-from podwright.run_tree import RunTree
+from podwright.run.accounts import RunAccounts, milliseconds_since
+from podwright.run.tree import RunTree
 
 logger = logging.getLogger("podwright")
 

@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterable
 from time import perf_counter
 
-from podwright.budget import Budget
 from podwright.errors import LimitExceededError, PodwrightError
 from podwright.messages.usage import NO_USAGE, RunLimits, Usage
-from podwright.run_tree import RunTree
+from podwright.run.budget import Budget
+from podwright.run.tree import RunTree
 
 MAX_STEPS_PER_RUN = 100_000
 """Steps that one run may do, nested runs included: loops and maps inside each other multiply."""

@@ -15,7 +15,7 @@ from podwright.journal.saved_run import SAVED_RUN, SavedRun
 from podwright.messages.approvals import ApprovalId
 
 if TYPE_CHECKING:
-    from podwright.run import Run, Task
+    from podwright.run.run import Run, Task
 
 
 @dataclass(slots=True)
