@@ -34,7 +34,7 @@ from podwright import (
     errors,
     register_provider,
 )
-from podwright.components import model_call
+from podwright.chats import model_call
 from podwright.messages.messages import ModelRequest, ModelResponse
 from podwright.messages.usage import RunLimits
 from podwright.models import Model, registry

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from podwright import Agent
-from podwright.components.response_format import ClientSchema
+from podwright.chats.response_format import ClientSchema
 from podwright.errors import InputError
 from podwright.schemas.validator import SchemaValidator
 from podwright.testing import ScriptedModel

@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field
 from tests.library.shapes import Json, events, problems_of
 
 from podwright import Agent, FunctionStep, ScriptedModel, Workflow
-from podwright.components.tool_calls import PARALLEL_CALLS
+from podwright.chats.tool_calls import PARALLEL_CALLS
 from podwright.errors import (
     ModelResponseError,
     ToolArgumentsError,

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 
 from typing_extensions import Unpack
 
-from podwright.components.chat import Chat
+from podwright.chats.chat import Chat
 from podwright.components.template_names import name_problems
 from podwright.data.json_data import JsonMapping
 from podwright.kinds import Kind

@@ -13,8 +13,8 @@ from pydantic import Field, TypeAdapter, with_config
 from typing_extensions import TypedDict, Unpack
 
 from podwright.blueprints.schema import TOOL_NAME
-from podwright.components.chat import Chat
-from podwright.components.chat_messages import filled_instructions, inputs_of
+from podwright.chats.chat import Chat
+from podwright.chats.chat_messages import filled_instructions, inputs_of
 from podwright.components.members import TeamComponent, entries_of
 from podwright.components.template_names import name_problems
 from podwright.data.json_data import JsonMapping, to_text

@@ -14,9 +14,9 @@ from typing_extensions import TypedDict, Unpack
 
 from podwright import events
 from podwright.blueprints.schema import ModelName
-from podwright.components.chat_messages import ChatMessages, one_turn
-from podwright.components.function_calls import call_recorded
-from podwright.components.response_format import response_format
+from podwright.chats.chat_messages import ChatMessages, one_turn
+from podwright.chats.function_calls import call_recorded
+from podwright.chats.response_format import response_format
 from podwright.data.json_data import as_object, to_json_data, to_text
 from podwright.data.text import short_repr
 from podwright.errors import (

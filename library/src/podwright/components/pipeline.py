@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from typing_extensions import Unpack
 
 from podwright.blueprints.validation import Blueprint
-from podwright.components.chat_messages import (
+from podwright.chats.chat_messages import (
     filled_instructions,
     inputs_of,
     one_turn,

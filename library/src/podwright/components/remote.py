@@ -20,7 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 from typing_extensions import Unpack
 
 from podwright.blueprints.content import read_bytes
-from podwright.components.chat_messages import one_turn, to_context
+from podwright.chats.chat_messages import one_turn, to_context
 from podwright.components.remote_connection import RemoteConnection
 from podwright.components.remote_stream import RemoteStream
 from podwright.connection.service_connection import Request, service_url

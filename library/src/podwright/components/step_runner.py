@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from podwright.chats.function_calls import call_recorded
+from podwright.chats.tool_answers import one_line, parts_of
 from podwright.components.frames import (
     Decided,
     Path,
@@ -14,10 +16,8 @@ from podwright.components.frames import (
     SequenceFrame,
     StepFrame,
 )
-from podwright.components.function_calls import call_recorded
 from podwright.components.parts import Parts
 from podwright.components.resume import SequenceProgress
-from podwright.components.tool_answers import one_line, parts_of
 from podwright.conditions import Conditions, calls_function, holds
 from podwright.data.json_data import JsonMapping, JsonObject, as_object
 from podwright.data.text import did_you_mean

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from podwright.blueprints import walk_steps
-from podwright.components.call_approvals import check_decision
+from podwright.chats.call_approvals import check_decision
 from podwright.data.json_data import JsonMapping
 from podwright.data.names import Expression, path_expression
 from podwright.messages.approvals import Decision, Question

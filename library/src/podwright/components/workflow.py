@@ -19,8 +19,8 @@ from typing_extensions import Unpack
 from podwright.blueprints import walk_steps
 from podwright.blueprints.named_parts import function_names
 from podwright.blueprints.validation import Blueprint
+from podwright.chats.chat_messages import as_content, one_turn, to_context
 from podwright.components.agent_map import AgentMap, agent_map
-from podwright.components.chat_messages import as_content, one_turn, to_context
 from podwright.components.frames import (
     DECISIONS,
     Decided,

@@ -9,8 +9,8 @@ from typing import Annotated, Any, ClassVar, NamedTuple, cast
 
 from pydantic import Field, JsonValue
 
+from podwright.chats.response_format import ClientSchema
 from podwright.components import Component
-from podwright.components.response_format import ClientSchema
 from podwright.components.walks import values_read, walk
 from podwright.connection.schemas import Object
 from podwright.data.names import INPUT

@@ -7,13 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from podwright import errors
-from podwright.components.chat_messages import ChatMessages
-from podwright.components.model_call import call_model
-from podwright.components.response_format import (
-    ResponseFormat,
-    response_format,
-)
-from podwright.components.tool_calls import ToolCaller
+from podwright.chats.chat_messages import ChatMessages
+from podwright.chats.model_call import call_model
+from podwright.chats.response_format import ResponseFormat, response_format
+from podwright.chats.tool_calls import ToolCaller
 from podwright.data.json_data import to_json_data
 from podwright.messages.messages import (
     ModelResponse,

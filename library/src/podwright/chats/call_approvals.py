@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from podwright.components.tool_answers import MAX_REASON
+from podwright.chats.tool_answers import MAX_REASON
 from podwright.data.json_data import JsonMapping, JsonObject, as_object, to_text
 from podwright.data.text import truncate
 from podwright.messages.approvals import Decision, Question, invalid_decision

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
-from podwright.components.tool_calls import call_tool, error_details
+from podwright.chats.tool_calls import call_tool, error_details
 from podwright.data.json_data import JsonObject, copy_json, to_exact_json_data
 from podwright.errors import (
     ApprovalRequired,

@@ -11,17 +11,13 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 
-from podwright.components.call_approvals import (
+from podwright.chats.call_approvals import (
     changed_text,
     check_decision,
     question_about,
     refusal_text,
 )
-from podwright.components.tool_answers import (
-    cut_result,
-    failure_text,
-    must_end_run,
-)
+from podwright.chats.tool_answers import cut_result, failure_text, must_end_run
 from podwright.data.json_data import to_text
 from podwright.data.json_forms import to_utf8_text
 from podwright.data.model_json import UnreadableJsonError, read_arguments

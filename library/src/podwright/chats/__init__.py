@@ -1,0 +1,1 @@
+"""Chats: model calls, tool calls and answers of an agent."""
