@@ -20,11 +20,11 @@ from podwright.steps.registry import StepBlueprint, register, unregister
 
 if TYPE_CHECKING:
     from podwright.blueprints.flowchart import Ends, Flowchart
-    from podwright.components.frames import StepFrame
-    from podwright.components.step_runner import StepRunner
-    from podwright.components.template_names import NameCheck
     from podwright.events import Outcome
     from podwright.steps.base import Steps
+    from podwright.workflows.frames import StepFrame
+    from podwright.workflows.runner import StepRunner
+    from podwright.workflows.template_names import NameCheck
 
 _TEXT: JsonMapping = {"type": "string"}
 _DETAILS = 0

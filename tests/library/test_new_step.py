@@ -18,9 +18,9 @@ from podwright import Agent, Workflow, blueprints
 from podwright.blueprints.diff import blueprint_changes
 from podwright.blueprints.flowchart import mermaid
 from podwright.blueprints.named_parts import agent_names
-from podwright.components.template_names import check_names
 from podwright.errors import BlueprintValidationError, ModelError
 from podwright.testing import FunctionModel, ModelRequest, events_of
+from podwright.workflows.template_names import check_names
 
 
 @pytest.fixture(autouse=True)

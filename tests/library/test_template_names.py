@@ -11,7 +11,7 @@ from tests.library.strategies import valid
 
 from podwright import Agent, BlueprintValidationError, load
 from podwright.blueprints import kind_of
-from podwright.components.template_names import check_names
+from podwright.workflows.template_names import check_names
 
 
 def step(agent: str, **keys: Any) -> Json:

@@ -5,7 +5,6 @@ from podwright.components.conductor import Conductor as Conductor
 from podwright.components.loader import KINDS as KINDS
 from podwright.components.loader import load as load
 from podwright.components.pipeline import Pipeline as Pipeline
-from podwright.components.workflow import Workflow as Workflow
 from podwright.run.component import Component as Component
 from podwright.run.component import PromptComponent as PromptComponent
 from podwright.run.options import Options as Options
@@ -20,3 +19,4 @@ from podwright.steps import ParallelStep as ParallelStep
 from podwright.steps import Step as Step
 from podwright.steps import TryStep as TryStep
 from podwright.steps import WorkflowStep as WorkflowStep
+from podwright.workflows.workflow import Workflow as Workflow

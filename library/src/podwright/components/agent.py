@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Self
 from typing_extensions import Unpack
 
 from podwright.chats.chat import Chat
-from podwright.components.template_names import name_problems
 from podwright.data.json_data import JsonMapping
 from podwright.kinds import Kind
 from podwright.models import Model
@@ -20,6 +19,7 @@ from podwright.run.options import (
 )
 from podwright.run.run import Run, Task
 from podwright.tools.tool import Tool, attach, tools_by_name
+from podwright.workflows.template_names import name_problems
 
 
 class Agent(ModelComponent):

@@ -16,7 +16,6 @@ from podwright.blueprints.schema import TOOL_NAME
 from podwright.chats.chat import Chat
 from podwright.chats.chat_messages import filled_instructions, inputs_of
 from podwright.components.members import TeamComponent, entries_of
-from podwright.components.template_names import name_problems
 from podwright.data.json_data import JsonMapping, to_text
 from podwright.events import PlanMade, PlanStep
 from podwright.kinds import Kind
@@ -26,6 +25,7 @@ from podwright.run.component import DEFAULT_MAX_LOOPS, Component, ModelComponent
 from podwright.run.options import AgentOptions, parse_arguments
 from podwright.run.run import Run, Task
 from podwright.tools.tool import Tool
+from podwright.workflows.template_names import name_problems
 
 REVISE_PLAN = "revise_plan"
 """Name of the tool by which the model replaces its plan."""

@@ -26,12 +26,10 @@ from podwright.blueprints.named_parts import (
     tool_names,
 )
 from podwright.components.agent import Agent
-from podwright.components.agent_map import AgentMap, agent_map
 from podwright.components.conductor import Conductor
 from podwright.components.folder import AgentSource, Folder
 from podwright.components.function_agent import FunctionAgent
 from podwright.components.pipeline import Pipeline
-from podwright.components.workflow import Workflow
 from podwright.data.json_data import JsonMapping
 from podwright.data.text import did_you_mean, truncate
 from podwright.errors import (
@@ -45,6 +43,8 @@ from podwright.models.registry import models_by_component
 from podwright.run.component import Component, ModelComponent, Supplied
 from podwright.run.options import named_map
 from podwright.tools.tool import outdated_texts, tools_by_name
+from podwright.workflows.agent_map import AgentMap, agent_map
+from podwright.workflows.workflow import Workflow
 
 _log = logging.getLogger("podwright")
 _warned: set[tuple[str, str]] = set()

@@ -8,8 +8,6 @@ from typing import Any, Self
 
 from podwright.blueprints.validation import Blueprint
 from podwright.components.agent import Agent
-from podwright.components.agent_map import AgentMap, agent_map
-from podwright.components.template_names import name_problems
 from podwright.data.json_data import (
     JsonMapping,
     JsonObject,
@@ -22,6 +20,8 @@ from podwright.models import Model
 from podwright.run.component import Component, PromptComponent, Supplied
 from podwright.run.options import ParsedBlueprint, parse_with_overrides
 from podwright.tools.tool import Tool, attach, tools_by_name
+from podwright.workflows.agent_map import AgentMap, agent_map
+from podwright.workflows.template_names import name_problems
 
 _OWN_KEYS = ("instructions", "config", "tools")
 """An entry with one of these keys defines an agent; without them, it names one that the caller supplies."""

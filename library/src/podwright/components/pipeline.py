@@ -15,12 +15,12 @@ from podwright.chats.chat_messages import (
     one_turn,
 )
 from podwright.components.members import TeamComponent, entries_of
-from podwright.components.template_names import name_problems
 from podwright.data.json_data import to_text
 from podwright.kinds import Kind
 from podwright.run.component import Component
 from podwright.run.options import DescribedOptions, parse_arguments
 from podwright.run.run import Run, Task
+from podwright.workflows.template_names import name_problems
 
 
 class Pipeline(TeamComponent):

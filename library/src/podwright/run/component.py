@@ -70,8 +70,8 @@ from podwright.threads import compute
 from podwright.tools.tool import Tool
 
 if TYPE_CHECKING:
-    from podwright.components.frames import Decided
-    from podwright.components.resume import StepProgress
+    from podwright.workflows.frames import Decided
+    from podwright.workflows.resume import StepProgress
 
 AnyTask = TypeVar("AnyTask", bound=Task)
 

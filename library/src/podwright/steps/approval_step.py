@@ -34,12 +34,12 @@ from podwright.steps.registry import StepBlueprint
 
 if TYPE_CHECKING:
     from podwright.blueprints.flowchart import Ends, Flowchart
-    from podwright.components.frames import Scope, StepFrame
-    from podwright.components.references import References
-    from podwright.components.step_runner import StepRunner
-    from podwright.components.template_names import NameCheck
     from podwright.events import Outcome
     from podwright.steps.base import Steps
+    from podwright.workflows.frames import Scope, StepFrame
+    from podwright.workflows.references import References
+    from podwright.workflows.runner import StepRunner
+    from podwright.workflows.template_names import NameCheck
 
 _ON_REJECT = 0
 """How paths and the saved progress name the steps after a rejection."""

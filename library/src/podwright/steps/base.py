@@ -16,14 +16,14 @@ from podwright.data.json_data import JsonMapping, JsonObject
 
 if TYPE_CHECKING:
     from podwright.blueprints.flowchart import Ends, Flowchart
-    from podwright.components.frames import StepFrame
-    from podwright.components.references import References
-    from podwright.components.step_runner import StepRunner
-    from podwright.components.template_names import NameCheck
-    from podwright.components.workflow import Workflow
     from podwright.errors import Problem
     from podwright.events import Outcome
     from podwright.run.component import Component
+    from podwright.workflows.frames import StepFrame
+    from podwright.workflows.references import References
+    from podwright.workflows.runner import StepRunner
+    from podwright.workflows.template_names import NameCheck
+    from podwright.workflows.workflow import Workflow
 
     Steps = Sequence["Step | Component"]
     """Steps as a caller gives them; a bare component is a step too."""

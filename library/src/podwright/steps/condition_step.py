@@ -17,11 +17,11 @@ from podwright.steps.registry import StepBlueprint
 
 if TYPE_CHECKING:
     from podwright.blueprints.flowchart import Ends, Flowchart
-    from podwright.components.frames import StepFrame
-    from podwright.components.references import References
-    from podwright.components.step_runner import StepRunner
     from podwright.events import Outcome
     from podwright.steps.base import Steps
+    from podwright.workflows.frames import StepFrame
+    from podwright.workflows.references import References
+    from podwright.workflows.runner import StepRunner
 
 _THEN = 0
 _ELSE = 1

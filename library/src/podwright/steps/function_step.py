@@ -17,10 +17,10 @@ from podwright.steps.blueprint_types import FunctionName, Name
 
 if TYPE_CHECKING:
     from podwright.blueprints.flowchart import Ends, Flowchart
-    from podwright.components.frames import StepFrame
-    from podwright.components.references import References
-    from podwright.components.step_runner import StepRunner
     from podwright.events import Outcome
+    from podwright.workflows.frames import StepFrame
+    from podwright.workflows.references import References
+    from podwright.workflows.runner import StepRunner
 
 
 @with_config(CLOSED)

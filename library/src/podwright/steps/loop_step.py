@@ -19,13 +19,13 @@ from podwright.steps.registry import StepsBlueprint
 
 if TYPE_CHECKING:
     from podwright.blueprints.flowchart import Ends, Flowchart
-    from podwright.components.frames import StepFrame
-    from podwright.components.references import References
-    from podwright.components.step_runner import StepRunner
-    from podwright.components.template_names import NameCheck
     from podwright.events import Outcome
     from podwright.steps.base import Steps
     from podwright.steps.condition_step import ConditionLike
+    from podwright.workflows.frames import StepFrame
+    from podwright.workflows.references import References
+    from podwright.workflows.runner import StepRunner
+    from podwright.workflows.template_names import NameCheck
 
 ITERATION = "iteration"
 """Name of the number of the current iteration in the templates inside a loop, from 1."""

@@ -32,11 +32,11 @@ from podwright.threads import compute
 
 if TYPE_CHECKING:
     from podwright.blueprints.flowchart import Ends, Flowchart
-    from podwright.components.frames import Scope, StepFrame
-    from podwright.components.step_runner import StepRunner
-    from podwright.components.template_names import NameCheck
     from podwright.events import Outcome
     from podwright.steps.base import Steps
+    from podwright.workflows.frames import Scope, StepFrame
+    from podwright.workflows.runner import StepRunner
+    from podwright.workflows.template_names import NameCheck
 
 MAX_ITEMS = 1_000
 """Most items: each has a context of its own."""

@@ -26,10 +26,10 @@ from podwright.steps.registry import StepsBlueprint
 
 if TYPE_CHECKING:
     from podwright.blueprints.flowchart import Ends, Flowchart
-    from podwright.components.frames import StepFrame
-    from podwright.components.step_runner import StepRunner
     from podwright.events import Outcome
     from podwright.steps.base import Steps
+    from podwright.workflows.frames import StepFrame
+    from podwright.workflows.runner import StepRunner
 
 _NOT_COLLECTED = 'Give each a name of its own, or keep all values as a list: "collect": true in the step.'
 _COLLECTED = "Let one branch change it, or do so before or after the step."

@@ -19,7 +19,7 @@ from podwright.errors import Problem
 from podwright.steps.base import Builder, Step, Write
 
 if TYPE_CHECKING:
-    from podwright.components.workflow import Workflow
+    from podwright.workflows.workflow import Workflow
 
 Kinds = tuple[type[Step], ...]
 

@@ -33,12 +33,12 @@ from podwright.steps.registry import StepsBlueprint
 
 if TYPE_CHECKING:
     from podwright.blueprints.flowchart import Ends, Flowchart
-    from podwright.components.frames import StepFrame
-    from podwright.components.references import References
-    from podwright.components.step_runner import StepRunner
-    from podwright.components.template_names import NameCheck
     from podwright.events import Outcome
     from podwright.steps.base import Steps
+    from podwright.workflows.frames import StepFrame
+    from podwright.workflows.references import References
+    from podwright.workflows.runner import StepRunner
+    from podwright.workflows.template_names import NameCheck
 
 ERROR = "error"
 """Name of what failed, inside `catch`: an object with `code`, `message` and `component`."""

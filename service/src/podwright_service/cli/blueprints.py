@@ -14,7 +14,6 @@ from podwright.blueprints.named_parts import agent_names, names_in_condition
 from podwright.blueprints.validation import Blueprint
 from podwright.components import Component
 from podwright.components.loader import unknown_agent_error
-from podwright.components.template_names import blueprints_of, check_names
 from podwright.components.walks import (
     reported_models_of,
     tools_of,
@@ -34,6 +33,7 @@ from podwright.kinds import TRAITS
 from podwright.models import EVERY
 from podwright.steps.registry import step_class
 from podwright.tools.tool import outdated_texts
+from podwright.workflows.template_names import blueprints_of, check_names
 from podwright_service.cli.console import print_json, print_text
 from podwright_service.http.auth import ApiKeys
 from podwright_service.model_checks import (

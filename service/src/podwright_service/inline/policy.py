@@ -8,7 +8,6 @@ from typing import Any, cast
 
 from podwright import blueprints
 from podwright.components import KINDS, Agent, Component, Pipeline
-from podwright.components.template_names import check_names
 from podwright.components.walks import conditions_of, tools_of, walk
 from podwright.data.json_data import json_pointer
 from podwright.data.text import did_you_mean
@@ -23,6 +22,7 @@ from podwright.run.component import Supplied
 from podwright.schemas.validation_errors import MAX_PROBLEMS
 from podwright.threads import check_cancelled
 from podwright.tools.tool import Tool, to_tool
+from podwright.workflows.template_names import check_names
 from podwright_service.inline.inspection import Blueprints, Inspection
 from podwright_service.remotes import remotes_of
 from podwright_service.settings import Settings

@@ -6,10 +6,10 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING
 
-from podwright.components.frames import SequenceFrame, StepFrame
 from podwright.data.json_data import JsonMapping, JsonObject
 from podwright.errors import ApprovalRequired
 from podwright.run.tasks import gather_or_cancel
+from podwright.workflows.frames import SequenceFrame, StepFrame
 
 if TYPE_CHECKING:
     from podwright.steps.base import Steps

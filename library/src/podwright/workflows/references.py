@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from podwright.components.agent_map import AgentMap
 from podwright.data.json_data import JsonMapping
 from podwright.errors import ConfigurationError
 from podwright.run.component import Component
@@ -14,6 +13,7 @@ from podwright.run.options import response_schema_of
 from podwright.steps import AgentStep, Step
 from podwright.steps.condition_step import ConditionLike
 from podwright.tools.tool import Tool, to_tool
+from podwright.workflows.agent_map import AgentMap
 
 
 @dataclass(slots=True)

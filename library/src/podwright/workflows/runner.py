@@ -9,15 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from podwright.chats.function_calls import call_recorded
 from podwright.chats.tool_answers import one_line, parts_of
-from podwright.components.frames import (
-    Decided,
-    Path,
-    Scope,
-    SequenceFrame,
-    StepFrame,
-)
-from podwright.components.parts import Parts
-from podwright.components.resume import SequenceProgress
 from podwright.conditions import Conditions, calls_function, holds
 from podwright.data.json_data import JsonMapping, JsonObject, as_object
 from podwright.data.text import did_you_mean
@@ -38,10 +29,19 @@ from podwright.steps.base import assume_resolved
 from podwright.steps.condition_step import ConditionLike
 from podwright.threads import compute
 from podwright.tools.tool import Tool
+from podwright.workflows.frames import (
+    Decided,
+    Path,
+    Scope,
+    SequenceFrame,
+    StepFrame,
+)
+from podwright.workflows.parts import Parts
+from podwright.workflows.resume import SequenceProgress
 
 if TYPE_CHECKING:
-    from podwright.components.workflow import Workflow
     from podwright.steps.base import Steps
+    from podwright.workflows.workflow import Workflow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class WorkflowTask(Task):
 
     scope: Scope
     progress: SequenceProgress
-    """See `podwright.components.resume`."""
+    """See `podwright.workflows.resume`."""
     decided: Decided | None = None
     """What a person has decided who lets a stopped run go on, by its path from this workflow's own first step."""
     hidden: frozenset[str] = frozenset()

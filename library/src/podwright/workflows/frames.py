@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from podwright.blueprints.inputs import DeclaredInputs
-from podwright.components.resume import SequenceProgress, StepProgress
 from podwright.data.json_data import JsonMapping, JsonObject, as_object
 from podwright.messages.approvals import Decision
 from podwright.steps.loop_step import ITERATION
 from podwright.steps.try_step import ERROR
+from podwright.workflows.resume import SequenceProgress, StepProgress
 
 Path = tuple[int, ...]
 

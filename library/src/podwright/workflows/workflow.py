@@ -20,22 +20,6 @@ from podwright.blueprints import walk_steps
 from podwright.blueprints.named_parts import function_names
 from podwright.blueprints.validation import Blueprint
 from podwright.chats.chat_messages import as_content, one_turn, to_context
-from podwright.components.agent_map import AgentMap, agent_map
-from podwright.components.frames import (
-    DECISIONS,
-    Decided,
-    Scope,
-    SequenceFrame,
-)
-from podwright.components.references import References
-from podwright.components.resume import (
-    PROGRESS,
-    StepProgress,
-    initial_progress,
-    path_of,
-)
-from podwright.components.step_runner import StepRunner, WorkflowTask
-from podwright.components.template_names import name_problems
 from podwright.conditions import Conditions
 from podwright.conditions import problems as condition_problems
 from podwright.data.json_data import (
@@ -79,6 +63,17 @@ from podwright.steps.base import Step, output_names, steps_to_data
 from podwright.steps.loop_step import ITERATION
 from podwright.steps.registry import collect, step_class, steps_from_data
 from podwright.tools.tool import Tool
+from podwright.workflows.agent_map import AgentMap, agent_map
+from podwright.workflows.frames import DECISIONS, Decided, Scope, SequenceFrame
+from podwright.workflows.references import References
+from podwright.workflows.resume import (
+    PROGRESS,
+    StepProgress,
+    initial_progress,
+    path_of,
+)
+from podwright.workflows.runner import StepRunner, WorkflowTask
+from podwright.workflows.template_names import name_problems
 
 LONGEST_REPEATED_INPUT = 1000
 """Most characters of the `input` in a result if it only repeats the named inputs."""

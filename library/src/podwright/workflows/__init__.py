@@ -1,0 +1,1 @@
+"""Workflows: running steps over one context, and going on where a run stopped."""
