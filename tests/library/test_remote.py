@@ -35,8 +35,6 @@ from podwright import (
     errors,
     load,
 )
-from podwright.components import remote as remote_module
-from podwright.components.remote_connection import RemoteConnection
 from podwright.connection import service_connection
 from podwright.errors import ConfigurationError, PodwrightError
 from podwright.events import (
@@ -47,6 +45,8 @@ from podwright.events import (
 )
 from podwright.messages.messages import Message, ModelRequest
 from podwright.models.retries import Retries
+from podwright.remote import remote as remote_module
+from podwright.remote.connection import RemoteConnection
 from podwright.testing import ModelResponse, ToolCall
 
 USED = Usage(input_tokens=60, output_tokens=40, cost=0.001)

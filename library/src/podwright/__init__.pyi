@@ -20,7 +20,6 @@ from .components import (
     load,
 )
 from .components.function_agent import FunctionAgent
-from .components.remote import Remote
 from .errors import (
     ApprovalRequired,
     BlueprintValidationError,
@@ -42,6 +41,7 @@ from .models import (
     register_provider,
     use_model,
 )
+from .remote.remote import Remote
 from .run.result import ExecutionResult
 from .tools.tool import tool
 

@@ -10,10 +10,10 @@ from pydantic import SecretStr, TypeAdapter, ValidationError
 
 from podwright.blueprints.files import read_data
 from podwright.components import Component
-from podwright.components.remote import Remote, read_api_key
 from podwright.data.redaction import without_url_secrets
 from podwright.data.text import did_you_mean
 from podwright.errors import ConfigurationError
+from podwright.remote.remote import Remote, read_api_key
 from podwright.schemas.validation_errors import to_problems
 from podwright_service.settings import Settings
 from podwright_service.variables import masked

@@ -25,9 +25,9 @@ from opentelemetry.trace.propagation.tracecontext import (
 )
 from typing_extensions import override
 
-from podwright.components.remote import PROPAGATORS
 from podwright.messages.headers import CALLER, ROOT
 from podwright.models.http import client as model_http
+from podwright.remote.remote import PROPAGATORS
 from podwright_service.observability import semconv
 from podwright_service.origin import NOWHERE, SESSION, USER, current_origin
 from podwright_service.otel_variables import has_no_propagators
@@ -118,7 +118,7 @@ def trace_headers() -> dict[str, str]:
 def inject_context(run: Run) -> dict[str, str]:
     """Headers that continue the current trace in a remote component, and say where its run comes from.
 
-    See `podwright.components.remote.PROPAGATORS`.
+    See `podwright.remote.remote.PROPAGATORS`.
     """
     origin = current_origin.get()
     context = get_current()

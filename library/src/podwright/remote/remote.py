@@ -21,8 +21,6 @@ from typing_extensions import Unpack
 
 from podwright.blueprints.content import read_bytes
 from podwright.chats.chat_messages import one_turn, to_context
-from podwright.components.remote_connection import RemoteConnection
-from podwright.components.remote_stream import RemoteStream
 from podwright.connection.service_connection import Request, service_url
 from podwright.data.json_data import (
     as_object,
@@ -45,6 +43,8 @@ from podwright.messages.usage import RunLimits
 from podwright.models.http.proxies import is_proxy
 from podwright.models.http.urls import is_header_value
 from podwright.models.retries import Retries, Timeouts
+from podwright.remote.connection import RemoteConnection
+from podwright.remote.stream import RemoteStream
 from podwright.run.budget import borrow
 from podwright.run.component import PromptComponent
 from podwright.run.options import DescribedOptions, own_blueprint

@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import aclosing
 from typing import Any
 
-from podwright.components.remote_connection import RemoteConnection
 from podwright.connection.service_connection import Request, StreamEnd
 from podwright.data.json_data import JsonObject
 from podwright.events import (
@@ -23,6 +22,7 @@ from podwright.kinds import Kind
 from podwright.messages.usage import NO_USAGE, Usage
 from podwright.models.offline.offline import estimate_input
 from podwright.models.token_counts import as_uncounted
+from podwright.remote.connection import RemoteConnection
 
 
 class RemoteStream:
