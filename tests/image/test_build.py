@@ -19,8 +19,8 @@ from tests.image.containers import layers, tool_entry
 from tests.image_support import Docker
 
 from podwright import blueprints, load
-from podwright.components.folder import Folder
 from podwright.errors import ConfigurationError
+from podwright.folders.folder import Folder
 from podwright.models.prices import pricing
 from podwright_service.images.context import stage
 from podwright_service.testing import (

@@ -12,7 +12,7 @@ from tests.image.conftest import Shell
 from tests.image.test_build import agent
 from tests.image.test_push import Client
 
-from podwright.components.folder import Folder
+from podwright.folders.folder import Folder
 from podwright_service.images.context import (
     component_files,
     files_with_credentials,

@@ -19,8 +19,8 @@ from podwright import (
     Workflow,
     load,
 )
-from podwright.components.folder import Folder
 from podwright.errors import ConfigurationError
+from podwright.folders.folder import Folder
 
 Write = Callable[[Mapping[str, Any]], Path]
 PARAMETERS: Json = {

@@ -10,8 +10,8 @@ from tests.helpers import write_files
 from tests.library.test_folder import TOOL, agent, flow
 
 from podwright import blueprints, load
-from podwright.components.folder import Folder
 from podwright.errors import ConfigurationError
+from podwright.folders.folder import Folder
 
 
 @pytest.fixture(autouse=True)

@@ -29,7 +29,6 @@ from podwright import (
     load,
 )
 from podwright.components import AgentStep
-from podwright.components.walks import walk
 from podwright.errors import (
     ConfigurationError,
     ModelError,
@@ -37,6 +36,7 @@ from podwright.errors import (
     OutputError,
     UnknownModelError,
 )
+from podwright.folders.walks import walk
 from podwright.messages.messages import OutputSchema
 from podwright.models import Connection, register_provider, resolve, use_model
 from podwright.models.offline.offline import estimate_tokens

@@ -43,8 +43,8 @@ from podwright import (
     WorkflowStep,
     tool,
 )
-from podwright.components.walks import models_of, remotes_in
 from podwright.events import Event
+from podwright.folders.walks import models_of, remotes_in
 from podwright.messages.usage import Usage
 from podwright.models.retries import Retries
 from podwright.testing import ModelRequest, ModelResponse, ToolCall

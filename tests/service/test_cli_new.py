@@ -15,7 +15,7 @@ from tests.helpers import DESK, environment
 from tests.service.support import Shell
 
 from podwright import blueprints
-from podwright.components.folder import Folder
+from podwright.folders.folder import Folder
 from podwright_service.cli.new import create_component
 from podwright_service.fleet import chart_values
 from podwright_service.images.context import component_files, stage

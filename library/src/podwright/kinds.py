@@ -1,7 +1,7 @@
 """The kinds of components, and the traits of each that do not need a component to be known.
 
 A new kind is a value of `Kind` and an entry of `TRAITS` here, a shape in `podwright.blueprints.schema`, a module with
-its class, and an entry of `podwright.components.loader.KINDS`.
+its class, and an entry of `podwright.folders.loader.KINDS`.
 """
 
 from __future__ import annotations

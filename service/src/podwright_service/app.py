@@ -18,9 +18,9 @@ from starlette.types import Scope
 
 from podwright import __version__
 from podwright.components import Component
-from podwright.components.walks import remotes_in, reported_models_of
 from podwright.data.text import most_similar
 from podwright.errors import ModelAuthenticationError
+from podwright.folders.walks import remotes_in, reported_models_of
 from podwright_service import background
 from podwright_service.background.previous import Previous, load_previous
 from podwright_service.http.active_runs import ActiveRuns

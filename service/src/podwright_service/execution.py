@@ -15,7 +15,6 @@ from pydantic import ValidationError
 from starlette.requests import Request
 
 from podwright.components import Component
-from podwright.components.walks import check_decision_on
 from podwright.data.json_data import JsonObject, json_pointer, to_text
 from podwright.errors import (
     DECISION,
@@ -28,6 +27,7 @@ from podwright.errors import (
     RunCancelledError,
 )
 from podwright.events import Subscriber
+from podwright.folders.walks import check_decision_on
 from podwright.functions.run_context import run_attributes
 from podwright.messages.approvals import Decision, Question
 from podwright.models import use_model

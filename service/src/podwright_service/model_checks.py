@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 
 from podwright.components import Component
-from podwright.components.loader import unknown_agent_error
-from podwright.components.walks import models_of, walk
 from podwright.connection.schemas import ModelClient
 from podwright.errors import ConfigurationError, PodwrightError, Problem
+from podwright.folders.loader import unknown_agent_error
+from podwright.folders.walks import models_of, walk
 from podwright.messages.usage import Usage
 from podwright.models import EVERY, Model, choose_client, resolve, use_model
 from podwright.models.prices import pricing

@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import suppress
 
 from podwright.components import Agent, Component
-from podwright.components.walks import walk
 from podwright.errors import PodwrightError
 from podwright.events import adapter
+from podwright.folders.walks import walk
 from podwright.models import resolve
 from podwright.models.prices import pricing
 from podwright_service.inline.policy import InlinePolicy

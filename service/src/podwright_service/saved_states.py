@@ -23,9 +23,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from podwright import blueprints
 from podwright.components import Component
-from podwright.components.walks import walk
 from podwright.data.json_data import JsonObject, to_json_bytes, to_json_data
 from podwright.errors import ConfigurationError
+from podwright.folders.walks import walk
 from podwright.messages.templates import visible
 from podwright_service.http.problems import RequestError
 from podwright_service.http.sealing import Seal

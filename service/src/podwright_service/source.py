@@ -13,11 +13,11 @@ import podwright
 from podwright import blueprints
 from podwright.blueprints.validation import Blueprint
 from podwright.components import Component, Pipeline
-from podwright.components.folder import Folder
-from podwright.components.loader import has_blueprint, warn_of_unused_keys
-from podwright.components.walks import walk
 from podwright.data.text import describe_error, did_you_mean, truncate
 from podwright.errors import ConfigurationError, PodwrightError
+from podwright.folders.folder import Folder
+from podwright.folders.loader import has_blueprint, warn_of_unused_keys
+from podwright.folders.walks import walk
 
 
 def load_component(

@@ -2,9 +2,9 @@
 
 from podwright.components.agent import Agent as Agent
 from podwright.components.conductor import Conductor as Conductor
-from podwright.components.loader import KINDS as KINDS
-from podwright.components.loader import load as load
 from podwright.components.pipeline import Pipeline as Pipeline
+from podwright.folders.loader import KINDS as KINDS
+from podwright.folders.loader import load as load
 from podwright.run.component import Component as Component
 from podwright.run.component import PromptComponent as PromptComponent
 from podwright.run.options import Options as Options

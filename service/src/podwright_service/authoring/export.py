@@ -16,11 +16,11 @@ from typing import Any
 from podwright import blueprints
 from podwright.blueprints.named_parts import condition_names
 from podwright.components import Agent, Component
-from podwright.components.folder import Folder
-from podwright.components.loader import has_blueprint
-from podwright.components.walks import remotes_in
 from podwright.data.text import os_error_reason
 from podwright.errors import ConfigurationError, UnknownModelError
+from podwright.folders.folder import Folder
+from podwright.folders.loader import has_blueprint
+from podwright.folders.walks import remotes_in
 from podwright.kinds import TRAITS
 from podwright.models.registry import registered_provider
 from podwright_service.authoring.copy_check import check_copy

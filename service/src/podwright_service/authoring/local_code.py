@@ -16,10 +16,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from podwright.components.folder import Folder
-from podwright.components.folder_code import imported_names, read_project
 from podwright.data.json_data import as_array, as_object
 from podwright.errors import ConfigurationError
+from podwright.folders.folder import Folder
+from podwright.folders.folder_code import imported_names, read_project
 from podwright.models.registry import Provider
 from podwright_service.images.context import component_files, requirements
 

@@ -11,7 +11,6 @@ from podwright import blueprints
 from podwright.blueprints.diff import Change, blueprint_changes
 from podwright.blueprints.schema import keys_of
 from podwright.blueprints.validation import Blueprint, json_problems
-from podwright.components.folder import Folder
 from podwright.data.json_data import (
     JsonMapping,
     JsonObject,
@@ -21,6 +20,7 @@ from podwright.data.json_data import (
 )
 from podwright.data.text import did_you_mean, os_error_reason
 from podwright.errors import ConfigurationError, Problem
+from podwright.folders.folder import Folder
 from podwright.tools.tool import Tool, to_tool, tool_lists
 
 _BLOCKS = ("|", ">")

@@ -13,8 +13,6 @@ from podwright import blueprints
 from podwright.blueprints.texts import text_files
 from podwright.blueprints.validation import Blueprint
 from podwright.components import Component
-from podwright.components.loader import load_in_folder
-from podwright.components.walks import conditions_of, models_of, tools_of, walk
 from podwright.data.text import os_error_reason
 from podwright.errors import (
     BlueprintValidationError,
@@ -22,6 +20,8 @@ from podwright.errors import (
     ModelAuthenticationError,
     PodwrightError,
 )
+from podwright.folders.loader import load_in_folder
+from podwright.folders.walks import conditions_of, models_of, tools_of, walk
 from podwright.models import Model, use_model
 from podwright_service.model_checks import check_cost_limits, model_errors
 from podwright_service.remotes import remotes_of

@@ -13,12 +13,6 @@ from podwright.blueprints.flowchart import mermaid
 from podwright.blueprints.named_parts import agent_names, names_in_condition
 from podwright.blueprints.validation import Blueprint
 from podwright.components import Component
-from podwright.components.loader import unknown_agent_error
-from podwright.components.walks import (
-    reported_models_of,
-    tools_of,
-    walk,
-)
 from podwright.conditions import BUILT_IN
 from podwright.conditions import problems as condition_problems
 from podwright.data.json_data import as_array, as_object, walk_json
@@ -29,6 +23,8 @@ from podwright.errors import (
     PodwrightError,
     Problem,
 )
+from podwright.folders.loader import unknown_agent_error
+from podwright.folders.walks import reported_models_of, tools_of, walk
 from podwright.kinds import TRAITS
 from podwright.models import EVERY
 from podwright.steps.registry import step_class

@@ -10,8 +10,8 @@ from typing import Any
 
 from podwright import blueprints
 from podwright.blueprints.diff import describe_change
-from podwright.components.folder import Folder
 from podwright.errors import ConfigurationError
+from podwright.folders.folder import Folder
 from podwright_service.authoring.export import component_folder
 from podwright_service.cli.console import (
     print_json,

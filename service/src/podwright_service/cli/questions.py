@@ -9,7 +9,6 @@ from typing import Any
 
 from podwright.blueprints.inputs import DeclaredInputs
 from podwright.components import Component
-from podwright.components.walks import check_decision_on
 from podwright.data.json_data import as_object, to_text
 from podwright.data.text import truncate
 from podwright.errors import (
@@ -19,6 +18,7 @@ from podwright.errors import (
     InputError,
     InputsError,
 )
+from podwright.folders.walks import check_decision_on
 from podwright.messages.approvals import APPROVE, REJECT, Decision, Question
 from podwright_service.cli.console import print_error, print_text
 from podwright_service.cli.inputs import split_pair

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from podwright.blueprints.diff import describe_change
-from podwright.components.folder import Folder
+from podwright.folders.folder import Folder
 from podwright_service.authoring.sync import SyncedFile, synced_files, write
 from podwright_service.cli.console import print_text
 

@@ -15,8 +15,8 @@ from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from podwright.components.folder import Folder
 from podwright.errors import PodwrightError
+from podwright.folders.folder import Folder
 from podwright_service.images.context import files_below, texts_of
 from podwright_service.images.credentials import has_name_of_credentials
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from podwright import blueprints
-from podwright.components.folder import Folder
 from podwright.data.json_data import as_array, as_object
 from podwright.data.text import did_you_mean
 from podwright.errors import BlueprintValidationError, ConfigurationError
+from podwright.folders.folder import Folder
 from podwright_service.fleet.component_values import (
     components_of,
     earlier_blueprints,

@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 from podwright import blueprints
-from podwright.components.folder import Folder
 from podwright.data.text import os_error_reason
 from podwright.errors import ConfigurationError
+from podwright.folders.folder import Folder
 from podwright_service.images.context import (
     component_files,
     credentials_below,

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from podwright import __version__, blueprints
-from podwright.components.folder import Folder
 from podwright.data.text import os_error_reason, truncate
 from podwright.errors import ConfigurationError, Problem
+from podwright.folders.folder import Folder
 from podwright_service.images.context import (
     LOCK,
     files_with_credentials,

@@ -12,10 +12,10 @@ from typing import Any
 
 from podwright import blueprints
 from podwright.blueprints.texts import text_files
-from podwright.components.folder import Folder
-from podwright.components.folder_code import read_project
 from podwright.data.text import os_error_reason, truncate
 from podwright.errors import ConfigurationError, PodwrightError
+from podwright.folders.folder import Folder
+from podwright.folders.folder_code import read_project
 from podwright_service.images.credentials import (
     has_credentials,
     is_folder_of_credentials,

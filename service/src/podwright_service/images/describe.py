@@ -15,18 +15,18 @@ from typing import Any
 
 from podwright import __version__, blueprints
 from podwright.components import Agent, Component
-from podwright.components.walks import (
-    remotes_in,
-    reported_models_of,
-    tools_of,
-    walk,
-)
 from podwright.data.json_data import as_object
 from podwright.errors import (
     BlueprintValidationError,
     PodwrightError,
     Problem,
     UnknownModelError,
+)
+from podwright.folders.walks import (
+    remotes_in,
+    reported_models_of,
+    tools_of,
+    walk,
 )
 from podwright.models import resolve
 from podwright_service.remotes import remotes_of

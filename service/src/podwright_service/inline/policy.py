@@ -8,7 +8,6 @@ from typing import Any, cast
 
 from podwright import blueprints
 from podwright.components import KINDS, Agent, Component, Pipeline
-from podwright.components.walks import conditions_of, tools_of, walk
 from podwright.data.json_data import json_pointer
 from podwright.data.text import did_you_mean
 from podwright.errors import (
@@ -17,6 +16,7 @@ from podwright.errors import (
     PodwrightError,
     Problem,
 )
+from podwright.folders.walks import conditions_of, tools_of, walk
 from podwright.kinds import Kind
 from podwright.run.component import Supplied
 from podwright.schemas.validation_errors import MAX_PROBLEMS

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from podwright import __version__, blueprints
 from podwright.components import Component
-from podwright.components.walks import reported_models_of, walk
 from podwright.events import Event, Subscriber
+from podwright.folders.walks import reported_models_of, walk
 from podwright.models import Model, use_model
 from podwright.run.component import ModelComponent
 from podwright_service.http.paths import PATHS

@@ -11,11 +11,11 @@ from pydantic import Field, JsonValue
 
 from podwright.chats.response_format import ClientSchema
 from podwright.components import Component
-from podwright.components.walks import values_read, walk
 from podwright.connection.schemas import Object
 from podwright.data.names import INPUT
 from podwright.data.text import short_repr
 from podwright.errors import InputsError, MessagesError, Problem
+from podwright.folders.walks import values_read, walk
 from podwright.functions.run_context import metadata_problem
 from podwright.messages.conversation import parse_messages
 from podwright.messages.messages import Message, ModelSettings

@@ -17,7 +17,6 @@ from fastapi.responses import StreamingResponse
 from fastapi.sse import KEEPALIVE_COMMENT, EventSourceResponse, format_sse_event
 
 from podwright.components import Component
-from podwright.components.walks import check_decision_on
 from podwright.connection.schemas import (
     ENDED,
     MOVABLE,
@@ -31,6 +30,7 @@ from podwright.connection.schemas import (
 from podwright.data.json_data import as_object, to_json_bytes, to_json_data
 from podwright.data.text import did_you_mean, short_repr
 from podwright.errors import Problem
+from podwright.folders.walks import check_decision_on
 from podwright.messages.approvals import REJECT, Decision, Question
 from podwright.messages.headers import BUDGET, HOPS, IDEMPOTENCY_KEY, REPLAYED
 from podwright_service.background.caller_runs import (

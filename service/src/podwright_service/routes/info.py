@@ -8,12 +8,8 @@ from fastapi import APIRouter, Request
 
 import podwright
 from podwright import blueprints
-from podwright.components.walks import (
-    remotes_in,
-    reported_models_of,
-    tools_of,
-)
 from podwright.connection.schemas import Info
+from podwright.folders.walks import remotes_in, reported_models_of, tools_of
 from podwright.models.prices.price_lists import list_versions
 from podwright_service.model_checks import clients_of
 from podwright_service.runtime import Runtime, get_runtime

@@ -14,7 +14,6 @@ from fastapi.responses import JSONResponse
 from podwright import blueprints
 from podwright.blueprints.inputs import DeclaredInputs
 from podwright.components import Component
-from podwright.components.walks import values_read
 from podwright.data.json_data import (
     JsonMapping,
     JsonObject,
@@ -22,6 +21,7 @@ from podwright.data.json_data import (
     to_text,
 )
 from podwright.data.names import INPUT, find_name
+from podwright.folders.walks import values_read
 from podwright.kinds import Kind
 from podwright.schemas.example import example
 from podwright_service.http.paths import OPENAI_PREFIX, scopes_of

@@ -27,7 +27,6 @@ from podwright.blueprints.named_parts import (
 )
 from podwright.components.agent import Agent
 from podwright.components.conductor import Conductor
-from podwright.components.folder import AgentSource, Folder
 from podwright.components.function_agent import FunctionAgent
 from podwright.components.pipeline import Pipeline
 from podwright.data.json_data import JsonMapping
@@ -37,6 +36,7 @@ from podwright.errors import (
     ConfigurationError,
     Problem,
 )
+from podwright.folders.folder import AgentSource, Folder
 from podwright.kinds import Kind
 from podwright.models import EVERY, Model, ModelChoice
 from podwright.models.registry import models_by_component

@@ -28,14 +28,10 @@ from typing import Any, Literal
 from podwright import blueprints
 from podwright.blueprints.named_parts import agent_names
 from podwright.blueprints.validation import Blueprint
-from podwright.components.folder_code import (
-    import_file,
-    shared_packages,
-    use_code,
-)
 from podwright.data.json_data import JsonMapping
 from podwright.data.text import did_you_mean, most_similar, short_repr
 from podwright.errors import ConfigurationError
+from podwright.folders.folder_code import import_file, shared_packages, use_code
 from podwright.run.component import Component
 
 AGENTS_FILE = "agents.py"

@@ -1,0 +1,1 @@
+"""Component folders: finding blueprints and code, and loading components."""
