@@ -17,7 +17,7 @@ from tests.forked import complete
 from tests.helpers import NEWSROOM, NO_PLUGINS, ROOT, environment, plain_http
 from tests.ports import free_port
 
-from podwright_service.cli.new import create_component
+from podwright_service.cli.developing.new import create_component
 from podwright_service.testing import ComponentProcess
 
 SERVICE = "http://localhost:8000"

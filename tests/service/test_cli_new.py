@@ -16,7 +16,7 @@ from tests.service.support import Shell
 
 from podwright import blueprints
 from podwright.folders.folder import Folder
-from podwright_service.cli.new import create_component
+from podwright_service.cli.developing.new import create_component
 from podwright_service.fleet import chart_values
 from podwright_service.images.context import component_files, stage
 

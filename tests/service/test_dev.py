@@ -27,9 +27,9 @@ from tests.service.support import (
 )
 
 from podwright import blueprints
-from podwright_service.cli import watched_files
-from podwright_service.cli.new import create_component
-from podwright_service.cli.watched_files import WatchedFiles
+from podwright_service.cli.developing import watched_files
+from podwright_service.cli.developing.new import create_component
+from podwright_service.cli.developing.watched_files import WatchedFiles
 
 CODE = "from podwright_service.cli import main; main()"
 """The command in a Python of its own, with the fork server of a user's."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from podwright_service.cli.new import create_component
+from podwright_service.cli.developing.new import create_component
 
 
 @pytest.fixture(scope="session")

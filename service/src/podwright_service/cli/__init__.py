@@ -57,7 +57,7 @@ def _serve() -> None:
     from podwright_service.otel_variables import prepare_otel_variables
 
     prepare_otel_variables()
-    from podwright_service.cli.run import serve_component
+    from podwright_service.cli.running.run import serve_component
 
     serve_component()
 

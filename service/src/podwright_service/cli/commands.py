@@ -164,7 +164,7 @@ def serve(
     models: Models = None,
 ) -> None:
     """Serve a component over HTTP. Options override the PODWRIGHT_ variables."""
-    from podwright_service.cli.run import serve_component
+    from podwright_service.cli.running.run import serve_component
 
     serve_component(
         component=path,
@@ -197,7 +197,7 @@ def dev(
     What is saved is served at once. If it cannot be, its problems are printed, and the last good version is still
     served. Ctrl-C ends.
     """
-    from podwright_service.cli.dev import develop
+    from podwright_service.cli.developing.dev import develop
 
     develop(
         env_file,
@@ -278,7 +278,7 @@ def run(
     """
     from podwright_service.cli.inputs import read_attributes
     from podwright_service.cli.questions import DecisionOptions
-    from podwright_service.cli.run import run_once
+    from podwright_service.cli.running.run import run_once
 
     files = {"trace_file": trace, "context_file": context}
     raise typer.Exit(
@@ -336,8 +336,8 @@ def chat(
 
     Answers go to standard output, everything else to standard error. Ctrl-C cancels a turn, Ctrl-D ends.
     """
-    from podwright_service.cli.chat import start_chat
     from podwright_service.cli.inputs import read_attributes
+    from podwright_service.cli.running.chat import start_chat
 
     attributes = read_attributes(user, session, metadata)
     start_chat(path, _joined(models), api_key, attributes=attributes)
@@ -360,7 +360,7 @@ def replay(
     ] = False,
 ) -> None:
     """Print a recorded run again, step by step."""
-    from podwright_service.cli.run import replay_trace
+    from podwright_service.cli.running.run import replay_trace
 
     if real_time:
         replay_trace(file, None)
@@ -386,7 +386,7 @@ def validate(
 
     Exit codes: 0 all are valid, 1 some are not.
     """
-    from podwright_service.cli import blueprints
+    from podwright_service.cli.shipping import blueprints
 
     raise typer.Exit(blueprints.validate(paths, as_json, _joined(models)))
 
@@ -414,7 +414,7 @@ def sync(
 
     Exit codes: 0 success; with --check 1 if something differs.
     """
-    from podwright_service.cli.sync import sync_folder
+    from podwright_service.cli.shipping.sync import sync_folder
 
     raise typer.Exit(sync_folder(folder, added or [], check=check))
 
@@ -436,7 +436,7 @@ def export(
 
     Of a component in Python: its blueprint, the files of the project that it needs, and requirements.txt.
     """
-    from podwright_service.cli.export import export_component
+    from podwright_service.cli.shipping.export import export_component
 
     export_component(path, output)
 
@@ -479,7 +479,7 @@ def diff(
 
     A change is breaking if it affects callers or deployments.
     """
-    from podwright_service.cli.blueprints import print_diff
+    from podwright_service.cli.shipping.blueprints import print_diff
 
     breaking = print_diff(old, new, as_json)
     if breaking and exit_code:
@@ -496,7 +496,7 @@ def schema(
     ] = None,
 ) -> None:
     """Print the JSON Schema of blueprints."""
-    from podwright_service.cli.blueprints import print_schema
+    from podwright_service.cli.shipping.blueprints import print_schema
 
     print_schema(kind)
 
@@ -504,7 +504,7 @@ def schema(
 @app.command()
 def graph(path: Source) -> None:
     """Print a blueprint as a Mermaid flowchart."""
-    from podwright_service.cli.blueprints import print_graph
+    from podwright_service.cli.shipping.blueprints import print_graph
 
     print_graph(path)
 
@@ -562,7 +562,7 @@ def new(
 
     Schemas for editors are in its folder .podwright.
     """
-    from podwright_service.cli.new import create
+    from podwright_service.cli.developing.new import create
 
     create(folder, example, model=model, kind=kind, file_format=file_format)
 
@@ -623,7 +623,7 @@ def build(
 
     PODWRIGHT_AGENTS names agents that run elsewhere, and UV_DEFAULT_INDEX a package index.
     """
-    from podwright_service.cli.images import Target, build_image
+    from podwright_service.cli.shipping.images import Target, build_image
 
     build_image(
         folder,
@@ -644,7 +644,7 @@ def inspect(
     docker: DockerClient = None,
 ) -> None:
     """Show the component in an image, without running it."""
-    from podwright_service.cli.images import inspect_image
+    from podwright_service.cli.shipping.images import inspect_image
 
     inspect_image(image, as_json, docker)
 
@@ -733,7 +733,7 @@ def render_values(
 
     Exit codes: 0 success, 1 the chart cannot deploy a folder.
     """
-    from podwright_service.cli import deploy
+    from podwright_service.cli.shipping import deploy
 
     deploy.render_values(
         folders,
@@ -768,7 +768,7 @@ def diff_values(
 
     Exit codes: 0; with --exit-code 1 if a change is breaking, or a blueprint could not be compared.
     """
-    from podwright_service.cli import deploy
+    from podwright_service.cli.shipping import deploy
 
     breaking = deploy.print_diff(running, new, as_json)
     if breaking and exit_code:

@@ -41,8 +41,8 @@ from podwright_service.cli.console import (
 )
 from podwright_service.cli.inputs import read_image, with_images
 from podwright_service.cli.questions import ask, can_ask
-from podwright_service.cli.run import task_after, write_trace
-from podwright_service.cli.turn_printer import TurnPrinter
+from podwright_service.cli.running.run import task_after, write_trace
+from podwright_service.cli.running.turn_printer import TurnPrinter
 from podwright_service.model_checks import check_agents
 from podwright_service.remotes import name_and_key, remotes_of
 from podwright_service.settings import Settings, adopt_secrets, read_settings

@@ -19,13 +19,13 @@ from typing import Any
 
 from podwright.settings import forget_settings
 from podwright_service.cli.console import print_note
-from podwright_service.cli.run import served_source
-from podwright_service.cli.served_version import (
+from podwright_service.cli.developing.served_version import (
     STOP_SECONDS,
     Version,
     missing_variables,
 )
-from podwright_service.cli.watched_files import WatchedFiles
+from podwright_service.cli.developing.watched_files import WatchedFiles
+from podwright_service.cli.running.run import served_source
 from podwright_service.serving.listening import BACKLOG, bind, urls
 from podwright_service.settings import Settings, read_settings
 from podwright_service.source import check_source

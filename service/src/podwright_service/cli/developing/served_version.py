@@ -26,15 +26,18 @@ from podwright.errors import ConfigurationError
 from podwright_service.authoring.local_code import is_in_project
 from podwright_service.cli import set_error_handlers
 from podwright_service.cli.console import run_and_report
-from podwright_service.cli.run import load_served
-from podwright_service.cli.watched_files import INTERVAL, WatchedFiles
+from podwright_service.cli.developing.watched_files import (
+    INTERVAL,
+    WatchedFiles,
+)
+from podwright_service.cli.running.run import load_served
 from podwright_service.settings import read_settings
 
 STOP_SECONDS = 3
 """Seconds that all versions have to end after Ctrl-C; active runs are cut off then."""
 _PRELOADED = [
     "podwright_service.app",
-    "podwright_service.cli.served_version",
+    "podwright_service.cli.developing.served_version",
     "podwright_service.serving.server",
     "podwright.models.prices.pricing",
     "uvicorn.protocols.http.auto",

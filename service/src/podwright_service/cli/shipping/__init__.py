@@ -1,0 +1,1 @@
+"""Commands that bring components into images, fleets and other repositories."""
