@@ -14,7 +14,7 @@ import httpx
 from tests.helpers import ROOT, until
 from tests.service.support import Gate, Serve, check_problem, connect
 
-from podwright_service.http.admission import Admission
+from podwright_service.http.access.admission import Admission
 from podwright_service.settings import Settings
 
 OVERLOAD = ROOT / "tests" / "bench" / "overload.py"

@@ -25,7 +25,7 @@ from tests.service.support import (
 
 from podwright import Agent
 from podwright.errors import ConfigurationError
-from podwright_service.http.auth import ApiKeys
+from podwright_service.http.access.auth import ApiKeys
 from podwright_service.settings import read_settings
 
 ALL = "all-0123456789abcdef"

@@ -32,8 +32,8 @@ from podwright import (
     load,
 )
 from podwright.testing import ModelRequest, ModelResponse
-from podwright_service.http.limits import granted_limits
-from podwright_service.http.problems import RequestError
+from podwright_service.http.access.limits import granted_limits
+from podwright_service.http.errors.problems import RequestError
 from podwright_service.remotes import remotes_of
 from podwright_service.settings import Settings
 

@@ -23,19 +23,22 @@ from podwright.errors import ModelAuthenticationError
 from podwright.folders.walks import remotes_in, reported_models_of
 from podwright_service import background
 from podwright_service.background.previous import Previous, load_previous
-from podwright_service.http.active_runs import ActiveRuns
-from podwright_service.http.admission import Admission, AdmissionMiddleware
-from podwright_service.http.auth import ApiKeys, AuthenticationMiddleware
-from podwright_service.http.error_responses import add_exception_handlers
-from podwright_service.http.hosts import HostMiddleware
-from podwright_service.http.idempotency import IdempotencyStore
-from podwright_service.http.paths import MONITORING_PATHS, RELAY, path_in
-from podwright_service.http.query import check_query
-from podwright_service.http.shutdown import (
+from podwright_service.http.access.active_runs import ActiveRuns
+from podwright_service.http.access.admission import (
+    Admission,
+    AdmissionMiddleware,
+)
+from podwright_service.http.access.auth import ApiKeys, AuthenticationMiddleware
+from podwright_service.http.access.hosts import HostMiddleware
+from podwright_service.http.access.shutdown import (
     DrainMiddleware,
     Lifecycle,
     LifecycleMiddleware,
 )
+from podwright_service.http.errors.error_responses import add_exception_handlers
+from podwright_service.http.idempotency import IdempotencyStore
+from podwright_service.http.paths import MONITORING_PATHS, RELAY, path_in
+from podwright_service.http.query import check_query
 from podwright_service.inline.policy import inline_policy
 from podwright_service.model_checks import (
     called_models,

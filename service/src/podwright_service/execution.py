@@ -35,13 +35,13 @@ from podwright.run.component import TaskBody, nothing_to_decide
 from podwright.run.result import ExecutionResult
 from podwright.run.run import Task, execute
 from podwright.threads import compute
-from podwright_service.http.auth import owner_of
+from podwright_service.http.access.auth import owner_of
+from podwright_service.http.access.limits import granted_limits
+from podwright_service.http.errors.problems import RequestError
 from podwright_service.http.idempotency import (
     IdempotentRequest,
     idempotent_request,
 )
-from podwright_service.http.limits import granted_limits
-from podwright_service.http.problems import RequestError
 from podwright_service.http.schemas import RunDecision, RunRequest
 from podwright_service.origin import INLINE, Origin, current_origin, origin_of
 from podwright_service.runtime import Runtime, get_runtime

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 
 from podwright.components import Component
-from podwright_service.http.active_runs import ActiveRuns
-from podwright_service.http.admission import Admission
-from podwright_service.http.auth import ApiKeys
+from podwright_service.http.access.active_runs import ActiveRuns
+from podwright_service.http.access.admission import Admission
+from podwright_service.http.access.auth import ApiKeys
+from podwright_service.http.access.shutdown import Lifecycle
 from podwright_service.http.idempotency import IdempotencyStore
-from podwright_service.http.shutdown import Lifecycle
 from podwright_service.inline.policy import InlinePolicy
 from podwright_service.observability import Observability
 from podwright_service.saved_states import SavedStates

@@ -27,7 +27,7 @@ from podwright.data.json_data import JsonObject, to_json_bytes, to_json_data
 from podwright.errors import ConfigurationError
 from podwright.folders.walks import walk
 from podwright.messages.templates import visible
-from podwright_service.http.problems import RequestError
+from podwright_service.http.errors.problems import RequestError
 from podwright_service.http.sealing import Seal
 from podwright_service.settings import Settings
 from podwright_service.shared_folders import make_shared_folder

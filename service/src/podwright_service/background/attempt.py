@@ -30,8 +30,11 @@ from podwright_service.background.caller_runs import (
 from podwright_service.background.stored_journal import DatabaseStore
 from podwright_service.background.writer import Writer
 from podwright_service.execution import task_of, use_origin
-from podwright_service.http.limits import granted_limits
-from podwright_service.http.problems import stored_problem, stored_problem_of
+from podwright_service.http.access.limits import granted_limits
+from podwright_service.http.errors.problems import (
+    stored_problem,
+    stored_problem_of,
+)
 from podwright_service.http.schemas import RunRequest
 from podwright_service.observability import Observability
 from podwright_service.observability.tracing import (

@@ -39,7 +39,7 @@ from podwright_service.background.tables import (
     run_events,
     runs,
 )
-from podwright_service.http.problems import stored_problem
+from podwright_service.http.errors.problems import stored_problem
 
 StoredRun = RowMapping
 """A row of the runs, by column."""

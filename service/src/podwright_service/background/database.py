@@ -52,7 +52,7 @@ from podwright_service.background.sqlite_file import (
     DatabaseFileError,
     SQLiteFile,
 )
-from podwright_service.http.problems import RequestError
+from podwright_service.http.errors.problems import RequestError
 
 TRANSACTION_TIMEOUT = 10.0
 """Seconds that a transaction may take in PostgreSQL, and that it may wait for a connection or for a lock in SQLite."""

@@ -26,7 +26,7 @@ from podwright.steps.registry import step_class
 from podwright_service.background.caller_runs import CallerRuns, StoredRun
 from podwright_service.background.worker import BackgroundWorker
 from podwright_service.execution import task_of
-from podwright_service.http.problems import RequestError
+from podwright_service.http.errors.problems import RequestError
 from podwright_service.http.schemas import RunRequest
 
 StepPath = tuple[int, ...]

@@ -35,7 +35,7 @@ from podwright_service.background.previous import Previous
 from podwright_service.background.store import RunStore
 from podwright_service.background.webhook import Webhook
 from podwright_service.background.writer import Writer
-from podwright_service.http.shutdown import RESPONSE_SECONDS
+from podwright_service.http.access.shutdown import RESPONSE_SECONDS
 from podwright_service.observability import Observability
 from podwright_service.saved_states import SavedState
 from podwright_service.settings import Settings

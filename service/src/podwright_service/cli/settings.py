@@ -21,7 +21,7 @@ from podwright_service.cli.console import (
     print_text,
     table_of,
 )
-from podwright_service.http.auth import ApiKeys, Caller
+from podwright_service.http.access.auth import ApiKeys, Caller
 from podwright_service.http.paths import ALL_RUNS
 from podwright_service.inline.policy import inline_policy
 from podwright_service.model_checks import (

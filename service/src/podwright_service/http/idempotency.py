@@ -28,9 +28,9 @@ from podwright.messages.headers import (
     RUN_ID,
     UNFINISHED_CALLS,
 )
-from podwright_service.http.error_responses import problem_response
+from podwright_service.http.errors.error_responses import problem_response
+from podwright_service.http.errors.problems import RequestError
 from podwright_service.http.json_body import Handler, JSONRoute
-from podwright_service.http.problems import RequestError
 from podwright_service.http.streams import StreamedRun
 from podwright_service.settings import Settings
 

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from podwright.data.json_data import values_in
 from podwright.data.text import short_repr
 from podwright.threads import compute
-from podwright_service.http.problems import RequestError
+from podwright_service.http.errors.problems import RequestError
 
 _SMALL = 32 * 1024
 """Bytes of a body that is parsed on the event loop; larger ones have their turn in a few threads."""

@@ -19,7 +19,7 @@ from podwright.events import Event, adapter
 from podwright.kinds import TRAITS
 from podwright.messages.messages import ModelRequest, ModelResponse, ToolCall
 from podwright.run.result import ExecutionResult
-from podwright_service.http.auth import has_scope
+from podwright_service.http.access.auth import has_scope
 
 HIDDEN = "(hidden)"
 """Stands for a text that only callers with the scope `read` see."""

@@ -11,12 +11,12 @@ from fastapi.routing import APIRoute
 
 from podwright.data.text import did_you_mean, short_repr
 from podwright.errors import Problem
+from podwright_service.http.errors.problems import RequestError
 from podwright_service.http.paths import (
     MONITORING_PATHS,
     OPENAI_PREFIX,
     path_in,
 )
-from podwright_service.http.problems import RequestError
 
 _TOLERANT = (*MONITORING_PATHS, "/docs")
 """Paths that ignore what they do not know: a probe, a scrape or a link must not fail because of it."""

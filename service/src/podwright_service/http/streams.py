@@ -16,7 +16,7 @@ from podwright.data.json_data import to_json_bytes
 from podwright.events import Event, Token
 from podwright.messages.headers import RUN_ID
 from podwright.run.result import ExecutionResult
-from podwright_service.http.problems import RequestError
+from podwright_service.http.errors.problems import RequestError
 from podwright_service.http.public_events import EventFilter, without_context
 
 HEARTBEAT = 15.0

@@ -8,8 +8,8 @@ from typing import Any
 
 from podwright.data.finish_reasons import to_openai
 from podwright.messages.usage import Usage
-from podwright_service.http.openai_errors import error_body
-from podwright_service.http.problems import ProblemDetails
+from podwright_service.http.errors.openai_errors import error_body
+from podwright_service.http.errors.problems import ProblemDetails
 from podwright_service.openai_api.answer import Answer, Piece, usage_data
 from podwright_service.openai_api.forced_tool import ForcedTool
 

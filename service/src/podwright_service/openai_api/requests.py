@@ -22,7 +22,7 @@ from podwright.messages.messages import Message, ModelSettings
 from podwright.run.component import TaskBody
 from podwright.run.run import Task
 from podwright_service.execution import below
-from podwright_service.http.problems import RequestError
+from podwright_service.http.errors.problems import RequestError
 from podwright_service.openai_api.forced_tool import (
     ForcedTool,
     ToolChoice,

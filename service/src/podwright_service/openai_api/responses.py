@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from podwright.messages.usage import Usage
-from podwright_service.http.problems import ProblemDetails
+from podwright_service.http.errors.problems import ProblemDetails
 from podwright_service.openai_api.answer import (
     Answer,
     Piece,

@@ -11,7 +11,7 @@ from podwright.connection.schemas import Object
 from podwright.data.json_data import as_object
 from podwright.errors import Problem
 from podwright.messages.conversation import MAX_MESSAGES
-from podwright_service.http.problems import RequestError
+from podwright_service.http.errors.problems import RequestError
 from podwright_service.openai_api.chat_request import (
     InstructionMessage,
     StreamOptions,

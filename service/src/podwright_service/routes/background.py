@@ -50,21 +50,21 @@ from podwright_service.execution import (
     requested_run,
     resumed_body,
 )
-from podwright_service.http.auth import (
+from podwright_service.http.access.auth import (
     has_scope,
     owner_of,
     scope_missing,
 )
-from podwright_service.http.hosts import check_origin
+from podwright_service.http.access.hosts import check_origin
+from podwright_service.http.access.limits import granted_limits
+from podwright_service.http.errors.problems import RequestError
 from podwright_service.http.idempotency import (
     check_fingerprint,
     fingerprint_of,
     key_of,
 )
 from podwright_service.http.json_body import JSONRoute
-from podwright_service.http.limits import granted_limits
 from podwright_service.http.paths import ALL_RUNS
-from podwright_service.http.problems import RequestError
 from podwright_service.http.public_events import (
     EventFilter,
     filter_of,

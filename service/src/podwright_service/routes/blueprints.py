@@ -8,8 +8,8 @@ from pydantic import BaseModel, ConfigDict
 from podwright.components import Component
 from podwright.errors import BlueprintValidationError
 from podwright_service.execution import compute_for
+from podwright_service.http.errors.problems import ErrorEntry, error_entries
 from podwright_service.http.json_body import JSONRoute
-from podwright_service.http.problems import ErrorEntry, error_entries
 from podwright_service.http.schemas import InlineBlueprint, InlineRunRequest
 from podwright_service.inline.policy import inline_warnings
 from podwright_service.routes.responses import BODY_PROBLEMS

@@ -22,8 +22,8 @@ from podwright_service.execution import (
     execute_request,
     new_run_id,
 )
+from podwright_service.http.errors.problems import ProblemDetails, RequestError
 from podwright_service.http.idempotency import IdempotentRoute
-from podwright_service.http.problems import ProblemDetails, RequestError
 from podwright_service.http.streams import RunStream, StreamedRun
 from podwright_service.openai_api.answer import Answer, Piece
 from podwright_service.openai_api.chat import Chunks, completion

@@ -24,8 +24,8 @@ from podwright.data.names import INPUT, find_name
 from podwright.folders.walks import values_read
 from podwright.kinds import Kind
 from podwright.schemas.example import example
+from podwright_service.http.errors.problems import MEDIA_TYPE, ProblemDetails
 from podwright_service.http.paths import OPENAI_PREFIX, scopes_of
-from podwright_service.http.problems import MEDIA_TYPE, ProblemDetails
 from podwright_service.inline.policy import InlinePolicy
 
 router = APIRouter()

@@ -14,7 +14,7 @@ from podwright.messages.headers import (
     format_usage,
 )
 from podwright.messages.usage import Usage
-from podwright_service.http.problems import ProblemDetails
+from podwright_service.http.errors.problems import ProblemDetails
 
 Responses = dict[int | str, dict[str, Any]]
 

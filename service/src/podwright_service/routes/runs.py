@@ -20,8 +20,11 @@ from podwright_service.execution import (
     perform_run,
     requested_run,
 )
+from podwright_service.http.errors.problems import (
+    ProblemDetails,
+    problem_details,
+)
 from podwright_service.http.idempotency import IdempotentRoute
-from podwright_service.http.problems import ProblemDetails, problem_details
 from podwright_service.http.public_events import (
     EventFilter,
     filter_of,

@@ -12,7 +12,7 @@ from typing import Any
 from httptools import HttpParserUpgrade, HttpRequestParser
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from podwright_service.http.admission import MAX_HEAD
+from podwright_service.http.access.admission import MAX_HEAD
 
 STOP_DELAY = 0.5
 """Seconds for which connections without a request stay open when the server stops.

@@ -92,7 +92,7 @@ def _serve(
     when_ready: Callable[[], object] | None,
 ) -> None:
     from podwright_service.app import create_app
-    from podwright_service.http.auth import warn_if_open
+    from podwright_service.http.access.auth import warn_if_open
     from podwright_service.observability import configure_logging
     from podwright_service.serving.uvicorn_options import uvicorn_options
 

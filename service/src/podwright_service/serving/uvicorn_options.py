@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from podwright_service.http.shutdown import RESPONSE_SECONDS
+from podwright_service.http.access.shutdown import RESPONSE_SECONDS
 from podwright_service.serving.http_protocol import ServiceHttpProtocol
 from podwright_service.settings import Settings
 

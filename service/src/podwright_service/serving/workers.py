@@ -20,7 +20,7 @@ from gunicorn.app.base import BaseApplication
 from prometheus_client import multiprocess
 from uvicorn_worker import UvicornWorker  # pyright: ignore[reportMissingTypeStubs] - the package has no types
 
-from podwright_service.http.shutdown import RESPONSE_SECONDS
+from podwright_service.http.access.shutdown import RESPONSE_SECONDS
 from podwright_service.observability import logging_config, output
 from podwright_service.observability.metrics import files as metric_files
 from podwright_service.serving.listening import log_addresses

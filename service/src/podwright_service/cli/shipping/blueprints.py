@@ -31,7 +31,7 @@ from podwright.steps.registry import step_class
 from podwright.tools.tool import outdated_texts
 from podwright.workflows.template_names import blueprints_of, check_names
 from podwright_service.cli.console import print_json, print_text
-from podwright_service.http.auth import ApiKeys
+from podwright_service.http.access.auth import ApiKeys
 from podwright_service.model_checks import (
     agents_with_models,
     clients_of,

@@ -31,7 +31,7 @@ from podwright_service.observability.semconv import SpanOutcome, run_status
 from podwright_service.origin import INLINE, current_origin
 
 if TYPE_CHECKING:
-    from podwright_service.http.admission import Admission
+    from podwright_service.http.access.admission import Admission
 
 UNKNOWN = "(unknown)"
 """The label value of models, tools, routes and limits that the service does not know."""

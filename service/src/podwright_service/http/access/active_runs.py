@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 
 from starlette.requests import ClientDisconnect, Request
 
-from podwright_service.http.problems import RequestError
+from podwright_service.http.errors.problems import RequestError
 
 T = TypeVar("T")
 

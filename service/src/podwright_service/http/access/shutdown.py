@@ -20,9 +20,9 @@ import anyio.lowlevel
 from fastapi import FastAPI
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from podwright_service.http.active_runs import ActiveRuns
+from podwright_service.http.access.active_runs import ActiveRuns
+from podwright_service.http.errors.problems import RequestError
 from podwright_service.http.paths import MONITORING_PATHS, path_in
-from podwright_service.http.problems import RequestError
 from podwright_service.http.scrapes import Scrapes
 from podwright_service.settings import Settings
 

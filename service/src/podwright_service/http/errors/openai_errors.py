@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from podwright_service.http.problems import ProblemDetails
+from podwright_service.http.errors.problems import ProblemDetails
 
 _FACTS = (
     "run_id",

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from podwright.data.text import short_repr
 from podwright.threads import COMPUTING_THREADS
-from podwright_service.http.problems import SMALLER_BODY, RequestError
+from podwright_service.http.errors.problems import SMALLER_BODY, RequestError
 from podwright_service.settings import Settings
 
 Reason = Literal["full", "waited"]

@@ -8,7 +8,7 @@ from starlette.datastructures import Headers
 
 from podwright.messages.headers import BUDGET, HOPS, parse_budget
 from podwright.messages.usage import RunLimits
-from podwright_service.http.problems import RequestError
+from podwright_service.http.errors.problems import RequestError
 from podwright_service.settings import Settings
 
 Number = TypeVar("Number", int, float)

@@ -11,13 +11,13 @@ from starlette.responses import Response
 from podwright.data.json_data import to_json_bytes
 from podwright.errors import PodwrightError
 from podwright.messages.headers import RUN_ID, USAGE, format_usage
-from podwright_service.http.openai_errors import error_body, status_of
-from podwright_service.http.paths import OPENAI_PREFIX, path_in
-from podwright_service.http.problems import (
+from podwright_service.http.errors.openai_errors import error_body, status_of
+from podwright_service.http.errors.problems import (
     MEDIA_TYPE,
     allowed_methods,
     problem_details,
 )
+from podwright_service.http.paths import OPENAI_PREFIX, path_in
 
 
 def add_exception_handlers(app: FastAPI) -> None:

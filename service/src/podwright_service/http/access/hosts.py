@@ -14,8 +14,8 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from podwright.data.text import short_repr
+from podwright_service.http.errors.problems import RequestError
 from podwright_service.http.paths import PROBES, path_in
-from podwright_service.http.problems import RequestError
 from podwright_service.settings import Settings
 
 _LOCAL = r"localhost|.+\.localhost|[\d.]+|\[[\da-f:.]+\]|[\w-]+"

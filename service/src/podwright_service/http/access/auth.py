@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from podwright.blueprints.content import read_bytes
 from podwright.data.text import os_error_reason
 from podwright.errors import ConfigurationError
+from podwright_service.http.errors.problems import RequestError
 from podwright_service.http.paths import (
     OPEN_PATHS,
     RELAY,
@@ -25,7 +26,6 @@ from podwright_service.http.paths import (
     path_in,
     scopes_of,
 )
-from podwright_service.http.problems import RequestError
 from podwright_service.origin import is_key_name
 from podwright_service.settings import Settings
 

@@ -1,0 +1,1 @@
+"""Who may start a run, when, and within which limits."""
