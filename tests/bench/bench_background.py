@@ -13,7 +13,7 @@ from load import load
 from servers import BODY, App, provider, serve, wait_for_response
 from tests.postgresql import serve_postgresql
 
-from podwright_service.background.database import database_url, migrate
+from podwright_service.background.storage.database import database_url, migrate
 
 RUNS = 600
 CONNECTIONS = 16

@@ -23,8 +23,8 @@ from servers import (
 from sqlalchemy import Engine, create_engine, func, select
 from tests.postgresql import PostgreSQL, serve_postgresql
 
-from podwright_service.background.database import database_url, migrate
-from podwright_service.background.tables import is_open, runs
+from podwright_service.background.storage.database import database_url, migrate
+from podwright_service.background.storage.tables import is_open, runs
 
 RUNS = 300_000
 STEP = 10_000

@@ -41,7 +41,7 @@ from tests.service.support import (
 import podwright
 from podwright.components import Component
 from podwright_service.app import create_app
-from podwright_service.background.database import database_url, migrate
+from podwright_service.background.storage.database import database_url, migrate
 from podwright_service.observability import exporters
 from podwright_service.serving.uvicorn_options import uvicorn_options
 from podwright_service.settings import Settings

@@ -64,15 +64,15 @@ from tests.service.support import (
 
 from podwright import Agent, ApprovalStep, FunctionModel, Workflow
 from podwright.testing import ModelRequest
-from podwright_service.background.database import (
+from podwright_service.background.delivery.webhook import wait_after
+from podwright_service.background.storage.database import (
     Database,
     DatabaseUnavailableError,
     database_url,
     migrate,
 )
-from podwright_service.background.store import AttemptUpdate, RunStore
-from podwright_service.background.tables import metadata, runs, workers
-from podwright_service.background.webhook import wait_after
+from podwright_service.background.storage.store import AttemptUpdate, RunStore
+from podwright_service.background.storage.tables import metadata, runs, workers
 from podwright_service.testing import Metrics
 
 PREPARED = "SELECT count(*) FROM pg_prepared_statements"

@@ -32,7 +32,7 @@ from tests.service.support import (
     discard_output,
 )
 
-from podwright_service.background.database import database_url, migrate
+from podwright_service.background.storage.database import database_url, migrate
 from podwright_service.testing.server import BackgroundServer
 
 LATENCY = 0.04

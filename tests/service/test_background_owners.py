@@ -13,7 +13,7 @@ from tests.service.background_support import begin, synchronous_url, wait
 from tests.service.support import Serve, check_problem
 
 from podwright import Agent, ApprovalStep, EchoModel, Workflow
-from podwright_service.background.tables import runs
+from podwright_service.background.storage.tables import runs
 
 KEYS = {
     "ann": "run@ann:" + "a" * 20,

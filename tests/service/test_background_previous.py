@@ -38,8 +38,11 @@ from podwright.testing import ModelRequest, ToolCall
 from podwright_service.app import create_app
 from podwright_service.background.kept_blueprints import KeptBlueprints
 from podwright_service.background.previous import load_previous
-from podwright_service.background.store import AttemptUpdate
-from podwright_service.background.tables import kept_blueprints, run_events
+from podwright_service.background.storage.store import AttemptUpdate
+from podwright_service.background.storage.tables import (
+    kept_blueprints,
+    run_events,
+)
 from podwright_service.settings import Settings
 from podwright_service.testing import Metrics
 

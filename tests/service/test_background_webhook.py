@@ -47,16 +47,16 @@ from tests.service.support import (
 from podwright import Agent, ApprovalStep, FunctionModel, Workflow
 from podwright.errors import ConfigurationError
 from podwright_service.app import create_app
-from podwright_service.background.database import database_url, migrate
-from podwright_service.background.outbox import CLAIM_SECONDS, Outbox
-from podwright_service.background.store import AttemptUpdate
-from podwright_service.background.tables import deliveries
-from podwright_service.background.webhook import WAITS, wait_after
+from podwright_service.background.delivery.outbox import CLAIM_SECONDS, Outbox
+from podwright_service.background.delivery.webhook import WAITS, wait_after
+from podwright_service.background.storage.database import database_url, migrate
+from podwright_service.background.storage.store import AttemptUpdate
+from podwright_service.background.storage.tables import deliveries
 from podwright_service.settings import Settings, read_settings
 from podwright_service.testing import Metrics
 
-POLL_INTERVAL = "podwright_service.background.webhook.POLL_INTERVAL"
-ALL_WAITS = "podwright_service.background.webhook.WAITS"
+POLL_INTERVAL = "podwright_service.background.delivery.webhook.POLL_INTERVAL"
+ALL_WAITS = "podwright_service.background.delivery.webhook.WAITS"
 KEYS = (b"k" * 24, b"l" * 32)
 SECRETS = tuple(f"whsec_{base64.b64encode(key).decode()}" for key in KEYS)
 CONTENT = {

@@ -12,8 +12,8 @@ from tests.recorded_runs import COMPONENTS, STATE_KEY, effects, read_data
 from tests.service.background_support import synchronous_url, wait
 from tests.service.support import Serve
 
-from podwright_service.background.database import database_url, migrate
-from podwright_service.background.tables import run_events, runs
+from podwright_service.background.storage.database import database_url, migrate
+from podwright_service.background.storage.tables import run_events, runs
 from podwright_service.saved_states import STATE
 
 STORED: dict[str, Any] = read_data("stored_runs.json")

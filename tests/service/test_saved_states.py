@@ -25,8 +25,8 @@ from podwright import (
     tool,
 )
 from podwright.testing import ModelRequest, ToolCall
-from podwright_service.background.database import database_url, migrate
-from podwright_service.background.store import RunStore
+from podwright_service.background.storage.database import database_url, migrate
+from podwright_service.background.storage.store import RunStore
 from podwright_service.saved_states import STATE, columns_of, new_state
 
 KEYS = {"ann": "run+blueprint@ann:" + "a" * 20, "bob": "run@bob:" + "b" * 20}

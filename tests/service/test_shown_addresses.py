@@ -21,7 +21,7 @@ from tests.service.support import (
     write,
 )
 
-from podwright_service.background.database import database_url, migrate
+from podwright_service.background.storage.database import database_url, migrate
 
 SECRET = "canary-7d1f"
 SECRET_KEY = f"whsec_{'MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw'}"

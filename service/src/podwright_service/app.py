@@ -287,7 +287,10 @@ def _background_worker(
         return None
     background.check_installed()
     # imported here, because SQLAlchemy takes time and memory, which a service without background runs does not need
-    from podwright_service.background.database import database_url, migrate
+    from podwright_service.background.storage.database import (
+        database_url,
+        migrate,
+    )
     from podwright_service.background.worker import BackgroundWorker
 
     url = database_url(settings.runs_database.get_secret_value())

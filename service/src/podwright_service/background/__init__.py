@@ -63,7 +63,7 @@ def check_database(settings: Settings) -> None:
     if settings.runs_database is None:
         return
     check_installed()
-    from podwright_service.background.database import database_url
+    from podwright_service.background.storage.database import database_url
 
     url = database_url(settings.runs_database.get_secret_value())
     folder = Path(url.database or "").parent

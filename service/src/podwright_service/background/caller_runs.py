@@ -1,7 +1,7 @@
 """The background runs that a caller may see and change: every statement is limited to a component and a caller.
 
 Whoever decides about a run, cancels, resumes or moves it does so under a condition that still holds when the change is
-made; see `podwright_service.background.database`.
+made; see `podwright_service.background.storage.database`.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from podwright.connection.schemas import (
     RunContent,
     RunStatus,
 )
-from podwright_service.background.database import Database, Transaction
-from podwright_service.background.outbox import Outbox
-from podwright_service.background.tables import (
+from podwright_service.background.delivery.outbox import Outbox
+from podwright_service.background.storage.database import Database, Transaction
+from podwright_service.background.storage.tables import (
     OPEN,
     UNSUCCESSFUL,
     is_open,

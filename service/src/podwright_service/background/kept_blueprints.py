@@ -9,8 +9,8 @@ from sqlalchemy import delete, exists, select, update
 from sqlalchemy.sql.elements import ColumnElement
 
 from podwright_service.background.clock import TOLERANCE
-from podwright_service.background.database import Database, Transaction
-from podwright_service.background.tables import (
+from podwright_service.background.storage.database import Database, Transaction
+from podwright_service.background.storage.tables import (
     is_open,
     kept_blueprints,
     runs,

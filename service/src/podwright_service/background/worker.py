@@ -26,15 +26,15 @@ from podwright import blueprints
 from podwright.components import Component
 from podwright_service.background.attempt import Attempt
 from podwright_service.background.caller_runs import StoredRun
-from podwright_service.background.database import (
+from podwright_service.background.delivery.outbox import WebhookMode
+from podwright_service.background.delivery.webhook import Webhook
+from podwright_service.background.previous import Previous
+from podwright_service.background.storage.database import (
     DatabaseUnavailableError,
     explain_database_error,
 )
-from podwright_service.background.outbox import WebhookMode
-from podwright_service.background.previous import Previous
-from podwright_service.background.store import RunStore
-from podwright_service.background.webhook import Webhook
-from podwright_service.background.writer import Writer
+from podwright_service.background.storage.store import RunStore
+from podwright_service.background.storage.writer import Writer
 from podwright_service.http.access.shutdown import RESPONSE_SECONDS
 from podwright_service.observability import Observability
 from podwright_service.saved_states import SavedState

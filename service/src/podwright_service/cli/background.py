@@ -168,7 +168,10 @@ def migrate_database() -> None:
     """
     check_installed()
     # slow to import
-    from podwright_service.background.database import database_url, migrate
+    from podwright_service.background.storage.database import (
+        database_url,
+        migrate,
+    )
 
     settings = read_settings()
     adopt_secrets()

@@ -39,9 +39,11 @@ from podwright_service.background.caller_runs import (
     RunChange,
     StoredRun,
 )
-from podwright_service.background.database import DatabaseUnavailableError
 from podwright_service.background.moving import move_run
-from podwright_service.background.tables import OPEN
+from podwright_service.background.storage.database import (
+    DatabaseUnavailableError,
+)
+from podwright_service.background.storage.tables import OPEN
 from podwright_service.background.worker import BackgroundWorker
 from podwright_service.execution import (
     compute_for,

@@ -7,8 +7,8 @@ from typing import Any
 
 from sqlalchemy import delete, select, update
 
-from podwright_service.background.database import Database, Transaction
-from podwright_service.background.tables import states
+from podwright_service.background.storage.database import Database, Transaction
+from podwright_service.background.storage.tables import states
 from podwright_service.saved_states import SavedState, used_state_error
 
 _BATCH = 1000

@@ -41,11 +41,11 @@ from podwright_service.background.caller_runs import (
     queued_columns,
 )
 from podwright_service.background.clock import TOLERANCE, DatabaseClock
-from podwright_service.background.database import Database
+from podwright_service.background.delivery.outbox import Outbox, WebhookMode
 from podwright_service.background.kept_blueprints import KeptBlueprints
-from podwright_service.background.kept_states import KeptStates
-from podwright_service.background.outbox import Outbox, WebhookMode
-from podwright_service.background.tables import (
+from podwright_service.background.storage.database import Database
+from podwright_service.background.storage.kept_states import KeptStates
+from podwright_service.background.storage.tables import (
     OPEN,
     is_open,
     run_events,

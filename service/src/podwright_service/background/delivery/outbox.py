@@ -23,8 +23,8 @@ from sqlalchemy import (
 
 from podwright.connection.schemas import RESTING
 from podwright_service.background.clock import TOLERANCE
-from podwright_service.background.database import Database, Transaction
-from podwright_service.background.tables import deliveries, runs
+from podwright_service.background.storage.database import Database, Transaction
+from podwright_service.background.storage.tables import deliveries, runs
 
 CLAIM_SECONDS = 60.0
 """Seconds after which a notification is sent again whose process was killed."""

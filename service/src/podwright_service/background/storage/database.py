@@ -48,7 +48,7 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from podwright.data.json_data import to_json_bytes
 from podwright.errors import ConfigurationError
-from podwright_service.background.sqlite_file import (
+from podwright_service.background.storage.sqlite_file import (
     DatabaseFileError,
     SQLiteFile,
 )

@@ -21,8 +21,10 @@ from podwright.connection.schemas import RunStatus
 from podwright.data.json_data import to_json_bytes
 from podwright.models.http.client import Response, TransportError, send
 from podwright.models.retries import Timeouts, retry_after
-from podwright_service.background.database import DatabaseUnavailableError
-from podwright_service.background.outbox import Delivery, Outbox
+from podwright_service.background.delivery.outbox import Delivery, Outbox
+from podwright_service.background.storage.database import (
+    DatabaseUnavailableError,
+)
 from podwright_service.execution import context_as_texts
 from podwright_service.observability import Observability
 from podwright_service.settings import Settings

@@ -1,0 +1,1 @@
+"""What tells others of the ends of runs."""
