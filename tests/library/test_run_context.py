@@ -39,6 +39,7 @@ from podwright.functions.run_context import (
 from podwright.journal.journal import Journal
 from podwright.run.run import execute
 from podwright.testing import ToolCall
+from podwright.tools.tool import to_tool
 
 if TYPE_CHECKING:
     from collections.abc import Mapping as ForCheckers
@@ -49,7 +50,7 @@ YES = Agent("yes", "Say yes.", says("yes"))
 
 def calls(function: Any, **arguments: Any) -> Agent:
     """An agent whose model calls a tool once."""
-    name = podwright.tools.to_tool(function).name
+    name = to_tool(function).name
     model = ScriptedModel(ToolCall.of(name, **arguments), "done")
     return Agent("caller", "Do.", model, tools=[function])
 

@@ -17,8 +17,8 @@ from podwright import Agent, AgentStep, ApprovalStep, EchoModel, Workflow
 from podwright_service.background.caller_runs import Access, CallerRuns
 from podwright_service.background.delivery.outbox import WebhookMode
 from podwright_service.background.storage.database import database_url, migrate
-from podwright_service.background.storage.store import RunStore
 from podwright_service.background.storage.tables import runs
+from podwright_service.background.store import RunStore
 
 ECHO = Agent("helper", "Help.", EchoModel())
 FLOW = Workflow(
@@ -32,13 +32,15 @@ FLOW = Workflow(
 """A workflow that waits for approval between its two calls."""
 ENDED = ("succeeded", "failed", "cancelled", "interrupted")
 
-LEASE_SECONDS = "podwright_service.background.storage.store.LEASE_SECONDS"
+LEASE_SECONDS = "podwright_service.background.store.LEASE_SECONDS"
 MAX_TAKEOVERS = "podwright_service.background.attempt.MAX_TAKEOVERS"
 METRICS_INTERVAL = "podwright_service.background.worker.METRICS_INTERVAL"
 POLL_INTERVAL = "podwright_service.background.worker.POLL_INTERVAL"
 RENEWAL_INTERVAL = "podwright_service.background.worker.RENEWAL_INTERVAL"
 RETRY_INTERVAL = "podwright_service.background.worker.RETRY_INTERVAL"
-SERVED_SECONDS = "podwright_service.background.kept_blueprints.SERVED_SECONDS"
+SERVED_SECONDS = (
+    "podwright_service.background.storage.kept_blueprints.SERVED_SECONDS"
+)
 CLOCK = "podwright_service.background.storage.database._CLOCK"
 TRANSACTION_TIMEOUT = (
     "podwright_service.background.storage.database.TRANSACTION_TIMEOUT"

@@ -71,8 +71,8 @@ from podwright_service.background.storage.database import (
     database_url,
     migrate,
 )
-from podwright_service.background.storage.store import AttemptUpdate, RunStore
 from podwright_service.background.storage.tables import metadata, runs, workers
+from podwright_service.background.store import AttemptUpdate, RunStore
 from podwright_service.testing import Metrics
 
 PREPARED = "SELECT count(*) FROM pg_prepared_statements"

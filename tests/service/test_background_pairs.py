@@ -32,8 +32,8 @@ from tests.service.background_support import (
 
 from podwright_service.background.caller_runs import RunChange
 from podwright_service.background.storage.database import database_url
-from podwright_service.background.storage.store import AttemptUpdate, RunStore
 from podwright_service.background.storage.tables import deliveries, runs
+from podwright_service.background.store import AttemptUpdate, RunStore
 
 OLD = "sha256:old"
 NEW = "sha256:new"

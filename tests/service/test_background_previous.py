@@ -36,13 +36,13 @@ from podwright.errors import ConfigurationError, PodwrightError
 from podwright.messages.usage import RunLimits
 from podwright.testing import ModelRequest, ToolCall
 from podwright_service.app import create_app
-from podwright_service.background.kept_blueprints import KeptBlueprints
 from podwright_service.background.previous import load_previous
-from podwright_service.background.storage.store import AttemptUpdate
+from podwright_service.background.storage.kept_blueprints import KeptBlueprints
 from podwright_service.background.storage.tables import (
     kept_blueprints,
     run_events,
 )
+from podwright_service.background.store import AttemptUpdate
 from podwright_service.settings import Settings
 from podwright_service.testing import Metrics
 

@@ -38,7 +38,7 @@ from podwright.messages.usage import Usage
 from podwright.testing import ModelRequest, ToolCall
 from podwright_service.background.attempt import Attempt
 from podwright_service.background.gate import Gate as CallGate
-from podwright_service.background.storage.store import RunStore
+from podwright_service.background.store import RunStore
 from podwright_service.background.worker import BackgroundWorker
 from podwright_service.saved_states import SavedState
 from podwright_service.testing import ComponentProcess, SpanCollector

@@ -56,7 +56,7 @@ from podwright_service.background.storage.database import (
     database_url,
     migrate,
 )
-from podwright_service.background.storage.store import RunStore
+from podwright_service.background.store import RunStore
 from podwright_service.background.worker import BackgroundWorker
 from podwright_service.inline.policy import inline_policy
 from podwright_service.observability import Observability
@@ -479,9 +479,7 @@ def processes(monkeypatch: pytest.MonkeyPatch, stop: Stop) -> None:
 
     monkeypatch.setattr(Database, "transaction", refuse_dead)
     monkeypatch.setattr(Workflow, "retries", Retries(first_wait=0))
-    monkeypatch.setattr(
-        "podwright_service.background.storage.store.LEASE_SECONDS", 0.0
-    )
+    monkeypatch.setattr("podwright_service.background.store.LEASE_SECONDS", 0.0)
     monkeypatch.setattr(
         "podwright_service.background.worker.RESPONSE_SECONDS",
         0.0 if stop == "kill" else 60.0,

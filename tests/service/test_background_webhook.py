@@ -50,8 +50,8 @@ from podwright_service.app import create_app
 from podwright_service.background.delivery.outbox import CLAIM_SECONDS, Outbox
 from podwright_service.background.delivery.webhook import WAITS, wait_after
 from podwright_service.background.storage.database import database_url, migrate
-from podwright_service.background.storage.store import AttemptUpdate
 from podwright_service.background.storage.tables import deliveries
+from podwright_service.background.store import AttemptUpdate
 from podwright_service.settings import Settings, read_settings
 from podwright_service.testing import Metrics
 

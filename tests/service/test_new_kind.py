@@ -39,7 +39,8 @@ class RepeaterBlueprint(TypedDict):
 
 schema.SHAPES["repeater"] = RepeaterBlueprint
 
-from podwright.components import KINDS, PromptComponent
+from podwright.components import PromptComponent
+from podwright.folders.loader import KINDS
 from podwright.components.options import parse_with_overrides
 
 

@@ -26,7 +26,7 @@ from podwright import (
 )
 from podwright.testing import ModelRequest, ToolCall
 from podwright_service.background.storage.database import database_url, migrate
-from podwright_service.background.storage.store import RunStore
+from podwright_service.background.store import RunStore
 from podwright_service.saved_states import STATE, columns_of, new_state
 
 KEYS = {"ann": "run+blueprint@ann:" + "a" * 20, "bob": "run@bob:" + "b" * 20}

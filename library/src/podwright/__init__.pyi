@@ -2,23 +2,7 @@
 
 from . import blueprints, conditions, errors, events, models, testing
 from ._version import __version__
-from .components import (
-    Agent,
-    AgentStep,
-    ApprovalStep,
-    Component,
-    ConditionStep,
-    Conductor,
-    FunctionStep,
-    LoopStep,
-    MapStep,
-    ParallelStep,
-    Pipeline,
-    TryStep,
-    Workflow,
-    WorkflowStep,
-    load,
-)
+from .components import Agent, Component, Conductor, Pipeline
 from .components.function_agent import FunctionAgent
 from .errors import (
     ApprovalRequired,
@@ -28,6 +12,7 @@ from .errors import (
     RunCancelledError,
 )
 from .events import Event, EventManager, subscribe
+from .folders.loader import load
 from .functions.run_context import RunContext, run_attributes
 from .location import call_key
 from .messages.usage import RunLimits, Usage
@@ -43,7 +28,17 @@ from .models import (
 )
 from .remote.remote import Remote
 from .run.result import ExecutionResult
+from .steps.agent_step import AgentStep
+from .steps.approval_step import ApprovalStep
+from .steps.condition_step import ConditionStep
+from .steps.function_step import FunctionStep
+from .steps.loop_step import LoopStep
+from .steps.map_step import MapStep
+from .steps.parallel_step import ParallelStep
+from .steps.try_step import TryStep
+from .steps.workflow_step import WorkflowStep
 from .tools.tool import tool
+from .workflows.workflow import Workflow
 
 __all__ = [
     "Agent",

@@ -1,10 +1,8 @@
-"""The four kinds of components, the steps of workflows, and `load`."""
+"""The four kinds of components, and the steps of workflows."""
 
 from podwright.components.agent import Agent as Agent
 from podwright.components.conductor import Conductor as Conductor
 from podwright.components.pipeline import Pipeline as Pipeline
-from podwright.folders.loader import KINDS as KINDS
-from podwright.folders.loader import load as load
 from podwright.run.component import Component as Component
 from podwright.run.component import PromptComponent as PromptComponent
 from podwright.run.options import Options as Options

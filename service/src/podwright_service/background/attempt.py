@@ -27,8 +27,8 @@ from podwright_service.background.caller_runs import (
     StoredRun,
     cancelled_problem,
 )
-from podwright_service.background.storage.stored_journal import DatabaseStore
-from podwright_service.background.storage.writer import Writer
+from podwright_service.background.stored_journal import DatabaseStore
+from podwright_service.background.writer import Writer
 from podwright_service.execution import task_of, use_origin
 from podwright_service.http.access.limits import granted_limits
 from podwright_service.http.errors.problems import (

@@ -33,8 +33,8 @@ from podwright_service.background.storage.database import (
     DatabaseUnavailableError,
     explain_database_error,
 )
-from podwright_service.background.storage.store import RunStore
-from podwright_service.background.storage.writer import Writer
+from podwright_service.background.store import RunStore
+from podwright_service.background.writer import Writer
 from podwright_service.http.access.shutdown import RESPONSE_SECONDS
 from podwright_service.observability import Observability
 from podwright_service.saved_states import SavedState

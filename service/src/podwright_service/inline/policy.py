@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from podwright import blueprints
-from podwright.components import KINDS, Agent, Component, Pipeline
+from podwright.components import Agent, Component, Pipeline
 from podwright.data.json_data import json_pointer
 from podwright.data.text import did_you_mean
 from podwright.errors import (
@@ -16,6 +16,7 @@ from podwright.errors import (
     PodwrightError,
     Problem,
 )
+from podwright.folders.loader import KINDS
 from podwright.folders.walks import conditions_of, tools_of, walk
 from podwright.kinds import Kind
 from podwright.run.component import Supplied

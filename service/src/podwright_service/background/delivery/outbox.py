@@ -22,7 +22,7 @@ from sqlalchemy import (
 )
 
 from podwright.connection.schemas import RESTING
-from podwright_service.background.clock import TOLERANCE
+from podwright_service.background.storage.clock import TOLERANCE
 from podwright_service.background.storage.database import Database, Transaction
 from podwright_service.background.storage.tables import deliveries, runs
 

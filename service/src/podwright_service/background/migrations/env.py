@@ -1,4 +1,4 @@
-"""How Alembic applies the migrations: on the connection that `podwright_service.background.storage.database.migrate` opened."""
+"""How Alembic applies the migrations: on the connection that `migrate` of `background/storage/database.py` opened."""
 
 from alembic import context
 

@@ -9,7 +9,7 @@ from typing import Protocol
 from podwright_service.background.storage.database import (
     DatabaseUnavailableError,
 )
-from podwright_service.background.storage.store import AttemptUpdate, RunStore
+from podwright_service.background.store import AttemptUpdate, RunStore
 
 BATCH_DELAY = 0.05
 """Seconds that events wait for more of them, unless a call waits until they are stored."""

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import delete, exists, select, update
 from sqlalchemy.sql.elements import ColumnElement
 
-from podwright_service.background.clock import TOLERANCE
+from podwright_service.background.storage.clock import TOLERANCE
 from podwright_service.background.storage.database import Database, Transaction
 from podwright_service.background.storage.tables import (
     is_open,

@@ -21,8 +21,8 @@ from podwright.messages.approvals import (
 from podwright.messages.usage import NO_USAGE, Usage
 from podwright_service.background.caller_runs import StoredRun
 from podwright_service.background.gate import Gate
-from podwright_service.background.storage.store import AttemptUpdate
-from podwright_service.background.storage.writer import Writer
+from podwright_service.background.store import AttemptUpdate
+from podwright_service.background.writer import Writer
 
 _CONTEXTS = ("context",)
 """Fields that are never stored: a new attempt does not need the contexts of stopped workflows."""

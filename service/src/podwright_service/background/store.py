@@ -40,10 +40,10 @@ from podwright_service.background.caller_runs import (
     events_in,
     queued_columns,
 )
-from podwright_service.background.clock import TOLERANCE, DatabaseClock
 from podwright_service.background.delivery.outbox import Outbox, WebhookMode
-from podwright_service.background.kept_blueprints import KeptBlueprints
+from podwright_service.background.storage.clock import TOLERANCE, DatabaseClock
 from podwright_service.background.storage.database import Database
+from podwright_service.background.storage.kept_blueprints import KeptBlueprints
 from podwright_service.background.storage.kept_states import KeptStates
 from podwright_service.background.storage.tables import (
     OPEN,
