@@ -106,16 +106,7 @@ class Observability:
                 )
                 for part in components
             ],
-            models={
-                *(model.name for model in models),
-                *policy.models,
-                *(name for each in performed for name in each.models()),
-                *(
-                    name
-                    for each in performed
-                    for name in reported_models_of(each)
-                ),
-            },
+            models=_names_of_models(models, policy, performed),
             tools={
                 *policy.tools,
                 *(name for part in components for name in part.tool_names),
@@ -208,3 +199,16 @@ def _model_names(part: Component, settings: Settings) -> tuple[str, ...]:
             called = [model.name for model in part.chat_models.all()]
         names |= dict.fromkeys(called)
     return tuple(names)
+
+
+def _names_of_models(
+    models: Collection[Model],
+    policy: InlinePolicy,
+    performed: Collection[Component],
+) -> set[str]:
+    """Return the names of all models that runs may call."""
+    names = {*policy.models, *(model.name for model in models)}
+    for component in performed:
+        names.update(component.models())
+        names.update(reported_models_of(component))
+    return names
