@@ -261,11 +261,12 @@ def provoke(error_class: type[PodwrightError]) -> Any:
 def tree(
     error_class: type[PodwrightError] = PodwrightError,
 ) -> list[type[PodwrightError]]:
-    """The class and those below it that the library defines, in their order."""
+    """The class and those below it that the library defines, in their order, without those of its client."""
     own = [
         sub
         for sub in error_class.__subclasses__()
         if sub.__module__.partition(".")[0] == "podwright"
+        and not sub.__module__.startswith("podwright.client.")
     ]
     return [error_class, *(below for sub in own for below in tree(sub))]
 

@@ -25,6 +25,7 @@ from podwright import Agent, LoopStep, ScriptedModel, Workflow, events
 from podwright.components import FunctionStep, WorkflowStep
 from podwright.errors import ConfigurationError, ModelError
 from podwright.messages.usage import RunLimits
+from podwright.settings import forget_settings
 from podwright.testing import (
     Model,
     ModelRequest,
@@ -571,6 +572,7 @@ def test_a_cost_limit_needs_prices(
         '{"hosted_vllm/*": {"input": 0, "output": 0}}'
     )
     monkeypatch.setenv("PODWRIGHT_PRICES", str(tmp_path / "prices.json"))
+    forget_settings()
     serve(unpriced, run_cost=1.0)
 
 
