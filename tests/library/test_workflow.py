@@ -765,7 +765,7 @@ def test_a_run_has_a_maximum_of_steps(
     notes: Notes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nested steps count together; beyond the maximum the run stops, and can be resumed."""
-    monkeypatch.setattr("podwright.run_accounts.MAX_STEPS_PER_RUN", 20)
+    monkeypatch.setattr("podwright.run.accounts.MAX_STEPS_PER_RUN", 20)
     inner = Workflow("inner", [LoopStep([notes.agent("a")], NEVER, 5)])
     flow = Workflow("w", [MapStep("items", "item", [inner], max_concurrency=2)])
     with pytest.raises(LimitExceededError) as caught:
