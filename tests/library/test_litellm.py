@@ -345,9 +345,9 @@ async def test_images_are_not_fetched_for_providers_that_take_no_urls(
 LOOP = """
 import asyncio, sys, threading
 from podwright.errors import ModelError
-from podwright.messages import Message, ModelRequest
+from podwright.messages.messages import Message, ModelRequest
 from podwright.models import Connection
-from podwright.models.litellm import LiteLLMModel
+from podwright.models.litellm.model import LiteLLMModel
 threads = []
 class Watch:
     def find_spec(self, name, path=None, target=None):

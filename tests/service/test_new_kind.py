@@ -26,7 +26,7 @@ kinds.Kind = Literal["agent", "workflow", "conductor", "pipeline", "repeater"]
 kinds.TRAITS["repeater"] = kinds.Traits()
 
 from podwright.blueprints import schema
-from podwright.messages import CLOSED
+from podwright.messages.messages import CLOSED
 
 
 @with_config(CLOSED)
@@ -41,7 +41,7 @@ schema.SHAPES["repeater"] = RepeaterBlueprint
 
 from podwright.components import PromptComponent
 from podwright.folders.loader import KINDS
-from podwright.components.options import parse_with_overrides
+from podwright.run.options import parse_with_overrides
 
 
 class Repeater(PromptComponent):
@@ -65,8 +65,8 @@ from podwright.blueprints import json_schema
 from podwright.blueprints.diff import blueprint_changes
 from podwright.blueprints.flowchart import mermaid
 from podwright_service.app import create_app
-from podwright_service.cli.blueprints import validate
-from podwright_service.cli.deploy import render_values
+from podwright_service.cli.shipping.blueprints import validate
+from podwright_service.cli.shipping.deploy import render_values
 from podwright_service.settings import Settings
 
 folder = sys.argv[1]

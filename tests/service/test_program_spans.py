@@ -134,7 +134,7 @@ def test_headers_of_models_and_remotes_end_with_recording() -> None:
     body = """
 import asyncio
 from podwright.models import http
-from podwright.components.remote import PROPAGATORS
+from podwright.remote.remote import PROPAGATORS
 
 sent = []
 
