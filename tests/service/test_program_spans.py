@@ -133,7 +133,7 @@ def test_headers_of_models_and_remotes_end_with_recording() -> None:
     """After the last recording ends, and no sooner, requests have no `traceparent`; a service goes on with its own."""
     body = """
 import asyncio
-from podwright.models import http
+from podwright.models.http import client as http
 from podwright.remote.remote import PROPAGATORS
 
 sent = []
