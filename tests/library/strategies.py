@@ -11,7 +11,7 @@ from tests.library.shapes import Json
 from podwright import Agent, ScriptedModel, blueprints, load
 from podwright.messages.templates import names as names_in
 from podwright.steps.registry import step_problems
-from podwright.tools.tool import to_tool
+from podwright.tools.function_tool import to_tool
 
 
 def search(query: str, limit: int = 3) -> str:

@@ -680,7 +680,7 @@ def test_agents_find_each_other(
         ]
 
 
-def test_the_code_of_the_folder_around(write: Write) -> None:
+async def test_the_code_of_the_folder_around(write: Write) -> None:
     """A member in a file has the tools of the folder around it, also if a folder in `agents/` names it."""
     root = write({
         "game/blueprint.json": members_of("Workflow", "chief", team="game"),
@@ -691,7 +691,7 @@ def test_the_code_of_the_folder_around(write: Write) -> None:
     })  # fmt: skip
     chief: Any = load(root / "game").members()["chief"]
     tool = chief.members()["senior"].tools["look_up"]
-    assert tool.function("word") == "word: the game"
+    assert await tool.call({"word": "word"}) == "word: the game"
 
 
 def test_an_own_agent_comes_before_one_of_the_folder_around(

@@ -52,7 +52,8 @@ from podwright.testing import (
     events_of,
     forbid_models,
 )
-from podwright.tools.tool import to_tool
+from podwright.tools.function_schema import function_schema
+from podwright.tools.function_tool import to_tool
 
 
 def request(*texts: str, **fields: Any) -> ModelRequest:
@@ -208,7 +209,7 @@ async def test_an_echo_calls_tools_with_valid_arguments(kind: Any) -> None:
     jsonschema.Draft202012Validator(
         made.schema["function"]["parameters"]
     ).validate(arguments)
-    made.arguments.validate_python(arguments)
+    function_schema(tool).arguments.validate_python(arguments)
 
 
 @pytest.mark.parametrize("kind", TYPES, ids=range(len(TYPES)))

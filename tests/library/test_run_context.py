@@ -39,7 +39,7 @@ from podwright.functions.run_context import (
 from podwright.journal.journal import Journal
 from podwright.run.run import execute
 from podwright.testing import ToolCall
-from podwright.tools.tool import to_tool
+from podwright.tools.function_tool import to_tool
 
 if TYPE_CHECKING:
     from collections.abc import Mapping as ForCheckers

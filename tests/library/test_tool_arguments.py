@@ -31,7 +31,8 @@ from podwright import Agent, ScriptedModel
 from podwright.errors import ToolArgumentsError
 from podwright.testing import ToolCall
 from podwright.tools.arguments import validate_arguments
-from podwright.tools.tool import to_tool
+from podwright.tools.function_schema import function_schema
+from podwright.tools.function_tool import to_tool
 
 
 class Line(BaseModel):
@@ -473,13 +474,13 @@ def test_what_fits_is_unchanged(
     function: Callable[..., Any], data: st.DataObject
 ) -> None:
     """Arguments that pydantic takes are taken as it takes them; with a wrong one beside them as well."""
-    tool = to_tool(function)
+    adapter = function_schema(function).arguments
     arguments = data.draw(FITTING[function])
-    expected = tool.arguments.validate_python(copy.deepcopy(arguments))
-    assert validate_arguments(tool.arguments, arguments, tool.name) == expected
+    expected = adapter.validate_python(copy.deepcopy(arguments))
+    assert validate_arguments(adapter, arguments, function.__name__) == expected
     assert (
         validate_arguments(
-            tool.arguments, {**arguments, "reason": "asked"}, tool.name
+            adapter, {**arguments, "reason": "asked"}, function.__name__
         )
         == expected
     )
@@ -488,9 +489,9 @@ def test_what_fits_is_unchanged(
 @given(text=st.text() | any_json.map(json.dumps))
 def test_a_text_is_never_converted(text: str) -> None:
     """The tool gets the text of a text parameter, whatever it looks like, also if other arguments are repaired."""
-    tool = to_tool(texts)
+    adapter = function_schema(texts).arguments
     assert validate_arguments(
-        tool.arguments, {"words": "x", "note": text}, tool.name
+        adapter, {"words": "x", "note": text}, "texts"
     ) == {
         "words": ["x"],
         "note": text,
@@ -504,9 +505,9 @@ def test_a_text_is_never_converted(text: str) -> None:
 )
 def test_any_json_is_taken_or_refused(arguments: Json) -> None:
     """Whatever a model writes, the tool gets what its type allows, or the model is told what was wrong."""
-    tool = to_tool(tree)
+    adapter = function_schema(tree).arguments
     try:
-        values = validate_arguments(tool.arguments, arguments, tool.name)
+        values = validate_arguments(adapter, arguments, "tree")
     except ValidationError:
         return
     assert isinstance(values["root"], Node)

@@ -24,7 +24,7 @@ from podwright.errors import (
 )
 from podwright.testing import ToolCall
 from podwright.tools.changes import schema_differences
-from podwright.tools.tool import to_tool
+from podwright.tools.function_tool import to_tool
 
 
 class Unit(enum.Enum):

@@ -37,7 +37,7 @@ from .steps.map_step import MapStep
 from .steps.parallel_step import ParallelStep
 from .steps.try_step import TryStep
 from .steps.workflow_step import WorkflowStep
-from .tools.tool import tool
+from .tools.decorator import tool
 from .workflows.workflow import Workflow
 
 __all__ = [

@@ -675,6 +675,8 @@ class ToolArgumentsError(ToolError):
 
     code = "tool_arguments_invalid"
     default_suggestion = "Describe the parameters of the tool better, or use a more capable model."
+    problems: Sequence[Problem] = ()
+    """Everything that is wrong in the arguments, if they were validated, with pointers such as `/amount`."""
 
 
 class ConditionError(RunError):

@@ -18,7 +18,8 @@ from podwright.run.options import (
     parse_with_overrides,
 )
 from podwright.run.run import Run, Task
-from podwright.tools.tool import Tool, attach, tools_by_name
+from podwright.tools.entries import attach, tools_by_name
+from podwright.tools.tool import Tool
 from podwright.workflows.template_names import name_problems
 
 

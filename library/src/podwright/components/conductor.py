@@ -24,6 +24,7 @@ from podwright.models import Model
 from podwright.run.component import DEFAULT_MAX_LOOPS, Component, ModelComponent
 from podwright.run.options import AgentOptions, parse_arguments
 from podwright.run.run import Run, Task
+from podwright.tools.function_tool import FunctionTool
 from podwright.tools.tool import Tool
 from podwright.workflows.template_names import name_problems
 
@@ -221,6 +222,12 @@ class _SkillArguments(TypedDict):
 _SKILL_ARGUMENTS: TypeAdapter[Any] = TypeAdapter(_SkillArguments)
 
 
+class _RunTool(FunctionTool):
+    """A tool whose calls are nested runs, or replace the plan."""
+
+    is_performed_again = True
+
+
 def _tool(
     name: str,
     *,
@@ -236,7 +243,7 @@ def _tool(
             "parameters": _json_schema(arguments),
         },
     }
-    return Tool(function, schema, arguments, is_performed_again=True)
+    return _RunTool(function, schema, arguments)
 
 
 _json_schema = lru_cache(maxsize=64)(TypeAdapter[Any].json_schema)

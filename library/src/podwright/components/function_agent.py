@@ -37,7 +37,7 @@ from podwright.run.component import PromptComponent
 from podwright.run.options import DescribedOptions, own_blueprint
 from podwright.run.run import Run, Task
 from podwright.threads import is_async
-from podwright.tools.tool import Tool
+from podwright.tools.function_tool import FunctionTool
 
 
 class _Arguments(TypedDict):
@@ -134,7 +134,7 @@ class FunctionAgent(PromptComponent):
             messages=earlier,
             models=self._reported_models,
         )
-        tool = Tool(
+        tool = FunctionTool(
             call.make,
             schema={
                 "type": "function",

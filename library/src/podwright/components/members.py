@@ -19,7 +19,8 @@ from podwright.kinds import TRAITS, Kind
 from podwright.models import Model
 from podwright.run.component import Component, PromptComponent, Supplied
 from podwright.run.options import ParsedBlueprint, parse_with_overrides
-from podwright.tools.tool import Tool, attach, tools_by_name
+from podwright.tools.entries import attach, tools_by_name
+from podwright.tools.tool import Tool
 from podwright.workflows.agent_map import AgentMap, agent_map
 from podwright.workflows.template_names import name_problems
 

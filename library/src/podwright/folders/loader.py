@@ -42,7 +42,7 @@ from podwright.models import EVERY, Model, ModelChoice
 from podwright.models.registry import models_by_component
 from podwright.run.component import Component, ModelComponent, Supplied
 from podwright.run.options import named_map
-from podwright.tools.tool import outdated_texts, tools_by_name
+from podwright.tools.entries import outdated_texts, tools_by_name
 from podwright.workflows.agent_map import AgentMap, agent_map
 from podwright.workflows.workflow import Workflow
 

@@ -54,7 +54,7 @@ def tools_of(component: Component) -> dict[str, Tool]:
     ambiguous: set[str] = set()
     for part in walk(component):
         for name, tool in part.own_tools().items():
-            if tools.setdefault(name, tool).function is not tool.function:
+            if not tools.setdefault(name, tool).is_same_as(tool):
                 ambiguous.add(name)
     return {name: tool for name, tool in tools.items() if name not in ambiguous}
 

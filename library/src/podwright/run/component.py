@@ -42,7 +42,6 @@ from podwright.errors import (
     RunCancelledError,
 )
 from podwright.events import Event, Subscriber
-from podwright.functions.run_context import context_parameters
 from podwright.journal.saved_run import SAVED_RUN, SavedRun
 from podwright.kinds import TRAITS, Kind
 from podwright.location import current
@@ -266,10 +265,7 @@ class Component(ABC):
     @property
     def may_report_usage(self) -> bool:
         """Whether its own functions may report the models that they call; see `RunContext.report_usage`."""
-        return any(
-            context_parameters(tool.function)
-            for tool in self.own_tools().values()
-        )
+        return any(tool.may_report_usage for tool in self.own_tools().values())
 
     def own_models(self) -> list[str]:
         """Names of the models that its own `config` has."""

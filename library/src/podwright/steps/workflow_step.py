@@ -87,7 +87,7 @@ class WorkflowStep(Step):
         for name, condition in workflow.conditions.items():
             references.add_condition(name, condition)
         for name, tool in workflow.functions.items():
-            references.add_function(tool.function, name)
+            references.add_function(tool, name)
         return WorkflowStep(workflow, self.name or workflow.name)
 
     @override

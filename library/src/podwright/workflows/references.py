@@ -12,7 +12,8 @@ from podwright.run.component import Component
 from podwright.run.options import response_schema_of
 from podwright.steps import AgentStep, Step
 from podwright.steps.condition_step import ConditionLike
-from podwright.tools.tool import Tool, to_tool
+from podwright.tools.function_tool import to_tool
+from podwright.tools.tool import Tool
 from podwright.workflows.agent_map import AgentMap
 
 
@@ -60,12 +61,10 @@ class References:
         Raises:
             ConfigurationError: Another one has that name, or it cannot be called with JSON data.
         """
-        tool = function
-        if not isinstance(tool, Tool):
-            tool = to_tool(function)
+        tool = to_tool(function)
         name = name or tool.name
         known = self.functions.setdefault(name, tool.renamed(name))
-        if known.function is not tool.function:
+        if not known.is_same_as(tool):
             raise ConfigurationError(
                 f"Two functions are called '{name}'.",
                 suggestion="Rename one of them.",

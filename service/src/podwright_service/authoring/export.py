@@ -295,7 +295,7 @@ def _add_code(
                 condition, f"The condition '{name}'", beside=beside
             )
     for name, tool in component.own_tools().items():
-        found = named(tool.function, f"The function '{name}'", beside=beside)
+        found = named(tool.definition, f"The function '{name}'", beside=beside)
         plan.supply(component.tools_file, name, found)
 
 

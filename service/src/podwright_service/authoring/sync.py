@@ -21,7 +21,9 @@ from podwright.data.json_data import (
 from podwright.data.text import did_you_mean, os_error_reason
 from podwright.errors import ConfigurationError, Problem
 from podwright.folders.folder import Folder
-from podwright.tools.tool import Tool, to_tool, tool_lists
+from podwright.tools.entries import tool_lists
+from podwright.tools.function_tool import to_tool
+from podwright.tools.tool import Tool
 
 _BLOCKS = ("|", ">")
 """The styles of scalars in YAML that begin with a sign on a line of its own."""

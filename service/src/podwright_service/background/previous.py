@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import podwright
 from podwright import blueprints
@@ -159,7 +159,7 @@ def _load(
     if source is not None and is_folder(source):
         return load_in_folder(source, blueprint, remotes)
     parts = dict(_parts(component))
-    tools = cast("Mapping[str, Callable[..., Any]]", tools_of(component))
+    tools = tools_of(component)
     return podwright.load(
         blueprint,
         tools=tuple(tools.values()),

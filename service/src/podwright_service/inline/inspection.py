@@ -23,7 +23,8 @@ from podwright.run.component import DEFAULT_MAX_LOOPS
 from podwright.schemas.json_schema import measure
 from podwright.schemas.validation_errors import MAX_PROBLEMS
 from podwright.steps.registry import collect, sequence_places, step_keys
-from podwright.tools.tool import Tool, object_parameters, to_tool
+from podwright.tools.entries import object_parameters
+from podwright.tools.tool import Tool
 from podwright_service.settings import Settings, variables_of
 
 MAX_VALUES = 10_000
@@ -489,9 +490,9 @@ def _has_regular_expression(schema: dict[str, Any]) -> bool:
 
 
 def _has_parameters_of(function: Mapping[str, Any], tool: Tool) -> bool:
-    """Whether a function in a blueprint has the parameters of a served tool: of its schema or its Python function."""
+    """Whether a function in a blueprint has the parameters of a served tool: of its blueprint or of its code."""
     parameters = _parameters(function)
-    schemas = (tool.schema, to_tool(tool.function).schema)
+    schemas = (tool.schema, tool.own_schema)
     return any(
         parameters == _parameters(schema["function"]) for schema in schemas
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 from podwright import blueprints
 from podwright.components import Agent, Component, Pipeline
@@ -22,7 +22,7 @@ from podwright.kinds import Kind
 from podwright.run.component import Supplied
 from podwright.schemas.validation_errors import MAX_PROBLEMS
 from podwright.threads import check_cancelled
-from podwright.tools.tool import Tool, to_tool
+from podwright.tools.tool import Tool
 from podwright.workflows.template_names import check_names
 from podwright_service.inline.inspection import Blueprints, Inspection
 from podwright_service.remotes import remotes_of
@@ -95,10 +95,10 @@ class InlinePolicy:
         pointer: str,
     ) -> tuple[Component | None, list[Problem]]:
         supplied = Supplied(
-            tools=cast("list[Callable[..., Any]]", self._served_tools()),
+            tools=self._served_tools(),
             agents=agents,
             conditions=self.conditions,
-            functions=cast("Mapping[str, Callable[..., Any]]", self.tools),
+            functions=self.tools,
         )
         try:
             kind = kind or blueprints.kind_of(blueprint)
@@ -109,9 +109,9 @@ class InlinePolicy:
             return None, [Problem(pointer, error.message, error.suggestion)]
 
     def _served_tools(self) -> list[Tool]:
-        """The tools by their functions' schemas, with what the operator's blueprint says of their calls."""
+        """The tools by the schemas of their code, with what the operator's blueprint says of their calls."""
         return [
-            replace(to_tool(tool.function).renamed(name), options=tool.options)
+            tool.with_schema(tool.own_schema).renamed(name)
             for name, tool in self.tools.items()
         ]
 

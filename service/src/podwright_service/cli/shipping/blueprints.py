@@ -28,7 +28,7 @@ from podwright.folders.walks import reported_models_of, tools_of, walk
 from podwright.kinds import TRAITS
 from podwright.models import EVERY
 from podwright.steps.registry import step_class
-from podwright.tools.tool import outdated_texts
+from podwright.tools.entries import outdated_texts
 from podwright.workflows.template_names import blueprints_of, check_names
 from podwright_service.cli.console import print_json, print_text
 from podwright_service.http.access.auth import ApiKeys
