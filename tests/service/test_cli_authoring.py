@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from tests.helpers import NEWSROOM
+from tests.library import shelf_tool
 from tests.service.support import Shell
 
 from podwright import blueprints
@@ -557,6 +558,30 @@ def test_a_function_becomes_a_tool(shell: Shell, shop: Path) -> None:
         1,
         True,
     )
+
+
+def test_a_tool_that_is_not_a_function(shell: Shell, shop: Path) -> None:
+    """`sync` writes its schema, the folder runs with it, and `export` takes it from the module that has it."""
+    code = Path(shelf_tool.__file__).read_text()
+    (shop / "tools.py").write_text(code + TOOLS)
+    done = shell("sync", "shop", "--add", "find_book")
+    assert done.returncode == 0, done.stderr
+    assert tools_of(shop)[1] == {
+        "name": "find_book",
+        "schema": shelf_tool.SCHEMA,
+    }
+    assert shell("sync", "shop", "--check").returncode == 0
+    assert shell("validate", "shop").returncode == 0
+    (shop.parent / "shelf.py").write_text(code)
+    (shop.parent / "app.py").write_text(
+        "from podwright import FunctionStep, Workflow\n"
+        "from shelf import find_book\n"
+        "flow = Workflow('flow', [FunctionStep(find_book, {'isbn': '{input}'})])\n"
+    )
+    done = shell("export", "app:flow", "--output", "out")
+    assert done.returncode == 0, done.stderr
+    done = shell("run", "out", "7", "--quiet")
+    assert "Book 7" in done.stdout, done.stderr
 
 
 CHANGES = {

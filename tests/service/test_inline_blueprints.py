@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from tests.library.note_step import note, note_steps
+from tests.library.shelf_tool import SCHEMA, find_book
 from tests.service.support import Serve, check_problem, pointers
 
 from podwright import Agent, FunctionModel, ScriptedModel, Workflow
@@ -913,6 +914,27 @@ def test_functions_of_inline_blueprints(serve: Serve) -> None:
         restricted.post("/run-blueprint", json=body), 422, "blueprint_invalid"
     )
     assert pointers(problem) == ["/blueprint/steps/0/function"]
+
+
+def test_a_tool_that_is_not_a_function(serve: Serve) -> None:
+    """An inline agent and an inline step may name it, with the parameters of its own schema."""
+    helper = Agent("helper", "Help.", "offline/echo", tools=[find_book])
+    client = serve(helper)
+    assert client.get("/info").json()["accepts"]["tools"] == ["find_book"]
+    entry = {"name": "find_book", "schema": SCHEMA}
+    inline = {**config(model="offline/echo"), "tools": [entry]}
+    body: dict[str, Any] = {"blueprint": inline}
+    assert client.post("/validate-blueprint", json=body).json() == VALID
+    steps = flow(call("find_book", isbn="{input}"))
+    body = {"type": "workflow", "blueprint": steps, "input": "7"}
+    answer = client.post("/run-blueprint", json=body).json()
+    assert json.loads(answer["find_book_output"]) == {"title": "Book 7"}
+    other = {**inline, "tools": [tool("find_book")]}
+    body = {"type": "agent", "blueprint": other, "input": "x"}
+    problem = check_problem(
+        client.post("/run-blueprint", json=body), 422, "blueprint_invalid"
+    )
+    assert pointers(problem) == ["/blueprint/tools/0/schema/function"]
 
 
 def test_the_operators_model_replaces_others(serve: Serve) -> None:

@@ -1,0 +1,170 @@
+"""A tool that is not a function goes wherever one goes: runs, events, approvals, the journal, blueprints."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import pytest
+from tests.library.shelf_tool import SCHEMA, ShelfTool, find_book
+
+from podwright import (
+    Agent,
+    AgentStep,
+    ApprovalRequired,
+    BlueprintValidationError,
+    FunctionStep,
+    ScriptedModel,
+    Workflow,
+    WorkflowStep,
+)
+from podwright.errors import InputsError, ToolArgumentsError
+from podwright.events import Event, adapter
+from podwright.folders.walks import check_decision_on, tools_of
+from podwright.journal.journal import Journal
+from podwright.messages.approvals import Decision
+from podwright.run.run import Task, execute
+from podwright.testing import ToolCall
+from podwright.tools.tool import Tool
+
+RUN = "0" * 32
+CALL = ToolCall.of("find_book", "1", isbn="7")
+
+
+@pytest.fixture(autouse=True)
+def _no_calls() -> None:
+    ShelfTool.calls = ()
+
+
+def reader(*answers: object, tool: Tool = find_book) -> Agent:
+    return Agent("reader", "Read.", ScriptedModel(*answers), tools=[tool])
+
+
+async def test_a_run_calls_it() -> None:
+    """The model is told of wrong arguments and of the result; the events are those of any tool."""
+    wrong = ToolCall.of("find_book", "0", isbn="seven")
+    recorded: list[Event] = []
+    result = await execute(
+        reader([wrong], [CALL], "done"),
+        Task("hi"),
+        subscribers=(recorded.append,),
+    )
+    assert ShelfTool.calls == ("7",)
+    told = [
+        message["content"]
+        for message in result.messages
+        if message["role"] == "tool"
+    ]
+    assert told[0].startswith("Error:")
+    assert "/isbn" in told[0]
+    assert told[1] == '{"title": "Book 7"}'
+    assert [
+        event.type for event in recorded if event.type.startswith("tool_")
+    ] == [
+        "tool_call_started",
+        "tool_call_failed",
+        "tool_call_started",
+        "tool_call_finished",
+    ]
+
+
+def test_a_person_approves_its_calls() -> None:
+    """The question has its schema, its own check refuses a change, and the call is made as the person changed it."""
+    tool = ShelfTool(SCHEMA, {"approval": True})
+    agent = reader([CALL], "done", tool=tool)
+    with pytest.raises(ApprovalRequired) as caught:
+        agent.run("hi")
+    pause = caught.value
+    assert ShelfTool.calls == ()
+    assert pause.question is not None
+    assert pause.question.edit["isbn"]["value"] == "7"
+    with pytest.raises(InputsError) as refused:
+        check_decision_on(
+            agent, pause.question, Decision("approve", values={"isbn": "x"})
+        )
+    assert [problem.pointer for problem in refused.value.problems] == [
+        "/values/isbn"
+    ]
+    decided = pause.decide("approve", values={"isbn": "8"})
+    assert agent.run(decided) == "done"
+    assert ShelfTool.calls == ("8",)
+
+
+async def test_a_new_attempt_does_not_repeat_a_finished_call() -> None:
+    """The journal answers for it, as an agent's tool and as the function of a step."""
+    flow = Workflow(
+        "flow",
+        [
+            AgentStep(reader([CALL], "done")),
+            FunctionStep(find_book, {"isbn": "9"}, output="book"),
+        ],
+    )
+    recorded: list[Event] = []
+    first = await execute(
+        flow,
+        Task("hi"),
+        run_id=RUN,
+        journal=Journal(),
+        subscribers=(recorded.append,),
+    )
+    assert ShelfTool.calls == ("7", "9")
+    # the attempt ended before the run did
+    kept = [
+        adapter().validate_python(event.to_dict())
+        for event in recorded
+        if event.type != "run_finished"
+    ]
+    second = await execute(flow, Task("hi"), run_id=RUN, journal=Journal(kept))
+    assert second.value == first.value
+    assert json.loads(second.value["book"]) == {"title": "Book 9"}
+    assert ShelfTool.calls == ("7", "9")
+
+
+async def test_a_step_with_wrong_arguments_fails() -> None:
+    flow = Workflow("flow", [FunctionStep(find_book, {"isbn": "{input}"})])
+    with pytest.raises(ToolArgumentsError) as caught:
+        await flow.arun("seven")
+    assert [problem.pointer for problem in caught.value.problems] == ["/isbn"]
+
+
+def test_a_nested_workflow_has_it() -> None:
+    """The same tool at two places is one."""
+    inner = Workflow("inner", [FunctionStep(find_book, {"isbn": "1"})])
+    outer = Workflow(
+        "outer",
+        [WorkflowStep(inner), FunctionStep(find_book, {"isbn": "2"}, "again")],
+    )
+    outer.run("hi")
+    assert ShelfTool.calls == ("1", "2")
+    assert tools_of(outer)["find_book"].is_same_as(find_book)
+
+
+def test_its_blueprint_is_read_again() -> None:
+    """An entry takes precedence over its options and its texts, and one that no longer fits is refused."""
+    blueprint = reader([CALL], "done").to_blueprint()
+    [entry] = blueprint["tools"]
+    assert entry == {"name": "find_book", "schema": SCHEMA}
+    entry["timeout"] = 3
+    entry["schema"]["function"]["description"] = "Look for a book."
+    model = ScriptedModel([CALL], "done")
+    agent = Agent.from_blueprint(blueprint, [find_book], model=model)
+    [tool] = agent.tools.values()
+    assert (tool.timeout, tool.schema) == (3, entry["schema"])
+    assert (tool.own_schema, find_book.schema) == (SCHEMA, SCHEMA)
+    assert tool.is_same_as(find_book)
+    assert agent.run("hi") == "done"
+    assert ShelfTool.calls == ("7",)
+    entry["schema"]["function"]["parameters"]["properties"]["isbn"] = {
+        "type": "integer"
+    }
+    with pytest.raises(BlueprintValidationError) as caught:
+        Agent.from_blueprint(blueprint, [find_book])
+    assert [problem.pointer for problem in caught.value.problems] == [
+        "/tools/0/schema/function/parameters/properties/isbn"
+    ]
+
+
+def test_another_name_leaves_a_tool_as_it_is() -> None:
+    renamed = copy.copy(find_book.renamed("look_up"))
+    assert (renamed.name, find_book.name) == ("look_up", "find_book")
+    assert renamed.own_schema == SCHEMA
