@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from asyncio import CancelledError
-from collections.abc import Callable
-from time import perf_counter
 from typing import Any
 
-from podwright.chats.tool_calls import call_tool, error_details
+from podwright.chats.recorded_call import RecordedCall
 from podwright.data.json_data import JsonObject, copy_json, to_exact_json_data
 from podwright.errors import (
     ApprovalRequired,
@@ -17,14 +15,10 @@ from podwright.errors import (
     error_from,
 )
 from podwright.events import (
-    Event,
-    ToolCallFailed,
     ToolCallFinished,
-    ToolCallStarted,
 )
 from podwright.location import ToolCallId, change_location, location
 from podwright.messages.usage import Usage
-from podwright.run.accounts import milliseconds_since
 from podwright.run.run import Run
 from podwright.tools.tool import Tool
 
@@ -45,16 +39,16 @@ async def call_recorded(
             JSON data.
         PodwrightError: A run nested in the function failed.
     """
-    call = _FunctionCall(run, function, ToolCallId(path, number=0))
+    call_id = ToolCallId(path, number=0)
     run.add_usage(Usage(tool_calls=1))
-    recorded = run.recorded.tool_call(call.id)
+    recorded = run.recorded.tool_call(call_id)
     if isinstance(recorded, ToolCallFinished):
-        run.count_usage(run.recorded.usage_of(call.id))
+        run.count_usage(run.recorded.usage_of(call_id))
         return copy_json(recorded.output)
-    token = change_location(tool_call=call.id)
+    token = change_location(tool_call=call_id)
     try:
         async with run.journal.call(in_tool=run.in_tool):
-            return await call.make(arguments)
+            return await _call(run, function, arguments, call_id)
     except ApprovalRequired as pause:
         pause.needs_replay = True
         raise
@@ -62,62 +56,31 @@ async def call_recorded(
         location.reset(token)
 
 
-class _FunctionCall:
-    """One call of a function."""
+async def _call(
+    run: Run, function: Tool, arguments: JsonObject, call_id: ToolCallId
+) -> Any:
+    """Call a function, and emit the events of the call."""
+    record = RecordedCall(run, call_id, function.name)
+    record.start(arguments, idempotent=function.idempotent)
+    try:
+        await run.journal.before_effect()
+        value = await record.perform(function, arguments, what="Function")
+        result = _to_data(function, value)
+    except (CancelledError, PodwrightError) as error:
+        # not of a run inside the function
+        if isinstance(error, ToolArgumentsError) and error.run_id is None:
+            error.suggestion = "Correct the arguments of the step, or what they are filled with."
+        record.fail(error, report="")
+        raise
+    record.finish(result)
+    return result
 
-    def __init__(self, run: Run, function: Tool, call_id: ToolCallId) -> None:
-        self._run = run
-        self._function = function
-        self.id = call_id
 
-    async def make(self, arguments: JsonObject) -> Any:
-        """Call the function, and emit the events of the call."""
-        started = perf_counter()
-        self._emit(
-            ToolCallStarted,
-            arguments=arguments,
-            idempotent=self._function.idempotent,
+def _to_data(function: Tool, value: Any) -> Any:
+    try:
+        return to_exact_json_data(value)
+    except Exception as error:
+        subject = (
+            f"The result of the function '{function.name}' is not JSON data: it"
         )
-        try:
-            await self._run.journal.before_effect()
-            value = await call_tool(
-                self._run,
-                self._function,
-                arguments,
-                call_id=self.id,
-                what="Function",
-            )
-            result = self._to_data(value)
-        except (CancelledError, PodwrightError) as error:
-            # not of a run inside the function
-            if isinstance(error, ToolArgumentsError) and error.run_id is None:
-                error.suggestion = "Correct the arguments of the step, or what they are filled with."
-            self._emit(
-                ToolCallFailed,
-                error=error_details(error),
-                duration_ms=milliseconds_since(started),
-                report="",
-            )
-            raise
-        self._emit(
-            ToolCallFinished,
-            output=result,
-            duration_ms=milliseconds_since(started),
-        )
-        return result
-
-    def _to_data(self, value: Any) -> Any:
-        try:
-            return to_exact_json_data(value)
-        except Exception as error:
-            subject = f"The result of the function '{self._function.name}' is not JSON data: it"
-            raise error_from(ToolError, subject, error) from error
-
-    def _emit(self, event_class: Callable[..., Event], **fields: Any) -> None:
-        event = event_class(
-            **self._run.stamp(self.id.path),
-            call=self.id.number,
-            tool=self._function.name,
-            **fields,
-        )
-        self._run.emit(event)
+        raise error_from(ToolError, subject, error) from error

@@ -14,7 +14,7 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from podwright import errors, events
-from podwright.chats.tool_calls import error_details
+from podwright.chats.recorded_call import error_details
 from podwright.data.finish_reasons import FINISH_REASONS, ending_of, is_failure
 from podwright.data.text import truncate
 from podwright.messages.messages import Message, ModelRequest, ModelResponse

@@ -6,9 +6,8 @@ import asyncio
 import json
 from asyncio import CancelledError
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from time import perf_counter
 from typing import Any
 
 from podwright.chats.call_approvals import (
@@ -17,6 +16,7 @@ from podwright.chats.call_approvals import (
     question_about,
     refusal_text,
 )
+from podwright.chats.recorded_call import RecordedCall
 from podwright.chats.tool_answers import cut_result, failure_text, must_end_run
 from podwright.data.json_data import to_text
 from podwright.data.json_forms import to_utf8_text
@@ -31,17 +31,14 @@ from podwright.errors import (
     error_from,
 )
 from podwright.events import (
-    Event,
     ToolCallFailed,
     ToolCallFinished,
-    ToolCallStarted,
 )
 from podwright.journal.call_record import is_wrong_call
 from podwright.location import ToolCallId, change_location
 from podwright.messages.approvals import ApprovalId, Decision
 from podwright.messages.messages import Message, ToolCall
 from podwright.messages.usage import Usage
-from podwright.run.accounts import milliseconds_since
 from podwright.run.run import Run
 from podwright.run.tasks import gather_or_cancel
 from podwright.threads import compute
@@ -49,13 +46,6 @@ from podwright.tools.tool import Tool
 
 PARALLEL_CALLS = 32
 """Tool calls of one answer that are executed at once; the others wait."""
-
-
-def error_details(error: BaseException) -> dict[str, Any]:
-    """The `error` of an event: the details of an error, or those of a cancellation."""
-    if isinstance(error, PodwrightError):
-        return error.to_dict()
-    return {"code": "run_cancelled", "message": "The run was cancelled."}
 
 
 class ToolCaller:
@@ -160,9 +150,9 @@ class ToolCaller:
             case ToolCallFinished() if call.is_performed_again:
                 # its nested run replays itself; later runs get their ids by its number
                 arguments = _parse_arguments(call.request)
-                return call.result_answer(
-                    await self._call_tool(call, arguments)
-                )
+                record = self._record_of(call)
+                text = await self._call_tool(record, call, arguments)
+                return call.result_answer(text)
             case ToolCallFinished() as recorded:
                 usage = earlier.usage_of(call_id)
                 self._run.count_usage(usage)
@@ -178,15 +168,15 @@ class ToolCaller:
         Raises:
             ApprovalRequired: Nobody has decided yet.
         """
-        started = perf_counter()
+        record = self._record_of(call)
         try:
             decision = await self._decision_on(call)
         except ToolError as error:
             # nothing that a person may have to approve happens without an answer of the rule
-            self._begin(call)
-            return self._failed(call, error, started)
+            _start(record, call)
+            return self._fail(record, call, error)
         if decision is not None and decision.is_rejection:
-            return self._refuse(call, decision)
+            return _refuse(record, call, decision)
         async with self._run.journal.call(in_tool=self._run.in_tool):
             return await self._call_with_events(call.with_changes(decision))
 
@@ -220,135 +210,80 @@ class ToolCaller:
             )
         return decision
 
-    def _refuse(self, call: _Call, decision: Decision) -> _ToolAnswer:
-        """Tell the model that a person has rejected the call, and emit its events."""
-        text = refusal_text(decision.comment)
-        self._begin(call)
-        error = ApprovalRejectedError(
-            f"A person rejected the call of the tool '{call.request.name}'."
-        )
-        self._emit(ToolCallFailed, call, error=error.to_dict(), report=text)
-        return call.result_answer(text)
-
     def _id_of(self, call: _Call) -> ToolCallId:
         return ToolCallId(self._run.path, call.number)
 
+    def _record_of(self, call: _Call) -> RecordedCall:
+        request = call.request
+        return RecordedCall(
+            self._run, self._id_of(call), request.name, request.id
+        )
+
     async def _call_with_events(self, call: _Call) -> _ToolAnswer:
         """Call a tool, and emit the events of the call; its failure is reported to the model or raised."""
-        started = perf_counter()
+        record = self._record_of(call)
         try:
-            arguments = self._begin(call)
+            arguments = _start(record, call)
             # a nested run has no effects but those of its own calls
             if not call.is_performed_again:
                 await self._run.journal.before_effect()
-            text = await self._call_tool(call, arguments)
+            text = await self._call_tool(record, call, arguments)
         except (CancelledError, PodwrightError) as error:
-            return self._failed(call, error, started)
-        self._emit(
-            ToolCallFinished,
-            call,
-            output=text,
-            duration_ms=milliseconds_since(started),
-        )
+            return self._fail(record, call, error)
+        record.finish(text)
         return call.result_answer(text)
 
-    def _failed(
+    def _fail(
         self,
+        record: RecordedCall,
         call: _Call,
         error: CancelledError | PodwrightError,
-        started: float,
     ) -> _ToolAnswer:
         """Emit the failure of a call; the model is told, or the error is raised."""
         report = _report_of(call, error)
-        self._emit(
-            ToolCallFailed,
-            call,
-            error=error_details(error),
-            duration_ms=milliseconds_since(started),
-            report=report,
-        )
+        record.fail(error, report)
         if not report:
             raise error
         return call.error_answer(report)
 
-    def _begin(self, call: _Call) -> dict[str, Any]:
-        """Emit the start of a call, and return its arguments; a call with invalid arguments has a start as well."""
-        arguments: Any = call.request.arguments
-        try:
-            arguments = _parse_arguments(call.request)
-        finally:
-            self._emit(
-                ToolCallStarted,
-                call,
-                arguments=arguments,
-                idempotent=call.is_repeatable,
-            )
-        return arguments
-
-    async def _call_tool(self, call: _Call, arguments: dict[str, Any]) -> str:
+    async def _call_tool(
+        self, record: RecordedCall, call: _Call, arguments: dict[str, Any]
+    ) -> str:
         name = call.request.name
         if call.tool is None:
             hint = did_you_mean(name, self._tools) or "It has no tools."
             raise ToolArgumentsError(
                 f"Unknown tool '{name}' in '{self._run.component_name}'. {hint}"
             )
-        value = await call_tool(
-            self._run, call.tool, arguments, call_id=self._id_of(call)
-        )
+        value = await record.perform(call.tool, arguments)
         text = _result_text(call.tool, value)
         text = cut_result(text, call.tool.max_result_tokens)
         if call.is_changed:
             return changed_text(call.request.arguments, text)
         return text
 
-    def _emit(
-        self, event_class: Callable[..., Event], call: _Call, **fields: Any
-    ) -> None:
-        event = event_class(
-            **self._run.stamp(),
-            call=call.number,
-            tool=call.request.name,
-            call_id=call.request.id,
-            **fields,
-        )
-        self._run.emit(event)
 
-
-async def call_tool(
-    run: Run,
-    tool: Tool,
-    arguments: dict[str, Any],
-    *,
-    call_id: ToolCallId,
-    what: str = "Tool",
-) -> Any:
-    """What a tool returns. The runs that it leaves behind when it fails are cancelled.
-
-    Args:
-        run: The run that the call is part of.
-        tool: The tool.
-        arguments: Its arguments, which are validated.
-        call_id: The call.
-        what: What the tool is called in an error.
-
-    Raises:
-        ToolError: The tool raised an error, took too long, or does not take the arguments.
-        LimitExceededError: The tool has reported more than the run may use, whatever it did with that error.
-        PodwrightError: A run nested in the tool failed.
-    """
-    # an earlier attempt of the run was cut off in this call
-    run.count_usage(run.recorded.reported_usage(call_id))
+def _start(record: RecordedCall, call: _Call) -> dict[str, Any]:
+    """Emit the start of a call, and return its arguments; a call with invalid arguments has a start as well."""
+    arguments: Any = call.request.arguments
     try:
-        value = await tool.call(arguments)
-        if run.exceeded is not None:
-            raise run.exceeded
-        return value
-    except PodwrightError:
-        await run.nested_tasks.cancel_call(call_id)
-        raise
-    except Exception as error:
-        await run.nested_tasks.cancel_call(call_id)
-        raise error_from(ToolError, f"{what} '{tool.name}'", error) from error
+        arguments = _parse_arguments(call.request)
+    finally:
+        record.start(arguments, idempotent=call.is_repeatable)
+    return arguments
+
+
+def _refuse(
+    record: RecordedCall, call: _Call, decision: Decision
+) -> _ToolAnswer:
+    """Tell the model that a person has rejected the call, and emit its events."""
+    text = refusal_text(decision.comment)
+    _start(record, call)
+    error = ApprovalRejectedError(
+        f"A person rejected the call of the tool '{call.request.name}'."
+    )
+    record.reject(error, text)
+    return call.result_answer(text)
 
 
 def _result_text(tool: Tool, value: Any) -> str:
