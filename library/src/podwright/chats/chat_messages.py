@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any, cast
+from typing import Any
 
-from podwright import errors
-from podwright.data.images import images_in, parts_with_images
-from podwright.data.json_data import JsonMapping, JsonObject, to_text
-from podwright.data.json_forms import described, refused, to_json_form
-from podwright.data.names import INPUT, find_name
+from podwright.data.json_data import JsonMapping, JsonObject
+from podwright.data.names import INPUT
 from podwright.events import HistoryCut
-from podwright.messages.conversation import parse_content, to_data, turns
+from podwright.messages.conversation import to_data, turns
 from podwright.messages.messages import HistorySettings, Message, ModelRequest
-from podwright.messages.templates import fill, names, sections, visible
+from podwright.messages.templates import fill
 from podwright.models.offline.offline import estimate_input, estimate_message
 from podwright.run.component import Component, ModelComponent
 from podwright.run.run import Run, Task
@@ -61,17 +58,10 @@ class ChatMessages:
                 nor texts and images.
             MessagesError: A part of the input is neither a text nor an image.
         """
-        data = task.input
-        if isinstance(data, list):
-            content = parse_content(cast("object", data))
-            message = Message("user", content)
-            context: JsonMapping = {"input": message.text}
-        else:
-            context = to_context(data)
-            message = _input_message(context, instructions)
+        given = task.parsed_input
         system: tuple[Message, ...] = ()
         if instructions:
-            values = {**task.values, **context}
+            values = {**task.values, **given.named}
             text = fill(instructions, values, where)
             system = (Message("system", text),)
         callers: tuple[Message, ...] = ()
@@ -81,7 +71,7 @@ class ChatMessages:
             system=system,
             instructions=callers,
             earlier=task.messages,
-            turn=[message],
+            turn=[given.message(instructions)],
             limits=limits,
         )
 
@@ -156,29 +146,6 @@ class ChatMessages:
         return list(chain.from_iterable(kept))
 
 
-def _input_message(context: JsonMapping, instructions: str) -> Message:
-    """The named inputs as a message of the user, without those that the instructions use; images always reach it."""
-    found = [find_name(name, context) for name in names(instructions)]
-    used = [
-        name
-        for name in found
-        if name is not None and not images_in(context[name])
-    ]
-    shown = visible(context, leave_out=used)
-    text = sections(shown)
-    if not text:
-        # a chat needs a user message
-        shown = visible(context)
-        text = sections(shown)
-    images = [image for value in shown.values() for image in images_in(value)]
-    if not images:
-        return Message("user", text)
-    parts: list[Any] = [{"type": "text", "text": text}, *images]
-    if len(shown) == 1:
-        parts = parts_with_images(next(iter(shown.values())))
-    return Message("user", parse_content(parts))
-
-
 def _latest_turns(
     earlier: Sequence[Sequence[Message]], tokens: float
 ) -> Sequence[Sequence[Message]]:
@@ -194,27 +161,10 @@ def _latest_turns(
 
 
 def one_turn(
-    earlier: tuple[Message, ...], given: Any, answer: str
+    earlier: Sequence[Message], question: Message, answer: str
 ) -> list[JsonObject]:
-    """A conversation after a turn of which only the input and the answer are known, as JSON data.
-
-    Args:
-        earlier: The turns before.
-        given: The input: a text, named inputs, or texts and images.
-        answer: The answer.
-    """
-    messages = ChatMessages.begin("", Task(given, messages=earlier), {})
-    messages.turn.append(Message("assistant", answer))
-    return messages.to_data()
-
-
-def as_content(given: Any) -> Any:
-    """An input that may be any JSON data as the content of a message: texts and images as they are, else its text."""
-    try:
-        parse_content(given)
-    except errors.MessagesError:
-        return to_text(given)
-    return given
+    """Return the conversation after a turn of one question and one answer, as JSON data."""
+    return to_data((*earlier, question, Message("assistant", answer)))
 
 
 def inputs_of(task: Task) -> JsonMapping:
@@ -225,7 +175,7 @@ def inputs_of(task: Task) -> JsonMapping:
     """
     if isinstance(task.input, list):
         return task.values
-    return {**task.values, **to_context(task.input)}
+    return {**task.values, **task.parsed_input.named}
 
 
 def filled_instructions(member: Component, values: JsonMapping) -> str:
@@ -243,53 +193,3 @@ def filled_instructions(member: Component, values: JsonMapping) -> str:
     where = f"The instructions of '{member.name}'"
     known = {INPUT: "", **member.inputs.defaults, **values}
     return fill(member.instructions, known, where)
-
-
-def to_context(data: object) -> JsonMapping:
-    """An input as named values; a text is named `input`.
-
-    Raises:
-        ContextError: The input is neither text nor named inputs.
-    """
-    if isinstance(data, str):
-        context: JsonMapping = {"input": data}
-    elif isinstance(data, Mapping):
-        context = cast("JsonMapping", data)
-    else:
-        raise errors.ContextError(
-            f"The input must be a string or an object of named inputs, not {type(data).__name__}.",
-            suggestion="Pass a string, or named inputs such as {'input': …}.",
-        )
-    if not context:
-        raise errors.ContextError(
-            "The object of named inputs is empty.",
-            suggestion="Name at least one input.",
-        )
-    for name, value in context.items():
-        _check_input(name, value)
-    return context
-
-
-def _describe_input(value: object) -> str:
-    """What stands for a part of an input without a JSON form; data that is binary is a mistake.
-
-    Raises:
-        NoJsonFormError: It is binary.
-    """
-    if isinstance(value, bytes | bytearray):
-        return refused(value)
-    return described(value)
-
-
-def _check_input(name: object, value: object) -> None:
-    if not isinstance(name, str):
-        raise errors.ContextError(
-            f"The name of an input must be a string, not {name!r}."
-        )
-    try:
-        to_text(to_json_form(value, _describe_input)).encode()
-    except (ValueError, RecursionError, TypeError) as error:
-        raise errors.ContextError(
-            f"The input '{name}' is not JSON: {error}.",
-            suggestion="Pass JSON data, with texts that can be encoded as UTF-8.",
-        ) from error

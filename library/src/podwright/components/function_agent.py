@@ -14,10 +14,10 @@ from typing_extensions import TypedDict, Unpack
 
 from podwright import events
 from podwright.blueprints.schema import ModelName
-from podwright.chats.chat_messages import ChatMessages, one_turn
+from podwright.chats.chat_messages import one_turn
 from podwright.chats.function_calls import call_recorded
 from podwright.chats.response_format import response_format
-from podwright.data.json_data import as_object, to_json_data, to_text
+from podwright.data.json_data import to_json_data, to_text
 from podwright.data.text import short_repr
 from podwright.errors import (
     ConfigurationError,
@@ -32,6 +32,7 @@ from podwright.functions.run_context import (
     with_context,
 )
 from podwright.kinds import Kind
+from podwright.messages.conversation import message_data, to_data
 from podwright.models.prices import pricing
 from podwright.run.component import PromptComponent
 from podwright.run.options import DescribedOptions, own_blueprint
@@ -124,14 +125,17 @@ class FunctionAgent(PromptComponent):
 
     async def perform(self, run: Run, task: Task) -> Any:
         """Call the function, or take what it returned in an earlier attempt of the run."""
-        messages = ChatMessages.begin("", task, {}).to_data()
-        *earlier, question = messages
+        given = task.parsed_input
+        question = given.message()
+        inputs = dict(task.values)
+        if given.content is None:
+            inputs |= given.named
         call = _Call(
             self._function,
             run,
             context_parameters=self._context_parameters,
-            inputs={**task.values, **as_object(task.input)},
-            messages=earlier,
+            inputs=inputs,
+            messages=to_data(task.messages),
             models=self._reported_models,
         )
         tool = FunctionTool(
@@ -143,13 +147,12 @@ class FunctionAgent(PromptComponent):
             arguments=_ARGUMENTS,
             options={"idempotent": self._idempotent},
         )
-        answer = await call_recorded(
-            run, tool, {"task": question["content"]}, run.path
-        )
+        content = message_data(question)["content"]
+        answer = await call_recorded(run, tool, {"task": content}, run.path)
         value = await _typed(answer, task.response_model, self.name)
         if not isinstance(value, str):
             run.data = to_json_data(value)
-        run.messages = one_turn(task.messages, task.input, to_text(answer))
+        run.messages = one_turn(task.messages, question, to_text(answer))
         return value
 
 

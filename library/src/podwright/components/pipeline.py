@@ -99,5 +99,7 @@ class Pipeline(TeamComponent):
                 run.data = step_run.data
                 run.finish_reason = step_run.finish_reason
         answer = to_text(self.output(value, run.data))
-        run.messages = one_turn(task.messages, task.input, answer)
+        run.messages = one_turn(
+            task.messages, task.parsed_input.message(), answer
+        )
         return value

@@ -35,6 +35,7 @@ from podwright.data.json_data import (
     copy_json,
     is_set,
     nested_deeper,
+    to_text,
 )
 from podwright.data.json_forms import to_utf8_data
 from podwright.data.text import short_repr
@@ -350,6 +351,14 @@ def parse_content(parts: object) -> str | tuple[ContentPart, ...]:
         raise MessagesError(
             "The input is invalid.", problems=problems
         ) from None
+
+
+def as_content(data: object) -> str | tuple[ContentPart, ...]:
+    """Return any JSON data as the content of a user's message: texts and images as they are, else its text."""
+    if isinstance(data, list):
+        with contextlib.suppress(MessagesError):
+            return parse_content(cast("object", data))
+    return to_text(data)
 
 
 def to_data(messages: Sequence[Message]) -> list[JsonObject]:

@@ -13,14 +13,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 from urllib.parse import quote
 
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import Unpack
 
 from podwright.blueprints.content import read_bytes
-from podwright.chats.chat_messages import one_turn, to_context
+from podwright.chats.chat_messages import one_turn
 from podwright.connection.service_connection import Request, service_url
 from podwright.data.json_data import (
     as_object,
@@ -38,7 +38,7 @@ from podwright.errors import (
 from podwright.functions.run_context import RunAttributes
 from podwright.kinds import Kind
 from podwright.messages import headers
-from podwright.messages.conversation import parse_content, to_data
+from podwright.messages.conversation import to_data
 from podwright.messages.usage import RunLimits
 from podwright.models.http.proxies import is_proxy
 from podwright.models.http.urls import is_header_value
@@ -140,7 +140,9 @@ class Remote(PromptComponent):
         else:
             value = await self._call(run, task)
         answer = to_text(self.output(value, run.data))
-        run.messages = one_turn(task.messages, task.input, answer)
+        run.messages = one_turn(
+            task.messages, task.parsed_input.message(), answer
+        )
         return value
 
     async def _call(self, run: Run, task: Task) -> Any:
@@ -301,18 +303,10 @@ def _invalid_key_error(name: str, place: str = "") -> ConfigurationError:
 
 
 def _request_body(task: Task, attributes: RunAttributes) -> dict[str, Any]:
-    given: object = task.input
-    if isinstance(given, list):
-        content = parse_content(cast("object", given))
-        if not isinstance(content, str):
-            content = list(content)
-        body: dict[str, Any] = {"input": content}
-    else:
-        context = to_context(given)
-        if isinstance(given, str):
-            body = {"input": given}
-        else:
-            body = {"inputs": to_json_data(context)}
+    given = task.parsed_input
+    body: dict[str, Any] = {"input": given.content}
+    if given.content is None:
+        body = {"inputs": to_json_data(given.named)}
     if task.messages:
         body["messages"] = to_data(task.messages)
     return {**body, **attributes.to_dict()}

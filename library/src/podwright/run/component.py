@@ -53,6 +53,7 @@ from podwright.messages.messages import (
     Message,
     ModelSettings,
 )
+from podwright.messages.task_input import by_name
 from podwright.messages.usage import (
     NO_USAGE,
     RunLimits,
@@ -347,7 +348,7 @@ class Component(ABC):
             InputsError: The inputs do not fit those that it declares.
         """
         if self.inputs:
-            named = _by_name(data)
+            named = by_name(data)
             declared = self.inputs.select(values)
             data = await self.inputs.complete_in_thread({**declared, **named})
         return Task(data, response_model, values=values)
@@ -533,7 +534,7 @@ class PromptComponent(Component):
         given = {"data": data, "messages": messages}
         values: JsonMapping = {}
         if self.inputs:
-            named = self.inputs.complete(_by_name(data))
+            named = self.inputs.complete(by_name(data))
             if isinstance(data, list):
                 # texts and images, beside which only templates have inputs
                 values = named
@@ -670,13 +671,6 @@ def saved_run_in(data: object) -> SavedRun | None:
             raise nothing_to_decide()
         decision = Decision.from_dict(context[DECISION])
     return saved.with_decision(decision)
-
-
-def _by_name(data: Any) -> JsonMapping:
-    """An input as named inputs."""
-    if isinstance(data, Mapping):
-        return cast("JsonMapping", data)
-    return {INPUT: data}
 
 
 def _loop_of_outer_run() -> asyncio.AbstractEventLoop | None:

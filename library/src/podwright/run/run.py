@@ -13,6 +13,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ from podwright.journal.journal import Journal
 from podwright.journal.saved_run import ContextStore, SavedRun
 from podwright.location import change_location, current, location
 from podwright.messages.messages import Message, ModelSettings
+from podwright.messages.task_input import TaskInput
 from podwright.messages.usage import RunLimits
 from podwright.run.end import Checkpoint, end_with_error
 from podwright.run.function_context import make_context
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
     from podwright.run.component import Component
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Task:
     """What a component is to do."""
 
@@ -62,6 +64,15 @@ class Task:
     """The paused run that goes on; None for a new one."""
     values: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Values that only templates read, in addition to the named inputs; an input of the same name comes first."""
+
+    @cached_property
+    def parsed_input(self) -> TaskInput:
+        """The input as a value, parsed when it is first read: an error of it is one of the run.
+
+        Raises:
+            ContextError, MessagesError: See `TaskInput.parse`.
+        """
+        return TaskInput.parse(self.input)
 
 
 class Run(RunEvents):

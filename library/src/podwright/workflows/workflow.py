@@ -19,7 +19,7 @@ from typing_extensions import Unpack
 from podwright.blueprints import walk_steps
 from podwright.blueprints.named_parts import function_names
 from podwright.blueprints.validation import Blueprint
-from podwright.chats.chat_messages import as_content, one_turn, to_context
+from podwright.chats.chat_messages import one_turn
 from podwright.conditions import Conditions
 from podwright.conditions import problems as condition_problems
 from podwright.data.json_data import (
@@ -38,8 +38,13 @@ from podwright.errors import DECISION, ContextError, InputError, Problem
 from podwright.events import Event, EventManager
 from podwright.kinds import Kind
 from podwright.messages.approvals import Decision
-from podwright.messages.conversation import parse_content, parse_messages
+from podwright.messages.conversation import (
+    as_content,
+    parse_content,
+    parse_messages,
+)
 from podwright.messages.messages import ContentPart, Message
+from podwright.messages.task_input import by_name, to_context
 from podwright.messages.templates import sections, visible
 from podwright.models.retries import Retries
 from podwright.run.component import (
@@ -447,12 +452,7 @@ class Workflow(Component):
                 suggestion="Give it to the agent whose answer is the result.",
             )
         if self.inputs:
-            named = data
-            if isinstance(data, list):
-                named = {INPUT: cast("object", data)}
-            if named:
-                named = to_context(named)
-            data = {**self.inputs.select(values), **named}
+            data = {**self.inputs.select(values), **by_name(data)}
         return await self._make_task(self.task, data)
 
     async def step_task(
@@ -530,8 +530,8 @@ class Workflow(Component):
         if any(not isinstance(value, str) for value in shown.values()):
             run.data = copy_json(shown)
         answer = to_text(self.output(shown, None))
-        given = as_content(shown.get(INPUT, ""))
-        run.messages = one_turn(task.messages, given, answer)
+        question = Message("user", as_content(shown.get(INPUT, "")))
+        run.messages = one_turn(task.messages, question, answer)
         return {key: to_text(value) for key, value in shown.items()}
 
 

@@ -8,10 +8,9 @@ makes are children of its call.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
 from contextvars import ContextVar, Token
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Any
 
 from opentelemetry.context import Context, attach, detach
 from opentelemetry.trace import (
@@ -26,9 +25,8 @@ from opentelemetry.trace import (
 
 from podwright import events
 from podwright.data.json_data import as_object, to_text
-from podwright.errors import MessagesError
 from podwright.functions.run_context import current_attributes
-from podwright.messages.conversation import parse_content
+from podwright.messages.conversation import as_content
 from podwright.messages.messages import ContentPart, Message
 from podwright.messages.usage import NO_USAGE, Usage
 from podwright_service.observability import semconv, span_content
@@ -451,7 +449,7 @@ def _content(event: events.RunEvent) -> Attributes:
     """Inputs, outputs, messages, tool arguments and tool results, which are recorded only on request."""
     match event:
         case events.RunStarted():
-            question = Message("user", _input(event.input))
+            question = Message("user", as_content(event.input))
             return {
                 semconv.INPUT_MESSAGES: _messages([question]),
                 **_value(event),
@@ -494,16 +492,8 @@ def _value(event: events.RunStarted | events.RunFinished) -> Attributes:
     named = as_object(data)
     if named.keys() == {"input"}:  # a text is the named input of a workflow
         data = named["input"]
-    text = Message("user", _input(data)).text
+    text = Message("user", as_content(data)).text
     return {semconv.INPUT_VALUE: span_content.cut(text)}
-
-
-def _input(data: object) -> str | tuple[ContentPart, ...]:
-    """The input of a run: texts and images, or anything else as a text."""
-    if isinstance(data, list):
-        with suppress(MessagesError):  # the run will fail
-            return parse_content(cast("object", data))
-    return to_text(data)
 
 
 def _messages(
