@@ -36,7 +36,7 @@ def test_named_inputs_that_the_instructions_use_are_not_repeated() -> None:
     message = given.message("Be {tone} about {photo}.")
     assert "dry" not in message.text
     assert "tea" in message.text
-    assert IMAGE in message.content
+    assert IMAGE in list(message.content)
 
 
 def test_a_text_is_the_message_though_the_instructions_use_it() -> None:

@@ -13,7 +13,7 @@ from collections.abc import (
     Sequence,
 )
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -212,14 +212,14 @@ class Component(ABC):
         """What each of its runs may use, as it was given besides the blueprint; None for no limit."""
         return self._options.get("limits")
 
-    @property
+    @cached_property
     def all_limits(self) -> Sequence[RunLimits]:
         """The limits of each of its runs: those of its blueprint, and those that it was given besides."""
         of_blueprint = limits_of_blueprint(self._blueprint.get("limits"))
         both = (of_blueprint, self.limits)
         return [limits for limits in both if limits is not None]
 
-    @property
+    @cached_property
     def config(self) -> Mapping[str, Any]:
         """The `config` of its blueprint."""
         return self._blueprint.get("config", {})
@@ -559,6 +559,10 @@ class ModelComponent(PromptComponent):
         super()._configure(parsed, problems)
         self._model = parsed.model
         self._response_model = parsed.response_model
+        self._connection = Connection(
+            api_key=self._options.get("api_key"),
+            base_url=self._options.get("base_url"),
+        )
 
     @property
     def instructions(self) -> str:
@@ -594,14 +598,10 @@ class ModelComponent(PromptComponent):
         Raises:
             UnknownModelError: No provider serves it.
         """
-        connection = Connection(
-            api_key=self._options.get("api_key"),
-            base_url=self._options.get("base_url"),
-        )
         return resolve(
             self.config["model"],
             self._model,
-            connection,
+            self._connection,
             component=self.name,
         )
 
@@ -617,11 +617,10 @@ class ModelComponent(PromptComponent):
             UnknownModelError: No provider serves one of them.
         """
         first = self.model
-        fallback: list[Model] = []
+        names: Sequence[str] = ()
         if self._model is None:
             names = self.config.get("fallback", ())
-            resolve_own = partial(resolve, component=self.name)
-            fallback += map(resolve_own, names)
+        fallback = [resolve(name, component=self.name) for name in names]
         return ChatModels(
             first,
             fallback,
@@ -630,13 +629,13 @@ class ModelComponent(PromptComponent):
             ),
         )
 
-    @property
+    @cached_property
     def history_settings(self) -> HistorySettings:
         """How much of a conversation its model is given."""
         settings = self._config_of(HistorySettings.__optional_keys__)
         return cast("HistorySettings", settings)
 
-    @property
+    @cached_property
     def settings(self) -> ModelSettings:
         """The model settings in the blueprint's `config`."""
         settings = self._config_of(ModelSettings.__optional_keys__)
