@@ -1,5 +1,6 @@
 """Subscribers of runs: event managers, the verbose printer, the token callback."""
 
+import asyncio
 import logging
 from typing import Any
 
@@ -15,6 +16,7 @@ from podwright import (
     subscribe,
 )
 from podwright.errors import ConfigurationError, ToolError
+from podwright.run.run import Task, execute
 from podwright.testing import ToolCall
 
 
@@ -129,3 +131,17 @@ def test_verbose_prints_tools_failures_and_tokens(capsys: Any) -> None:
     assert "[a] failed: " in printed
     assert "\none\ufffd two\n" in printed
     assert not {"\x1b", "\x07"} & set(printed)
+
+
+def test_a_subscriber_is_called_once_for_an_event() -> None:
+    """However often a run, its component and the runs around it name the subscriber."""
+    received: list[str] = []
+
+    def receive(event: Event) -> None:
+        received.append(event.type)
+
+    manager = EventManager()
+    manager.subscribe(receive)
+    agent = Agent("a", "Help.", says("yes"), event_manager=manager)
+    asyncio.run(execute(agent, Task("hi"), subscribers=(receive, receive)))
+    assert received.count("run_started") == 1

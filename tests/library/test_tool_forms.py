@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from typing import Any
 
 import pytest
 from tests.library.shelf_tool import SCHEMA, ShelfTool, find_book
@@ -18,7 +19,14 @@ from podwright import (
     Workflow,
     WorkflowStep,
 )
-from podwright.errors import InputsError, ToolArgumentsError
+from podwright.data.json_data import JsonObject
+from podwright.errors import (
+    ContextError,
+    InputsError,
+    Problem,
+    ToolArgumentsError,
+    ToolDefinitionError,
+)
 from podwright.events import Event, adapter
 from podwright.folders.walks import check_decision_on, tools_of
 from podwright.journal.journal import Journal
@@ -168,3 +176,65 @@ def test_another_name_leaves_a_tool_as_it_is() -> None:
     renamed = copy.copy(find_book.renamed("look_up"))
     assert (renamed.name, find_book.name) == ("look_up", "find_book")
     assert renamed.own_schema == SCHEMA
+
+
+class _Strict(ShelfTool):
+    """A tool whose own code fails for a call that a person may have to approve."""
+
+    def validate(self, arguments: JsonObject) -> JsonObject:
+        """Fail as a look-up in a table does."""
+        if arguments.get("isbn") == "404":
+            raise KeyError("404")
+        return super().validate(arguments)
+
+    async def apply_approval_rule(self, values: JsonObject) -> bool:
+        """Fail with an error that means wrong arguments elsewhere."""
+        raise self.arguments_error([Problem("/isbn", "No rule for it.")])
+
+
+@pytest.mark.parametrize("isbn", ["7", "404"])
+def test_a_call_whose_approval_is_unknown_is_not_made(
+    isbn: str, recorder: Any
+) -> None:
+    """Whatever the tool's own code raises before a person is asked, the model is told and nothing is called."""
+    tool = _Strict(SCHEMA, {"approval": True})
+    agent = Agent(
+        "reader",
+        "Read.",
+        ScriptedModel([ToolCall.of("find_book", "1", isbn=isbn)], "done"),
+        tools=[tool],
+        event_manager=recorder.manager,
+    )
+    assert agent.run("hi") == "done"
+    assert ShelfTool.calls == ()
+    failed = recorder.of("tool_call_started", "tool_call_failed")
+    assert [event.type for event in failed] == [
+        "tool_call_started",
+        "tool_call_failed",
+    ]
+
+
+def test_one_tool_with_two_options_is_a_mistake() -> None:
+    """Otherwise the last one would decide whether a person is asked."""
+    careful = find_book.with_options({"approval": True})
+    reader(tool=careful)
+    with pytest.raises(ToolDefinitionError):
+        Agent("a", "Read.", ScriptedModel(), tools=[careful, find_book])
+
+
+async def test_a_saved_run_does_not_go_on_within_another() -> None:
+    """It has a journal of its own; without it, what it has done would be done again."""
+    agent = reader([CALL], "done", tool=ShelfTool(SCHEMA, {"approval": True}))
+    with pytest.raises(ApprovalRequired) as caught:
+        await agent.arun("hi")
+    decided = caught.value.decide("approve")
+
+    async def resume() -> str:
+        return await agent.arun(decided)
+
+    around = Workflow("around", [FunctionStep(resume)])
+    with pytest.raises(ContextError):
+        await around.arun("hi")
+    assert ShelfTool.calls == ()
+    assert await agent.arun(decided) == "done"
+    assert ShelfTool.calls == ("7",)

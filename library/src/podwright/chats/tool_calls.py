@@ -185,7 +185,7 @@ class ToolCaller:
 
         Raises:
             ApprovalRequired: Nobody has decided yet.
-            ToolError: The rule of the tool failed.
+            ToolError: The rule of the tool failed, or its check of the arguments.
         """
         tool = call.tool
         if tool is None or not tool.may_need_approval:
@@ -193,11 +193,15 @@ class ToolCaller:
         name = self._run.component_name
         try:
             arguments = _parse_arguments(call.request)
-            is_asked = await tool.needs_approval(arguments)
             question = question_about(tool, arguments, name)
         except ToolArgumentsError:
             # the call itself reports it
             return None
+        except PodwrightError:
+            raise
+        except Exception as error:
+            raise error_from(ToolError, f"Tool '{tool.name}'", error) from error
+        is_asked = await tool.needs_approval(arguments)
         asked = ApprovalId(self._run.id, *self._id_of(call))
         decision = await self._run.journal.decision_on(
             asked,

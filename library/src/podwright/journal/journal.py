@@ -3,8 +3,8 @@
 A run is repeatable except for what it calls. So a new attempt performs the whole run again: a model call, a tool call,
 a condition or a remote run that has ended gives its recorded result, and what is finished emits no events a second
 time. Nested runs have the same ids in each attempt, so the events themselves are the journal. A store keeps them: the
-database of a service, or the context that the caller of a stopped run carries; see `podwright.saved_run`. What the
-caller of a stopped workflow keeps besides is a `Checkpoint`, which it may edit.
+database of a service, or the context that the caller of a stopped run carries; see `saved_run`. What the caller of a
+stopped workflow keeps besides is a `Checkpoint`, which it may edit.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Runs: one execution of a component, from its task to its value or its error.
 
 A component only does its work, in `perform`. Everything that is the same for all kinds happens here and in the parts
-of a run: its accounts (`run_accounts`), its events (`run_events`), its nested tasks (`run_tasks`) and its end
-(`run_end`).
+of a run: its accounts (`accounts`), its events (`run_events`), its nested tasks (`tasks`) and its end (`end`).
 """
 
 from __future__ import annotations
@@ -18,7 +17,11 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from podwright import events
-from podwright.errors import LimitExceededError, RunCancelledError
+from podwright.errors import (
+    ContextError,
+    LimitExceededError,
+    RunCancelledError,
+)
 from podwright.events import Event, Subscriber
 from podwright.functions.run_context import (
     RunAttributes,
@@ -111,7 +114,7 @@ class Run(RunEvents):
             kind=component.kind,
             path=path,
             tool_call=tool_call,
-            subscribers=subscribers,
+            subscribers=_without_repeats(subscribers),
         )
         self._component = component
         self.loop = tree.loop
@@ -183,8 +186,10 @@ class Run(RunEvents):
             self._tree,
             parent=self,
             path=position,
-            subscribers=self._with_further(
-                (*subscribers, *component.subscribers)
+            subscribers=(
+                *self.subscribers,
+                *subscribers,
+                *component.subscribers,
             ),
             limits=limits,
             streaming=streaming,
@@ -195,16 +200,6 @@ class Run(RunEvents):
             # it is performed again for its value, but an earlier attempt has delivered its events
             run.subscribers = ()
         return run
-
-    def _with_further(
-        self, subscribers: tuple[Subscriber, ...]
-    ) -> tuple[Subscriber, ...]:
-        """This run's subscribers, then the given ones that are not among them."""
-        known = self.subscribers
-        further = [
-            subscriber for subscriber in subscribers if subscriber not in known
-        ]
-        return (*known, *further)
 
     # --- The boundary -------------------------------------------------------------------------------------------------
 
@@ -267,6 +262,17 @@ class Run(RunEvents):
         return await make_context(self, is_over)
 
 
+def _without_repeats(
+    subscribers: tuple[Subscriber, ...],
+) -> tuple[Subscriber, ...]:
+    known: list[Subscriber] = []
+    for subscriber in subscribers:
+        # they need not be hashable
+        if subscriber not in known:
+            known.append(subscriber)
+    return tuple(known)
+
+
 def _id_below(above: str, sibling_key: str) -> str:
     """An id that follows from one of the run around a run and from its sibling key."""
     source = f"{above} {sibling_key}".encode()
@@ -302,6 +308,10 @@ async def execute(
         journal: What earlier attempts of the run did, which have the same `run_id`; ignored for a nested run.
         idempotency_key: Seed of the `Idempotency-Key` of requests to remote components: a repeated request repeats
             theirs; by default the `run_id`. Ignored for a nested run.
+
+    Raises:
+        ContextError: The run would go on from a saved one, but is nested in another.
+        PodwrightError: The run failed.
     """
     trace_events: list[Event] = []
     own_subscribers = tuple(subscribers)
@@ -309,6 +319,11 @@ async def execute(
         own_subscribers += (trace_events.append,)
     parent = _enclosing_run()
     if parent is not None:
+        if task.saved is not None:
+            raise ContextError(
+                f"The saved run of '{component.name}' cannot go on within the run of '{parent.component_name}'.",
+                suggestion="Let it go on outside of a tool or a function: by itself.",
+            )
         run = parent.child(
             component,
             subscribers=own_subscribers,

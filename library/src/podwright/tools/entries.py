@@ -21,14 +21,14 @@ from podwright.tools.changes import schema_differences, text_differences
 from podwright.tools.function_tool import to_tool
 from podwright.tools.tool import Tool
 
-_HOW_TO_UPDATE = "Run `podwright sync`, or change the function back."
+_HOW_TO_UPDATE = "Run `podwright sync`, or change the tool back."
 
 
 def tools_by_name(functions: Iterable[Callable[..., Any]]) -> dict[str, Tool]:
     """The tools of functions, by name.
 
     Raises:
-        ToolDefinitionError: A function cannot be a tool, or two have the same name.
+        ToolDefinitionError: A function cannot be a tool, or two that differ, if only in their options, have one name.
     """
     if not isinstance(functions, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - it comes from a caller
         raise ToolDefinitionError(
@@ -37,7 +37,9 @@ def tools_by_name(functions: Iterable[Callable[..., Any]]) -> dict[str, Tool]:
     tools: dict[str, Tool] = {}
     for function in functions:
         tool = to_tool(function)
-        if not tools.get(tool.name, tool).is_same_as(tool):
+        known = tools.get(tool.name, tool)
+        is_same = known.is_same_as(tool) and known.options == tool.options
+        if not is_same:
             raise ToolDefinitionError(
                 f"Two tools are called '{tool.name}'.",
                 suggestion="Give each its own name.",
@@ -92,7 +94,7 @@ def _attach_entry(
         detail = (
             f"The parameters of tool '{name}' are not the schema of an object."
         )
-        hint = "Its root must have 'type': 'object' and 'properties'."
+        hint = "Its root must have 'type': 'object' and 'properties', and no 'anyOf', 'oneOf' or 'allOf'."
         return None, [Problem(parameters_at, detail, hint)]
     tool = tools.get(name)
     if tool is None:

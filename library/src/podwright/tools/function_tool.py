@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from podwright.blueprints.schema import ToolOptions
 from podwright.data.json_data import JsonObject, as_object
 from podwright.data.text import did_you_mean
-from podwright.errors import ToolDefinitionError, ToolError, error_from
+from podwright.errors import ToolDefinitionError
 from podwright.functions.run_context import (
     call_with_context,
     context_parameters,
@@ -101,7 +101,7 @@ class FunctionTool(Tool):
         """Return what the rule of the function says of a call; true if it has none.
 
         Raises:
-            ToolError: The rule raised an error.
+            Exception: The rule raised it.
         """
         if self._approval_rule is None:
             return True
@@ -111,13 +111,7 @@ class FunctionTool(Tool):
             for name, value in self.with_defaults(values).items()
             if name in names
         }
-        try:
-            return bool(
-                await call_with_context(self._approval_rule, kwargs=named)
-            )
-        except Exception as error:
-            subject = f"The approval rule of tool '{self.name}'"
-            raise error_from(ToolError, subject, error) from error
+        return bool(await call_with_context(self._approval_rule, kwargs=named))
 
     async def perform(self, values: JsonObject, seconds: float | None) -> Any:
         """Call the function.

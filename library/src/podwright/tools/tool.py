@@ -18,7 +18,12 @@ from podwright.data.json_data import (
     to_json_data,
 )
 from podwright.data.text import short_repr
-from podwright.errors import Problem, ToolArgumentsError, ToolError
+from podwright.errors import (
+    Problem,
+    ToolArgumentsError,
+    ToolError,
+    error_from,
+)
 from podwright.messages.messages import ToolSchema
 from podwright.settings import current_settings
 
@@ -87,7 +92,7 @@ class Tool(ABC):
         """Return whether a person has to approve a call, of a tool of which that is true for some or all calls.
 
         Raises:
-            ToolError: The rule failed.
+            Exception: The rule failed; the tool is not called.
         """
         return True
 
@@ -195,7 +200,12 @@ class Tool(ABC):
         """
         if not self.may_need_approval:
             return False
-        return await self.apply_approval_rule(self.validate(arguments))
+        values = self.validate(arguments)
+        try:
+            return await self.apply_approval_rule(values)
+        except Exception as error:
+            subject = f"The approval rule of tool '{self.name}'"
+            raise error_from(ToolError, subject, error) from error
 
     def final_arguments(self, arguments: JsonObject) -> JsonObject:
         """Return the arguments with which the tool is called, as JSON data: validated, and with their defaults.
