@@ -16,7 +16,7 @@ from podwright.messages.templates import fill
 from podwright.steps import Step
 from podwright.steps.base import ANY_CHANGE, Known, Rules, Write
 from podwright.steps.blueprint_types import Name, Prompt
-from podwright.steps.registry import StepBlueprint, register, unregister
+from podwright.steps.registry import StepBlueprint, register
 
 if TYPE_CHECKING:
     from podwright.blueprints.flowchart import Ends, Flowchart
@@ -113,11 +113,11 @@ class NoteStep(Step):
 @contextlib.contextmanager
 def note_steps() -> Iterator[None]:
     """Add the kind for as long as a `with` block lasts."""
-    register(NoteStep)
+    take_away = register(NoteStep)
     try:
         yield
     finally:
-        unregister(NoteStep)
+        take_away()
 
 
 def note(text: Any, *details: dict[str, Any], **further: Any) -> dict[str, Any]:

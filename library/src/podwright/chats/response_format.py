@@ -27,9 +27,9 @@ from podwright.data.model_json import UnreadableJsonError, open_text, read_json
 from podwright.data.text import truncate
 from podwright.errors import InputError
 from podwright.messages.messages import OutputSchema
-from podwright.run.options import no_response_model_error
 from podwright.schemas.json_schema import SchemaTooComplexError, object_root
 from podwright.schemas.options import numbers_from_texts, requires_keys
+from podwright.schemas.response_schema import no_response_model_error
 from podwright.schemas.validation_errors import to_problems
 from podwright.schemas.validator import InvalidSchemaError, SchemaValidator
 from podwright.threads import compute
@@ -96,7 +96,7 @@ class ResponseFormat:
         return self.parse(text)
 
     def parse(self, text: str) -> Any:
-        """The value in a model's answer; see `podwright.model_json` for how JSON is found in it.
+        """The value in a model's answer; see `podwright.data.model_json` for how JSON is found in it.
 
         What fits as it is, is never changed. Else the answer may be wrapped in an object with one key or encoded as
         text, and numbers may be texts, where the schema takes nothing of that kind.

@@ -98,7 +98,7 @@ def values_read(
 
     Args:
         blueprint: A valid blueprint of any kind.
-        known: See `podwright.templates.expressions`.
+        known: See `podwright.messages.templates.expressions`.
     """
     values = expressions_in(blueprint, known)
     for _, step in walk_steps(blueprint.get("steps")):

@@ -234,7 +234,7 @@ class ModelResponse:
     """Tokens of this call; `cost` in USD, None if the price is unknown."""
     finish_reason: str = "stop"
     """`stop`, `length`, `tool_calls`, `content_filter`, `refusal`, or `unknown` if it may not be whole; words of
-    providers are in `podwright.finish_reasons`."""
+    providers are in `podwright.data.finish_reasons`."""
     model: str = ""
     """The model that answered, as the provider names it; may be empty."""
     id: str = ""

@@ -1,7 +1,7 @@
 """Templates: `{name}` and `{name.field}`, replaced in one pass; `{{name}}` is the text `{name}`.
 
 A field is the key of an object or the index of a list: `{ticket.category}`, `{items.0.name}`, `{ticket["a key"]}`;
-`podwright.names` has the rule. Templates have no other expressions; a value that looks like a template stays text.
+`podwright.data.names` has the rule. Templates have no other expressions; a value that looks like a template stays text.
 Braces that are not around a name stay as they are, because prompts have JSON, code and LaTeX in them. The exception is
 JSON whose braces are all doubled, as in a format string of Python: `{{"city": "{name}"}}` is `{"city": "…"}`.
 

@@ -256,7 +256,7 @@ class _Call:
 
 
 class _SavedEvents(BaseModel):
-    """What is read of a file; `podwright.result` has all that is in it."""
+    """What is read of a file; `podwright.run.result` has all that is in it."""
 
     model_config = ConfigDict(extra="ignore", defer_build=True)
 

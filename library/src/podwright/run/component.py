@@ -85,7 +85,7 @@ DEFAULT_MAX_CORRECTIONS = 2
 Input = str | Mapping[str, Any] | list[ContentPart]
 """A text, named inputs, or for agents and conductors texts and images."""
 Messages = Sequence[Mapping[str, Any]]
-"""Earlier turns of a conversation: the `messages` of a result, or what `podwright.conversation` describes."""
+"""Earlier turns of a conversation: the `messages` of a result, or what `podwright.messages.conversation` describes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, cast
 
-from pydantic import PydanticUserError, TypeAdapter
 from typing_extensions import TypedDict
 
 from podwright.blueprints.schema import CONFIG_KEYS, keys_of
@@ -19,7 +18,7 @@ from podwright.blueprints.validation import (
 )
 from podwright.data.json_data import JsonMapping, JsonObject, as_object
 from podwright.data.text import did_you_mean, short_repr
-from podwright.errors import ConfigurationError, InputError, Problem
+from podwright.errors import ConfigurationError, Problem
 from podwright.events import (
     Event,
     EventManager,
@@ -32,6 +31,7 @@ from podwright.messages.messages import HistorySettings, ModelSettings
 from podwright.messages.usage import RunLimits
 from podwright.models import Model
 from podwright.run.printer import Printer
+from podwright.schemas.response_schema import response_schema_of
 from podwright.steps.blueprint_types import VERSION
 
 
@@ -275,31 +275,6 @@ def parse_with_overrides(
         options=options,
         model=model,
         response_model=_live_type(overrides.get("response_model")),
-    )
-
-
-def response_schema_of(response_model: Any) -> JsonMapping:
-    """The JSON Schema of a `response_model`, for a blueprint.
-
-    Raises:
-        InputError: The type has no JSON Schema.
-    """
-    if isinstance(response_model, Mapping):
-        return dict(cast("JsonMapping", response_model))
-    try:
-        return TypeAdapter(response_model).json_schema()
-    except (PydanticUserError, TypeError) as error:
-        raise no_response_model_error(response_model, error) from error
-
-
-def no_response_model_error(
-    response_model: object, error: Exception
-) -> InputError:
-    """The error for a type that has no JSON Schema."""
-    reason = str(error).splitlines()[0]
-    return InputError(
-        f"{response_model!r} cannot be a response model: {reason}",
-        suggestion="Use a pydantic model, a dataclass, another type that has a JSON Schema, or a JSON Schema.",
     )
 
 

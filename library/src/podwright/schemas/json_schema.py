@@ -2,7 +2,7 @@
 
 A schema of two kilobytes can name parts that refer to each other so that its check takes a lifetime. So the subschemas
 that a check visits are counted first, with each reference followed, in a time that grows with the schema's size only.
-What a check of data costs is bounded while it is done; see `podwright.schema_keywords`.
+What a check of data costs is bounded while it is done; see `podwright.schemas.keywords`.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ _MAX_REASONS = 1_000
 _PAIRS_IN_OPERATION = 500
 """Comparisons in a list that take as long as an operation."""
 _KEYS_IN_OPERATION = 8
-"""Values whose keys are made as long as an operation; see `podwright.schema_data.key_of`."""
+"""Values whose keys are made as long as an operation; see `podwright.schemas.brief_values.key_of`."""
 _CHARS_IN_OPERATION = 100
 """Characters of a text that take as long as an operation."""
 _EXACT_FLOATS = 2**53
@@ -94,7 +94,7 @@ class Check:
 
     budget: CheckBudget
     visits: int
-    """The subschemas of its schema; see `podwright.json_schema.measure`."""
+    """The subschemas of its schema; see `podwright.schemas.json_schema.measure`."""
     reasons_left: int = _MAX_REASONS
     """Errors of alternatives that may still be kept; 0 while nobody asks for them."""
 

@@ -33,7 +33,7 @@ def without_patterns(schema: JsonMapping) -> JsonObject:
     """A schema without regular expressions that takes all that a schema takes; the same one if it has none.
 
     Args:
-        schema: A valid schema that `podwright.json_schema.measure` has taken.
+        schema: A valid schema that `podwright.schemas.json_schema.measure` has taken.
     """
     root = as_object(schema)
     parts = parts_of(root)

@@ -48,9 +48,9 @@ class SchemaValidator:
 
     Args:
         schema: The schema; each `$schema` in it is ignored.
-        formats: Whether texts have to fit `format`; see `podwright.schema_formats`. If not, it is an annotation.
+        formats: Whether texts have to fit `format`; see `podwright.schemas.formats`. If not, it is an annotation.
         patterns: Whether regular expressions are evaluated, for schemas of trusted authors only; see
-            `podwright.schema_patterns`. If not, they are annotations, and need not be valid in Python.
+            `podwright.schemas.patterns`. If not, they are annotations, and need not be valid in Python.
 
     Raises:
         InvalidSchemaError: It is no JSON Schema, or refers to something that is not a part of it.

@@ -22,6 +22,7 @@ from podwright.data.text import did_you_mean
 from podwright.errors import Problem
 from podwright.messages.messages import CLOSED
 from podwright.messages.templates import fill_data
+from podwright.schemas.response_schema import response_schema_of
 from podwright.steps.base import (
     ANY_CHANGE,
     Known,
@@ -166,7 +167,7 @@ class AgentStep(Step):
         agent = references.name_of_agent(self.agent)
         schema = self.response_schema
         if schema is not None:
-            schema = references.response_schema(schema)
+            schema = response_schema_of(schema)
         return {
             "agent": agent,
             "name": self.name or agent,

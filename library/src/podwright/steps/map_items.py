@@ -1,7 +1,7 @@
 """The items of a map step, read from what models write.
 
-A text is read as JSON, see `podwright.model_json`, and as lines only if nothing in it looks like JSON. What looks like
-JSON and cannot be read for certain is an error, because each item may cost model calls.
+A text is read as JSON, see `podwright.data.model_json`, and as lines only if nothing in it looks like JSON. What looks
+like JSON and cannot be read for certain is an error, because each item may cost model calls.
 """
 
 from __future__ import annotations

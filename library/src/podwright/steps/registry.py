@@ -26,14 +26,18 @@ Kinds = tuple[type[Step], ...]
 _kinds: dict[str, type[Step]] = {}
 
 
-def register(kind: type[Step]) -> None:
-    """Add a kind of step, which blueprints may have from now on."""
+def register(kind: type[Step]) -> Callable[[], None]:
+    """Add a kind of step, which blueprints may have from now on.
+
+    Returns:
+        A function that takes it away.
+    """
     _kinds[kind.step_type] = kind
 
+    def take_away() -> None:
+        del _kinds[kind.step_type]
 
-def unregister(kind: type[Step]) -> None:
-    """Take a kind of step away, for tests that add one."""
-    del _kinds[kind.step_type]
+    return take_away
 
 
 def kinds() -> Kinds:

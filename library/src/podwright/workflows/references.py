@@ -9,7 +9,6 @@ from typing import Any, cast
 from podwright.data.json_data import JsonMapping
 from podwright.errors import ConfigurationError
 from podwright.run.component import Component
-from podwright.run.options import response_schema_of
 from podwright.steps import AgentStep, Step
 from podwright.steps.condition_step import ConditionLike
 from podwright.tools.function_tool import to_tool
@@ -85,10 +84,6 @@ class References:
                 f"AgentStep takes an agent or its name, not {agent!r}."
             )
         return agent
-
-    def response_schema(self, response_model: object) -> JsonMapping:
-        """Return the JSON Schema of a response model."""
-        return response_schema_of(response_model)
 
     def resolve(self, steps: object) -> tuple[Step, ...]:
         """Return steps as a caller gives them, with names and defaults filled in; they refer to agents by name.

@@ -344,7 +344,7 @@ class Workflow(Component):
         resume_path: object = None,
         messages: object = (),
     ) -> WorkflowTask:
-        """The task of a run with these arguments, for `podwright.run.execute`.
+        """The task of a run with these arguments, for `podwright.run.run.execute`.
 
         Args:
             context: A text, texts and images, or a whole context.
