@@ -38,6 +38,7 @@ from .steps.parallel_step import ParallelStep
 from .steps.try_step import TryStep
 from .steps.workflow_step import WorkflowStep
 from .tools.decorator import tool
+from .tools.tool import Tool
 from .workflows.workflow import Workflow
 
 __all__ = [
@@ -70,6 +71,7 @@ __all__ = [
     "RunContext",
     "RunLimits",
     "ScriptedModel",
+    "Tool",
     "TryStep",
     "Usage",
     "Workflow",
