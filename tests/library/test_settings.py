@@ -73,6 +73,10 @@ def test_all_mistakes_are_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
             current_settings()
         lines = caught.value.message.splitlines()
         assert [line.partition(":")[0] for line in lines] == list(invalid)
+    # a process that was told may correct them
+    for name in invalid:
+        monkeypatch.delenv(name)
+    assert current_settings().tool_timeout is None
 
 
 def test_secrets_are_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import json
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +21,7 @@ from podwright import (
     ScriptedModel,
     Workflow,
     WorkflowStep,
+    load,
 )
 from podwright.data.json_data import JsonObject
 from podwright.errors import (
@@ -33,6 +37,7 @@ from podwright.journal.journal import Journal
 from podwright.messages.approvals import Decision
 from podwright.run.run import Task, execute
 from podwright.testing import ToolCall
+from podwright.tools.decorator import tool as decorate
 from podwright.tools.tool import Tool
 
 RUN = "0" * 32
@@ -238,3 +243,101 @@ async def test_a_saved_run_does_not_go_on_within_another() -> None:
     assert ShelfTool.calls == ()
     assert await agent.arun(decided) == "done"
     assert ShelfTool.calls == ("7",)
+
+
+class _Rough(ShelfTool):
+    """A tool whose own code does what a program of its own may do."""
+
+    async def perform(self, values: JsonObject, seconds: float | None) -> Any:
+        """End as the number of the book says, after it has used its arguments up."""
+        isbn = values.pop("isbn")
+        if isbn == "1":
+            sys.exit(3)
+        if isbn == "2":
+            raise asyncio.CancelledError
+        return isbn
+
+
+@pytest.mark.parametrize("isbn", ["1", "2"])
+async def test_its_code_ends_neither_the_process_nor_the_run(isbn: str) -> None:
+    """An exit, or a cancellation that nobody asked for, is a failed call."""
+    call = ToolCall.of("find_book", "1", isbn=isbn)
+    agent = reader([call], "done", tool=_Rough(SCHEMA))
+    result = await execute(agent, Task("hi"), trace=True)
+    assert result.value == "done"
+    types = [event.type for event in result.events]
+    assert "tool_call_failed" in types
+
+
+async def test_it_may_change_the_arguments_that_it_is_called_with() -> None:
+    """The record of the run keeps those of the model."""
+    agent = reader([CALL], "done", tool=_Rough(SCHEMA))
+    result = await execute(agent, Task("hi"), trace=True)
+    (started,) = [e for e in result.events if e.type == "tool_call_started"]
+    assert started.to_dict()["arguments"] == {"isbn": "7"}
+
+
+class _Fresh(ShelfTool):
+    """A tool that knows a book only from its second look on."""
+
+    looks = 0
+
+    def validate(self, arguments: JsonObject) -> JsonObject:
+        """Refuse the first time."""
+        self.looks += 1
+        if self.looks == 1:
+            raise self.arguments_error([Problem("/isbn", "Unknown.")])
+        return super().validate(arguments)
+
+
+async def test_arguments_that_fit_only_later_are_not_called_unasked() -> None:
+    agent = reader([CALL], "done", tool=_Fresh(SCHEMA, {"approval": True}))
+    assert await agent.arun("hi") == "done"
+    assert ShelfTool.calls == ()
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {},
+        {"type": "function", "function": {"name": "find_book"}},
+        {"type": "function", "function": {"name": "", "parameters": {}}},
+        {"type": "function", "function": {"name": "b", "parameters": []}},
+        {
+            "type": "function",
+            "function": {"name": "b", "parameters": {"enum": [object()]}},
+        },
+    ],
+)
+def test_a_malformed_schema_is_refused(schema: Any) -> None:
+    with pytest.raises(ToolDefinitionError):
+        ShelfTool(schema)
+
+
+def test_its_schema_is_its_own() -> None:
+    """The caller may go on to use the data that it was made from."""
+    schema = copy.deepcopy(SCHEMA)
+    made = ShelfTool(schema)
+    schema["function"]["name"] = "other"
+    assert made.name == "find_book"
+
+
+def test_the_decorator_refuses_it() -> None:
+    """It would say nothing of the tool, though it names an approval."""
+    with pytest.raises(ToolDefinitionError):
+        decorate(approval=True)(find_book)
+
+
+def test_a_folder_finds_it_by_the_name_that_models_use(tmp_path: Path) -> None:
+    blueprint = {
+        "type": "Agent",
+        "name": "reader",
+        "instructions": "Read.",
+        "config": {"model": "offline/echo"},
+        "tools": [find_book.entry()],
+    }
+    (tmp_path / "blueprint.json").write_text(json.dumps(blueprint))
+    (tmp_path / "tools.py").write_text(
+        "from tests.library.shelf_tool import find_book as lookup"
+    )
+    assert "find_book" in tools_of(load(tmp_path))

@@ -88,9 +88,12 @@ def current_settings() -> LibrarySettings:
     for problem in problems:
         variable = problem.pointer.removeprefix("/")
         lines.append(f"{variable}: {problem.detail}")
-    raise ConfigurationError(
+    error = ConfigurationError(
         "\n".join(lines), suggestion="Correct or unset it."
     )
+    # the next call reads what was corrected
+    variables.cache_clear()
+    raise error
 
 
 def forget_settings() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from asyncio import CancelledError
 from collections import Counter
@@ -173,7 +174,8 @@ class ToolCaller:
             decision = await self._decision_on(call)
         except ToolError as error:
             # nothing that a person may have to approve happens without an answer of the rule
-            _start(record, call)
+            with contextlib.suppress(ToolArgumentsError):
+                _start(record, call)
             return self._fail(record, call, error)
         if decision is not None and decision.is_rejection:
             return _refuse(record, call, decision)
@@ -185,18 +187,15 @@ class ToolCaller:
 
         Raises:
             ApprovalRequired: Nobody has decided yet.
-            ToolError: The rule of the tool failed, or its check of the arguments.
+            ToolError: The arguments do not fit, or the rule of the tool failed.
         """
         tool = call.tool
         if tool is None or not tool.may_need_approval:
             return None
         name = self._run.component_name
+        arguments = _parse_arguments(call.request)
         try:
-            arguments = _parse_arguments(call.request)
             question = question_about(tool, arguments, name)
-        except ToolArgumentsError:
-            # the call itself reports it
-            return None
         except PodwrightError:
             raise
         except Exception as error:

@@ -33,6 +33,7 @@ from podwright.data.text import did_you_mean, most_similar, short_repr
 from podwright.errors import ConfigurationError
 from podwright.folders.folder_code import import_file, shared_packages, use_code
 from podwright.run.component import Component
+from podwright.tools.tool import Tool
 
 AGENTS_FILE = "agents.py"
 """The file of a folder with its agents in Python."""
@@ -259,7 +260,7 @@ class Folder:
         """The names of the agents in `agents.py` and `agents/`."""
         module = self._load_module(AGENTS_FILE)
         if module is not None:
-            yield from _public_functions(module)
+            yield from _own_functions(module)
             for value in vars(module).values():
                 if isinstance(value, Component):
                     yield value.name
@@ -362,10 +363,16 @@ class Folder:
         module = self._load_module(file)
         if module is None:
             return {}
+        own = _own_functions(module)
         functions: dict[str, Callable[..., Any]] = {}
         for name in names:
-            for found in _matching_names(module, name):
-                functions[found] = getattr(module, found)
+            function = own.get(name) or getattr(module, name, None)
+            if callable(function):
+                functions[name] = function
+                continue
+            similar = most_similar(name, own)
+            if similar is not None:
+                functions[similar] = own[similar]
         return functions
 
     def _load_module(self, file: str) -> ModuleType | None:
@@ -400,21 +407,15 @@ def _is_file_name(name: str) -> bool:
     return len(encoded) <= _MAX_NAME_BYTES
 
 
-def _matching_names(module: ModuleType, name: str) -> list[str]:
-    """The name, if a module has such a function; otherwise the most similar one, if there is any."""
-    function = getattr(module, name, None)
-    if callable(function):
-        return [name]
-    similar = most_similar(name, _public_functions(module))
-    if similar is None:
-        return []
-    return [similar]
-
-
-def _public_functions(module: ModuleType) -> Iterator[str]:
-    for name, function in inspect.getmembers(module, inspect.isfunction):
-        if name.startswith("_"):
+def _own_functions(module: ModuleType) -> dict[str, Callable[..., Any]]:
+    """The public functions that a module defines, and its tools by the names that models use."""
+    own: dict[str, Callable[..., Any]] = {}
+    for name, value in vars(module).items():
+        if isinstance(value, Tool):
+            own[value.name] = value
+        elif name.startswith("_") or not inspect.isfunction(value):
             continue
         # functions that the module imports are not its own
-        if function.__module__ == module.__name__:
-            yield name
+        elif value.__module__ == module.__name__:
+            own[name] = value
+    return own

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any, cast
 from weakref import WeakKeyDictionary
@@ -31,8 +32,7 @@ async def call_function(
         Exception: What it raises. A `SystemExit`, or a cancellation of its own, becomes a `RuntimeError`.
         asyncio.CancelledError: The calling task is cancelled.
     """
-    task = cast("asyncio.Task[Any]", asyncio.current_task())
-    try:
+    with exits_as_errors():
         if is_async(function):
             result = function(*args, **kwargs)
         else:
@@ -46,6 +46,18 @@ async def call_function(
         if inspect.isawaitable(result):
             return await result
         return result
+
+
+@contextlib.contextmanager
+def exits_as_errors() -> Generator[None]:
+    """Keep a caller's code from ending the process, or the run around it.
+
+    Raises:
+        RuntimeError: It raised `SystemExit`, or a cancellation although the calling task is not cancelled.
+    """
+    task = cast("asyncio.Task[Any]", asyncio.current_task())
+    try:
+        yield
     except asyncio.CancelledError as error:
         if task.cancelling():
             raise

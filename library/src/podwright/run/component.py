@@ -629,13 +629,13 @@ class ModelComponent(PromptComponent):
             ),
         )
 
-    @cached_property
+    @property
     def history_settings(self) -> HistorySettings:
         """How much of a conversation its model is given."""
         settings = self._config_of(HistorySettings.__optional_keys__)
         return cast("HistorySettings", settings)
 
-    @cached_property
+    @property
     def settings(self) -> ModelSettings:
         """The model settings in the blueprint's `config`."""
         settings = self._config_of(ModelSettings.__optional_keys__)

@@ -11,6 +11,7 @@ from typing_extensions import TypedDict, Unpack
 from podwright.blueprints.schema import ToolOptions
 from podwright.errors import ToolDefinitionError
 from podwright.schemas.validation_errors import Location, to_problems
+from podwright.tools.tool import Tool
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -66,7 +67,7 @@ def tool(
             may take. `max_result_tokens`: estimated tokens after which a result is cut.
 
     Raises:
-        ToolDefinitionError: An option is unknown or has a wrong value.
+        ToolDefinitionError: An option is unknown or has a wrong value, or this is not a function.
     """
     mark_of_approval: Any = approval
     if callable(approval):
@@ -74,6 +75,11 @@ def tool(
     given = _checked_options({**options, "approval": mark_of_approval})
 
     def mark(function: Function) -> Function:
+        if isinstance(function, Tool):
+            raise ToolDefinitionError(
+                f"@tool is for functions, and '{function.name}' is a tool already.",
+                suggestion="Use its method `with_options`.",
+            )
         function.__dict__[_OPTIONS] = given
         if callable(approval):
             function.__dict__[_APPROVAL_RULE] = approval

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 from podwright.blueprints.schema import ToolOptions
 from podwright.blueprints.validation import Blueprint
@@ -15,15 +15,18 @@ from podwright.data.json_data import (
     copy_json,
     describe_value,
     json_pointer,
+    to_exact_json_data,
     to_json_data,
 )
 from podwright.data.text import short_repr
 from podwright.errors import (
     Problem,
     ToolArgumentsError,
+    ToolDefinitionError,
     ToolError,
     error_from,
 )
+from podwright.functions.callables import exits_as_errors
 from podwright.messages.messages import ToolSchema
 from podwright.settings import current_settings
 
@@ -51,6 +54,9 @@ class Tool(ABC):
     Args:
         schema: What a model is shown of it.
         options: What is said of its calls; a blueprint's entry takes precedence.
+
+    Raises:
+        ToolDefinitionError: The schema is not one of a function, or is no JSON data.
     """
 
     is_performed_again: ClassVar[bool] = False
@@ -59,7 +65,7 @@ class Tool(ABC):
     def __init__(
         self, schema: ToolSchema, options: ToolOptions | None = None
     ) -> None:
-        self.schema = schema
+        self.schema = _checked_schema(schema)
         self.options = options or ToolOptions()
         self._original: Tool | None = None
         """The tool as its code has it, if a blueprint says something else of this one."""
@@ -67,6 +73,11 @@ class Tool(ABC):
     @abstractmethod
     def validate(self, arguments: JsonObject) -> JsonObject:
         """Return the values for a call; arguments whose meaning is certain may be repaired.
+
+        They are checked by what the code takes: by `own_schema`, since `schema` may be that of an older blueprint.
+
+        Args:
+            arguments: A copy of the arguments, which may be changed.
 
         Raises:
             ToolArgumentsError: They do not fit the parameters; see `arguments_error`.
@@ -200,9 +211,10 @@ class Tool(ABC):
         """
         if not self.may_need_approval:
             return False
-        values = self.validate(arguments)
+        values = self._validated(arguments)
         try:
-            return await self.apply_approval_rule(values)
+            with exits_as_errors():
+                return await self.apply_approval_rule(values)
         except Exception as error:
             subject = f"The approval rule of tool '{self.name}'"
             raise error_from(ToolError, subject, error) from error
@@ -213,7 +225,7 @@ class Tool(ABC):
         Raises:
             ToolArgumentsError: The arguments do not fit the parameters.
         """
-        values = self.with_defaults(self.validate(arguments))
+        values = self.with_defaults(self._validated(arguments))
         return {name: _to_shown_data(value) for name, value in values.items()}
 
     def problems_of_changes(
@@ -226,7 +238,7 @@ class Tool(ABC):
             changes: Other values, by name.
         """
         try:
-            values = self.validate({**arguments, **changes})
+            values = self._validated({**arguments, **changes})
         except ToolArgumentsError as error:
             yield from error.problems
             return
@@ -266,12 +278,13 @@ class Tool(ABC):
             ToolError: The call took longer than `timeout`.
             Exception: The call failed.
         """
-        values = self.validate(arguments)
+        values = self._validated(arguments)
         seconds = self.timeout
         limit = asyncio.timeout(seconds)
         try:
             async with limit:
-                return await self.perform(values, seconds)
+                with exits_as_errors():
+                    return await self.perform(values, seconds)
         except TimeoutError as error:
             if not limit.expired():
                 raise
@@ -280,9 +293,33 @@ class Tool(ABC):
                 suggestion="Make the tool faster, or raise its timeout.",
             ) from error
 
+    def _validated(self, arguments: JsonMapping) -> JsonObject:
+        # the record of the run has the same object
+        return self.validate(copy_json(arguments))
+
     async def __call__(self, **arguments: Any) -> Any:
         """Call the tool as the function that it stands for; see `call`."""
         return await self.call(arguments)
+
+
+def _checked_schema(schema: object) -> ToolSchema:
+    try:
+        copied = to_exact_json_data(schema)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ToolDefinitionError(
+            f"The schema of a tool is not JSON data: {error}"
+        ) from error
+    match copied:
+        case {
+            "type": "function",
+            "function": {"name": str(name), "parameters": dict()},
+        } if name:
+            return cast("ToolSchema", copied)
+        case _:
+            raise ToolDefinitionError(
+                f"This is not the schema of a tool: {short_repr(schema)}",
+                suggestion="Write {'type': 'function', 'function': {'name': …, 'parameters': {'type': 'object', …}}}.",
+            )
 
 
 def _to_shown_data(value: object) -> Any:
