@@ -188,6 +188,38 @@ def test_requests_in_pieces_and_at_once(server: Served, size: int) -> None:
     assert answers(connection, 3) == ["/firstone", "/second", "/third"]
 
 
+@pytest.mark.parametrize("size", [1, 10_000])
+@pytest.mark.parametrize(
+    ("version", "connection"),
+    [
+        ("1.1", "Upgrade, HTTP2-Settings, close"),
+        ("1.0", "upgrade"),
+        ("1.0", "upgrade, keep-alive"),
+    ],
+)
+def test_an_offer_in_the_last_request(
+    server: Served, version: str, connection: str, size: int
+) -> None:
+    """A request that offers another protocol and ends its connection is answered, with its body."""
+    offer = {**OFFER, "connection": connection}
+    data = request_bytes("POST", "/run", "a body", **offer)
+    data = data.replace(b"HTTP/1.1", f"HTTP/{version}".encode())
+    client = server.connection()
+    for start in range(0, len(data), size):
+        client.sock.sendall(data[start : start + size])
+    assert answers(client, 1) == ["/runa body"]
+    assert client.sock.recv(1) == b""
+
+
+def test_a_request_before_an_invalid_one(server: Served) -> None:
+    """It is answered, and the connection ends."""
+    connection = server.connection()
+    request = request_bytes("POST", "/run", "a body")
+    connection.sock.sendall(request + b"\0garbage\r\n\r\n")
+    assert answers(connection, 1) == ["/runa body"]
+    assert connection.sock.recv(1) == b""
+
+
 def test_an_expectation(server: Served) -> None:
     """A client that waits before it sends the body of a request with an offer is told to go on."""
     connection = server.connection()

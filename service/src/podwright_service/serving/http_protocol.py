@@ -36,8 +36,6 @@ class ServiceHttpProtocol(HttpToolsProtocol):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.parser = _HTTP1Parser(self)
-        # as uvicorn sets it, so that a request is answered although more follows its `Connection: close`
-        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
 
     def data_received(self, data: bytes) -> None:
         """Parse what has arrived; refuse what is too long for a head, a line of a chunk or trailers."""
@@ -67,6 +65,15 @@ class ServiceHttpProtocol(HttpToolsProtocol):
         self._unparsed = 0
         if not self._has_offer():
             super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what has arrived, or only end the connection after the answer to a complete request before it."""
+        cycle = self.cycle
+        if cycle and not cycle.response_complete and not cycle.more_body:
+            cycle.keep_alive = False
+            self.flow.pause_reading()
+        else:
+            super().send_400_response(msg)
 
     def shutdown(self) -> None:
         """Close the connection after its request, or if none comes soon."""
@@ -101,8 +108,14 @@ class _HTTP1Parser(HttpRequestParser):
     """
 
     def __init__(self, protocol: ServiceHttpProtocol) -> None:
-        super().__init__(protocol)
         self._protocol = protocol
+        self._begin()
+
+    def _begin(self) -> None:
+        """Forget what was parsed, also that a request was the last one of its connection."""
+        super().__init__(self._protocol)
+        # as uvicorn sets it, so that a request is answered although more follows its `Connection: close`
+        self.set_dangerous_leniencies(lenient_data_after_close=True)
 
     def feed_data(
         self, data: bytes | bytearray | memoryview | array[int]
@@ -119,7 +132,9 @@ class _HTTP1Parser(HttpRequestParser):
                 rest = memoryview(rest).cast("B")[end_of_head:]
             else:
                 return
-            super().feed_data(self._protocol.head_without_offer())
+            head = self._protocol.head_without_offer()
+            self._begin()
+            super().feed_data(head)
 
 
 def _is_connect(parser: HttpRequestParser) -> bool:
