@@ -14,12 +14,13 @@ from podwright.events import (
     ModelCallFailed,
     ModelCallFinished,
     ModelCallRetried,
+    ModelCallStarted,
     RunFailed,
     RunStarted,
     Token,
     ToolCallFinished,
 )
-from podwright.messages.messages import ModelResponse
+from podwright.messages.messages import Message, ModelRequest, ModelResponse
 from podwright_service.observability.metrics.otlp import OTLPMetrics
 from podwright_service.observability.metrics.subscriber import Metrics, Part
 
@@ -51,6 +52,9 @@ def counted(export: OTLPMetrics | None = None) -> Metrics:
     own: dict[str, Any] = {"component": "looker", "kind": "agent"}
     events: list[Event] = [
         RunStarted(**own),
+        ModelCallStarted(
+            request=ModelRequest("a/b", (Message("user", "Hi"),)), **own
+        ),
         Token(text="x", at=1.0, **own),
         Token(text="y", at=1.25, **own),
         ModelCallFinished(

@@ -26,6 +26,7 @@ from podwright import (
     events,
 )
 from podwright.errors import ConfigurationError, ModelError
+from podwright.messages.messages import Message
 from podwright.testing import ModelRequest, ModelResponse, ToolCall
 from podwright_service.observability.metrics.otlp import OTLPMetrics
 from podwright_service.observability.metrics.subscriber import Metrics, Part
@@ -306,6 +307,13 @@ def test_times_of_chunks_over_otlp(collector: Collector) -> None:
         export=export,
     )
     count = metrics.subscriber()
+    request = ModelRequest("openai/a", (Message("user", "Hi"),))
+    for run_id in ("x", "y"):
+        count(
+            events.ModelCallStarted(
+                component="guide", run_id=run_id, request=request
+            )
+        )
     for run_id, at in (("x", 1.0), ("y", 1.5), ("x", 3.0), ("y", 1.25)):
         count(events.Token(component="guide", run_id=run_id, at=at))
     for run_id in ("x", "y", "y"):
@@ -320,3 +328,48 @@ def test_times_of_chunks_over_otlp(collector: Collector) -> None:
     ((labels, point),) = collector.points[name]
     assert (point.count, point.sum) == (2, 2.0)
     assert labels["gen_ai.request.model"] == "a"
+
+
+def test_pieces_of_a_function_are_no_chunks(collector: Collector) -> None:
+    """A function that yields its answer reports a model call of its own: the times between its pieces are not those."""
+    export = OTLPMetrics(["otlp"], {})
+    metrics = Metrics("guide", "agent", models={"openai/a"}, export=export)
+    count = metrics.subscriber()
+    for at in (1.0, 2.0):
+        count(events.Token(component="guide", run_id="x", at=at))
+    count(events.ModelCallStarted(component="guide", run_id="x"))
+    count(events.Token(component="guide", run_id="x", at=3.0))
+    count(
+        events.ModelCallFinished(
+            component="guide", run_id="x", model="openai/a"
+        )
+    )
+    export.start()
+    export.shutdown()
+    assert not collector.points.get(
+        "gen_ai.client.inference.time_per_output_chunk"
+    )
+
+
+def test_times_of_chunks_end_with_their_run(collector: Collector) -> None:
+    """A call that did not end leaves nothing behind."""
+    export = OTLPMetrics(["otlp"], {})
+    metrics = Metrics("guide", "agent", models={"openai/a"}, export=export)
+    count = metrics.subscriber()
+    request = ModelRequest("openai/a", (Message("user", "Hi"),))
+    count(
+        events.ModelCallStarted(component="guide", run_id="x", request=request)
+    )
+    for at in (1.0, 2.0):
+        count(events.Token(component="guide", run_id="x", at=at))
+    count(events.RunFailed(component="guide", kind="agent", run_id="x"))
+    count(
+        events.ModelCallFinished(
+            component="guide", run_id="x", model="openai/a"
+        )
+    )
+    export.start()
+    export.shutdown()
+    assert not collector.points.get(
+        "gen_ai.client.inference.time_per_output_chunk"
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from itertools import pairwise
 
 from podwright import events
@@ -28,12 +27,19 @@ class ConventionMetrics:
 
     def __init__(self, store: SeriesStore) -> None:
         self._record = store.record
-        self._chunks: dict[tuple[str, int], list[float]] = defaultdict(list)
+        self._chunks: dict[str, dict[int, list[float]]] = {}
         """When the chunks of the calls in progress came, by run and call."""
 
+    def begin_model_call(self, event: events.ModelCallStarted) -> None:
+        """Expect the chunks of a call; a function that reports one has sent its own."""
+        if not event.is_reported:
+            self._chunks.setdefault(event.run_id, {})[event.call] = []
+
     def note_chunk(self, event: events.Token) -> None:
-        """Keep the time of a chunk until the model that sends it is known."""
-        self._chunks[event.run_id, event.call].append(event.at)
+        """Keep the time of a chunk until the model that sends it is known; pieces of a function are no chunks."""
+        times = self._chunks.get(event.run_id, {}).get(event.call)
+        if times is not None:
+            times.append(event.at)
 
     def count_run(self, event: events.RunEnded, component: str) -> None:
         """Record the end of a run, which may be nested.
@@ -42,6 +48,7 @@ class ConventionMetrics:
             event: The event.
             component: Its component as metrics show it.
         """
+        self._chunks.pop(event.run_id, None)
         operation = semconv.operation_of(event.kind)
         labels = (operation, component, _error_type(event))
         self._record(table.AGENT_DURATION, event.duration_ms / 1000, *labels)
@@ -101,7 +108,7 @@ class ConventionMetrics:
             *labels,
             error_type,
         )
-        times = self._chunks.pop((event.run_id, event.call), ())
+        times = self._chunks.get(event.run_id, {}).pop(event.call, ())
         for earlier, later in pairwise(times):
             # the clock of the system may be set back
             seconds = max(0.0, later - earlier)

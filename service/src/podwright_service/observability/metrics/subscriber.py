@@ -323,6 +323,8 @@ class Metrics:
                 self._count_tool_call(event, labels)
             case events.LoopExhausted():
                 self._record(table.LOOPS_EXHAUSTED, 1, *labels)
+            case events.ModelCallStarted() if self._store.has_conventions:
+                self._conventions.begin_model_call(event)
             case events.Token() if self._store.has_conventions:
                 self._conventions.note_chunk(event)
             case _:
