@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
-from fastapi import HTTPException, Request
+from fastapi import APIRouter, HTTPException, Request
 from starlette.testclient import TestClient
 from tests.service.support import Example, Serve
 
@@ -227,6 +227,21 @@ def test_routes_can_be_added_to_the_application() -> None:
     with TestClient(app) as client:
         assert client.post("/twice/2", json={"a": "b"}).json() == {"a": "bb"}
         assert client.post("/run", json={"input": "Hello?"}).status_code == 200
+
+
+def test_a_route_on_the_application_refuses_unknown_queries() -> None:
+    """As the service's own do; a router that is included has the route class that it names."""
+    app = create_app(Settings(), Agent("guide", "You guide.", "offline/echo"))
+    app.post("/twice/{times}")(twice)
+    router = APIRouter()
+    router.post("/tolerant/{times}")(twice)
+    app.include_router(router)
+    with TestClient(app) as client:
+        refused = client.post("/twice/2?tims=3", json={"a": "b"})
+        assert refused.status_code == 422
+        assert refused.json()["code"] == "request_invalid"
+        tolerant = client.post("/tolerant/2?tims=3", json={"a": "b"})
+        assert tolerant.json() == {"a": "bb"}
 
 
 async def own(request: Request, body: dict[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import logging
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
-from fastapi import Depends, FastAPI
+from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
 from starlette.exceptions import HTTPException
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
@@ -38,7 +38,7 @@ from podwright_service.http.access.shutdown import (
 from podwright_service.http.errors.error_responses import add_exception_handlers
 from podwright_service.http.idempotency import IdempotencyStore
 from podwright_service.http.paths import MONITORING_PATHS, RELAY, path_in
-from podwright_service.http.query import check_query
+from podwright_service.http.query import CheckedRoute
 from podwright_service.inline.policy import inline_policy
 from podwright_service.model_checks import (
     called_models,
@@ -88,7 +88,6 @@ def create_app(settings: Settings, component: Component) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        dependencies=[Depends(check_query)],
         telemetry={
             "tracing": runtime.observability.tracer_provider is not None,
             "tracer_provider": runtime.observability.tracer_provider,
@@ -99,6 +98,7 @@ def create_app(settings: Settings, component: Component) -> FastAPI:
             "exclude": _not_traced,
         },
     )
+    app.router.route_class = CheckedRoute
     app.state.runtime = runtime
     add_exception_handlers(app)
     _add_middleware(app, runtime)

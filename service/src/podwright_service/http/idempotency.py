@@ -30,7 +30,8 @@ from podwright.messages.headers import (
 )
 from podwright_service.http.errors.error_responses import problem_response
 from podwright_service.http.errors.problems import RequestError
-from podwright_service.http.json_body import Handler, JSONRoute
+from podwright_service.http.json_body import JSONRoute
+from podwright_service.http.query import Handler
 from podwright_service.http.streams import StreamedRun
 from podwright_service.settings import Settings
 

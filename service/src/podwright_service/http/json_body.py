@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Coroutine
 from itertools import islice
 from typing import Any
 
 import orjson
-from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -17,14 +15,12 @@ from podwright.data.json_data import values_in
 from podwright.data.text import short_repr
 from podwright.threads import compute
 from podwright_service.http.errors.problems import RequestError
+from podwright_service.http.query import CheckedRoute, Handler
 
 _SMALL = 32 * 1024
 """Bytes of a body that is parsed on the event loop; larger ones have their turn in a few threads."""
 MAX_VALUES = 50_000
 """JSON values of a body: each costs many times its bytes."""
-Handler = Callable[[Request], Coroutine[Any, Any, Response]]
-
-
 _LARGE_NUMBER = re.compile(rb"\d{19}")
 
 
@@ -47,7 +43,7 @@ class JSONRequest(Request):
         return await compute(_parse_large, body)
 
 
-class JSONRoute(APIRoute):
+class JSONRoute(CheckedRoute):
     """A route with a JSON body, as FastAPI's documentation describes custom requests and routes."""
 
     def get_route_handler(self) -> Handler:

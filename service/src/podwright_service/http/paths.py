@@ -42,7 +42,7 @@ SCOPES: Mapping[str, tuple[str, ...]] = {
 PROBES = ("/health", "/ready")
 """Paths of health checks."""
 MONITORING_PATHS = (*PROBES, "/metrics")
-"""Paths that monitoring requests: not traced, served until the end of a shutdown, and tolerant of queries."""
+"""Paths that monitoring requests: not traced, and served until the end of a shutdown."""
 
 OPEN_PATHS = (*PROBES, "/docs")
 """Paths that require no API key; every other path requires one, even if it does not exist."""

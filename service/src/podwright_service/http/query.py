@@ -2,57 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import get_args, get_origin
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from typing import Any, get_args, get_origin
 
-from fastapi import Request
+from fastapi import Request, Response
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
+from starlette.datastructures import QueryParams
 
 from podwright.data.text import did_you_mean, short_repr
 from podwright.errors import Problem
 from podwright_service.http.errors.problems import RequestError
-from podwright_service.http.paths import (
-    MONITORING_PATHS,
-    OPENAI_PREFIX,
-    path_in,
-)
+from podwright_service.http.paths import OPENAI_PREFIX
 
-_TOLERANT = (*MONITORING_PATHS, "/docs")
-"""Paths that ignore what they do not know: a probe, a scrape or a link must not fail because of it."""
 _OF_OPENAI_CLIENTS = ("api-version",)
 """Parameters that Azure's clients of OpenAI's protocols add to each request."""
+Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
-async def check_query(request: Request) -> None:
-    """Refuse query parameters that the route of a request does not have, and repeated ones; a dependency of all routes.
+class CheckedRoute(APIRoute):
+    """A route that refuses query parameters that it does not have, and repeated ones.
 
-    Raises:
-        RequestError: 422: there is one.
+    Probes, scrapes and pages are other routes: a load balancer, a scraper or a link may add a parameter.
     """
-    names = dict.fromkeys(request.query_params)
-    path = path_in(request.scope)
-    if not names or path in _TOLERANT:
-        return
-    route = request.scope.get("route")
-    parameters: dict[str, bool] = {}
-    if isinstance(route, APIRoute):
-        parameters = dict(_parameters(route.dependant))
-    known = list(parameters)
-    tolerated = known
-    if path.startswith(OPENAI_PREFIX):
-        tolerated = [*known, *_OF_OPENAI_CLIENTS]
-    unknown = [name for name in names if name not in tolerated]
-    if unknown:
-        raise invalid_query([_unknown(name, known) for name in unknown])
-    repeated = [
-        name
-        for name in names
-        if not parameters.get(name)
-        and len(request.query_params.getlist(name)) > 1
-    ]
-    if repeated:
-        raise invalid_query([_repeated(name) for name in repeated])
+
+    def get_route_handler(self) -> Handler:
+        """The handler of FastAPI, behind the check."""
+        handler = super().get_route_handler()
+
+        async def handle(request: Request) -> Response:
+            if request.scope["query_string"]:
+                self._check_query(request.query_params)
+            return await handler(request)
+
+        return handle
+
+    def _check_query(self, query: QueryParams) -> None:
+        """Check the names of the query parameters.
+
+        Raises:
+            RequestError: 422: one is unknown, or repeated.
+        """
+        parameters = dict(_parameters(self.dependant))
+        known = list(parameters)
+        tolerated = known
+        if self.path.startswith(OPENAI_PREFIX):
+            tolerated = [*known, *_OF_OPENAI_CLIENTS]
+        unknown = [name for name in query if name not in tolerated]
+        if unknown:
+            raise invalid_query([_unknown(name, known) for name in unknown])
+        repeated = [
+            name
+            for name in query
+            if not parameters.get(name) and len(query.getlist(name)) > 1
+        ]
+        if repeated:
+            raise invalid_query([_repeated(name) for name in repeated])
 
 
 def _is_list(annotation: object) -> bool:

@@ -72,7 +72,7 @@ from podwright_service.http.public_events import (
     filter_of,
     public_data,
 )
-from podwright_service.http.query import invalid_query
+from podwright_service.http.query import CheckedRoute, invalid_query
 from podwright_service.http.schemas import (
     BackgroundRunPage,
     DecisionRequest,
@@ -106,7 +106,9 @@ _FIELDS = (
 _CURSOR = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)-([0-9a-f]{32})")
 """Time of creation and id of a run."""
 
-router = APIRouter(tags=["background runs"], prefix="/runs")
+router = APIRouter(
+    tags=["background runs"], prefix="/runs", route_class=CheckedRoute
+)
 with_body = APIRouter(
     tags=["background runs"], prefix="/runs", route_class=JSONRoute
 )

@@ -11,11 +11,12 @@ from podwright import blueprints
 from podwright.connection.schemas import Info
 from podwright.folders.walks import remotes_in, reported_models_of, tools_of
 from podwright.models.prices.price_lists import list_versions
+from podwright_service.http.query import CheckedRoute
 from podwright_service.model_checks import clients_of
 from podwright_service.runtime import Runtime, get_runtime
 from podwright_service.settings import Settings
 
-router = APIRouter(tags=["info"])
+router = APIRouter(tags=["info"], route_class=CheckedRoute)
 _LIMITS = {
     name for name in Settings.model_fields if name.startswith(("max_", "run_"))
 }

@@ -24,6 +24,7 @@ from podwright_service.execution import (
 )
 from podwright_service.http.errors.problems import ProblemDetails, RequestError
 from podwright_service.http.idempotency import IdempotentRoute
+from podwright_service.http.query import CheckedRoute
 from podwright_service.http.streams import RunStream, StreamedRun
 from podwright_service.openai_api.answer import Answer, Piece
 from podwright_service.openai_api.chat import Chunks, completion
@@ -40,7 +41,9 @@ from podwright_service.routes.responses import run_headers
 from podwright_service.routes.runs import begun_stream, report_late_failure
 from podwright_service.runtime import get_runtime
 
-models_router = APIRouter(prefix="/v1", tags=["openai"])
+models_router = APIRouter(
+    prefix="/v1", tags=["openai"], route_class=CheckedRoute
+)
 router = APIRouter(prefix="/v1", tags=["openai"], route_class=IdempotentRoute)
 
 _STARTED = int(time.time())

@@ -26,9 +26,10 @@ from podwright.kinds import Kind
 from podwright.schemas.example import example
 from podwright_service.http.errors.problems import MEDIA_TYPE, ProblemDetails
 from podwright_service.http.paths import OPENAI_PREFIX, scopes_of
+from podwright_service.http.query import CheckedRoute
 from podwright_service.inline.policy import InlinePolicy
 
-router = APIRouter()
+router = APIRouter(route_class=CheckedRoute)
 
 
 def extend_openapi(
