@@ -29,8 +29,8 @@ class Scrapes:
         self._has_news = False
         self._scraped = asyncio.Event()
 
-    def note_news(self) -> None:
-        """Record that something was counted."""
+    def note_news(self, _: object = None) -> None:
+        """Record that something was counted; a subscriber of runs."""
         self._has_news = True
 
     def note_scrape(self) -> None:

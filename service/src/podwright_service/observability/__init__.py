@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from podwright import __version__, blueprints
 from podwright.components import Component
-from podwright.events import Event, Subscriber
+from podwright.events import Subscriber
 from podwright.folders.walks import reported_models_of, walk
 from podwright.models import Model, use_model
 from podwright.run.component import ModelComponent
@@ -128,18 +128,15 @@ class Observability:
         self.scrapes = Scrapes()
         """When the metrics were scraped."""
 
-        def note_news(_: Event) -> None:
-            self.scrapes.note_news()
-
         self.subscribers: tuple[Subscriber, ...] = (
             self.metrics.subscriber(),
-            note_news,
+            self.scrapes.note_news,
             *common,
         )
         """For the runs of the served component."""
         self.inline_subscribers: tuple[Subscriber, ...] = (
             self.metrics.subscriber(inline=True),
-            note_news,
+            self.scrapes.note_news,
             *common,
         )
         """For the runs of inline blueprints."""

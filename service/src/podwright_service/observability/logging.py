@@ -26,6 +26,7 @@ from podwright.data.text import printable, truncate
 from podwright.events import (
     Event,
     RunEnded,
+    RunEvent,
     RunFailed,
     RunFinished,
     RunStarted,
@@ -201,36 +202,37 @@ def log_runs(settings: Settings) -> Subscriber:
     structured = structlog.get_logger()
     standard = _standard_logger()
 
-    def handle(event: Event) -> None:
-        log = standard
+    def log(
+        level: int, line: str, event: RunEvent, fields: dict[str, Any]
+    ) -> None:
+        logger = standard
         if structlog.is_configured():
-            log = structured
-        if isinstance(event, ToolCallFailed) and "run_id" not in event.error:
-            error = error_of_own_code(event)
-            if error is not None:
-                log.warning(
-                    "tool failed",
-                    logger=_RUN_LOGGER,
-                    run_id=event.run_id,
-                    component=event.component,
-                    tool=event.tool,
-                    exc_info=error,
-                )
-        if event.parent_id is not None or event.remote is not None:
-            return
-        if isinstance(event, RunStarted) and settings.log_content:
-            log.info(
-                "run started",
-                logger=_RUN_LOGGER,
-                run_id=event.run_id,
-                component=event.component,
-                input=_without_images(event.input),
-            )
-        if isinstance(event, RunEnded):
-            level = logging.INFO
-            if isinstance(event, RunFailed) and not event.is_rejection:
-                level = logging.WARNING
-            log.log(level, "run", **_fields(event, settings.log_content))
+            logger = structured
+        common = {
+            "logger": _RUN_LOGGER,
+            "run_id": event.run_id,
+            "component": event.component,
+        }
+        logger.log(level, line, **(common | fields))
+
+    def handle(event: Event) -> None:
+        match event:
+            case ToolCallFailed() if "run_id" not in event.error:
+                error = error_of_own_code(event)
+                if error is not None:
+                    fault = {"tool": event.tool, "exc_info": error}
+                    log(logging.WARNING, "tool failed", event, fault)
+            case RunStarted(parent_id=None, remote=None):
+                if settings.log_content:
+                    content = {"input": _without_images(event.input)}
+                    log(logging.INFO, "run started", event, content)
+            case RunEnded(parent_id=None, remote=None):
+                level = logging.INFO
+                if isinstance(event, RunFailed) and not event.is_rejection:
+                    level = logging.WARNING
+                log(level, "run", event, _fields(event, settings.log_content))
+            case _:
+                pass
 
     return handle
 
@@ -294,9 +296,6 @@ def _without_images(data: Any) -> Any:
 def _fields(event: RunEnded, content: bool) -> dict[str, Any]:
     usage = event.usage
     fields: dict[str, Any] = {
-        "logger": _RUN_LOGGER,
-        "run_id": event.run_id,
-        "component": event.component,
         "kind": event.kind,
         "status": run_status(event),
         "duration_ms": event.duration_ms,
