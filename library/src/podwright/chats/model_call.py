@@ -6,8 +6,8 @@ import asyncio
 import logging
 import math
 from asyncio import CancelledError
-from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
@@ -302,13 +302,7 @@ class _ModelCall:
         model = self._model
         self._request = await self._reservation.renew(model, self._request)
         try:
-            async with self._limit_start(seconds):
-                if self._run.streaming:
-                    response = await model.stream(
-                        self._request, self._on_token, self._on_reasoning
-                    )
-                else:
-                    response = await model.complete(self._request)
+            response = await self._send_request(seconds)
             response = _with_known_end(model, response)
             usage = _with_cost(model, response.usage)
         except CancelledError as error:
@@ -330,23 +324,30 @@ class _ModelCall:
             return response
         return replace(response, usage=usage)
 
-    @asynccontextmanager
-    async def _limit_start(self, seconds: float | None) -> AsyncGenerator[None]:
-        """End an attempt in which the model does not begin to answer in time.
+    async def _send_request(self, seconds: float | None) -> ModelResponse:
+        """Send the request to the model.
+
+        Args:
+            seconds: See `_attempt`.
 
         Raises:
-            ModelTimeoutError: It has not begun.
+            ModelTimeoutError: The model has not begun to answer in time.
         """
+        model = self._model
         self._start_timeout = asyncio.timeout(seconds)
         try:
             async with self._start_timeout:
-                yield
+                if self._run.streaming:
+                    return await model.stream(
+                        self._request, self._on_token, self._on_reasoning
+                    )
+                return await model.complete(self._request)
         except TimeoutError as error:
             if seconds is None:
                 raise
             half = f"{seconds:.3g} s, half of the time that was left"
             final = errors.ModelTimeoutError(
-                f"'{self._model.name}' gave no answer within {half}."
+                f"'{model.name}' gave no answer within {half}."
             )
             final.transient = False
             final.is_limit_of_call = True

@@ -7,6 +7,7 @@ complete themselves.
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import Literal, NamedTuple, get_args
 
@@ -58,6 +59,8 @@ _FAILURES = tuple(
 """What words have in them that say that the response failed within; listed words come first, as `error_toxic`."""
 
 
+# a response asks for its word several times, and a provider has few
+@functools.lru_cache(maxsize=256)
 def _key(word: str) -> str:
     """The part of a provider's word that is compared: Google writes `content_filter: RECITATION`."""
     word = word.strip().lower()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -52,7 +52,9 @@ _DETAILS = {
 class TokenCounts:
     """The counts of one response; of each kind the largest that any of its chunks and places has."""
 
-    counts: Counter[str] = field(default_factory=Counter[str])
+    counts: defaultdict[str, int] = field(
+        default_factory=lambda: defaultdict(int)
+    )
     cost: float | None = None
     """The cost in USD that the provider reports."""
     service_tier: str = ""
@@ -93,12 +95,12 @@ class TokenCounts:
                 self._add_counts(as_object(value), _DETAILS[key])
 
     def _add_terms(self, data: JsonMapping) -> None:
-        tier = data.get("service_tier") or self.service_tier
-        speed = data.get("speed") or self.speed
-        region = data.get("inference_geo") or self.region
-        self.service_tier = to_text(tier).lower()
-        self.speed = to_text(speed).lower()
-        self.region = to_text(region).lower()
+        if tier := data.get("service_tier"):
+            self.service_tier = to_text(tier).lower()
+        if speed := data.get("speed"):
+            self.speed = to_text(speed).lower()
+        if region := data.get("inference_geo"):
+            self.region = to_text(region).lower()
 
     def _add_cost(self, usage: JsonMapping) -> None:
         cost = usage.get("cost")

@@ -20,7 +20,7 @@ from collections.abc import (
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from podwright.errors import LimitExceededError
 from podwright.location import location
@@ -60,6 +60,14 @@ class Reservation:
         """Let those who wait for a part of it try again, because the amount has become smaller."""
         for budget in self.holders:
             budget.notify()
+
+
+class _Left(NamedTuple):
+    """What is left of each limit of a budget; None without the limit."""
+
+    model_calls: int | None
+    tokens: int | None
+    cost: float | None
 
 
 class Budget:
@@ -191,13 +199,16 @@ class Budget:
         if exhausted:
             raise self._nothing_left_error(exhausted)
 
-    def _left(self, reserved: Collection[Reservation]) -> RunLimits:
+    def _left(self, reserved: Collection[Reservation]) -> _Left:
         """What is neither used nor among the reservations."""
         limits = self.limits
-        calls = sum(reservation.calls for reservation in reserved)
-        tokens = sum(reservation.tokens for reservation in reserved)
-        cost = sum(reservation.cost for reservation in reserved)
-        return RunLimits(
+        calls = tokens = 0
+        cost = 0.0
+        for reservation in reserved:
+            calls += reservation.calls
+            tokens += reservation.tokens
+            cost += reservation.cost
+        return _Left(
             model_calls=_left_of(limits.model_calls, self.used_calls + calls),
             tokens=_left_of(limits.tokens, self.used_tokens + tokens),
             cost=_left_of(limits.cost, self.used_cost + cost),
@@ -233,9 +244,7 @@ class Budget:
             call.cost = call.highest_cost(allowed) or 0.0
         return True
 
-    def _allowed(
-        self, left: RunLimits, call: CallReservation
-    ) -> tuple[int, str]:
+    def _allowed(self, left: _Left, call: CallReservation) -> tuple[int, str]:
         """The output tokens that a call may have, at most those that it asks for, and the limit that allows no more."""
         allowed = call.output_tokens
         limit = ""
@@ -318,7 +327,7 @@ class Budget:
         loan.lower(calls, tokens, cost)
         return True
 
-    def _exhausted_limit(self, left: RunLimits) -> str:
+    def _exhausted_limit(self, left: _Left) -> str:
         """The limit that leaves nothing to lend; empty if none does."""
         if left.model_calls == 0:
             return "model_calls"

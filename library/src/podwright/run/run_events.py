@@ -110,7 +110,7 @@ class RunEvents(RunAccounts):
             return
         failed = self._tree.failed_subscribers
         for subscriber in self.subscribers:
-            if id(subscriber) in failed:
+            if failed and id(subscriber) in failed:
                 continue
             try:
                 subscriber(event)
