@@ -16,7 +16,7 @@ from podwright.components import Component, Pipeline
 from podwright.data.text import describe_error, did_you_mean, truncate
 from podwright.errors import ConfigurationError, PodwrightError
 from podwright.folders.folder import Folder
-from podwright.folders.loader import has_blueprint, warn_of_unused_keys
+from podwright.folders.loader import has_blueprint, log_warnings
 from podwright.folders.walks import walk
 
 
@@ -142,7 +142,7 @@ def load_from_module(source: str) -> tuple[Component, ModuleType]:
     value = getattr(module, attribute, None)
     if isinstance(value, Component):
         for part in walk(value):
-            warn_of_unused_keys(part.to_blueprint())
+            log_warnings(part)
         return value, module
     if hasattr(module, attribute):
         message = f"'{name}:{attribute}' is a {type(value).__name__}, not a component."

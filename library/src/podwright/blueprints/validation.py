@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from typing import cast
+from typing import NamedTuple, cast
 
 from pydantic import ValidationError
 
@@ -41,6 +41,17 @@ MAX_KEYS = 1000
 """Most keys of one object in a blueprint."""
 
 Blueprint = JsonObject
+
+
+class Parsed(NamedTuple):
+    """A blueprint as a component may hold it, migrated and a copy, and what was found in it."""
+
+    data: Blueprint
+    """Not usable with problems."""
+    problems: Sequence[Problem]
+    warnings: Sequence[Problem] = ()
+    """See `warnings`."""
+
 
 _JSON_TYPES = (str, bool, int, float, list, dict, type(None))
 
@@ -103,8 +114,7 @@ def problems(blueprint: object, kind: Kind | None = None) -> list[Problem]:
         blueprint: Data of any type.
         kind: The kind that it must have; by default the one that it names.
     """
-    _, found = parse(blueprint, kind)
-    return found
+    return list(parse(blueprint, kind).problems)
 
 
 def warnings(blueprint: object, kind: Kind | None = None) -> list[Problem]:
@@ -114,13 +124,7 @@ def warnings(blueprint: object, kind: Kind | None = None) -> list[Problem]:
         blueprint: Data of any type, valid or not.
         kind: As in `problems`.
     """
-    data, _ = parse(blueprint, kind)
-    if not data:
-        return []
-    if kind is None:
-        kind = kind_of(data)
-    _, found = _check_shape(data, kind)
-    return found[:MAX_PROBLEMS]
+    return list(parse(blueprint, kind).warnings)
 
 
 def check(
@@ -137,41 +141,40 @@ def check(
     Raises:
         BlueprintValidationError: With all problems.
     """
-    parsed, found = parse(blueprint, kind, validate)
-    if found:
-        raise invalid(found)
-    return parsed
+    parsed = parse(blueprint, kind, validate)
+    if parsed.problems:
+        raise invalid(parsed.problems)
+    return parsed.data
 
 
 def parse(
     blueprint: object, kind: Kind | None = None, validate: bool = True
-) -> tuple[Blueprint, list[Problem]]:
-    """As `check`, but returns the problems, so that a caller can add its own; with problems, the data is not usable."""
+) -> Parsed:
+    """As `check`, but returns the problems, so that a caller can add its own."""
     if not isinstance(blueprint, Mapping):
         actual = describe_value(blueprint)
-        return {}, [
-            Problem("", f"A blueprint must be an object, not {actual}.")
-        ]
+        problem = Problem("", f"A blueprint must be an object, not {actual}.")
+        return Parsed({}, [problem])
     data = dict(cast("JsonMapping", blueprint))
     not_json = list(json_problems(data))
     if not_json:
-        return {}, not_json[:MAX_PROBLEMS]
+        return Parsed({}, not_json[:MAX_PROBLEMS])
     try:
         own_kind = kind_of(data)
     except BlueprintValidationError as error:
-        return {}, list(error.problems)
+        return Parsed({}, error.problems)
     if kind is not None and own_kind != kind and "type" in data:
         problem = Problem(
             "/type",
             detail=f"Expected a blueprint of kind {kind}, not {own_kind}.",
             suggestion=f"Use {own_kind.capitalize()} for it.",
         )
-        return {}, [problem]
+        return Parsed({}, [problem])
     current = copy_json(migrate(data))
-    found, _ = _check_shape(current, kind or own_kind, validate)
+    found, unused = _check_shape(current, kind or own_kind, validate)
     if not found and (kind or own_kind) == "workflow":
         found = list(step_problems(current["steps"]))[:MAX_PROBLEMS]
-    return current, found
+    return Parsed(current, found, unused[:MAX_PROBLEMS])
 
 
 def migrate(blueprint: JsonMapping) -> Blueprint:

@@ -226,14 +226,10 @@ class _Supplied(Supplied):
     """The models of single agents."""
 
 
-def warn_of_unused_keys(blueprint: JsonMapping) -> None:
-    """Log the keys of `config` in a valid blueprint that are not used; each once in this process."""
-    _log_once(blueprint, blueprints.warnings(blueprint))
-
-
-def _log_once(blueprint: JsonMapping, warnings: Iterable[Problem]) -> None:
-    name = str(blueprint.get("name"))
-    for warning in warnings:
+def log_warnings(component: Component, further: Iterable[Problem] = ()) -> None:
+    """Log what a component does not use of its blueprint, and further warnings; each once in this process."""
+    name = component.name
+    for warning in (*component.warnings, *further):
         key = (name, warning.pointer)
         if key not in _warned:
             _warned.add(key)
@@ -248,9 +244,8 @@ def _build(
     options: JsonMapping,
 ) -> AnyComponent:
     component = _build_kind(blueprint, supplied, options)
-    warn_of_unused_keys(blueprint)
     functions = tools_by_name(supplied.tools)
-    _log_once(blueprint, outdated_texts(blueprint, functions))
+    log_warnings(component, outdated_texts(blueprint, functions))
     given = supplied.agents.values()
     for part in (component, *component.members().values()):
         # the others keep their models, or were built before

@@ -171,6 +171,8 @@ class Component(ABC):
     ) -> None:
         parsed.check(problems)
         self._blueprint = parsed.data
+        self.warnings = parsed.warnings
+        """The keys of `config` in its blueprint that are not used; see `blueprints.warnings`."""
         self._options = parsed.options
         self._subscribers = option_subscribers(self._options)
         self.inputs = DeclaredInputs(

@@ -144,7 +144,7 @@ def own_blueprint(
         "instructions": "",
         "config": {"model": "offline/echo"},
     }
-    _, problems = parse(agent, "agent")
+    problems = parse(agent, "agent").problems
     return ParsedBlueprint(kind, blueprint, problems, options=kept)
 
 
@@ -170,6 +170,8 @@ class ParsedBlueprint:
     data: Blueprint
     """The blueprint, to be used only without problems; only its name if it is not JSON data."""
     problems: Sequence[Problem] = ()
+    warnings: Sequence[Problem] = ()
+    """See `blueprints.warnings`."""
     options: Options = field(default_factory=Options)
     model: Model | None = None
     """The model, if it was given as an object."""
@@ -213,11 +215,12 @@ def parse_arguments(
         blueprint["config"] = {**blueprint["config"], "model": model.name}
     has_settings = TRAITS[kind].chats
     kept = apply_options(blueprint, options, settings=has_settings)
-    data, problems = parse(blueprint, kind)
+    parsed = parse(blueprint, kind)
     return ParsedBlueprint(
         kind,
-        data=data or {"name": blueprint["name"]},
-        problems=problems,
+        data=parsed.data or {"name": blueprint["name"]},
+        problems=parsed.problems,
+        warnings=parsed.warnings,
         options=kept,
         model=model_object,
         response_model=_live_type(options.get("response_model")),
@@ -267,11 +270,12 @@ def parse_with_overrides(
             )
     if isinstance(blueprint, dict):
         blueprint = changed
-    data, problems = parse(blueprint, kind, validate)
+    parsed = parse(blueprint, kind, validate)
     return ParsedBlueprint(
         kind,
-        data=data or {"name": changed.get("name")},
-        problems=problems,
+        data=parsed.data or {"name": changed.get("name")},
+        problems=parsed.problems,
+        warnings=parsed.warnings,
         options=options,
         model=model,
         response_model=_live_type(overrides.get("response_model")),
