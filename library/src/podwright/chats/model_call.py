@@ -156,6 +156,9 @@ def _check_cut(answer: _ModelAnswer, *, accepts_cut_text: bool) -> None:
 class _ModelCall:
     """One model call of a run: the models that are asked in turn, their attempts, and the events."""
 
+    _start_timeout: asyncio.Timeout
+    """The time limit until the model begins to answer; each attempt has its own."""
+
     def __init__(
         self, run: Run, models: ChatModels, request: ModelRequest
     ) -> None:
@@ -178,8 +181,6 @@ class _ModelCall:
         """The next request to it."""
         self._is_last = True
         """Whether no other model is asked after it."""
-        self._start_timeout = asyncio.timeout(None)
-        """The time limit until it begins to answer; each attempt has its own."""
 
     async def answer(self) -> _ModelAnswer:
         """Ask the models one after the other until one answers; its usage is counted.

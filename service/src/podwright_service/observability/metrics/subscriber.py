@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from contextlib import suppress
+from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
@@ -198,12 +199,7 @@ class Metrics:
 
     def subscriber(self, *, inline: bool = False) -> events.Subscriber:
         """A subscriber that counts the runs of the served component, or those of inline blueprints."""
-
-        def handle(event: events.Event) -> None:
-            if event.remote is None:  # the remote service counts its own events
-                self._count(event, self._labels(event, inline))
-
-        return handle
+        return partial(self._count, inline)
 
     def track(self, admission: Admission) -> None:
         """Keep the metrics of waiting and rejected runs up to date with an admission queue."""
@@ -304,7 +300,10 @@ class Metrics:
         caller = current_origin.get().caller
         return _bounded(caller, self._callers, "")
 
-    def _count(self, event: events.Event, labels: Labels) -> None:
+    def _count(self, inline: bool, event: events.Event) -> None:
+        if event.remote is not None:
+            return  # the remote service counts its own events
+        labels = self._labels(event, inline)
         match event:
             case events.RunStarted(parent_id=None):
                 self.begin_root(current_origin.get().root)
