@@ -33,7 +33,7 @@ def figures() -> list[Figure]:
     thousand = large_fleet(100) | {"apiKeys": SEEDS}
     fleets: dict[str, dict[str, Any]] = {
         "`hundred`": {"fleet": example_values("hundred")},
-        "801 components": {"fleet": large_fleet(80)},
+        "701 components": {"fleet": large_fleet(70)},
         "1 001 components": split(thousand, "fleet", 200),
     }
     rows: list[Figure] = []
