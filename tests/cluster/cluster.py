@@ -214,6 +214,18 @@ class Cluster:
             "delete", kinds, f"--selector={selector}", "--ignore-not-found"
         )
 
+    def node_addresses(self) -> list[str]:
+        """The IP addresses of its nodes, those of one node after the other."""
+        # a node that another test makes has no kubelet, and at first no address
+        selector = ",".join(f"{name}!={value}" for name, value in MADE.items())
+        nodes = self.get("/api/v1/nodes", labelSelector=selector)
+        return [
+            address["address"]
+            for node in nodes["items"]
+            for address in node["status"].get("addresses", [])
+            if address["type"] == "InternalIP"
+        ]
+
     @contextlib.contextmanager
     def second_node(self, *images: str) -> Iterator[bool]:
         """Add a node that has some images for a while; False if the cluster was made elsewhere, whose nodes stay."""

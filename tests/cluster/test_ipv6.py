@@ -43,13 +43,7 @@ def namespace(
     cluster: Cluster, make_namespace: Callable[..., Namespace]
 ) -> Namespace:
     """The fleet, on a cluster with IPv6."""
-    nodes = cluster.get("/api/v1/nodes")["items"]
-    addresses = [
-        address["address"]
-        for node in nodes
-        for address in node["status"]["addresses"]
-    ]
-    if not any(":" in address for address in addresses):
+    if not any(":" in address for address in cluster.node_addresses()):
         pytest.skip("The cluster has no IPv6: its kernel has none.")
     namespace = make_namespace()
     namespace.install(values())

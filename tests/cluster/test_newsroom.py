@@ -142,13 +142,8 @@ def test_every_pair(newsroom: Newsroom) -> None:
 
 def test_what_a_component_reaches_besides(newsroom: Newsroom) -> None:
     """A component reaches the cluster's DNS, but no API server, node, or other pod; a stranger does."""
-    (node, *_) = newsroom.namespace.objects("nodes")
     # the API server and the kubelet are reached at the first of the node's families
-    (address, *_) = [
-        each["address"]
-        for each in node["status"]["addresses"]
-        if each["type"] == "InternalIP"
-    ]
+    (address, *_) = newsroom.namespace.cluster.node_addresses()
     targets = ["kubernetes.default.svc.cluster.local:443", f"{address}:10250"]
     assert newsroom.reached("stranger", targets) == set(targets)
     assert (
