@@ -215,14 +215,14 @@ class Cluster:
         )
 
     def node_addresses(self) -> list[str]:
-        """The IP addresses of its nodes, those of one node after the other."""
-        # a node that another test makes has no kubelet, and at first no address
+        """Return the IP addresses of its nodes, node by node."""
+        # a kubelet registers its node with addresses; nodes that tests make have no kubelet, and at first no address
         selector = ",".join(f"{name}!={value}" for name, value in MADE.items())
         nodes = self.get("/api/v1/nodes", labelSelector=selector)
         return [
             address["address"]
             for node in nodes["items"]
-            for address in node["status"].get("addresses", [])
+            for address in node["status"]["addresses"]
             if address["type"] == "InternalIP"
         ]
 
