@@ -61,7 +61,7 @@ class CallRecord:
         )
 
     def excuse_last_answer(self) -> None:
-        """After a call that failed the last answer is not why the run fails."""
+        """Note that a call has failed since the last answer, which is then not the cause if the run fails."""
         if self._last_answer is not None:
             self._last_answer.is_cause = False
 
@@ -72,7 +72,7 @@ class CallRecord:
         return last
 
     def report_wrong_calls(self, last: LastAnswer) -> bool:
-        """Have the model be told of the calls of an answer that were wrong, and failed the run for that.
+        """Report to the model the wrong calls of an answer, for which the run failed.
 
         Args:
             last: The answer.
@@ -127,7 +127,7 @@ class CallRecord:
 
 
 class RemoteCallRecord:
-    """The run in another container that a run has called."""
+    """The run in another container that a run has called, and its tool calls."""
 
     def __init__(self) -> None:
         self.end: RunFinished | None = None
@@ -144,7 +144,7 @@ class RemoteCallRecord:
         self.tool_calls.pop((event.run_id, call_id_of(event)), None)
 
     def finish(self, event: RunFinished) -> None:
-        """The called run has answered."""
+        """Note that the called run has answered."""
         self.end = event
         self.tool_calls.clear()
 

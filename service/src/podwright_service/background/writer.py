@@ -24,7 +24,7 @@ class UpdateSource(Protocol):
         ...
 
     def pending_update(self) -> tuple[int, AttemptUpdate]:
-        """What is to be stored now, and the version of the journal that this makes."""
+        """Return the update to store now, and the version that the journal has with it."""
         ...
 
     def mark_stored(self, version: int, update: AttemptUpdate) -> None:

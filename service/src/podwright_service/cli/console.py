@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 AT_TERMINAL = Retries(connect_time=0.0)
-"""Of requests for a person at a terminal, who hears soon that a service does not run."""
+"""Retries for a person at a terminal, who is told at once that a service does not run."""
 
 
 def print_text(text: str, file: TextIO | None = None) -> None:
@@ -54,7 +54,7 @@ def print_json(data: Any) -> None:
 
 
 def table_of(*columns: str) -> Table:
-    """An empty table with these columns; on a terminal with lines."""
+    """Return an empty table with these columns; on a terminal with lines."""
     from rich.table import Table  # slow to import
 
     table = Table(*columns)
@@ -100,7 +100,7 @@ def run_and_report(command: Callable[[], object]) -> int:
 
 
 def read_text(path: str) -> str:
-    """The text of a file, or of standard input if the path is `-`.
+    """Read the text of a file, or of standard input if the path is `-`.
 
     Raises:
         ConfigurationError: It cannot be read.
@@ -117,7 +117,7 @@ def read_text(path: str) -> str:
 
 
 def read_bytes(path: str) -> bytes:
-    """The content of a file.
+    """Read the bytes of a file.
 
     Raises:
         ConfigurationError: It cannot be read.
@@ -132,7 +132,7 @@ def read_bytes(path: str) -> bytes:
 
 
 def read_key(text: str) -> str:
-    """An API key of the command line: itself, or `@FILE`."""
+    """Return an API key of the command line, which is the key itself or `@FILE`."""
     if text.startswith("@"):
         return read_text(text[1:]).strip()
     return text

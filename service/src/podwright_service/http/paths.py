@@ -63,7 +63,7 @@ _MODEL = re.compile(r"(?<=^/v1/models/).+")
 
 
 def path_in(scope: Scope) -> str:
-    """The path of a request within the application: without that at which it is mounted in another one.
+    """Return the path of a request within the application, without the prefix at which another one mounts it.
 
     Routes are matched with this path, so what is allowed must be decided by it too.
     """
@@ -78,14 +78,14 @@ def path_in(scope: Scope) -> str:
 
 
 def route_of(path: str) -> str:
-    """The documented path that a request's path is of, such as `/runs/{run_id}`; unknown paths are returned."""
+    """Return the documented path for the path of a request, such as `/runs/{run_id}`; an unknown path stays."""
     if path.startswith(OPENAI_PREFIX):
         return _MODEL.sub("{model}", path.rstrip("/"), count=1)
     return _RUN_ID.sub("{run_id}", path, count=1)
 
 
 def scopes_of(method: str, path: str) -> tuple[str, ...]:
-    """The scopes of which a request requires one; empty if any key will do."""
+    """Return the scopes that allow a request, each of them alone; empty if every key does."""
     route = route_of(path)
     if route not in SCOPE_OF:
         return ()

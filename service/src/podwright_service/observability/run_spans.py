@@ -67,7 +67,7 @@ _open_spans: ContextVar[tuple[tuple[Span, Token[Context]], ...]] = ContextVar(
 _recorder: ContextVar[RunSpans | None] = ContextVar(
     "podwright_span_recorder", default=None
 )
-"""Who makes the spans of the current run: the first of several subscribers."""
+"""The subscriber that makes the spans of the current run: the first of several."""
 
 
 class RunSpans:
