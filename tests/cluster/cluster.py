@@ -527,12 +527,21 @@ class Client:
         key: str = "",
         body: Any = None,
         timeout: float = 60,
+        idempotency_key: str = "",
     ) -> tuple[int, Any]:
         """The status and the body of a response, which is JSON or text; the status is 0 if there was none."""
+        headers = {
+            name: value
+            for name, value, given in (
+                ("authorization", f"Bearer {key}", key),
+                ("idempotency-key", idempotency_key, idempotency_key),
+            )
+            if given
+        }
         ask = {
             "method": method,
             "url": url,
-            "key": key,
+            "headers": headers,
             "body": body,
             "timeout": timeout,
         }
@@ -540,6 +549,24 @@ class Client:
             "POST", self._path, json=ask
         ).json()
         return status, response
+
+    def answer(
+        self, method: str, url: str, key: str = "", body: Any = None
+    ) -> tuple[int, Any]:
+        """A response that says more than that there is none at present.
+
+        In a busy cluster the name server, a Service or the database may be away for a moment. Clients try again then,
+        with the same idempotency key, as the documentation tells them to.
+        """
+        idempotency_key = uuid.uuid4().hex
+
+        def ask() -> tuple[int, Any] | None:
+            status, response = self.request(
+                method, url, key, body, idempotency_key=idempotency_key
+            )
+            return None if status in (0, 503) else (status, response)
+
+        return self.namespace.until(ask)
 
 
 class Load:

@@ -438,7 +438,7 @@ def test_each_key_has_one_purpose(namespace: Namespace) -> None:
 
     def status(request: tuple[str, str, str, Any]) -> int:
         method, path, key, body = request
-        return client.request(
+        return client.answer(
             method, f"http://fleet-writer:8000{path}", key, body
         )[0]
 

@@ -72,6 +72,6 @@ def test_services_and_pods(namespace: Namespace) -> None:
     for host in (f"fleet-desk.{namespace.name}.svc", f"[{address}]"):
         url = f"http://{host}:8000/run"
         namespace.until(lambda url=url: friend.request("GET", url)[0])
-        status, body = friend.request("POST", url, key, {"input": "the moon"})
+        status, body = friend.answer("POST", url, key, {"input": "the moon"})
         assert (status, "the moon" in str(body)) == (200, True), body
     assert "Succeeded" in namespace.helm("test", "fleet")

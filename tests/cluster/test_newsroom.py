@@ -181,7 +181,7 @@ def test_a_run_is_one_trace_and_counted_once(
     # a new pod is refused until the network policies know it
     namespace.until(lambda: client.request("GET", f"{url}/health")[0] == 200)
     key = namespace.key("newsroom", release=release)
-    status, result = client.request(
+    status, result = client.answer(
         "POST", f"{url}/run?trace=true", key, {"input": "the moon"}
     )
     assert status == 200, result

@@ -11,14 +11,13 @@ from aiohttp import web
 
 async def send(request: web.Request) -> web.Response:
     ask = await request.json()
-    headers = {"authorization": f"Bearer {ask['key']}"} if ask["key"] else {}
     timeout = aiohttp.ClientTimeout(total=ask["timeout"])
     try:
         async with aiohttp.request(
             ask["method"],
             ask["url"],
             json=ask["body"],
-            headers=headers,
+            headers=ask["headers"],
             timeout=timeout,
         ) as response:
             status = response.status
