@@ -168,7 +168,7 @@ fmt: install  ## format, and apply automatic fixes
 	$(BIN)/ruff format
 
 lock:  ## update all locks to the newest releases that are old enough
-	$(COMPILE) --upgrade --no-emit-package podwright --group dev --group build --extra litellm --extra background --extra b3 --extra testing \
+	$(COMPILE) --upgrade --no-emit-package podwright --group dev --group build --extra litellm --extra background --extra b3 --extra mcp --extra testing \
 		-o requirements.lock library/pyproject.toml service/pyproject.toml
 	printf '%s\n' checkov | $(COMPILE) --upgrade -o requirements-checkov.lock -
 	$(COMPILE) --upgrade --no-emit-package podwright -o tests/frameworks/requirements.lock library/pyproject.toml \
@@ -177,7 +177,7 @@ lock:  ## update all locks to the newest releases that are old enough
 	echo uv | $(COMPILE) -c requirements-uv.lock -o service/src/podwright_service/images/requirements-uv.lock -
 	$(COMPILE) -c requirements.lock --no-emit-package podwright \
 		-o deploy/image/requirements-slim.lock library/pyproject.toml service/pyproject.toml
-	$(COMPILE) -c requirements.lock --no-emit-package podwright --extra litellm --extra background --extra b3 \
+	$(COMPILE) -c requirements.lock --no-emit-package podwright --extra litellm --extra background --extra b3 --extra mcp \
 		-o deploy/image/requirements-full.lock library/pyproject.toml service/pyproject.toml
 
 clean:  ## remove generated files
