@@ -247,6 +247,8 @@ class ToolCallStarted(RunEvent):
     call: int = 0
     """Number of the call within its run, from 0."""
     tool: str = ""
+    server: str = ""
+    """The MCP server that the tool is of; empty for others."""
     call_id: str = ""
     """The id that the model gave to the call."""
     arguments: Any = None
@@ -263,9 +265,11 @@ class ToolCallFinished(RunEvent):
     call: int = 0
     """Number of the call within its run, from 0."""
     tool: str = ""
+    server: str = ""
+    """The MCP server that the tool is of; empty for others."""
     call_id: str = ""
     output: Any = ""
-    """The result: as text, as the model sees it; of a function step as JSON data."""
+    """The result as the model gets it: a text, or texts and images; of a function step as JSON data."""
     duration_ms: float = 0.0
 
 
@@ -277,6 +281,8 @@ class ToolCallFailed(RunEvent):
     call: int = 0
     """Number of the call within its run, from 0."""
     tool: str = ""
+    server: str = ""
+    """The MCP server that the tool is of; empty for others."""
     call_id: str = ""
     error: Mapping[str, Any] = field(default_factory=dict[str, Any])
     duration_ms: float = 0.0

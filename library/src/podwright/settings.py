@@ -62,6 +62,8 @@ class LibrarySettings(BaseModel):
     """Estimated tokens after which the result of a tool is cut."""
     max_tool_calls: _Count = 128
     """Tool calls that one answer of a model may ask for."""
+    mcp_drift: Literal["error", "warn"] = "error"
+    """`error`, or `warn`: what a call is of a tool that its MCP server no longer defines as the lock does."""
     prices: str = Field(default="", repr=False)
     """A file with prices that take precedence over all others, or its content as JSON."""
     tool_threads: _Count = 64

@@ -64,6 +64,12 @@ _PARAMETERS = r".*/function/parameters"
 """The JSON pointer of the parameters of a tool."""
 _REQUIRED = re.compile(rf"{_PARAMETERS}/required")
 """A set of names, of which neither order nor absence means anything."""
+_MEMBER = "(?:/(?:skills|steps)/[^/]+)?"
+"""The JSON pointer of a component or a member in a blueprint."""
+_SERVERS = re.compile(rf"{_MEMBER}/mcp")
+"""The entries of MCP servers."""
+_SERVER_TOOLS = re.compile(rf"{_MEMBER}/mcp/[^/]+/tools")
+"""The tools of an MCP server: names, or objects with a name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +104,12 @@ def _comparison_of(of: Kinds) -> _Comparison:
     part = "|".join([f"(?:{entries})/[^/]+", *components])
     # the JSON pointer of a component or a step in a blueprint
     part = f"(?:{part})*"
-    may_be_absent: dict[str, Any] = {"tools": [], "config": {}, "limits": {}}
+    may_be_absent: dict[str, Any] = {
+        "tools": [],
+        "mcp": [],
+        "config": {},
+        "limits": {},
+    }
     for kind in of:
         may_be_absent.update(kind.same_as_absent)
     keys = "|".join(may_be_absent)
@@ -153,6 +164,12 @@ def _breaking_changes(part: str, of: Kinds) -> Rules:
         (rf"{part}/limits/[^/]+", ["added"]),
         # each tool, function, agent and condition must be supplied to rebuild the component
         (r"(/(skills|steps)/[^/]+)?/tools/[^/]+", ["added"]),
+        # the operator has to name each server; tools of a server come with the lock
+        (rf"{_MEMBER}/mcp/[^/]+", ["added"]),
+        (
+            rf"{_MEMBER}/mcp/[^/]+/tools/[^/]+/(on_error|approval)",
+            ["added", "changed"],
+        ),
         # a model may leave optional parameters out
         (rf"{_PARAMETERS}/properties/[^/]+", ["removed"]),
         (rf"{_PARAMETERS}/properties/[^/]+/default(/.*)?", []),
@@ -208,9 +225,13 @@ def _compare(old: Any, new: Any, at: str) -> Iterator[Change]:
     if _REQUIRED.fullmatch(at):
         before = _names(old)
         after = _names(new)
+    elif _SERVER_TOOLS.fullmatch(at):
+        before = _server_tools(old)
+        after = _server_tools(new)
     else:
-        before = _entries(old)
-        after = _entries(new)
+        key = "server" if _SERVERS.fullmatch(at) else "name"
+        before = _entries(old, key)
+        after = _entries(new, key)
     # the entries of a list may have the names of those of an object
     is_other_kind = isinstance(old, list) != isinstance(new, list)
     if before is None or after is None or is_other_kind:
@@ -246,8 +267,13 @@ def _compare_entry(
         yield _change(at, "added", new=now)
 
 
-def _entries(value: Any) -> dict[Any, Any] | None:
-    """The parts of an object or an array; those of an array by name if each has its own name, else by index."""
+def _entries(value: Any, key: str = "name") -> dict[Any, Any] | None:
+    """The parts of an object or an array; those of an array by name if each has its own name, else by index.
+
+    Args:
+        value: The object or array.
+        key: The key of a part's name.
+    """
     if isinstance(value, dict):
         return cast("dict[str, Any]", value)
     if not isinstance(value, list):
@@ -255,12 +281,21 @@ def _entries(value: Any) -> dict[Any, Any] | None:
     items = cast("list[Any]", value)
     by_name: dict[Any, Any] = {}
     for item in items:
-        name = as_object(item).get("name")
+        name = as_object(item).get(key)
         if isinstance(name, str) and name:
             by_name[name] = item
     if len(by_name) == len(items):
         return by_name
     return dict(enumerate(items))
+
+
+def _server_tools(value: Any) -> dict[Any, Any]:
+    """The tools of an MCP server by name; one that is only a name has no options."""
+    tools: dict[Any, Any] = {}
+    for item in as_array(value):
+        options = dict(as_object(item))
+        tools[options.pop("name", item)] = options
+    return tools
 
 
 def _names(value: Any) -> dict[Any, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Literal, cast
 
+from podwright.blueprints.mcp_tools import mcp_tools
 from podwright.blueprints.validation import kind_of
 from podwright.data.json_data import JsonMapping, as_array, as_object
 from podwright.data.text import truncate
@@ -135,6 +136,11 @@ class Flowchart:
         agent = self.node(blueprint["name"], shape, model)
         for entry in as_array(blueprint.get("tools")):
             tool = self.node(entry["name"], "parallelogram")
+            self.arrow(agent, tool, line="-.->")
+        for server_tool in mcp_tools(blueprint):
+            tool = self.node(
+                server_tool.name, "parallelogram", f"of {server_tool.server}"
+            )
             self.arrow(agent, tool, line="-.->")
         return agent
 

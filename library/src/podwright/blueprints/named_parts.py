@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from podwright.blueprints.schema import TOOL_NAME
@@ -10,6 +11,8 @@ from podwright.steps.registry import collect, walk_steps
 
 _REFERENCE_KEYS = {"type", "name", "version", "description"}
 """The keys of a member that is nothing but a reference to an agent."""
+_OF_SERVER = re.compile(r"/mcp/\d+/tools$")
+"""The JSON pointer of tools that are not functions, but an MCP server's."""
 
 
 def tool_names(blueprint: JsonMapping) -> set[str]:
@@ -19,7 +22,7 @@ def tool_names(blueprint: JsonMapping) -> set[str]:
 
 def _tool_names(blueprint: JsonMapping) -> Iterator[str]:
     for pointer, value, _ in walk_json(dict(blueprint)):
-        if not pointer.endswith("/tools"):
+        if not pointer.endswith("/tools") or _OF_SERVER.search(pointer):
             continue
         for entry in as_array(value):
             name = as_object(entry).get("name")

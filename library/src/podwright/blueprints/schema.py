@@ -41,14 +41,22 @@ from podwright.steps.blueprint_types import (
     ConditionRef,
     Described,
     Limits,
+    MCPFunction,
     Name,
     Prompt,
     Schema,
+    Seconds,
+    ServerName,
+    ServerToolName,
 )
 from podwright.steps.registry import Kinds, collect, kinds, step_class
 from podwright.steps.workflow_step import WorkflowBlueprint
 
+MAX_SERVER_TOOLS = 128
+"""Tools of one MCP server that a component may name."""
+
 _MODEL = r"^[^\s/]+/\S+$"
+_PREFIX = r"^[a-zA-Z0-9_-]{1,40}$"
 TOOL_NAME = re.compile(r"^[a-zA-Z0-9_-]{1,64}$")
 """The names of tools that OpenAI, Anthropic and most other providers take."""
 PATTERNS[_MODEL] = (
@@ -56,6 +64,9 @@ PATTERNS[_MODEL] = (
 )
 PATTERNS[TOOL_NAME.pattern] = (
     "a name of letters a to z and A to Z, digits, '_' and '-', at most 64 characters"
+)
+PATTERNS[_PREFIX] = (
+    "the start of a name: letters a to z and A to Z, digits, '_' and '-', at most 40 characters"
 )
 
 _CONFIG = CLOSED | ConfigDict(json_schema_extra={"additionalProperties": True})
@@ -132,7 +143,7 @@ class ToolOptions(TypedDict, total=False):
     """Whether a call may be repeated if its end is unknown; by default it may not."""
     on_error: Literal["report", "fail"]
     """Whether the model is told when the tool raises an error, the default, or the run fails."""
-    timeout: Annotated[float, Field(gt=0)]
+    timeout: Seconds
     """Seconds that a call may take; by default `PODWRIGHT_TOOL_TIMEOUT`."""
     approval: bool
     """Whether a person has to approve each call; by default nobody is asked."""
@@ -172,6 +183,33 @@ Tools = Annotated[
 
 
 @with_config(CLOSED)
+class MCPToolEntry(ToolOptions):
+    """A tool of an MCP server and how it is called. Its schema is in the lock of the folder, not here."""
+
+    name: ServerToolName
+
+
+@with_config(CLOSED)
+class MCPEntry(TypedDict, total=False):
+    """Tools of one MCP server, whose address and keys are the operator's."""
+
+    server: Required[ServerName]
+    tools: Required[
+        Annotated[
+            list[ServerToolName | MCPToolEntry],
+            Field(min_length=1, max_length=MAX_SERVER_TOOLS),
+        ]
+    ]
+    """The tools by the server's names; there is no word for all of them."""
+    prefix: Annotated[str, StringConstraints(pattern=_PREFIX)]
+    """Begins the names by which the model calls them."""
+
+
+MCPTools = Annotated[list[MCPEntry], Field(max_length=64)]
+"""The tools of MCP servers."""
+
+
+@with_config(CLOSED)
 class AgentBlueprint(Described, total=False):
     """An agent (spec §2.1)."""
 
@@ -180,6 +218,7 @@ class AgentBlueprint(Described, total=False):
     instructions: Required[Prompt]
     config: Required[AgentConfig]
     tools: Tools
+    mcp: MCPTools
 
 
 @with_config(CLOSED)
@@ -194,6 +233,7 @@ class MemberBlueprint(Described, total=False):
     instructions: Prompt
     config: MemberConfig
     tools: Tools
+    mcp: MCPTools
 
 
 @with_config(CLOSED)
@@ -211,6 +251,8 @@ class ConductorBlueprint(Described, total=False):
         ]
     ]
     config: Required[ConductorConfig]
+    mcp: MCPTools
+    """Tools of its own, besides its skills."""
 
 
 @with_config(CLOSED)
@@ -238,6 +280,7 @@ _SHAPES_BY_KEY: JsonObject = {
     "skills": MemberBlueprint,
     "workflow": WorkflowBlueprint,
     "limits": Limits,
+    "mcp": MCPEntry,
 }
 _CONFIGS: dict[Kind, Any] = {
     "agent": AgentConfig,
@@ -272,6 +315,10 @@ def allowed_keys(
         return sorted(_keys(_CONFIGS.get(kind, AgentConfig)))
     if names[-1] == "config":
         return sorted(_keys(MemberConfig))
+    if names[-2:] == ["mcp", "tools"]:
+        return sorted(_keys(MCPToolEntry))
+    if kind == "workflow" and names[-1] == "mcp":
+        return sorted(_keys(MCPFunction))
     step_shape = step_class(value).shape
     if kind == "workflow" and step_shape is not None:
         return sorted(_keys(step_shape))

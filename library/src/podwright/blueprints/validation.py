@@ -10,6 +10,7 @@ from typing import NamedTuple, cast
 
 from pydantic import ValidationError
 
+from podwright.blueprints.mcp_tools import mcp_problems
 from podwright.blueprints.schema import (
     CONFIG_KEYS,
     adapter,
@@ -174,6 +175,8 @@ def parse(
     found, unused = _check_shape(current, kind or own_kind, validate)
     if not found and (kind or own_kind) == "workflow":
         found = list(step_problems(current["steps"]))[:MAX_PROBLEMS]
+    if not found:
+        found = list(mcp_problems(current))[:MAX_PROBLEMS]
     return Parsed(current, found, unused[:MAX_PROBLEMS])
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from podwright.chats.tool_answers import MAX_REASON
+from podwright.chats.tool_answers import MAX_REASON, Content
 from podwright.data.json_data import JsonMapping, JsonObject, as_object, to_text
 from podwright.data.text import truncate
 from podwright.messages.approvals import Decision, Question, invalid_decision
+from podwright.schemas.json_schema import DEFINITIONS
+from podwright.schemas.patterns import without_patterns
 from podwright.tools.tool import Tool
 
 
@@ -50,11 +52,16 @@ def _editable(
 ) -> Iterator[tuple[str, JsonMapping]]:
     """The arguments that a person may change."""
     parameters = tool.schema["function"]["parameters"]
-    definitions = as_object(parameters.get("$defs"))
+    definitions = {
+        key: parameters[key] for key in DEFINITIONS if key in parameters
+    }
     for name, parameter in as_object(parameters.get("properties")).items():
-        schema: JsonObject = dict(parameter)
+        # a schema may be true or false
+        schema: JsonObject = dict(as_object(parameter))
         if "$ref" in to_text(schema):
-            schema["$defs"] = definitions
+            schema.update(definitions)
+        if not tool.trusts_patterns:
+            schema = without_patterns(schema)
         yield name, {"schema": schema, "value": values.get(name)}
 
 
@@ -88,11 +95,14 @@ def refusal_text(comment: str) -> str:
     return text
 
 
-def changed_text(arguments: str, result: str) -> str:
+def changed_content(arguments: str, result: Content) -> Content:
     """A result with a sentence that says that a person has changed the arguments of the call.
 
     Args:
         arguments: The arguments as JSON text.
         result: The result.
     """
-    return f"[A person changed the arguments to {arguments}]\n{result}"
+    sentence = f"[A person changed the arguments to {arguments}]"
+    if isinstance(result, str):
+        return f"{sentence}\n{result}"
+    return ({"type": "text", "text": sentence}, *result)

@@ -34,6 +34,7 @@ class RecordedCall:
         call_id: Its position in the run.
         name: The name of the tool, in events and errors.
         request_id: The id that a model gave to the call; empty if no model asked for it.
+        server: The MCP server that the tool is of; empty for others.
     """
 
     def __init__(
@@ -42,11 +43,13 @@ class RecordedCall:
         call_id: ToolCallId,
         name: str,
         request_id: str = "",
+        server: str = "",
     ) -> None:
         self._run = run
         self._id = call_id
         self._name = name
         self._request_id = request_id
+        self._server = server
         self._began = perf_counter()
 
     def start(self, arguments: Any, *, idempotent: bool) -> None:
@@ -121,6 +124,7 @@ class RecordedCall:
             **self._run.stamp(self._id.path),
             call=self._id.number,
             tool=self._name,
+            server=self._server,
             call_id=self._request_id,
             **fields,
         )

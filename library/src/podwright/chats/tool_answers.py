@@ -6,12 +6,20 @@ from asyncio import CancelledError
 from collections.abc import Iterator
 from typing import cast
 
+from podwright.data.images import parts_with_images
+from podwright.data.json_data import to_text
+from podwright.data.json_forms import to_utf8_text
 from podwright.data.text import printable, truncate
 from podwright.errors import PodwrightError
-from podwright.models.offline.offline import estimate_tokens
+from podwright.messages.conversation import as_content
+from podwright.messages.messages import ContentPart
+from podwright.models.offline.offline import IMAGE_TOKENS, estimate_tokens
 
 MAX_REASON = 1_000
 """Characters of the reason of a failure: the text of an exception may be a whole response."""
+Content = str | tuple[ContentPart, ...]
+"""A result as a model gets it: a text, or texts and images."""
+_LEFT_OUT = "[An image was left out: the result is too long.]"
 _BYTES_PER_TOKEN = 4
 """As in the estimates of tokens."""
 
@@ -77,3 +85,50 @@ def cut_result(text: str, most_tokens: int | None) -> str:
     kept = text.encode("utf-8", "replace")[: most_tokens * _BYTES_PER_TOKEN]
     shown = kept.decode("utf-8", "ignore")
     return f"{shown}\n[The result was cut: it has about {tokens} tokens, of which the first {most_tokens} are shown.]"
+
+
+def result_content(value: object) -> Content:
+    """A result as a model gets it: texts and images if it is an image or a list with one, else a text."""
+    parts = parts_with_images(value)
+    content: Content = ""
+    if parts:
+        content = as_content(parts)
+    if isinstance(content, str):
+        # no image, or one that no provider takes
+        return to_utf8_text(to_text(value))
+    return content
+
+
+def recorded_content(output: object) -> Content:
+    """The content of a result that an event has."""
+    if isinstance(output, list):
+        return as_content(cast("object", output))
+    return to_text(output)
+
+
+def content_data(content: Content) -> str | list[ContentPart]:
+    """A content as JSON data, for an event."""
+    if isinstance(content, str):
+        return content
+    return list(content)
+
+
+def cut_content(content: Content, most_tokens: int | None) -> Content:
+    """A result of at most so many estimated tokens: its texts are cut, and images that do not fit are left out."""
+    if isinstance(content, str):
+        return cut_result(content, most_tokens)
+    if most_tokens is None:
+        return content
+    left = most_tokens
+    kept: list[ContentPart] = []
+    for part in content:
+        if part["type"] == "text":
+            text = cut_result(part["text"], max(0, left))
+            kept.append({"type": "text", "text": text})
+            left -= estimate_tokens(part["text"])
+        elif left < IMAGE_TOKENS:
+            kept.append({"type": "text", "text": _LEFT_OUT})
+        else:
+            kept.append(part)
+            left -= IMAGE_TOKENS
+    return tuple(kept)

@@ -12,15 +12,21 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from podwright.chats.call_approvals import (
-    changed_text,
+    changed_content,
     check_decision,
     question_about,
     refusal_text,
 )
 from podwright.chats.recorded_call import RecordedCall
-from podwright.chats.tool_answers import cut_result, failure_text, must_end_run
-from podwright.data.json_data import to_text
-from podwright.data.json_forms import to_utf8_text
+from podwright.chats.tool_answers import (
+    Content,
+    content_data,
+    cut_content,
+    failure_text,
+    must_end_run,
+    recorded_content,
+    result_content,
+)
 from podwright.data.model_json import UnreadableJsonError, read_arguments
 from podwright.data.text import did_you_mean
 from podwright.errors import (
@@ -152,12 +158,12 @@ class ToolCaller:
                 # its nested run replays itself; later runs get their ids by its number
                 arguments = _parse_arguments(call.request)
                 record = self._record_of(call)
-                text = await self._call_tool(record, call, arguments)
-                return call.result_answer(text)
+                content = await self._call_tool(record, call, arguments)
+                return call.result_answer(content)
             case ToolCallFinished() as recorded:
                 usage = earlier.usage_of(call_id)
                 self._run.count_usage(usage)
-                return call.result_answer(to_text(recorded.output))
+                return call.result_answer(recorded_content(recorded.output))
             case None if call.is_performed_again:
                 return await self._call_with_events(call)
             case None:
@@ -195,7 +201,7 @@ class ToolCaller:
         name = self._run.component_name
         arguments = _parse_arguments(call.request)
         try:
-            question = question_about(tool, arguments, name)
+            question = await tool.check(question_about, tool, arguments, name)
         except PodwrightError:
             raise
         except Exception as error:
@@ -218,8 +224,9 @@ class ToolCaller:
 
     def _record_of(self, call: _Call) -> RecordedCall:
         request = call.request
+        server = "" if call.tool is None else call.tool.server
         return RecordedCall(
-            self._run, self._id_of(call), request.name, request.id
+            self._run, self._id_of(call), request.name, request.id, server
         )
 
     async def _call_with_events(self, call: _Call) -> _ToolAnswer:
@@ -230,11 +237,11 @@ class ToolCaller:
             # a nested run has no effects but those of its own calls
             if not call.is_performed_again:
                 await self._run.journal.before_effect()
-            text = await self._call_tool(record, call, arguments)
+            content = await self._call_tool(record, call, arguments)
         except (CancelledError, PodwrightError) as error:
             return self._fail(record, call, error)
-        record.finish(text)
-        return call.result_answer(text)
+        record.finish(content_data(content))
+        return call.result_answer(content)
 
     def _fail(
         self,
@@ -251,7 +258,7 @@ class ToolCaller:
 
     async def _call_tool(
         self, record: RecordedCall, call: _Call, arguments: dict[str, Any]
-    ) -> str:
+    ) -> Content:
         name = call.request.name
         if call.tool is None:
             hint = did_you_mean(name, self._tools) or "It has no tools."
@@ -259,11 +266,11 @@ class ToolCaller:
                 f"Unknown tool '{name}' in '{self._run.component_name}'. {hint}"
             )
         value = await record.perform(call.tool, arguments)
-        text = _result_text(call.tool, value)
-        text = cut_result(text, call.tool.max_result_tokens)
+        content = _result_content(call.tool, value)
+        content = cut_content(content, call.tool.max_result_tokens)
         if call.is_changed:
-            return changed_text(call.request.arguments, text)
-        return text
+            return changed_content(call.request.arguments, content)
+        return content
 
 
 def _start(record: RecordedCall, call: _Call) -> dict[str, Any]:
@@ -289,10 +296,10 @@ def _refuse(
     return call.result_answer(text)
 
 
-def _result_text(tool: Tool, value: Any) -> str:
-    """A result as the model reads it."""
+def _result_content(tool: Tool, value: Any) -> Content:
+    """A result as the model gets it."""
     try:
-        return to_utf8_text(to_text(value))
+        return result_content(value)
     except Exception as error:
         raise error_from(ToolError, f"Tool '{tool.name}'", error) from error
 
@@ -363,9 +370,9 @@ class _Call:
         request = replace(self.request, arguments=json.dumps(arguments))
         return replace(self, request=request, is_changed=True)
 
-    def result_answer(self, text: str) -> _ToolAnswer:
+    def result_answer(self, content: Content) -> _ToolAnswer:
         """The answer with what the tool returned."""
-        message = Message("tool", text, tool_call_id=self.request.id)
+        message = Message("tool", content, tool_call_id=self.request.id)
         return _ToolAnswer(message, is_error=False)
 
     def error_answer(self, text: str) -> _ToolAnswer:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from typing_extensions import Unpack
 
+from podwright.blueprints.mcp_tools import mcp_tools
 from podwright.chats.chat import Chat
 from podwright.data.json_data import JsonMapping
 from podwright.kinds import Kind
+from podwright.mcp.attach import attach_mcp
 from podwright.models import Model
 from podwright.run.component import DEFAULT_MAX_LOOPS, ModelComponent, Supplied
 from podwright.run.options import (
@@ -19,8 +21,12 @@ from podwright.run.options import (
 )
 from podwright.run.run import Run, Task
 from podwright.tools.entries import attach, tools_by_name
-from podwright.tools.tool import Tool
+from podwright.tools.tool import Tool, prepare_tools
 from podwright.workflows.template_names import name_problems
+
+if TYPE_CHECKING:
+    from podwright.mcp.entries import MCPSource
+    from podwright.mcp.server import MCPServer
 
 
 class Agent(ModelComponent):
@@ -66,6 +72,8 @@ class Agent(ModelComponent):
         blueprint: Mapping[str, Any],
         tools: Sequence[Callable[..., Any]] = [],
         validate: bool = True,
+        *,
+        mcp: Mapping[str, MCPServer] | MCPSource | None = None,
         **kwargs: Any,
     ) -> Self:
         """Rebuild an agent (spec §4.4).
@@ -74,6 +82,7 @@ class Agent(ModelComponent):
             blueprint: What `to_blueprint` returned.
             tools: The functions behind its tools; those that it does not name are ignored.
             validate: If false, unknown keys are dropped, and missing tools and tools that no longer fit are allowed.
+            mcp: The MCP servers by the names that it uses: `{"files": MCPServer("https://…/mcp")}`.
             **kwargs: Values that override the blueprint's, such as `model`, `temperature` or `api_key`.
 
         Raises:
@@ -83,11 +92,13 @@ class Agent(ModelComponent):
         parsed = parse_with_overrides(blueprint, "agent", validate, kwargs)
         entries = parsed.data.get("tools")
         attached, problems = attach(entries, tools_by_name(tools), "/tools")
+        from_servers, more = attach_mcp(mcp_tools(parsed.data), mcp)
+        problems += more
         problems += name_problems(parsed)
         if not validate:
             problems = []
         self = cls._from_parsed(parsed, problems)
-        self._tools = attached
+        self._tools = {**attached, **from_servers}
         return self
 
     @classmethod
@@ -99,6 +110,7 @@ class Agent(ModelComponent):
             blueprint,
             supplied.tools,
             supplied.validate,
+            mcp=supplied.mcp,
             **supplied.with_model(options),
         )
 
@@ -113,4 +125,5 @@ class Agent(ModelComponent):
 
     async def perform(self, run: Run, task: Task) -> Any:
         """Chat with the model until it answers."""
-        return await Chat(run, self, task).answer(self._tools)
+        tools = await prepare_tools(self._tools)
+        return await Chat(run, self, task).answer(tools)

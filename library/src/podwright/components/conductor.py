@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Container,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Annotated, Any, ClassVar, Literal
@@ -25,7 +31,7 @@ from podwright.run.component import DEFAULT_MAX_LOOPS, Component, ModelComponent
 from podwright.run.options import AgentOptions, parse_arguments
 from podwright.run.run import Run, Task
 from podwright.tools.function_tool import FunctionTool
-from podwright.tools.tool import Tool
+from podwright.tools.tool import Tool, prepare_tools
 from podwright.workflows.template_names import name_problems
 
 REVISE_PLAN = "revise_plan"
@@ -88,9 +94,18 @@ class Conductor(TeamComponent, ModelComponent):
         parsed = parse_arguments("conductor", fields, options)
         super().__init__(parsed, name_problems(parsed))
         self._set_members(skills)
+        self._set_tools({})
 
     def _set_members(self, members: Sequence[Component]) -> None:
         self._skills = _by_tool_name(members)
+
+    def _set_tools(self, tools: Mapping[str, Tool]) -> None:
+        self._tools = tools
+
+    @classmethod
+    def member_tool_names(cls, members: Sequence[Component]) -> Collection[str]:
+        """The names of tools that its model calls its skills by, and revises its plan."""
+        return [*_by_tool_name(members), REVISE_PLAN]
 
     @property
     def skills(self) -> Sequence[Component]:
@@ -99,8 +114,12 @@ class Conductor(TeamComponent, ModelComponent):
 
     @property
     def tool_names(self) -> Sequence[str]:
-        """The names by which its model calls its skills, and revises its plan."""
-        return [*self._skills, REVISE_PLAN]
+        """The names by which its model calls its skills and its own tools, and revises its plan."""
+        return [*self._skills, REVISE_PLAN, *self._tools]
+
+    def own_tools(self) -> Mapping[str, Tool]:
+        """Its tools of MCP servers, by name; its skills are members."""
+        return self._tools
 
     @property
     def planning(self) -> bool:
@@ -133,6 +152,7 @@ class Conductor(TeamComponent, ModelComponent):
                 arguments=_adapter(plan_type),
                 function=state.revise,
             )
+        tools.update(await prepare_tools(self._tools))
         return await chat.answer(tools)
 
     async def _make_plan(

@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Self
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from typing import TYPE_CHECKING, Any, Self
 
+from podwright.blueprints.mcp_tools import (
+    MCPToolName,
+    mcp_tools,
+    skill_name_problems,
+)
 from podwright.blueprints.validation import Blueprint
 from podwright.components.agent import Agent
 from podwright.data.json_data import (
@@ -16,6 +28,7 @@ from podwright.data.json_data import (
 )
 from podwright.errors import ConfigurationError, Problem
 from podwright.kinds import TRAITS, Kind
+from podwright.mcp.attach import attach_mcp
 from podwright.models import Model
 from podwright.run.component import Component, PromptComponent, Supplied
 from podwright.run.options import ParsedBlueprint, parse_with_overrides
@@ -24,7 +37,11 @@ from podwright.tools.tool import Tool
 from podwright.workflows.agent_map import AgentMap, agent_map
 from podwright.workflows.template_names import name_problems
 
-_OWN_KEYS = ("instructions", "config", "tools")
+if TYPE_CHECKING:
+    from podwright.mcp.entries import MCPSource
+    from podwright.mcp.server import MCPServer
+
+_OWN_KEYS = ("instructions", "config", "tools", "mcp")
 """An entry with one of these keys defines an agent; without them, it names one that the caller supplies."""
 _FALLBACK_KEYS = ("fallback", "fallback_wait")
 
@@ -65,6 +82,7 @@ class TeamComponent(PromptComponent):
         validate: bool = True,
         *,
         agents: Mapping[str, Component] | None = None,
+        mcp: Mapping[str, MCPServer] | MCPSource | None = None,
         **kwargs: Any,
     ) -> Self:
         """Rebuild a component with members.
@@ -74,6 +92,7 @@ class TeamComponent(PromptComponent):
             tools: The functions behind the tools of its members.
             validate: If false, unknown keys are dropped, and missing tools and tools that no longer fit are allowed.
             agents: Components for the members that are only names.
+            mcp: The MCP servers by the names that it and its members use.
             **kwargs: Values that override the blueprint's, such as `name` or `model`.
 
         Raises:
@@ -86,10 +105,15 @@ class TeamComponent(PromptComponent):
             tools,
             validate=validate,
             agents=agents,
+            mcp=mcp,
             overrides=kwargs,
         )
-        self = cls._from_parsed(parsed)
+        own_tools, problems = attach_mcp(_own_names(parsed), mcp)
+        names = cls.member_tool_names(members)
+        problems += skill_name_problems(parsed.data, names)
+        self = cls._from_parsed(parsed, problems if validate else ())
         self._set_members(members)
+        self._set_tools(own_tools)
         return self
 
     @classmethod
@@ -102,12 +126,21 @@ class TeamComponent(PromptComponent):
             supplied.tools,
             supplied.validate,
             agents=supplied.agents,
+            mcp=supplied.mcp,
             **supplied.with_model(options),
         )
 
     @abstractmethod
     def _set_members(self, members: Sequence[Component]) -> None:
         """Keep the members, in the order of the blueprint."""
+
+    @classmethod
+    def member_tool_names(cls, members: Sequence[Component]) -> Collection[str]:
+        """The names of tools that its model calls its members by, and others that it has by itself."""
+        return ()
+
+    def _set_tools(self, tools: Mapping[str, Tool]) -> None:
+        """Keep the tools of its own model."""
 
 
 def _parse_team(
@@ -117,6 +150,7 @@ def _parse_team(
     *,
     validate: bool,
     agents: object,
+    mcp: Mapping[str, MCPServer] | MCPSource | None,
     overrides: JsonMapping,
 ) -> tuple[ParsedBlueprint, list[Component]]:
     """Parse a blueprint with members, and build the members.
@@ -132,6 +166,7 @@ def _parse_team(
         model=parsed.model or config.get("model"),
         agents=agent_map(agents),
         tools=tools,
+        mcp=mcp,
         fallback=fallback,
         validate=validate,
     )
@@ -154,6 +189,7 @@ class _Team:
         model: The model of members that name none: an object, or a name.
         agents: Components for entries that are only names.
         tools: The functions behind the tools of all members.
+        mcp: The MCP servers, and the lock of their tools.
         fallback: The settings of fallback models of members that name no model.
         validate: Whether missing tools, and tools that no longer fit, are problems.
     """
@@ -164,9 +200,11 @@ class _Team:
         agents: AgentMap,
         tools: Sequence[Callable[..., Any]],
         *,
+        mcp: Mapping[str, MCPServer] | MCPSource | None,
         fallback: JsonMapping,
         validate: bool,
     ) -> None:
+        self._mcp = mcp
         self._model = model
         self._validate = validate
         self._fallback = fallback
@@ -190,6 +228,8 @@ class _Team:
         if self._validate:
             tools = entry.get("tools")
             _, problems = attach(tools, self._tools, f"{pointer}/tools")
+            _, more = attach_mcp(mcp_tools(entry, pointer), self._mcp)
+            problems += more
         config = as_object(entry.get("config"))
         if self._model is None and "model" not in config:
             problem = Problem(
@@ -210,7 +250,7 @@ class _Team:
         config = self._config_of(entry.get("config", {}))
         whole = {"instructions": "", **entry, "config": config}
         return Agent.from_blueprint(
-            whole, self._functions, self._validate, **options
+            whole, self._functions, self._validate, mcp=self._mcp, **options
         )
 
     def _config_of(self, own: JsonMapping) -> JsonObject:
@@ -225,6 +265,12 @@ class _Team:
             config.update(self._fallback)
         config.update(own)
         return config
+
+
+def _own_names(parsed: ParsedBlueprint) -> Iterator[MCPToolName]:
+    """The MCP tools of the model of a component with members."""
+    if TRAITS[parsed.kind].chats:
+        yield from mcp_tools(parsed.data)
 
 
 def _defines_agent(entry: JsonMapping) -> bool:

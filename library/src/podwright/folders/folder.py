@@ -7,6 +7,7 @@
         functions.py        functions for its function steps, by name; those that it lacks are taken from tools.py
         conditions.py       functions for its conditions, by name
         agents.py           agents in Python that it names: components, or functions
+        mcp.lock.json       the definitions of the tools of MCP servers that it and agents/name.json name
         agents/             name.json, or a folder name/, for each agent that it names
 
 A fleet keeps its components side by side, so agents are also looked up in the folders beside this one. A folder in
@@ -23,7 +24,7 @@ from collections.abc import Callable, Collection, Container, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from podwright import blueprints
 from podwright.blueprints.named_parts import agent_names
@@ -34,6 +35,9 @@ from podwright.errors import ConfigurationError
 from podwright.folders.folder_code import import_file, shared_packages, use_code
 from podwright.run.component import Component
 from podwright.tools.tool import Tool
+
+if TYPE_CHECKING:
+    from podwright.mcp.lock import MCPLock
 
 AGENTS_FILE = "agents.py"
 """The file of a folder with its agents in Python."""
@@ -374,6 +378,16 @@ class Folder:
             if similar is not None:
                 functions[similar] = own[similar]
         return functions
+
+    def mcp_lock(self) -> MCPLock:
+        """Read the lock of its MCP tools; one without definitions if it has none.
+
+        Raises:
+            ConfigurationError: It cannot be read, or is not a lock.
+        """
+        from podwright.mcp.lock import LOCK_FILE, MCPLock
+
+        return MCPLock.read_file(self.path / LOCK_FILE)
 
     def _load_module(self, file: str) -> ModuleType | None:
         """A module of the folder, imported once; None if the folder has no such file."""

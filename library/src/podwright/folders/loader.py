@@ -16,9 +16,10 @@ from collections.abc import (
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from podwright import blueprints
+from podwright.blueprints.mcp_tools import mcp_servers
 from podwright.blueprints.named_parts import (
     agent_names,
     condition_names,
@@ -45,6 +46,10 @@ from podwright.run.options import named_map
 from podwright.tools.entries import outdated_texts, tools_by_name
 from podwright.workflows.agent_map import AgentMap, agent_map
 from podwright.workflows.workflow import Workflow
+
+if TYPE_CHECKING:
+    from podwright.mcp.entries import MCPSource
+    from podwright.mcp.server import MCPServer
 
 _log = logging.getLogger("podwright")
 _warned: set[tuple[str, str]] = set()
@@ -73,6 +78,7 @@ def load(
     agents: Mapping[str, Component] | None = None,
     conditions: Mapping[str, Callable[..., Any]] | None = None,
     functions: Mapping[str, Callable[..., Any]] | None = None,
+    mcp: Mapping[str, MCPServer] | None = None,
     model: ModelChoice | None = None,
     validate: bool = True,
     **options: Any,
@@ -88,6 +94,9 @@ def load(
         agents: Components for the agents that it names.
         conditions: The functions behind its conditions.
         functions: The functions that its function steps call.
+        mcp: The MCP servers that it and its agents name: `{"files": MCPServer("https://…/mcp")}`. Of a folder, the
+            definitions of their tools are those of its `mcp.lock.json`, and the component can be loaded without
+            servers, which it needs to run; otherwise a definition is trusted as the server gives it first.
         model: A model that answers all model calls, instead of those that the blueprints name; or several by the names
             of agents, `{"writer": "openai/gpt-5"}`, where `*` stands for all others. Components that you pass keep
             their models.
@@ -104,6 +113,7 @@ def load(
         agents=agent_map(agents),
         conditions=named_map(conditions, "conditions"),
         functions=named_map(functions, "functions"),
+        mcp=_mcp_source(mcp),
         model=replacements.every,
         validate=validate,
         models=replacements,
@@ -117,6 +127,7 @@ def load_in_folder(
     folder: str | Path,
     blueprint: JsonMapping,
     agents: Mapping[str, Component] | None = None,
+    mcp: Mapping[str, MCPServer] | None = None,
 ) -> AnyComponent:
     """Load a component of another blueprint than a folder's own, such as an earlier one, with the code of the folder.
 
@@ -124,12 +135,13 @@ def load_in_folder(
         folder: The component folder, which is trusted; see `load`. Its agents are those that it has now.
         blueprint: The blueprint.
         agents: As in `load`.
+        mcp: As in `load`.
 
     Raises:
         BlueprintValidationError: The blueprint is invalid, or the code does not fit it; with all problems.
         ConfigurationError: A file of the folder cannot be read or imported.
     """
-    supplied = _Supplied(agents=agent_map(agents))
+    supplied = _Supplied(agents=agent_map(agents), mcp=_mcp_source(mcp))
     return _load_with_folder(
         Folder(Path(folder)), blueprint, supplied, options={}, within=()
     )
@@ -411,9 +423,28 @@ def _with_functions(
     functions = folder.functions("functions.py", named)
     missing = named - functions.keys()
     from_tools = folder.functions("tools.py", missing)
+    mcp = supplied.mcp
+    if mcp_servers(blueprint):
+        from podwright.mcp.entries import MCPSource
+
+        mcp = replace(mcp or MCPSource(), lock=folder.mcp_lock())
     return replace(
         supplied,
         tools=(*supplied.tools, *tools.values()),
         conditions={**conditions, **supplied.conditions},
         functions={**from_tools, **functions, **supplied.functions},
+        mcp=mcp,
     )
+
+
+def _mcp_source(mcp: Mapping[str, MCPServer] | None) -> MCPSource | None:
+    """The MCP servers of a caller; None if it has given none.
+
+    Raises:
+        ConfigurationError: They are not a map of servers.
+    """
+    if mcp is None:
+        return None
+    from podwright.mcp.entries import to_source
+
+    return to_source(mcp)

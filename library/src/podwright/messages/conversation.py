@@ -45,7 +45,6 @@ from podwright.messages.messages import (
     ContentPart,
     Message,
     Text,
-    TextPart,
     ToolCall,
 )
 from podwright.schemas.validation_errors import to_problems
@@ -140,7 +139,8 @@ class ToolMessage(TypedDict):
 
     role: Literal["tool"]
     tool_call_id: _Name
-    content: str | list[TextPart]
+    content: Text | ContentParts
+    """A text; or texts and images, of which a protocol without images in results makes a message of its own."""
 
 
 ConversationMessage = Annotated[

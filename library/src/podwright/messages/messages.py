@@ -162,7 +162,7 @@ class ImagePart(TypedDict):
 
 
 ContentPart = Annotated[TextPart | ImagePart, Discriminator("type")]
-"""A part of a user's message."""
+"""A part of a user's message, or of a tool's result."""
 
 
 @dataclass(frozen=True, slots=True)

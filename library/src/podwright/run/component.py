@@ -70,6 +70,7 @@ from podwright.threads import compute
 from podwright.tools.tool import Tool
 
 if TYPE_CHECKING:
+    from podwright.mcp.entries import MCPSource
     from podwright.workflows.frames import Decided
     from podwright.workflows.resume import StepProgress
 
@@ -122,6 +123,8 @@ class Supplied:
         default_factory=dict[str, Callable[..., Any]]
     )
     """The functions that its function steps call."""
+    mcp: MCPSource | None = None
+    """The MCP servers that it names, and the lock of their tools."""
     model: Model | None = None
     """The model in place of those that it names."""
     validate: bool = True

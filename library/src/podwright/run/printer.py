@@ -190,7 +190,10 @@ def _describe_tool_call(
         case events.ToolCallStarted():
             return "blue", f"calling {event.tool}({to_text(event.arguments)})"
         case events.ToolCallFinished():
-            return "blue", f"{event.tool} returned: {to_text(event.output)}"
+            return (
+                "blue",
+                f"{event.tool} returned: {to_shown_text(event.output)}",
+            )
         case events.ToolCallFailed(is_rejection=True):
             return "yellow", f"{event.tool} rejected: {_message(event)}"
         case events.ToolCallFailed(is_pause=True):

@@ -23,10 +23,15 @@ VERSIONS = ("0", VERSION)
 
 _NAME = r"^[^\x00-\x1f\x7f{}/]+$"
 _FUNCTION_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
+_SERVER_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 _INPUT_RULE = "a name of letters of any alphabet, digits, '_' and '-' that begins with a letter"
 PATTERNS[_NAME] = "a name without control characters, braces and slashes"
 PATTERNS[INPUT_NAME] = _INPUT_RULE
 PATTERNS[_FUNCTION_NAME] = "the name of a Python function"
+PATTERNS[_SERVER_NAME] = (
+    "a name of letters a to z and A to Z, digits, '.', '_' and '-' that begins with a letter or digit, at most 64 "
+    "characters"
+)
 
 Name = Annotated[str, StringConstraints(pattern=_NAME, max_length=100)]
 """A name for people, templates and metrics."""
@@ -48,6 +53,24 @@ FunctionName = Annotated[
     str, StringConstraints(pattern=_FUNCTION_NAME, max_length=100)
 ]
 """A function that the caller supplies under this name."""
+
+ServerName = Annotated[str, StringConstraints(pattern=_SERVER_NAME)]
+"""An MCP server by the operator's name for it; never its address."""
+ServerToolName = Annotated[str, Field(min_length=1, max_length=128)]
+"""A tool as its MCP server calls it."""
+Seconds = Annotated[float, Field(gt=0)]
+
+
+@with_config(CLOSED)
+class MCPFunction(TypedDict, total=False):
+    """A tool of an MCP server that a step calls as a function."""
+
+    server: Required[ServerName]
+    tool: Required[ServerToolName]
+    idempotent: bool
+    """Whether a call may be repeated if its end is unknown; by default it may not."""
+    timeout: Seconds
+    """Seconds that a call may take; by default `PODWRIGHT_TOOL_TIMEOUT`."""
 
 
 def _only_text(value: object) -> object:

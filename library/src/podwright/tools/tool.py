@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Self, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 from podwright.blueprints.schema import ToolOptions
 from podwright.blueprints.validation import Blueprint
@@ -29,6 +29,9 @@ from podwright.errors import (
 from podwright.functions.callables import exits_as_errors
 from podwright.messages.messages import ToolSchema
 from podwright.settings import current_settings
+from podwright.threads import compute
+
+T = TypeVar("T")
 
 _JSON_TYPES = (bool, int, float, str, list, dict)
 """Types of JSON data."""
@@ -61,6 +64,10 @@ class Tool(ABC):
 
     is_performed_again: ClassVar[bool] = False
     """Whether a new attempt performs its calls again: what they do is recorded by itself, as a nested run or a plan."""
+    validates_in_thread: ClassVar[bool] = False
+    """Whether `validate` may take long, and so is called in a thread."""
+    trusts_patterns: ClassVar[bool] = True
+    """Whether the regular expressions of its schema may be evaluated; those of a stranger may take for ever."""
 
     def __init__(
         self, schema: ToolSchema, options: ToolOptions | None = None
@@ -106,6 +113,24 @@ class Tool(ABC):
             Exception: The rule failed; the tool is not called.
         """
         return True
+
+    async def prepare(self) -> Tool:
+        """Return the tool as it is shown to a model and called in one run.
+
+        Raises:
+            PodwrightError: It is not available.
+        """
+        return self
+
+    @property
+    def server(self) -> str:
+        """The MCP server that it is a tool of; empty for others."""
+        return ""
+
+    @property
+    def takes_any_argument(self) -> bool:
+        """Whether a call may have arguments besides the parameters of its schema."""
+        return False
 
     @property
     def definition(self) -> object:
@@ -211,7 +236,7 @@ class Tool(ABC):
         """
         if not self.may_need_approval:
             return False
-        values = self._validated(arguments)
+        values = await self.check(self._validated, arguments)
         try:
             with exits_as_errors():
                 return await self.apply_approval_rule(values)
@@ -278,7 +303,7 @@ class Tool(ABC):
             ToolError: The call took longer than `timeout`.
             Exception: The call failed.
         """
-        values = self._validated(arguments)
+        values = await self.check(self._validated, arguments)
         seconds = self.timeout
         limit = asyncio.timeout(seconds)
         try:
@@ -293,6 +318,12 @@ class Tool(ABC):
                 suggestion="Make the tool faster, or raise its timeout.",
             ) from error
 
+    async def check(self, function: Callable[..., T], /, *args: Any) -> T:
+        """Call a function that validates arguments; in a thread if that may take long."""
+        if self.validates_in_thread:
+            return await compute(function, *args)
+        return function(*args)
+
     def _validated(self, arguments: JsonMapping) -> JsonObject:
         # the record of the run has the same object
         return self.validate(copy_json(arguments))
@@ -300,6 +331,15 @@ class Tool(ABC):
     async def __call__(self, **arguments: Any) -> Any:
         """Call the tool as the function that it stands for; see `call`."""
         return await self.call(arguments)
+
+
+async def prepare_tools(tools: Mapping[str, Tool]) -> dict[str, Tool]:
+    """Return tools as they are shown to a model and called in one run, by name.
+
+    Raises:
+        PodwrightError: One is not available.
+    """
+    return {name: await tool.prepare() for name, tool in tools.items()}
 
 
 def _checked_schema(schema: object) -> ToolSchema:

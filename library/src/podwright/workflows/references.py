@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, cast
 
-from podwright.data.json_data import JsonMapping
-from podwright.errors import ConfigurationError
+from podwright.blueprints.mcp_tools import mcp_function
+from podwright.blueprints.schema import ToolOptions
+from podwright.data.json_data import (
+    JsonMapping,
+    as_array,
+    as_object,
+    json_pointer,
+)
+from podwright.data.text import did_you_mean
+from podwright.errors import ConfigurationError, Problem
+from podwright.mcp.attach import attach_mcp
 from podwright.run.component import Component
 from podwright.steps import AgentStep, Step
 from podwright.steps.condition_step import ConditionLike
+from podwright.steps.registry import walk_steps
 from podwright.tools.function_tool import to_tool
 from podwright.tools.tool import Tool
 from podwright.workflows.agent_map import AgentMap
+
+if TYPE_CHECKING:
+    from podwright.mcp.entries import MCPSource
+    from podwright.mcp.server import MCPServer
 
 
 @dataclass(slots=True)
@@ -25,6 +39,12 @@ class References:
         default_factory=dict[str, Callable[..., Any]]
     )
     functions: dict[str, Tool] = field(default_factory=dict[str, Tool])
+    mcp: Mapping[str, MCPServer] | MCPSource | None = None
+    """The MCP servers, and the lock of their tools."""
+    mcp_functions: dict[tuple[str, str], Tool] = field(
+        default_factory=dict[tuple[str, str], Tool]
+    )
+    """The tools of MCP servers that steps call, by server and tool, without what the steps say of the calls."""
 
     def add_agent(self, name: str, agent: object) -> None:
         """Add an agent under a name.
@@ -69,6 +89,25 @@ class References:
                 suggestion="Rename one of them.",
             )
         return name
+
+    def add_mcp_functions(self, blueprint: JsonMapping) -> list[Problem]:
+        """Add the tools of MCP servers that the steps of a blueprint call, nested ones included.
+
+        Returns:
+            The servers that were not given, tools without a definition, and arguments that tools do not take.
+        """
+        problems: list[Problem] = []
+        for pointer, step in walk_steps(blueprint.get("steps")):
+            name = mcp_function(step, pointer)
+            if name is None:
+                continue
+            plain = replace(name, options=ToolOptions())
+            tools, found = attach_mcp([plain], self.mcp, returns_data=True)
+            problems += found
+            for tool in tools.values():
+                self.mcp_functions[name.server, name.tool] = tool
+                problems += argument_problems(tool, step, pointer)
+        return problems
 
     def name_of_agent(self, agent: object) -> str:
         """Return the name of an agent, which is added if it is not a name itself.
@@ -123,3 +162,31 @@ class References:
             )
         self.add_condition(name, condition)
         return {"name": name}
+
+
+def argument_problems(
+    tool: Tool, step: JsonMapping, pointer: str
+) -> Iterator[Problem]:
+    """Yield the arguments of a function step that its function does not take, and those that it lacks.
+
+    Args:
+        tool: The function.
+        step: The step.
+        pointer: Its JSON pointer.
+    """
+    parameters = tool.schema["function"]["parameters"]
+    known = as_object(parameters.get("properties"))
+    given = as_object(step.get("arguments"))
+    for name in given:
+        if name not in known and not tool.takes_any_argument:
+            yield Problem(
+                f"{pointer}/arguments{json_pointer(name)}",
+                detail=f"The function '{tool.name}' has no parameter '{name}'.",
+                suggestion=did_you_mean(name, known),
+            )
+    for name in as_array(parameters.get("required")):
+        if name not in given:
+            yield Problem(
+                f"{pointer}/arguments",
+                detail=f"The function '{tool.name}' needs the argument '{name}'.",
+            )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from podwright.chats.function_calls import call_recorded
 from podwright.chats.tool_answers import one_line, parts_of
@@ -40,6 +40,7 @@ from podwright.workflows.parts import Parts
 from podwright.workflows.resume import SequenceProgress
 
 if TYPE_CHECKING:
+    from podwright.blueprints.schema import ToolOptions
     from podwright.steps.base import Steps
     from podwright.workflows.workflow import Workflow
 
@@ -68,6 +69,7 @@ class StepRunner:
         agents: The agents by name.
         conditions: The conditions by name.
         functions: The functions by name.
+        mcp_functions: The tools of MCP servers that steps call, by server and tool.
         retries: The waits between the attempts of a try step.
     """
 
@@ -79,6 +81,7 @@ class StepRunner:
         *,
         conditions: Conditions,
         functions: Mapping[str, Tool],
+        mcp_functions: Mapping[tuple[str, str], Tool],
         retries: Retries,
     ) -> None:
         self._run = run
@@ -87,6 +90,7 @@ class StepRunner:
         self._agents = agents
         self._conditions = conditions
         self._functions = functions
+        self._mcp_functions = mcp_functions
         self._hidden = task.hidden
         self._messages = task.messages
         self._decided: Decided | None = None
@@ -226,6 +230,27 @@ class StepRunner:
                 suggestion=did_you_mean(name, self._functions) or None,
             )
         return function
+
+    def mcp_tool(self, reference: JsonMapping, step: str) -> Tool:
+        """Return a tool of an MCP server, with what a step says of its calls.
+
+        Args:
+            reference: The `mcp` of the step.
+            step: The name of the step that calls it.
+
+        Raises:
+            ConfigurationError: The server was not given, or the tool has no definition.
+        """
+        options = dict(reference)
+        server = str(options.pop("server"))
+        name = str(options.pop("tool"))
+        tool = self._mcp_functions.get((server, name))
+        if tool is None:
+            raise ConfigurationError(
+                f"Step '{step}' needs the tool '{name}' of the MCP server '{server}', which was not given.",
+                suggestion=f"Pass the server in mcp={{'{server}': MCPServer(…)}}, and run `podwright sync`.",
+            )
+        return tool.with_options(cast("ToolOptions", options))
 
     async def call_function(
         self, function: Tool, arguments: JsonObject, path: Path

@@ -12,7 +12,7 @@ from collections.abc import (
     Sequence,
 )
 from dataclasses import replace
-from typing import Any, ClassVar, Literal, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast
 
 from typing_extensions import Unpack
 
@@ -25,10 +25,8 @@ from podwright.conditions import problems as condition_problems
 from podwright.data.json_data import (
     JsonMapping,
     JsonObject,
-    as_array,
     as_object,
     copy_json,
-    json_pointer,
     to_json_data,
     to_text,
 )
@@ -70,7 +68,7 @@ from podwright.steps.registry import collect, step_class, steps_from_data
 from podwright.tools.tool import Tool
 from podwright.workflows.agent_map import AgentMap, agent_map
 from podwright.workflows.frames import DECISIONS, Decided, Scope, SequenceFrame
-from podwright.workflows.references import References
+from podwright.workflows.references import References, argument_problems
 from podwright.workflows.resume import (
     PROGRESS,
     StepProgress,
@@ -79,6 +77,10 @@ from podwright.workflows.resume import (
 )
 from podwright.workflows.runner import StepRunner, WorkflowTask
 from podwright.workflows.template_names import name_problems
+
+if TYPE_CHECKING:
+    from podwright.mcp.entries import MCPSource
+    from podwright.mcp.server import MCPServer
 
 LONGEST_REPEATED_INPUT = 1000
 """Most characters of the `input` in a result if it only repeats the named inputs."""
@@ -99,6 +101,7 @@ class Workflow(Component):
         agents: Agents that steps name as strings.
         conditions: Conditions that steps name as strings.
         functions: Functions that steps name as strings.
+        mcp: The MCP servers by the names that steps use.
         **options: A `description`, `verbose`; see `DescribedOptions`.
 
     Raises:
@@ -121,9 +124,10 @@ class Workflow(Component):
         conditions: Conditions | None = None,
         *,
         functions: Functions | None = None,
+        mcp: Mapping[str, MCPServer] | None = None,
         **options: Unpack[DescribedOptions],
     ) -> None:
-        references = _references(agents, conditions, functions)
+        references = _references(agents, conditions, functions, mcp)
         self._steps = references.resolve(steps)
         self._references = references
         parsed = parse_arguments(
@@ -153,21 +157,23 @@ class Workflow(Component):
             conditions: The functions by the names that its steps use; built-in conditions need none.
             validate: If false, unknown keys are dropped, and missing agents and conditions fail when they are needed.
             event_manager: Subscribers of every run, nested ones included.
-            **kwargs: `functions`, those that its steps call, by name; values that override the blueprint's; `Options`.
+            **kwargs: `functions`, those that its steps call, by name; `mcp`, the MCP servers that they name; values
+                that override the blueprint's; `Options`.
 
         Raises:
             BlueprintValidationError: The blueprint is invalid; with all problems.
             ConfigurationError: A keyword is unknown.
         """
         functions = kwargs.pop("functions", None)
-        references = _references(agents, conditions, functions)
+        mcp = kwargs.pop("mcp", None)
+        references = _references(agents, conditions, functions, mcp)
         parsed = parse_with_overrides(blueprint, "workflow", validate, kwargs)
         if event_manager is not None:
             parsed.options["event_manager"] = event_manager
-        problems: list[Problem] = []
-        if validate:
-            problems = _reference_problems(parsed.data, references)
-            problems += name_problems(parsed, references.agents)
+        problems = _reference_problems(parsed.data, references)
+        problems += name_problems(parsed, references.agents)
+        if not validate:
+            problems = []
         return cls._build(parsed, references, problems)
 
     @classmethod
@@ -181,6 +187,7 @@ class Workflow(Component):
             supplied.conditions,
             supplied.validate,
             functions=supplied.functions,
+            mcp=supplied.mcp,
             **options,
         )
 
@@ -217,13 +224,15 @@ class Workflow(Component):
         return self._references.functions
 
     def own_tools(self) -> Mapping[str, Tool]:
-        """The functions that the function steps of its blueprint call, by name."""
+        """The functions that the function steps of its blueprint call, by name; those in Python before MCP's."""
         called = function_names(self._blueprint)
-        return {
+        functions = {
             name: tool
             for name, tool in self.functions.items()
             if name in called
         }
+        of_servers = self._references.mcp_functions.values()
+        return {**{tool.name: tool for tool in of_servers}, **functions}
 
     @property
     def written_names(self) -> Collection[str]:
@@ -516,6 +525,7 @@ class Workflow(Component):
                 references.agents,
                 conditions=references.conditions,
                 functions=references.functions,
+                mcp_functions=references.mcp_functions,
                 retries=self.retries,
             )
             await runner.run_sequence(
@@ -546,12 +556,16 @@ _ARGUMENTS_OF_OTHER_KINDS = {
 
 
 def _references(
-    agents: object, conditions: object, functions: object
+    agents: object,
+    conditions: object,
+    functions: object,
+    mcp: Mapping[str, MCPServer] | MCPSource | None,
 ) -> References:
     given = agent_map(agents)
     references = References(
         agents=AgentMap({}, given.lookups),
         conditions=named_map(conditions, "conditions"),
+        mcp=mcp,
     )
     for name, agent in given.items():
         references.add_agent(name, agent)
@@ -583,6 +597,7 @@ def _reference_problems(
                 problems += condition_problems(
                     step[key], f"{pointer}/{key}", references.conditions
                 )
+    problems += references.add_mcp_functions(as_object(blueprint))
     return problems
 
 
@@ -604,22 +619,7 @@ def _function_problems(
             detail=f"The calls of the function '{function}' need approval, for which a function step does not ask.",
             suggestion="Let an agent call it as a tool, or put an approval step before a function without that mark.",
         )
-    parameters = tool.schema["function"]["parameters"]
-    known = as_object(parameters.get("properties"))
-    given = as_object(step.get("arguments"))
-    for name in given:
-        if name not in known:
-            yield Problem(
-                f"{pointer}/arguments{json_pointer(name)}",
-                detail=f"The function '{function}' has no parameter '{name}'.",
-                suggestion=did_you_mean(name, known),
-            )
-    for name in as_array(parameters.get("required")):
-        if name not in given:
-            yield Problem(
-                f"{pointer}/arguments",
-                detail=f"The function '{function}' needs the argument '{name}'.",
-            )
+    yield from argument_problems(tool.renamed(function), step, pointer)
 
 
 def _shortened(combined: str) -> str:

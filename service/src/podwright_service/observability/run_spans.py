@@ -24,6 +24,7 @@ from opentelemetry.trace import (
 )
 
 from podwright import events
+from podwright.data.images import images_in, to_shown_text
 from podwright.data.json_data import as_object, to_text
 from podwright.functions.run_context import current_attributes
 from podwright.messages.conversation import as_content
@@ -479,6 +480,8 @@ def _content(event: events.RunEvent) -> Attributes:
 
 
 def _tool_result(output: object) -> str:
+    if images_in(output):
+        output = to_shown_text(output)
     if isinstance(output, str):
         return span_content.cut(output)
     return span_content.to_json(output)

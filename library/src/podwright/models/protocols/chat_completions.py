@@ -45,6 +45,7 @@ from podwright.models.protocols.pieces import (
 )
 from podwright.models.protocols.reasoning import reasoning_text
 from podwright.models.protocols.strict_schemas import is_strict
+from podwright.models.protocols.tool_images import with_images_after_results
 from podwright.models.providers import Endpoint
 from podwright.models.token_counts import TokenCounts, as_uncounted
 
@@ -72,7 +73,9 @@ def request_body(
         provider: The provider's name; what other providers have added to messages is left out.
         stream: Whether the response is to be streamed.
     """
-    own = without_foreign_fields(request.messages, provider)
+    own = with_images_after_results(
+        without_foreign_fields(request.messages, provider)
+    )
     body: JsonObject = {
         "model": model,
         "messages": [chat_message(message) for message in own],

@@ -316,14 +316,16 @@ def _text(text: str) -> JsonObject:
 def _user_blocks(message: Message, ids: _CallIds) -> list[JsonObject]:
     if message.role == "tool":
         return [_tool_result(message, ids)]
+    return _blocks(message) or [_text(_NOTHING)]
+
+
+def _blocks(message: Message) -> list[JsonObject]:
+    """The texts and images of a message, without texts of white space, which the protocol refuses."""
     if isinstance(message.content, str):
         parts = [_text(message.content)]
     else:
         parts = [_part(part) for part in message.content]
-    blocks = [part for part in parts if not _is_blank(part)]
-    if not blocks:
-        return [_text(_NOTHING)]
-    return blocks
+    return [part for part in parts if not _is_blank(part)]
 
 
 def _tool_result(message: Message, ids: _CallIds) -> JsonObject:
@@ -331,8 +333,10 @@ def _tool_result(message: Message, ids: _CallIds) -> JsonObject:
         "type": "tool_result",
         "tool_use_id": ids[message.tool_call_id or ""],
     }
-    if message.text.strip():
-        result["content"] = message.text
+    if not isinstance(message.content, str):
+        result["content"] = _blocks(message)
+    elif message.content.strip():
+        result["content"] = message.content
     return result
 
 

@@ -1,0 +1,185 @@
+"""The tools of MCP servers that a blueprint names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass
+from typing import cast
+
+from podwright.blueprints.schema import TOOL_NAME, ToolOptions
+from podwright.data.json_data import (
+    JsonMapping,
+    as_array,
+    as_object,
+    json_pointer,
+)
+from podwright.data.text import short_repr
+from podwright.errors import Problem
+from podwright.kinds import TRAITS
+from podwright.steps.registry import walk_steps
+
+_MEMBER_KEYS = {traits.member_key for traits in TRAITS.values()}
+
+
+@dataclass(frozen=True, slots=True)
+class MCPToolName:
+    """A tool of an MCP server, as a blueprint names it."""
+
+    server: str
+    """The operator's name of the server."""
+    tool: str
+    """The tool as the server calls it."""
+    name: str
+    """The name by which the model calls it: the server's, after the prefix of the entry."""
+    options: ToolOptions
+    """What the entry says of its calls."""
+    pointer: str
+    """JSON pointer of the entry."""
+
+    @property
+    def server_pointer(self) -> str:
+        """JSON pointer of the name of the server."""
+        above = re.sub(r"/tools/\d+$", "", self.pointer)
+        return f"{above}/server"
+
+
+def mcp_tools(blueprint: JsonMapping, at: str = "") -> Iterator[MCPToolName]:
+    """Yield the tools of MCP servers that the model of a component has; malformed entries are skipped.
+
+    Args:
+        blueprint: The blueprint of an agent, a member or a conductor, valid or not.
+        at: Its JSON pointer.
+    """
+    for number, entry in enumerate(as_array(blueprint.get("mcp"))):
+        fields = as_object(entry)
+        server = fields.get("server")
+        if not isinstance(server, str):
+            continue
+        prefix = fields.get("prefix", "")
+        tools = as_array(fields.get("tools"))
+        for index, item in enumerate(tools):
+            options = dict(as_object(item))
+            tool = options.pop("name", item)
+            if not isinstance(tool, str):
+                continue
+            yield MCPToolName(
+                server,
+                tool,
+                name=f"{prefix}{tool}",
+                options=cast("ToolOptions", options),
+                pointer=f"{at}/mcp/{number}/tools/{index}",
+            )
+
+
+def mcp_functions(
+    blueprint: JsonMapping, at: str = ""
+) -> Iterator[MCPToolName]:
+    """Yield the tools of MCP servers that the steps of a workflow call as functions; malformed ones are skipped.
+
+    Args:
+        blueprint: The blueprint of any kind, valid or not.
+        at: Its JSON pointer.
+    """
+    for pointer, step in walk_steps(blueprint.get("steps"), f"{at}/steps"):
+        function = mcp_function(step, pointer)
+        if function is not None:
+            yield function
+
+
+def mcp_function(step: JsonMapping, at: str) -> MCPToolName | None:
+    """The tool of an MCP server that a step calls as a function; None if it calls none.
+
+    Args:
+        step: The step, valid or not.
+        at: Its JSON pointer.
+    """
+    match step.get("mcp"):
+        case {"server": str(server), "tool": str(tool), **options}:
+            return MCPToolName(
+                server,
+                tool,
+                name=tool,
+                options=cast("ToolOptions", options),
+                pointer=f"{at}/mcp",
+            )
+        case _:
+            return None
+
+
+def all_mcp_tools(blueprint: JsonMapping) -> Iterator[MCPToolName]:
+    """Yield the tools of MCP servers that a blueprint names, for its model, its members and its steps."""
+    for at, part in _parts(blueprint).items():
+        yield from mcp_tools(part, at)
+    yield from mcp_functions(blueprint)
+
+
+def mcp_servers(blueprint: JsonMapping) -> list[str]:
+    """The MCP servers that a blueprint and its members name, each once."""
+    return list(dict.fromkeys(tool.server for tool in all_mcp_tools(blueprint)))
+
+
+def mcp_problems(blueprint: JsonMapping) -> Iterator[Problem]:
+    """Yield what is wrong with the names of tools in a blueprint whose shape is valid."""
+    for at, part in _parts(blueprint).items():
+        own = {entry["name"] for entry in as_array(part.get("tools"))}
+        yield from _name_problems(part, at, own)
+
+
+def _name_problems(
+    part: JsonMapping, at: str, own: Container[str]
+) -> Iterator[Problem]:
+    """Yield the names that providers refuse, and those that stand for two tools.
+
+    Args:
+        part: The component or member.
+        at: Its JSON pointer.
+        own: The names of its other tools.
+    """
+    taken: dict[str, MCPToolName] = {}
+    for tool in mcp_tools(part, at):
+        if not TOOL_NAME.fullmatch(tool.name):
+            yield Problem(
+                tool.pointer,
+                detail=f"Models cannot call a tool {short_repr(tool.name)}: expected letters a to z and A to Z, "
+                "digits, '_' and '-', at most 64 characters.",
+                suggestion="Shorten the prefix, or name another tool.",
+            )
+            continue
+        earlier = taken.setdefault(tool.name, tool)
+        if tool.name in own:
+            yield _same_name_problem(tool, "an entry of 'tools'")
+        elif earlier is not tool:
+            other = f"the tool '{earlier.tool}' of server '{earlier.server}'"
+            yield _same_name_problem(tool, other)
+
+
+def _same_name_problem(tool: MCPToolName, other: str) -> Problem:
+    return Problem(
+        tool.pointer,
+        detail=f"Two tools are called '{tool.name}': this one, and {other}.",
+        suggestion="Give the entry of the server another 'prefix'.",
+    )
+
+
+def skill_name_problems(
+    blueprint: JsonMapping, names: Container[str]
+) -> Iterator[Problem]:
+    """Yield the tools of a conductor's MCP servers that have names by which its model calls something else.
+
+    Args:
+        blueprint: The conductor's blueprint.
+        names: The names of the tools of its skills, and of the one that revises its plan.
+    """
+    for tool in mcp_tools(blueprint):
+        if tool.name in names:
+            yield _same_name_problem(tool, "a tool of the conductor itself")
+
+
+def _parts(blueprint: JsonMapping) -> Mapping[str, JsonMapping]:
+    """The component and the members that its blueprint defines, by JSON pointer."""
+    parts: dict[str, JsonMapping] = {"": blueprint}
+    for key in sorted(filter(None, _MEMBER_KEYS)):
+        for number, member in enumerate(as_array(blueprint.get(key))):
+            parts[json_pointer(key, number)] = as_object(member)
+    return parts

@@ -1,0 +1,274 @@
+"""Tools of MCP servers, as tools of a model or functions of a step."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+
+from typing_extensions import override
+
+from podwright.blueprints.mcp_tools import MCPToolName
+from podwright.data.json_data import (
+    JsonMapping,
+    JsonObject,
+    as_object,
+    to_text,
+)
+from podwright.errors import (
+    ConfigurationError,
+    Problem,
+    ToolDefinitionError,
+    ToolError,
+)
+from podwright.mcp.definitions import ToolDefinition
+from podwright.mcp.request_context import caller_headers, traceparent
+from podwright.mcp.server import MCPResult, MCPServer
+from podwright.messages.messages import ToolSchema
+from podwright.schemas.json_schema import SchemaTooComplexError
+from podwright.schemas.validator import InvalidSchemaError, SchemaValidator
+from podwright.settings import current_settings
+from podwright.threads import compute
+from podwright.tools.entries import object_parameters
+from podwright.tools.tool import Tool
+
+if TYPE_CHECKING:
+    from podwright.mcp.entries import MCPSource
+
+_NOT_SHOWN = ("$schema", "x-mcp-header")
+"""Keywords of a schema that are not for models: some providers refuse them."""
+
+
+class MCPTool(Tool):
+    """A tool of an MCP server.
+
+    The model is shown the locked definition. Without a lock, it is the one that the server gave first in this process.
+
+    Args:
+        name: The tool, as the blueprint names it.
+        source: The servers and the lock.
+        locked: The locked definition; None if there is no lock.
+        returns_data: Whether a result is data if the server gives it, as steps use it, or the text that is for models.
+
+    Raises:
+        ToolDefinitionError: The parameters are not the schema of an object.
+    """
+
+    validates_in_thread: ClassVar[bool] = True
+    trusts_patterns: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        name: MCPToolName,
+        source: MCPSource,
+        locked: ToolDefinition | None,
+        *,
+        returns_data: bool = False,
+    ) -> None:
+        super().__init__(_schema(name, locked), name.options)
+        self._named = name
+        self._source = source
+        self._returns_data = returns_data
+        self.locked = locked
+        """The definition that the model is shown, and that the server must still have; None if it is not known yet."""
+
+    @property
+    @override
+    def server(self) -> str:
+        return self._named.server
+
+    @property
+    @override
+    def takes_any_argument(self) -> bool:
+        if self.locked is None:
+            return True
+        # as JSON Schema has it
+        return self.locked.input_schema.get("additionalProperties") is not False
+
+    @property
+    def server_tool(self) -> str:
+        """The tool as its server calls it."""
+        return self._named.tool
+
+    @override
+    def is_same_as(self, other: Tool) -> bool:
+        """Return whether both are the same tool of the same server, by the same definition."""
+        if not isinstance(other, MCPTool):
+            return False
+        is_same_tool = (self.server, self.server_tool) == (
+            other.server,
+            other.server_tool,
+        )
+        return is_same_tool and self.locked == other.locked
+
+    @override
+    async def prepare(self) -> Self:
+        """Return the tool with the definition that the model is shown in a run.
+
+        Raises:
+            ConfigurationError: The server was not given.
+            ToolError: There is no lock, and the server is not reachable or does not have the tool.
+            ToolDefinitionError: There is no lock, and the server's definition cannot be shown to a model.
+        """
+        server = self._server()
+        if self.locked is not None:
+            return self
+        definition = await self._source.learn(server, self._named)
+        return self._with(
+            locked=definition, schema=_schema(self._named, definition)
+        )
+
+    @override
+    def validate(self, arguments: JsonObject) -> JsonObject:
+        """Return the arguments, which must fit the locked schema; its regular expressions are not evaluated.
+
+        Raises:
+            ToolArgumentsError: They do not fit it.
+            ToolError: They cannot be checked.
+        """
+        if self.locked is None:
+            return arguments
+        problem = self._problem(self.locked.input_schema, arguments)
+        if problem is not None:
+            raise self.arguments_error([problem])
+        return arguments
+
+    @override
+    async def perform(self, values: JsonObject, seconds: float | None) -> Any:
+        """Call the tool, and return its result: a text, or texts and images; or its data.
+
+        Raises:
+            ToolError: The server failed, has changed the tool, or gave a result that is not as it has defined it.
+        """
+        result = await self._server().call(
+            self.server_tool,
+            values,
+            locked=self.locked,
+            drift=current_settings().mcp_drift,
+            seconds=seconds,
+            headers=caller_headers.get(),
+            traceparent=traceparent(),
+            idempotent=self.idempotent,
+        )
+        if result.is_error:
+            reason = _text_of(result.content) or "It gave no reason."
+            raise ToolError(
+                f"Tool '{self.name}' failed: {reason}",
+                suggestion=f"The MCP server '{self.server}' has answered this.",
+            )
+        await self._check_data(result)
+        if self._returns_data and result.structured is not None:
+            return result.structured
+        return _value_of(result)
+
+    async def _check_data(self, result: MCPResult) -> None:
+        """Check that the data of a result is what the locked definition promises.
+
+        Raises:
+            ToolError: It is missing, or something else.
+        """
+        schema = None if self.locked is None else self.locked.output_schema
+        if schema is None:
+            return
+        reason = "It has no data ('structuredContent')."
+        if result.structured is not None:
+            problem = await compute(self._problem, schema, result.structured)
+            if problem is None:
+                return
+            reason = f"{problem}."
+        raise ToolError(
+            f"Tool '{self.name}' gave a result that does not fit its own 'outputSchema'. {reason}",
+            suggestion=f"Correct the MCP server '{self.server}'.",
+        )
+
+    def _problem(self, schema: JsonMapping, data: Any) -> Problem | None:
+        """What is wrong with data by a schema of the server.
+
+        Raises:
+            ToolError: It cannot be checked.
+        """
+        try:
+            return _validator(to_text(schema)).problem(data)
+        except (InvalidSchemaError, SchemaTooComplexError) as error:
+            raise ToolError(
+                f"Tool '{self.name}' cannot be checked by its schema: {error}."
+            ) from error
+
+    def _server(self) -> MCPServer:
+        server = (self._source.servers or {}).get(self.server)
+        if server is None:
+            raise ConfigurationError(
+                f"The tool '{self.name}' needs the MCP server '{self.server}', which was not given.",
+                suggestion=f"Pass it in mcp={{'{self.server}': MCPServer(…)}}, or name it in PODWRIGHT_MCP_SERVERS.",
+            )
+        return server
+
+
+@lru_cache(maxsize=256)
+def _validator(schema: str) -> SchemaValidator:
+    """The validator of the JSON text of a schema."""
+    return SchemaValidator(json.loads(schema), patterns=False)
+
+
+def _schema(name: MCPToolName, definition: ToolDefinition | None) -> ToolSchema:
+    """What a model is shown of a tool.
+
+    Raises:
+        ToolDefinitionError: The parameters are not the schema of an object.
+    """
+    if definition is None:
+        return {
+            "type": "function",
+            "function": {
+                "name": name.name,
+                "parameters": {"type": "object", "properties": {}},
+            },
+        }
+    parameters = object_parameters(definition.input_schema)
+    if parameters is None:
+        raise ToolDefinitionError(
+            f"The parameters of tool '{name.tool}' of the MCP server '{name.server}' are not the schema of an object.",
+            suggestion="Its root must have 'type': 'object', and no 'anyOf', 'oneOf' or 'allOf'.",
+        )
+    return {
+        "type": "function",
+        "function": {
+            "name": name.name,
+            "description": definition.description or definition.title or "",
+            "parameters": _shown(parameters),
+        },
+    }
+
+
+def _shown(schema: Any, *, names: bool = False) -> Any:
+    """A schema without keywords that are not for models; with `names`, its keys are names of parameters."""
+    if isinstance(schema, list):
+        return list(map(_shown, cast("list[Any]", schema)))
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        key: _shown(item, names=not names and key == "properties")
+        for key, item in cast("JsonObject", schema).items()
+        if names or key not in _NOT_SHOWN
+    }
+
+
+def _text_of(content: Sequence[Any]) -> str:
+    """The texts of a result, without its images."""
+    texts = [
+        part["text"]
+        for part in content
+        if as_object(part).get("type") == "text"
+    ]
+    return "\n".join(texts)
+
+
+def _value_of(result: MCPResult) -> Any:
+    """A result for a model: a text, or texts and images; its data, if the server gives nothing else."""
+    has_images = any(part["type"] != "text" for part in result.content)
+    if has_images:
+        return list(result.content)
+    if not result.content and result.structured is not None:
+        return result.structured
+    return _text_of(result.content)
