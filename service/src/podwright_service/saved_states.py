@@ -21,11 +21,10 @@ from typing import Any, Protocol
 
 from pydantic import TypeAdapter, ValidationError
 
-from podwright import blueprints
 from podwright.components import Component
 from podwright.data.json_data import JsonObject, to_json_bytes, to_json_data
 from podwright.errors import ConfigurationError
-from podwright.folders.walks import walk
+from podwright.folders.walks import component_digest, walk
 from podwright.messages.templates import visible
 from podwright_service.http.errors.problems import RequestError
 from podwright_service.http.sealing import Seal
@@ -319,9 +318,7 @@ def columns_of(state: SavedState) -> JsonObject:
 
 def digest_of(component: Component) -> str:
     """Digest of the blueprints of a component and all its parts."""
-    digests = [
-        blueprints.digest(part.to_blueprint()) for part in walk(component)
-    ]
+    digests = map(component_digest, walk(component))
     return hashlib.sha256(" ".join(digests).encode()).hexdigest()
 
 

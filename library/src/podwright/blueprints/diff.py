@@ -214,6 +214,32 @@ def blueprint_changes(
     return list(_compare(before, after, ""))
 
 
+def lock_changes(
+    old: Mapping[str, Any], new: Mapping[str, Any]
+) -> list[Change]:
+    """The changes from one lock of MCP tools to another, with pointers such as `/mcp.lock/files/read_file/description`.
+
+    None of them is breaking: the model is shown other texts or parameters.
+
+    Args:
+        old: The lock as JSON data.
+        new: The other one.
+    """
+    before = _locked(old)
+    after = _locked(new)
+    return list(_compare(before, after, "/mcp.lock"))
+
+
+def _locked(lock: Mapping[str, Any]) -> dict[str, Any]:
+    """The definitions of a lock by server and tool, without their digests."""
+    return {
+        server: {
+            tool: entry["definition"] for tool, entry in each["tools"].items()
+        }
+        for server, each in lock["servers"].items()
+    }
+
+
 def _compare(old: Any, new: Any, at: str) -> Iterator[Change]:
     """The changes of a value and of what is in it.
 

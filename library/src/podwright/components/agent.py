@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from typing_extensions import Unpack
 
@@ -23,10 +23,6 @@ from podwright.run.run import Run, Task
 from podwright.tools.entries import attach, tools_by_name
 from podwright.tools.tool import Tool, prepare_tools
 from podwright.workflows.template_names import name_problems
-
-if TYPE_CHECKING:
-    from podwright.mcp.entries import MCPSource
-    from podwright.mcp.server import MCPServer
 
 
 class Agent(ModelComponent):
@@ -72,8 +68,6 @@ class Agent(ModelComponent):
         blueprint: Mapping[str, Any],
         tools: Sequence[Callable[..., Any]] = [],
         validate: bool = True,
-        *,
-        mcp: Mapping[str, MCPServer] | MCPSource | None = None,
         **kwargs: Any,
     ) -> Self:
         """Rebuild an agent (spec §4.4).
@@ -82,13 +76,14 @@ class Agent(ModelComponent):
             blueprint: What `to_blueprint` returned.
             tools: The functions behind its tools; those that it does not name are ignored.
             validate: If false, unknown keys are dropped, and missing tools and tools that no longer fit are allowed.
-            mcp: The MCP servers by the names that it uses: `{"files": MCPServer("https://…/mcp")}`.
-            **kwargs: Values that override the blueprint's, such as `model`, `temperature` or `api_key`.
+            **kwargs: `mcp`, the MCP servers by the names that it uses, `{"files": MCPServer("https://…/mcp")}`; values
+                that override the blueprint's, such as `model`, `temperature` or `api_key`.
 
         Raises:
             BlueprintValidationError: The blueprint is invalid; with all problems.
             ConfigurationError: A keyword is unknown.
         """
+        mcp = kwargs.pop("mcp", None)
         parsed = parse_with_overrides(blueprint, "agent", validate, kwargs)
         entries = parsed.data.get("tools")
         attached, problems = attach(entries, tools_by_name(tools), "/tools")

@@ -82,7 +82,6 @@ class TeamComponent(PromptComponent):
         validate: bool = True,
         *,
         agents: Mapping[str, Component] | None = None,
-        mcp: Mapping[str, MCPServer] | MCPSource | None = None,
         **kwargs: Any,
     ) -> Self:
         """Rebuild a component with members.
@@ -92,13 +91,14 @@ class TeamComponent(PromptComponent):
             tools: The functions behind the tools of its members.
             validate: If false, unknown keys are dropped, and missing tools and tools that no longer fit are allowed.
             agents: Components for the members that are only names.
-            mcp: The MCP servers by the names that it and its members use.
-            **kwargs: Values that override the blueprint's, such as `name` or `model`.
+            **kwargs: `mcp`, the MCP servers by the names that it and its members use; values that override the
+                blueprint's, such as `name` or `model`.
 
         Raises:
             BlueprintValidationError: The blueprint is invalid; with all problems.
             ConfigurationError: A keyword is unknown.
         """
+        mcp = kwargs.pop("mcp", None)
         parsed, members = _parse_team(
             cls.kind,
             blueprint,

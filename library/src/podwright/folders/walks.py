@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
-from podwright.blueprints import walk_steps
+from podwright.blueprints import digest, walk_steps
+from podwright.blueprints.mcp_tools import all_mcp_tools
 from podwright.chats.call_approvals import check_decision
 from podwright.data.json_data import JsonMapping
 from podwright.data.names import Expression, path_expression
@@ -15,6 +16,9 @@ from podwright.models import Model
 from podwright.run.component import Component, ModelComponent
 from podwright.steps.registry import step_class
 from podwright.tools.tool import Tool
+
+LOCKED = "mcp.lock"
+"""The key, which no blueprint has, under which the locked definitions count in the digest of a component."""
 
 
 def walk(component: Component) -> Iterator[Component]:
@@ -45,8 +49,32 @@ def reported_models_of(component: Component) -> list[str]:
     return list(names)
 
 
+def component_digest(component: Component) -> str:
+    """The digest of a component: of its blueprint, and of the locked definitions of the MCP tools that it names."""
+    blueprint = component.to_blueprint()
+    named = {(tool.server, tool.tool) for tool in all_mcp_tools(blueprint)}
+    locked: set[tuple[str, str, str]] = set()
+    for tool in mcp_tools_of(component):
+        if (tool.server, tool.server_tool) in named and tool.locked_digest:
+            locked.add((tool.server, tool.server_tool, tool.locked_digest))
+    if locked:
+        definitions = [list(each) for each in sorted(locked)]
+        blueprint[LOCKED] = definitions
+    return digest(blueprint)
+
+
+def mcp_tools_of(component: Component) -> list[Tool]:
+    """The tools of MCP servers that the models and the function steps of a component and its parts call."""
+    return [
+        tool
+        for part in walk(component)
+        for tool in part.own_tools().values()
+        if tool.server
+    ]
+
+
 def tools_of(component: Component) -> dict[str, Tool]:
-    """The tools of a component and its parts, and the functions of their function steps, by name.
+    """The tools of a component and its parts, and the functions of their function steps, by name; without MCP tools.
 
     A name that stands for several functions is left out.
     """
@@ -54,9 +82,17 @@ def tools_of(component: Component) -> dict[str, Tool]:
     ambiguous: set[str] = set()
     for part in walk(component):
         for name, tool in part.own_tools().items():
+            if tool.server:
+                continue
             if not tools.setdefault(name, tool).is_same_as(tool):
                 ambiguous.add(name)
     return {name: tool for name, tool in tools.items() if name not in ambiguous}
+
+
+def tool_names_of(component: Component) -> list[str]:
+    """The names of the tools of a component and its parts, those of MCP servers last, each once."""
+    of_servers = [tool.name for tool in mcp_tools_of(component)]
+    return list(dict.fromkeys([*tools_of(component), *of_servers]))
 
 
 def check_decision_on(

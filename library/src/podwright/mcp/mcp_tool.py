@@ -87,9 +87,16 @@ class MCPTool(Tool):
         return self.locked.input_schema.get("additionalProperties") is not False
 
     @property
+    @override
     def server_tool(self) -> str:
-        """The tool as its server calls it."""
         return self._named.tool
+
+    @property
+    @override
+    def locked_digest(self) -> str:
+        if self.locked is None:
+            return ""
+        return self.locked.digest
 
     @override
     def is_same_as(self, other: Tool) -> bool:

@@ -128,6 +128,16 @@ class Tool(ABC):
         return ""
 
     @property
+    def server_tool(self) -> str:
+        """The tool as its MCP server calls it; empty for others."""
+        return ""
+
+    @property
+    def locked_digest(self) -> str:
+        """The digest of its locked definition; empty if it has none."""
+        return ""
+
+    @property
     def takes_any_argument(self) -> bool:
         """Whether a call may have arguments besides the parameters of its schema."""
         return False

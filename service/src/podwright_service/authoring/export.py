@@ -22,6 +22,9 @@ from podwright.folders.folder import Folder
 from podwright.folders.loader import has_blueprint
 from podwright.folders.walks import remotes_in
 from podwright.kinds import TRAITS
+from podwright.mcp.definitions import ToolDefinition
+from podwright.mcp.lock import LOCK_FILE, MCPLock
+from podwright.mcp.mcp_tool import MCPTool
 from podwright.models.registry import registered_provider
 from podwright_service.authoring.copy_check import check_copy
 from podwright_service.authoring.local_code import (
@@ -91,6 +94,26 @@ class _Plan:
     )
     """The blueprints of the files in `agents/`, whose code is that of this folder."""
     remotes: list[str] = field(default_factory=list[str])
+    definitions: dict[str, dict[str, ToolDefinition]] = field(
+        default_factory=dict[str, dict[str, ToolDefinition]]
+    )
+    """The locked definitions of MCP tools, by server and tool."""
+
+    def lock(self, tool: MCPTool) -> None:
+        """Let the lock of the folder have the definition of an MCP tool.
+
+        Raises:
+            ConfigurationError: It is not locked.
+        """
+        definition = tool.locked
+        if definition is None:
+            raise ConfigurationError(
+                f"The definition of the tool '{tool.name}' of the MCP server '{tool.server}' is not locked.",
+                suggestion="Write the blueprint to a folder, and run `podwright sync FOLDER --mcp "
+                f"{tool.server}` there.",
+            )
+        tools = self.definitions.setdefault(tool.server, {})
+        tools[tool.server_tool] = definition
 
     def modules(self) -> Iterator[str]:
         """The modules that the code is imported from."""
@@ -295,6 +318,9 @@ def _add_code(
                 condition, f"The condition '{name}'", beside=beside
             )
     for name, tool in component.own_tools().items():
+        if isinstance(tool, MCPTool):
+            plan.lock(tool)
+            continue
         found = named(tool.definition, f"The function '{name}'", beside=beside)
         plan.supply(component.tools_file, name, found)
 
@@ -361,6 +387,8 @@ def _write(plan: _Plan, target: Path) -> None:
     _write_providers(target / "providers.py", set(plan.providers.values()))
     for key, (file, what) in _FILES.items():
         _write_code(target / file, what, plan.code[key])
+    if plan.definitions:
+        MCPLock(plan.definitions).write_file(target / LOCK_FILE)
     for name, blueprint in plan.files.items():
         file = target / "agents" / f"{name}.json"
         file.parent.mkdir(exist_ok=True)

@@ -21,7 +21,13 @@ from podwright.errors import (
     PodwrightError,
 )
 from podwright.folders.loader import load_in_folder
-from podwright.folders.walks import conditions_of, models_of, tools_of, walk
+from podwright.folders.walks import (
+    component_digest,
+    conditions_of,
+    models_of,
+    tools_of,
+    walk,
+)
 from podwright.models import Model, use_model
 from podwright_service.model_checks import check_cost_limits, model_errors
 from podwright_service.remotes import remotes_of
@@ -102,7 +108,7 @@ def load_previous(settings: Settings, component: Component) -> Previous:
                 misfits[digest].reason,
             )
         else:
-            components[digest] = earlier
+            components[component_digest(earlier)] = earlier
     return Previous(components, models, misfits)
 
 

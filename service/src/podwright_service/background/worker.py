@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 
 from sqlalchemy.engine import URL
 
-from podwright import blueprints
 from podwright.components import Component
+from podwright.folders.walks import component_digest
 from podwright_service.background.attempt import Attempt
 from podwright_service.background.caller_runs import StoredRun
 from podwright_service.background.delivery.outbox import WebhookMode
@@ -83,7 +83,7 @@ class BackgroundWorker:
         previous: Previous,
     ) -> None:
         self._url = url
-        self.digest: str = blueprints.digest(component.to_blueprint())
+        self.digest: str = component_digest(component)
         """Digest of the served blueprint, with which new runs begin."""
         self.component = component
         """The served component."""

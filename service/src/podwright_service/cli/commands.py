@@ -400,23 +400,36 @@ def sync(
         list[str] | None,
         typer.Option(
             "--add",
-            metavar="FUNCTION",
-            help="A function of tools.py that becomes a tool of the agent; may be repeated.",
+            metavar="TOOL",
+            help="A function of tools.py, or with --mcp a tool of that server, that becomes a tool of the agent; may "
+            "be repeated. 'all' stands for all tools of a server.",
+        ),
+    ] = None,
+    servers: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--mcp",
+            metavar="NAME[=URL]",
+            help="An MCP server whose definitions of tools are locked; by default its URL is in PODWRIGHT_MCP_SERVERS. "
+            "May be repeated.",
         ),
     ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Change nothing.")
     ] = False,
 ) -> None:
-    """Bring the entries of tools up to date with the code.
+    """Bring the entries of tools up to date with the code, and mcp.lock.json with MCP servers.
 
     Parameters, descriptions and the options of @tool are those of the code; options that only the blueprint has stay.
+    Only the servers named by --mcp are called.
 
     Exit codes: 0 success; with --check 1 if something differs.
     """
     from podwright_service.cli.shipping.sync import sync_folder
 
-    raise typer.Exit(sync_folder(folder, added or [], check=check))
+    raise typer.Exit(
+        sync_folder(folder, added or [], servers or [], check=check)
+    )
 
 
 @app.command()

@@ -23,9 +23,10 @@ from podwright.errors import (
     UnknownModelError,
 )
 from podwright.folders.walks import (
+    component_digest,
     remotes_in,
     reported_models_of,
-    tools_of,
+    tool_names_of,
     walk,
 )
 from podwright.models import resolve
@@ -60,9 +61,9 @@ def describe(
         "name": component.name,
         "kind": component.kind,
         "description": component.description,
-        "digest": blueprints.digest(blueprint),
+        "digest": component_digest(component),
         "models": [*component.models(), *reported_models_of(component)],
-        "tools": list(tools_of(component)),
+        "tools": tool_names_of(component),
         "agents": list(dict.fromkeys(agents)),
         "remotes": remotes_in(component),
         "limits": limits,

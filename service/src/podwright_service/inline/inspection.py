@@ -100,6 +100,7 @@ class Inspection:
             },
             "skills": "max_steps",
             "tools": "max_steps",
+            "mcp": "max_steps",
         }
         """The settings that bound the lengths of lists."""
         self.problems: list[Problem] = []
@@ -289,7 +290,9 @@ class Inspection:
             self._check_model(value.get("model"), f"{pointer}/model")
             for index, model in enumerate(as_array(value.get("fallback"))):
                 self._check_model(model, f"{pointer}/fallback/{index}")
-        for index, entry in enumerate(as_array(value.get("tools"))):
+        # the tools of an MCP server are no functions
+        functions = as_array(value.get("tools")) if key != "mcp" else []
+        for index, entry in enumerate(functions):
             self._check_tool(as_object(entry), f"{pointer}/tools/{index}")
         if key in self._step_keys:
             for name in self._function_keys:

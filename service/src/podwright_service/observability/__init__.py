@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
-from podwright import __version__, blueprints
+from podwright import __version__
 from podwright.components import Component
 from podwright.events import Subscriber
-from podwright.folders.walks import reported_models_of, walk
+from podwright.folders.walks import (
+    component_digest,
+    reported_models_of,
+    walk,
+)
 from podwright.models import Model, use_model
 from podwright.run.component import ModelComponent
 from podwright_service.http.paths import PATHS
@@ -75,7 +79,7 @@ class Observability:
             Part,
         )
 
-        digest = blueprints.digest(component.to_blueprint())
+        digest = component_digest(component)
         performed = (component, *earlier)
         components = [part for each in performed for part in walk(each)]
         resource = {

@@ -9,7 +9,12 @@ from fastapi import APIRouter, Request
 import podwright
 from podwright import blueprints
 from podwright.connection.schemas import Info
-from podwright.folders.walks import remotes_in, reported_models_of, tools_of
+from podwright.folders.walks import (
+    component_digest,
+    remotes_in,
+    reported_models_of,
+    tool_names_of,
+)
 from podwright.models.prices.price_lists import list_versions
 from podwright_service.http.query import CheckedRoute
 from podwright_service.model_checks import clients_of
@@ -50,7 +55,7 @@ async def info(request: Request) -> Info:
         blueprint=blueprint,
         inputs=blueprint.get("inputs", {}),
         response_schema=component.response_schema,
-        digest=blueprints.digest(blueprint),
+        digest=component_digest(component),
         previous=_previous_digests(runtime),
         models={
             "named": component.models(),
@@ -58,7 +63,7 @@ async def info(request: Request) -> Info:
             "reported": reported_models_of(component),
         },
         clients=clients_of(runtime.models),
-        tools=list(tools_of(component)),
+        tools=tool_names_of(component),
         agents=remotes_in(component),
         accepts={
             "models": list(policy.models),

@@ -5,10 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from podwright import blueprints
-from podwright.blueprints.diff import blueprint_changes, describe_change
+from podwright.blueprints.diff import (
+    blueprint_changes,
+    describe_change,
+    lock_changes,
+)
 from podwright.blueprints.flowchart import mermaid
 from podwright.blueprints.named_parts import agent_names, names_in_condition
 from podwright.blueprints.validation import Blueprint
@@ -23,8 +28,14 @@ from podwright.errors import (
     PodwrightError,
     Problem,
 )
+from podwright.folders.folder import Folder
 from podwright.folders.loader import unknown_agent_error
-from podwright.folders.walks import reported_models_of, tools_of, walk
+from podwright.folders.walks import (
+    component_digest,
+    reported_models_of,
+    tools_of,
+    walk,
+)
 from podwright.kinds import TRAITS
 from podwright.models import EVERY
 from podwright.steps.registry import step_class
@@ -154,6 +165,8 @@ def _report(path: str, settings: Settings) -> tuple[dict[str, Any], set[str]]:
                 "name": blueprint["name"],
                 "digest": blueprints.digest(blueprint),
             }
+            if component is not None:
+                facts["digest"] = component_digest(component)
             reported: list[str] = []
             if component is not None:
                 reported = reported_models_of(component)
@@ -251,12 +264,16 @@ def _read_valid(path: str) -> Blueprint:
 
 
 def print_diff(old: str, new: str, as_json: bool) -> bool:
-    """Print the changes between two blueprints, and return whether one of them is breaking.
+    """Print the changes between two blueprints, of folders with their locks; return whether one of them is breaking.
 
     Raises:
         PodwrightError: One of the two is not a valid blueprint.
     """
     changes = blueprint_changes(_read_valid(old), _read_valid(new))
+    if is_folder(old) and is_folder(new):
+        before = Folder(Path(old)).mcp_lock()
+        after = Folder(Path(new)).mcp_lock()
+        changes += lock_changes(before.to_data(), after.to_data())
     if as_json:
         print_json(changes)
     else:
