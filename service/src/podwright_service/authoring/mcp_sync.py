@@ -20,6 +20,8 @@ from podwright.mcp.definitions import ToolDefinition
 from podwright.mcp.lock import LOCK_FILE, MCPLock
 from podwright.mcp.server import MCPServer, ToolListing
 from podwright_service.authoring.sync import SyncedFile
+from podwright_service.mcp_servers import servers_of_options
+from podwright_service.settings import Settings
 
 ALL = "all"
 """Stands for all tools of a server."""
@@ -183,30 +185,28 @@ def _missing_tool(
 
 
 def named_servers(
-    options: Sequence[str], known: Mapping[str, MCPServer]
+    options: Sequence[str], settings: Settings
 ) -> dict[str, MCPServer]:
-    """The servers of command-line options `NAME` or `NAME=URL`, by name.
+    """The servers of command-line options, by name.
 
     Args:
-        options: The options.
-        known: The servers that the settings name.
+        options: Names of servers that the settings have, or `NAME=URL` and `NAME=COMMAND ARGUMENT…`.
+        settings: The settings.
 
     Raises:
-        ConfigurationError: A name is unknown, or a URL is invalid.
+        PodwrightError: A name is unknown, or an option is invalid.
     """
+    defined = [option for option in options if "=" in option]
+    known = servers_of_options(defined, settings)
     servers: dict[str, MCPServer] = {}
     for option in options:
-        name, equals, url = option.partition("=")
-        if equals:
-            server = MCPServer(url)
-            server.name = name
-        elif name in known:
-            server = known[name]
-        else:
+        name, _, _ = option.partition("=")
+        name = name.strip()
+        if name not in known:
             raise ConfigurationError(
                 f"The address of the MCP server '{name}' is not known.",
                 suggestion=did_you_mean(name, known)
                 or f"Write --mcp {name}=URL, or set PODWRIGHT_MCP_SERVERS.",
             )
-        servers[name] = server
+        servers[name] = known[name]
     return servers

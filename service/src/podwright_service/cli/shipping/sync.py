@@ -16,6 +16,7 @@ from podwright_service.cli.console import print_text
 from podwright_service.settings import read_settings
 
 if TYPE_CHECKING:
+    from podwright.mcp.server import ToolListing
     from podwright_service.authoring.mcp_sync import SyncedLock
 
 
@@ -84,17 +85,15 @@ def _locks(
         named_servers,
         synced_locks,
     )
-    from podwright_service.mcp_servers import servers_of
 
-    listings = {}
+    listings: dict[str, ToolListing] = {}
     if servers:
         if added and len(servers) > 1:
             raise ConfigurationError(
                 "--add names tools of one MCP server, and there are several.",
                 suggestion="Run the command for each server.",
             )
-        known = servers_of(read_settings())
-        listings = list_tools(named_servers(servers, known))
+        listings = list_tools(named_servers(servers, read_settings()))
         if added:
             [(name, listing)] = listings.items()
             add_tools(files[0], name, added, listing)
