@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr, TypeAdapter, ValidationError
@@ -18,6 +18,9 @@ from podwright.schemas.validation_errors import to_problems
 from podwright_service.settings import Settings
 from podwright_service.variables import masked
 
+T = TypeVar("T")
+_URLS = TypeAdapter(dict[str, str])
+
 
 def remotes_of(settings: Settings) -> dict[str, Component]:
     """The configured remote components by name; none of them is called here.
@@ -27,12 +30,15 @@ def remotes_of(settings: Settings) -> dict[str, Component]:
             component.
     """
     urls = _urls(settings)
-    keys = _revealed(settings.agent_keys)
-    _check_names(keys, urls, "PODWRIGHT_AGENT_KEYS has a key")
+    keys = reveal(settings.agent_keys)
     files = settings.agent_key_files
-    _check_names(files, urls, "PODWRIGHT_AGENT_KEY_FILES has a key")
-    proxies = _revealed(settings.agent_proxies)
-    _check_names(proxies, urls, "PODWRIGHT_AGENT_PROXIES has a proxy")
+    proxies = reveal(settings.agent_proxies)
+    for names, entry in (
+        (keys, "PODWRIGHT_AGENT_KEYS has a key"),
+        (files, "PODWRIGHT_AGENT_KEY_FILES has a key"),
+        (proxies, "PODWRIGHT_AGENT_PROXIES has a proxy"),
+    ):
+        check_names(names, urls, entry, "PODWRIGHT_AGENTS")
     remotes: dict[str, Component] = {}
     for name, url in urls.items():
         remotes[name] = Remote(
@@ -45,18 +51,30 @@ def remotes_of(settings: Settings) -> dict[str, Component]:
     return remotes
 
 
-def _revealed(secrets: Mapping[str, SecretStr]) -> dict[str, str]:
+def reveal(secrets: Mapping[str, SecretStr]) -> dict[str, str]:
+    """Return the secrets of a setting as texts, by name."""
     return {name: secret.get_secret_value() for name, secret in secrets.items()}
 
 
-def _check_names(
-    names: Iterable[str], urls: Mapping[str, str], mistake: str
+def check_names(
+    names: Iterable[str], known: Mapping[str, object], entry: str, setting: str
 ) -> None:
+    """Check that what belongs to a server has one.
+
+    Args:
+        names: The names of entries of a setting, such as keys.
+        known: The servers by name.
+        entry: The start of the sentence about an entry without a server, such as "PODWRIGHT_AGENT_KEYS has a key".
+        setting: The variable that names the servers.
+
+    Raises:
+        ConfigurationError: A name is not that of a server.
+    """
     for name in names:
-        if name not in urls:
-            hint = did_you_mean(name, urls)
+        if name not in known:
+            hint = did_you_mean(name, known)
             raise ConfigurationError(
-                f"{mistake} for '{name}', which PODWRIGHT_AGENTS does not name.",
+                f"{entry} for '{name}', which {setting} does not name.",
                 suggestion=hint or "Add its URL, or remove the entry.",
             )
 
@@ -91,16 +109,35 @@ def name_and_key(url: str, settings: Settings) -> tuple[str, str | None]:
 
 
 def _urls(settings: Settings) -> dict[str, str]:
-    return {**_urls_in(settings.agents_file), **settings.agents}
+    in_file: dict[str, str] = {}
+    if settings.agents_file is not None:
+        in_file = read_by_name(
+            settings.agents_file,
+            _URLS,
+            "PODWRIGHT_AGENTS_FILE",
+            'an object of URLs by name: {"writer": "http://writer:8000"}',
+        )
+    return {**in_file, **settings.agents}
 
 
-def _urls_in(path: str | None) -> dict[str, str]:
-    if path is None:
-        return {}
+def read_by_name(
+    path: str, adapter: TypeAdapter[T], setting: str, expected: str
+) -> T:
+    """Read the file of a setting that has an object by name.
+
+    Args:
+        path: The file.
+        adapter: Checks its content.
+        setting: The variable that names the file.
+        expected: The content that the file must have, for the error.
+
+    Raises:
+        ConfigurationError: It cannot be read, or has another content.
+    """
     data: Any = None
     try:
         data = read_data(path)
-        return TypeAdapter(dict[str, str]).validate_python(data)
+        return adapter.validate_python(data)
     except ConfigurationError as error:
         reason = "; ".join([error.message, *error.details()])
     except ValidationError as error:
@@ -111,6 +148,6 @@ def _urls_in(path: str | None) -> dict[str, str]:
             )
         )
     raise ConfigurationError(
-        f"PODWRIGHT_AGENTS_FILE: {without_url_secrets(reason)}",
-        suggestion='Write an object of URLs by name: {"writer": "http://writer:8000"}.',
+        f"{setting}: {without_url_secrets(reason)}",
+        suggestion=f"Write {expected}.",
     )

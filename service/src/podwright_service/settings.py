@@ -24,19 +24,23 @@ from pydantic import (
     PrivateAttr,
     SecretStr,
     ValidationError,
+    with_config,
 )
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from typing_extensions import Required, TypedDict
 
 from podwright.data.text import short_repr
 from podwright.environment import PREFIX
 from podwright.errors import DOCS_URL, ConfigurationError
+from podwright.messages.messages import CLOSED
 from podwright.messages.usage import RunLimits
 from podwright.models import EVERY
 from podwright.models.http.proxies import invalid_proxies
 from podwright.models.http.urls import is_request_url, join_url
 from podwright.schemas.validation_errors import to_problems
 from podwright.settings import current_settings, forget_settings
+from podwright.steps.blueprint_types import ServerName
 from podwright_service import variables
 
 SECRETS_DIR = "/run/secrets"
@@ -71,8 +75,22 @@ def _parse_object(value: Any) -> Any:
         return json.loads(value)
     except ValueError as error:
         raise ValueError(
-            f"Expected a JSON object of strings by name: {error}"
+            f"Expected a JSON object of values by name: {error}"
         ) from None
+
+
+def _to_lower(value: Any) -> Any:
+    """The name of a header, in which upper and lower case are the same, in lower case."""
+    if isinstance(value, str):
+        return value.lower()
+    return value
+
+
+def _to_entry(value: Any) -> Any:
+    """An MCP server of which only the URL is given, as an object."""
+    if isinstance(value, str):
+        return {"url": value}
+    return value
 
 
 def _ignore_service_link(value: Any) -> Any:
@@ -99,6 +117,16 @@ def _check_webhook(url: str) -> str:
         raise ValueError(
             "Expected an http or https URL without a user (@), a fragment (#) and white space,"
             " such as https://example.com/podwright"
+        )
+    return url
+
+
+def _check_server(url: str) -> str:
+    # the message does not repeat it, because it may have a password
+    if not is_request_url(url):
+        raise ValueError(
+            "Expected an http or https URL without a user (@), a fragment (#) and white space,"
+            " such as https://files.example.com/mcp"
         )
     return url
 
@@ -162,6 +190,7 @@ def _without_brackets(host: object) -> object:
     return host
 
 
+_is_header = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]{1,100}").fullmatch
 _is_host = re.compile(r"\*|(?![^:]*:[^:]*$)[\w.%:-]+").fullmatch
 _is_host_pattern = re.compile(r"\*|(\*\.)?[\w.-]+|\[[\da-fA-F:.]+\]").fullmatch
 _is_origin = re.compile(r"\*|[a-z-]+://[^/\sA-Z*]+").fullmatch
@@ -200,6 +229,30 @@ TextByName = Annotated[dict[str, str], NoDecode, BeforeValidator(_parse_object)]
 KeysByName = Annotated[
     dict[str, SecretStr], NoDecode, BeforeValidator(_parse_object)
 ]
+HeaderName = Annotated[
+    str,
+    BeforeValidator(_to_lower),
+    _expect(_is_header, "the name of a header, such as x-tenant"),
+]
+
+
+@with_config(CLOSED)
+class MCPServerEntry(TypedDict, total=False):
+    """An MCP server of the operator, as the setting `mcp_servers` has it."""
+
+    url: Required[Annotated[str, AfterValidator(_check_server)]]
+    timeout: Seconds
+    """Seconds that one exchange may take."""
+    headers_from_request: list[HeaderName]
+    """Headers of the caller's request that the server is sent."""
+
+
+MCPServersByName = Annotated[
+    dict[ServerName, Annotated[MCPServerEntry, BeforeValidator(_to_entry)]],
+    NoDecode,
+    BeforeValidator(_parse_object),
+]
+"""MCP servers by the names that blueprints use."""
 StateKeys = Annotated[
     tuple[Annotated[SecretStr, AfterValidator(_check_state_key)], ...],
     NoDecode,
@@ -289,6 +342,16 @@ class Settings(BaseSettings):
     """Files with such a key each: a JSON object of paths by name. They are read again for each run."""
     agent_proxies: KeysByName = Field(default_factory=dict[str, SecretStr])
     """Proxies of the remote components, which use no other: a JSON object of URLs by name."""
+    mcp_servers: MCPServersByName = Field(
+        default_factory=dict[str, MCPServerEntry]
+    )
+    """MCP servers whose tools this component uses: a JSON object by name, of URLs, or of objects that have the `url`."""
+    mcp_servers_file: str | None = None
+    """A JSON file with such an object."""
+    mcp_keys: KeysByName = Field(default_factory=dict[str, SecretStr])
+    """API keys of the MCP servers: a JSON object of keys by name."""
+    mcp_key_files: TextByName = Field(default_factory=dict[str, str])
+    """Files with such a key each: a JSON object of paths by name. One is read again when it changes."""
     max_hops: NonNegativeInt = 3
     """Further containers that a run may pass through."""
 
@@ -356,6 +419,9 @@ class Settings(BaseSettings):
     """Models that inline blueprints may name; by default those of the served component, and `model`."""
     allowed_tools: Names | None = None
     """Tools and functions that inline blueprints may name; by default all those of the served component."""
+
+    allowed_mcp: Names | None = None
+    """MCP tools that inline blueprints may name, as `server` or `server/tool`; by default those of the component."""
 
     run_wall_time: Finite | None = 600.0
     """Seconds that a run may take."""

@@ -1,0 +1,113 @@
+"""The MCP servers that settings and components have."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from pydantic import TypeAdapter
+
+from podwright.components import Component
+from podwright.data.text import describe_error
+from podwright.folders.walks import mcp_tools_of
+from podwright_service.remotes import check_names, read_by_name, reveal
+from podwright_service.settings import (
+    MCPServerEntry,
+    MCPServersByName,
+    Settings,
+)
+
+if TYPE_CHECKING:
+    from podwright.mcp.server import MCPServer
+
+_SERVERS: TypeAdapter[dict[str, MCPServerEntry]] = TypeAdapter(MCPServersByName)
+_log = logging.getLogger("podwright.service")
+
+
+_NO_ENTRIES: Mapping[str, MCPServerEntry] = {}
+
+
+def servers_of(
+    settings: Settings, entries: Mapping[str, MCPServerEntry] = _NO_ENTRIES
+) -> dict[str, MCPServer]:
+    """Return the configured MCP servers by name; none of them is called here.
+
+    Args:
+        settings: The settings.
+        entries: Further servers, which take precedence.
+
+    Raises:
+        ConfigurationError: The file cannot be read or has invalid entries, a key has no server, or headers of callers
+            would go over plain HTTP.
+    """
+    entries = {**_entries(settings), **entries}
+    keys = reveal(settings.mcp_keys)
+    files = settings.mcp_key_files
+    for names, entry in (
+        (keys, "PODWRIGHT_MCP_KEYS has a key"),
+        (files, "PODWRIGHT_MCP_KEY_FILES has a key"),
+    ):
+        check_names(names, entries, entry, "PODWRIGHT_MCP_SERVERS")
+    if not entries:
+        return {}
+    from podwright.mcp.server import MCPServer
+
+    servers: dict[str, MCPServer] = {}
+    for name, entry in entries.items():
+        server = MCPServer(
+            **entry, api_key=keys.get(name), api_key_file=files.get(name)
+        )
+        server.name = name
+        servers[name] = server
+    return servers
+
+
+def _entries(settings: Settings) -> dict[str, MCPServerEntry]:
+    in_file: dict[str, MCPServerEntry] = {}
+    if settings.mcp_servers_file is not None:
+        in_file = read_by_name(
+            settings.mcp_servers_file,
+            _SERVERS,
+            "PODWRIGHT_MCP_SERVERS_FILE",
+            'an object of servers by name: {"files": "https://files.example.com/mcp"}',
+        )
+    return {**in_file, **settings.mcp_servers}
+
+
+def servers_in(
+    component: Component, settings: Settings
+) -> dict[str, MCPServer]:
+    """Return the MCP servers that the runs of a service may call: those of its component, and those of the settings.
+
+    A server of the settings that the component has, too, is the object of the component, so that both know alike
+    whether it answers.
+
+    Raises:
+        ConfigurationError: See `servers_of`.
+    """
+    return {**servers_of(settings), **_servers_of_tools(component)}
+
+
+def _servers_of_tools(component: Component) -> dict[str, MCPServer]:
+    tools = mcp_tools_of(component)
+    if not tools:
+        return {}
+    from podwright.mcp.mcp_tool import MCPTool
+
+    servers: dict[str, MCPServer] = {}
+    for tool in tools:
+        if isinstance(tool, MCPTool) and tool.server in tool.servers:
+            servers.setdefault(tool.server, tool.servers[tool.server])
+    return servers
+
+
+async def close_servers(servers: Iterable[MCPServer]) -> None:
+    """Close MCP servers; of one that cannot be closed, the reason is logged."""
+    closing = [server.close() for server in servers]
+    for error in await asyncio.gather(*closing, return_exceptions=True):
+        if isinstance(error, Exception):
+            _log.warning(
+                "An MCP server was not closed: %s", describe_error(error)
+            )
