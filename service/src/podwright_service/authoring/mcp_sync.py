@@ -83,7 +83,8 @@ def add_tools(
         names = list(listing.tools)
     for name in names:
         if name not in listing.tools:
-            raise ConfigurationError(*_missing_tool(server, name, listing))
+            message, hint = _missing_tool(server, name, listing)
+            raise ConfigurationError(message, suggestion=hint)
     known = [
         tool.tool for tool in mcp_tools(blueprint) if tool.server == server
     ]
@@ -108,7 +109,7 @@ def _entry_of(blueprint: Blueprint, server: str) -> JsonObject:
     for entry in entries:
         if entry.get("server") == server:
             return entry
-    entry = {"server": server, "tools": []}
+    entry: JsonObject = {"server": server, "tools": []}
     entries.append(entry)
     return entry
 
