@@ -49,9 +49,7 @@ def servers_of_options(
         name: {"url": text} for name, text in texts.items() if _is_url(text)
     }
     servers = servers_of(settings, entries)
-    commands = {
-        name: text for name, text in texts.items() if not _is_url(text)
-    }
+    commands = {name: text for name, text in texts.items() if not _is_url(text)}
     if not commands:
         return servers
     from podwright.mcp.server import MCPServer

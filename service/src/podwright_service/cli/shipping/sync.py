@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -75,7 +75,7 @@ def _locks(
     Raises:
         PodwrightError: See `sync_folder`.
     """
-    has_lock = any(root.path.glob(f"**/{LOCK_FILE}"))
+    has_lock = any(_has_lock(folder) for folder in _folders(root))
     has_servers = any(mcp_servers(file.blueprint) for file in files)
     if not (has_lock or has_servers or servers):
         return ()
@@ -98,6 +98,17 @@ def _locks(
             [(name, listing)] = listings.items()
             add_tools(files[0], name, added, listing)
     return synced_locks(root, files, listings)
+
+
+def _folders(folder: Folder) -> Iterator[Folder]:
+    """The component folder, and the folders of its agents in it."""
+    yield folder
+    for agent in folder.agent_folders():
+        yield from _folders(agent)
+
+
+def _has_lock(folder: Folder) -> bool:
+    return (folder.path / LOCK_FILE).exists()
 
 
 def _print(file: SyncedFile, place: Path) -> None:
