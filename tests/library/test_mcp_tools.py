@@ -24,6 +24,7 @@ from podwright import (
     Pipeline,
     ScriptedModel,
     Workflow,
+    WorkflowStep,
     blueprints,
     load,
 )
@@ -40,6 +41,7 @@ from podwright.events import Event, ToolCallFinished, ToolCallStarted, adapter
 from podwright.folders.walks import (
     check_decision_on,
     component_digest,
+    mcp_tools_of,
     tool_names_of,
     tools_of,
 )
@@ -818,3 +820,53 @@ def test_a_step_needs_its_server() -> None:
     )
     with pytest.raises(ConfigurationError):
         flow.run("hi")
+
+
+def test_a_nested_workflow_brings_its_servers() -> None:
+    """The outer workflow need not be given them, and two tools of one name are kept apart."""
+    files = ServerDouble(READ)
+    web = ServerDouble(READ)
+    inner = Workflow(
+        "inner",
+        [
+            FunctionStep(
+                mcp={"server": "web", "tool": "read_file"},
+                arguments={"path": "w"},
+            )
+        ],
+        mcp={"web": web},
+    )
+    outer = Workflow(
+        "outer",
+        [
+            WorkflowStep(inner),
+            FunctionStep(
+                mcp={"server": "files", "tool": "read_file"},
+                arguments={"path": "f"},
+                output="own",
+            ),
+        ],
+        mcp={"files": files},
+    )
+    context = outer.run("hi")
+    assert context["read_file_output"] == "content of w"
+    assert context["own"] == "content of f"
+    assert [call[1]["path"] for call in web.calls] == ["w"]
+    assert {tool.server for tool in mcp_tools_of(outer)} == {"files", "web"}
+
+
+def test_different_definitions_are_different_tools() -> None:
+    """Two parts of a component that lock one tool in two ways cannot be one workflow."""
+    step = {"server": "web", "tool": "read_file"}
+    parts = [
+        Workflow.from_blueprint(
+            {**flow_blueprint(mcp=step, arguments={"path": "a"}), "name": name},
+            mcp=MCPSource(
+                {"web": ServerDouble(READ)},
+                lock_of("web", definition("read_file", description=name)),
+            ),
+        )
+        for name in ("one", "two")
+    ]
+    with pytest.raises(ConfigurationError):
+        Workflow("flow", [WorkflowStep(part) for part in parts])

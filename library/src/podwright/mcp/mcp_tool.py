@@ -16,6 +16,7 @@ from podwright.data.json_data import (
     as_object,
     to_text,
 )
+from podwright.data.text import truncate
 from podwright.errors import (
     ConfigurationError,
     Problem,
@@ -36,6 +37,8 @@ from podwright.tools.tool import Tool
 if TYPE_CHECKING:
     from podwright.mcp.entries import MCPSource
 
+MAX_REASON = 1_000
+"""Characters of what a server says of a failed call; as of the text of an exception, a model is told no more."""
 _NOT_SHOWN = ("$schema", "x-mcp-header")
 """Keywords of a schema that are not for models: some providers refuse them."""
 
@@ -160,6 +163,7 @@ class MCPTool(Tool):
         )
         if result.is_error:
             reason = _text_of(result.content) or "It gave no reason."
+            reason = truncate(reason, MAX_REASON)
             raise ToolError(
                 f"Tool '{self.name}' failed: {reason}",
                 suggestion=f"The MCP server '{self.server}' has answered this.",

@@ -88,6 +88,8 @@ class WorkflowStep(Step):
             references.add_condition(name, condition)
         for name, tool in workflow.functions.items():
             references.add_function(tool, name)
+        for tool in workflow.mcp_functions:
+            references.add_mcp_function(tool)
         return WorkflowStep(workflow, self.name or workflow.name)
 
     @override

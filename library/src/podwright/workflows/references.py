@@ -90,6 +90,19 @@ class References:
             )
         return name
 
+    def add_mcp_function(self, tool: Tool) -> None:
+        """Add a tool of an MCP server that a step of a nested workflow calls.
+
+        Raises:
+            ConfigurationError: Another server has its name, or another definition of it is locked.
+        """
+        key = (tool.server, tool.server_tool)
+        if not self.mcp_functions.setdefault(key, tool).is_same_as(tool):
+            raise ConfigurationError(
+                f"Two MCP servers are called '{tool.server}'.",
+                suggestion="Rename one of them.",
+            )
+
     def add_mcp_functions(self, blueprint: JsonMapping) -> list[Problem]:
         """Add the tools of MCP servers that the steps of a blueprint call, nested ones included.
 
@@ -101,12 +114,16 @@ class References:
             name = mcp_function(step, pointer)
             if name is None:
                 continue
-            plain = replace(name, options=ToolOptions())
-            tools, found = attach_mcp([plain], self.mcp, returns_data=True)
-            problems += found
-            for tool in tools.values():
-                self.mcp_functions[name.server, name.tool] = tool
-                problems += argument_problems(tool, step, pointer)
+            key = (name.server, name.tool)
+            if key not in self.mcp_functions:
+                plain = replace(name, options=ToolOptions())
+                tools, found = attach_mcp([plain], self.mcp, returns_data=True)
+                problems += found
+                for tool in tools.values():
+                    self.mcp_functions[key] = tool
+            if key in self.mcp_functions:
+                known = self.mcp_functions[key]
+                problems += argument_problems(known, step, pointer)
         return problems
 
     def name_of_agent(self, agent: object) -> str:

@@ -223,16 +223,28 @@ class Workflow(Component):
         """The functions that its steps call, by name."""
         return self._references.functions
 
+    @property
+    def mcp_functions(self) -> Collection[Tool]:
+        """The tools of MCP servers that its steps call."""
+        return self._references.mcp_functions.values()
+
     def own_tools(self) -> Mapping[str, Tool]:
-        """The functions that the function steps of its blueprint call, by name; those in Python before MCP's."""
+        """The functions that the function steps of its blueprint call, by name.
+
+        A tool of an MCP server that has the name of another one has that of its server before it.
+        """
         called = function_names(self._blueprint)
-        functions = {
+        functions: dict[str, Tool] = {
             name: tool
             for name, tool in self.functions.items()
             if name in called
         }
-        of_servers = self._references.mcp_functions.values()
-        return {**{tool.name: tool for tool in of_servers}, **functions}
+        for tool in self.mcp_functions:
+            name = tool.name
+            if name in functions:
+                name = f"{tool.server}/{name}"
+            functions[name] = tool
+        return functions
 
     @property
     def written_names(self) -> Collection[str]:
