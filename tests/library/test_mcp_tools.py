@@ -246,6 +246,7 @@ async def test_events_name_the_server() -> None:
     read: Event = adapter().validate_python(older)
     assert isinstance(read, ToolCallStarted)
     assert read.server == ""
+    assert read.to_dict() == older
 
 
 def test_wrong_arguments_are_reported_to_the_model() -> None:

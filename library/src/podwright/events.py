@@ -240,17 +240,30 @@ class Reasoning(RunEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolCallStarted(RunEvent):
-    """A tool call began."""
+class ToolCallEvent(RunEvent):
+    """The fields of the events of a tool call."""
 
-    type: Literal["tool_call_started"] = "tool_call_started"
     call: int = 0
     """Number of the call within its run, from 0."""
     tool: str = ""
-    server: str = ""
-    """The MCP server that the tool is of; empty for others."""
     call_id: str = ""
     """The id that the model gave to the call."""
+    server: str = ""
+    """The MCP server that the tool is of; empty for others, whose events as JSON do not have it."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The event as JSON-compatible data."""
+        data = RunEvent.to_dict(self)
+        if not self.server:
+            del data["server"]
+        return data
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCallStarted(ToolCallEvent):
+    """A tool call began."""
+
+    type: Literal["tool_call_started"] = "tool_call_started"
     arguments: Any = None
     """The arguments as JSON data; the model's text if that is not valid JSON."""
     idempotent: bool = False
@@ -258,32 +271,20 @@ class ToolCallStarted(RunEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolCallFinished(RunEvent):
+class ToolCallFinished(ToolCallEvent):
     """A tool call succeeded."""
 
     type: Literal["tool_call_finished"] = "tool_call_finished"
-    call: int = 0
-    """Number of the call within its run, from 0."""
-    tool: str = ""
-    server: str = ""
-    """The MCP server that the tool is of; empty for others."""
-    call_id: str = ""
     output: Any = ""
     """The result as the model gets it: a text, or texts and images; of a function step as JSON data."""
     duration_ms: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolCallFailed(RunEvent):
+class ToolCallFailed(ToolCallEvent):
     """A tool call was rejected, raised an error or was cancelled."""
 
     type: Literal["tool_call_failed"] = "tool_call_failed"
-    call: int = 0
-    """Number of the call within its run, from 0."""
-    tool: str = ""
-    server: str = ""
-    """The MCP server that the tool is of; empty for others."""
-    call_id: str = ""
     error: Mapping[str, Any] = field(default_factory=dict[str, Any])
     duration_ms: float = 0.0
     report: str | None = None
