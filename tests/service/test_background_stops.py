@@ -384,7 +384,7 @@ class Process:
         settings = Settings(secrets_dir="/nowhere")
         if self.stop != "graceful":
             settings = settings.model_copy(update={"shutdown_timeout": 0})
-        policy = inline_policy(self.component, settings)
+        policy = inline_policy(self.component, settings, {})
         models = models_of(self.component)
         remotes = remotes_in(self.component)
         self.observability = Observability(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import AsyncGenerator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
@@ -40,6 +41,7 @@ from podwright_service.http.idempotency import IdempotencyStore
 from podwright_service.http.paths import MONITORING_PATHS, RELAY, path_in
 from podwright_service.http.query import CheckedRoute
 from podwright_service.inline.policy import inline_policy
+from podwright_service.mcp_servers import close_servers, servers_in
 from podwright_service.model_checks import (
     called_models,
     check_cost_limits,
@@ -211,7 +213,8 @@ def _check_and_build_runtime(
         if not isinstance(error, ModelAuthenticationError):
             raise error
         _log.warning("%s %s", error.message, error.suggestion)
-    policy = inline_policy(component, settings)
+    mcp = servers_in(component, settings)
+    policy = inline_policy(component, settings, mcp)
     # loads the prices now, because that would delay the first run
     reported = reported_models_of(component)
     for warning in price_warnings(models, policy.models, reported):
@@ -222,7 +225,7 @@ def _check_and_build_runtime(
     _check_metric_callers(settings, api_keys)
     admission = Admission(settings)
     active_runs = ActiveRuns()
-    previous = load_previous(settings, component)
+    previous = load_previous(settings, component, mcp)
     earlier = previous.components.values()
     observability = Observability(
         component,
@@ -231,6 +234,7 @@ def _check_and_build_runtime(
         [*models, *previous.models],
         remotes_in(component, *policy.agents.values(), *earlier),
         earlier,
+        mcp,
     )
     observability.metrics.track(admission)
     background_worker = _background_worker(
@@ -241,6 +245,7 @@ def _check_and_build_runtime(
         settings=settings,
         models=names,
         policy=policy,
+        mcp=mcp,
         api_keys=api_keys,
         admission=admission,
         active_runs=active_runs,
@@ -253,6 +258,7 @@ def _check_and_build_runtime(
             observability.shutdown,
             observability.scrapes,
             background_worker,
+            partial(close_servers, mcp.values()),
         ),
         observability=observability,
         background=background_worker,

@@ -43,6 +43,7 @@ from podwright_service.http.idempotency import (
     idempotent_request,
 )
 from podwright_service.http.schemas import RunDecision, RunRequest
+from podwright_service.mcp_servers import use_caller_headers
 from podwright_service.origin import INLINE, Origin, current_origin, origin_of
 from podwright_service.runtime import Runtime, get_runtime
 from podwright_service.saved_states import (
@@ -374,7 +375,10 @@ async def execute_request(
         if run.state is not None:
             await runtime.states.use(run.state, state_store(runtime))
         try:
-            with use_origin(runtime.settings, origin):
+            with (
+                use_origin(runtime.settings, origin),
+                use_caller_headers(request.headers, runtime.mcp.values()),
+            ):
                 return await execute(
                     component,
                     run.task,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from podwright_service.saved_states import SavedStates
 from podwright_service.settings import Settings
 
 if TYPE_CHECKING:
+    from podwright.mcp.server import MCPServer
     from podwright_service.background.worker import BackgroundWorker
 
 
@@ -32,6 +34,8 @@ class Runtime:
     models: tuple[str, ...]
     """Names of the models that answer."""
     policy: InlinePolicy
+    mcp: Mapping[str, MCPServer]
+    """The MCP servers that its runs may call, by name."""
     api_keys: ApiKeys
     admission: Admission
     active_runs: ActiveRuns

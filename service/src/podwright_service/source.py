@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, redirect_stdout
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 import podwright
 from podwright import blueprints
@@ -19,15 +20,21 @@ from podwright.folders.folder import Folder
 from podwright.folders.loader import has_blueprint, log_warnings
 from podwright.folders.walks import walk
 
+if TYPE_CHECKING:
+    from podwright.mcp.server import MCPServer
+
 
 def load_component(
-    source: str, agents: Mapping[str, Component] | None = None
+    source: str,
+    agents: Mapping[str, Component] | None = None,
+    mcp: Mapping[str, MCPServer] | None = None,
 ) -> Component:
     """Load a component.
 
     Args:
         source: The path of a blueprint file or a component folder, or `module:attribute`.
         agents: Components for the agents that the blueprint names.
+        mcp: The MCP servers that it names; without them, a folder with a lock can be loaded, but not run.
 
     Raises:
         PodwrightError: It cannot be loaded.
@@ -36,7 +43,7 @@ def load_component(
     if _is(path, Path.exists):
         try:
             with _printing_to_stderr():
-                return podwright.load(path, agents=agents)
+                return podwright.load(path, agents=agents, mcp=mcp)
         except OSError as error:
             raise ConfigurationError(
                 f"Cannot read '{error.filename}': {error.strerror}.",

@@ -246,9 +246,12 @@ class Info(BaseModel):
     tools: list[str]
     agents: list[str]
     """Names of the remote components that the served component uses."""
+    mcp: dict[str, bool | None] = {}
+    """Whether the MCP servers answered when this process called them last, by name; null if it has not called one."""
     accepts: dict[str, list[str]]
-    """The `models`, `tools`, `agents` and `conditions` that an inline blueprint may name; these agents are parts of the
-    served component, and remote components of the settings."""
+    """The `models`, `tools`, `agents`, `mcp` and `conditions` that an inline blueprint may name; these agents are parts
+    of the served component, and remote components of the settings, and `mcp` has tools as `server/tool`, or `server`
+    for all tools of one."""
     openai: bool
     """Whether the service has the OpenAI-compatible routes below `/v1`."""
     limits: dict[str, int | float | None]

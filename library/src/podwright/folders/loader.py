@@ -425,9 +425,9 @@ def _with_functions(
     from_tools = folder.functions("tools.py", missing)
     mcp = supplied.mcp
     if mcp_servers(blueprint):
-        from podwright.mcp.entries import MCPSource
+        from podwright.mcp.entries import to_source
 
-        mcp = replace(mcp or MCPSource(), lock=folder.mcp_lock())
+        mcp = replace(to_source(mcp), lock=folder.mcp_lock())
     return replace(
         supplied,
         tools=(*supplied.tools, *tools.values()),
@@ -437,14 +437,16 @@ def _with_functions(
     )
 
 
-def _mcp_source(mcp: Mapping[str, MCPServer] | None) -> MCPSource | None:
-    """The MCP servers of a caller; None if it has given none.
+def _mcp_source(
+    mcp: Mapping[str, MCPServer] | None,
+) -> Mapping[str, MCPServer] | MCPSource | None:
+    """The MCP servers of a caller; without any, nothing of MCP is imported.
 
     Raises:
         ConfigurationError: They are not a map of servers.
     """
-    if mcp is None:
-        return None
+    if mcp is None or mcp == {}:
+        return mcp
     from podwright.mcp.entries import to_source
 
     return to_source(mcp)

@@ -26,7 +26,8 @@ def attach_mcp(
         ConfigurationError: The servers are not a map of servers.
     """
     named = list(names)
-    if not named and mcp is None:
+    # a caller without servers gives an empty map
+    if not named and not mcp:
         return {}, []
     from podwright.mcp.entries import attach_mcp_tools, to_source
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from podwright.blueprints.mcp_tools import MCPToolName
+from podwright.blueprints.schema import ToolOptions
 from podwright.data.text import did_you_mean, short_repr
 from podwright.errors import (
     ConfigurationError,
@@ -17,7 +18,7 @@ from podwright.errors import (
 from podwright.mcp.definitions import ToolDefinition
 from podwright.mcp.lock import LOCK_FILE, MCPLock
 from podwright.mcp.mcp_tool import MCPTool
-from podwright.mcp.request_context import caller_headers
+from podwright.mcp.request_context import headers_for
 from podwright.mcp.server import MCPServer
 
 Servers = Mapping[str, MCPServer]
@@ -36,6 +37,10 @@ class MCPSource:
         default_factory=dict[tuple[str, str], ToolDefinition]
     )
     """The definitions that were given first, by server and tool."""
+    options: Mapping[tuple[str, str], ToolOptions] = field(
+        default_factory=dict[tuple[str, str], ToolOptions]
+    )
+    """What holds for the calls of a tool unless its entry says otherwise, by server and tool."""
 
     async def learn(
         self, server: MCPServer, name: MCPToolName
@@ -50,7 +55,7 @@ class MCPSource:
         key = (name.server, name.tool)
         if key in self.learned:
             return self.learned[key]
-        listing = await server.list_tools(caller_headers.get())
+        listing = await server.list_tools(headers_for(server))
         definition = listing.tools.get(name.tool)
         if definition is None:
             raise _missing_tool_error(name, listing.tools, listing.refused)
@@ -123,8 +128,10 @@ def attach_mcp_tools(
         locked = None
         if source.lock is not None:
             locked = source.lock.definition(name.server, name.tool)
+        options = source.options.get((name.server, name.tool), ToolOptions())
+        named = replace(name, options={**options, **name.options})
         try:
-            tool = MCPTool(name, source, locked, returns_data=returns_data)
+            tool = MCPTool(named, source, locked, returns_data=returns_data)
         except ToolDefinitionError as error:
             problem = Problem(name.pointer, error.message, error.suggestion)
             problems[name.pointer] = problem

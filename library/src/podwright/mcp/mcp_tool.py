@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
@@ -24,7 +24,7 @@ from podwright.errors import (
     ToolError,
 )
 from podwright.mcp.definitions import ToolDefinition
-from podwright.mcp.request_context import caller_headers, traceparent
+from podwright.mcp.request_context import headers_for, traceparent
 from podwright.mcp.server import MCPResult, MCPServer
 from podwright.messages.messages import ToolSchema
 from podwright.schemas.json_schema import SchemaTooComplexError
@@ -80,6 +80,11 @@ class MCPTool(Tool):
     @override
     def server(self) -> str:
         return self._named.server
+
+    @property
+    def servers(self) -> Mapping[str, MCPServer]:
+        """The servers that it was given, by name; its own one may not be among them."""
+        return self._source.servers or {}
 
     @property
     @override
@@ -151,13 +156,14 @@ class MCPTool(Tool):
         Raises:
             ToolError: The server failed, has changed the tool, or gave a result that is not as it has defined it.
         """
-        result = await self._server().call(
+        server = self._server()
+        result = await server.call(
             self.server_tool,
             values,
             locked=self.locked,
             drift=current_settings().mcp_drift,
             seconds=seconds,
-            headers=caller_headers.get(),
+            headers=headers_for(server),
             traceparent=traceparent(),
             idempotent=self.idempotent,
         )
@@ -207,7 +213,7 @@ class MCPTool(Tool):
             ) from error
 
     def _server(self) -> MCPServer:
-        server = (self._source.servers or {}).get(self.server)
+        server = self.servers.get(self.server)
         if server is None:
             raise ConfigurationError(
                 f"The tool '{self.name}' needs the MCP server '{self.server}', which was not given.",

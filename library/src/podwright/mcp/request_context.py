@@ -4,18 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+from podwright.errors import ToolError
+
+if TYPE_CHECKING:
+    from podwright.mcp.server import MCPServer
 
 TRACE_CONTEXTS: list[Callable[[], str | None]] = []
 """Functions that return the `traceparent` of the present span (W3C Trace Context); None outside of a span."""
 
 _NO_HEADERS: Mapping[str, str] = {}
-caller_headers: ContextVar[Mapping[str, str]] = ContextVar(
+caller_headers: ContextVar[Mapping[str, str] | None] = ContextVar(
     "podwright_mcp_caller_headers", default=_NO_HEADERS
 )
-"""The headers of the caller's request, by names in lower case.
+"""The headers of the caller's request, by names in lower case, of which a server is sent those of its list only.
 
-A server is sent those of its list only. A run that goes on in another process has none.
+None in a run that is not a part of its caller's request any more: headers are not stored with it.
 """
+
+
+def headers_for(server: MCPServer) -> Mapping[str, str]:
+    """The headers of the caller's request that a server may be sent.
+
+    Raises:
+        ToolError: The server lists headers, and the run has no request.
+    """
+    headers = caller_headers.get()
+    names = server.headers_from_request
+    if headers is None and names:
+        raise ToolError(
+            f"The MCP server '{server.name}' needs headers of the caller's request ({', '.join(names)}), which are not "
+            "stored with a background run; do not call it again in this answer.",
+            suggestion="Send the input to POST /run, or have the server take an API key instead of these headers.",
+        )
+    return headers or {}
 
 
 def traceparent() -> str | None:

@@ -71,6 +71,7 @@ from podwright.tools.tool import Tool
 
 if TYPE_CHECKING:
     from podwright.mcp.entries import MCPSource
+    from podwright.mcp.server import MCPServer
     from podwright.workflows.frames import Decided
     from podwright.workflows.resume import StepProgress
 
@@ -123,8 +124,8 @@ class Supplied:
         default_factory=dict[str, Callable[..., Any]]
     )
     """The functions that its function steps call."""
-    mcp: MCPSource | None = None
-    """The MCP servers that it names, and the lock of their tools."""
+    mcp: Mapping[str, MCPServer] | MCPSource | None = None
+    """The MCP servers that it names, perhaps with the lock of their tools."""
     model: Model | None = None
     """The model in place of those that it names."""
     validate: bool = True

@@ -36,6 +36,7 @@ from podwright_service.http.errors.problems import (
     stored_problem_of,
 )
 from podwright_service.http.schemas import RunRequest
+from podwright_service.mcp_servers import use_caller_headers
 from podwright_service.observability import Observability
 from podwright_service.observability.tracing import (
     current_traceparent,
@@ -196,6 +197,7 @@ class Attempt:
             with (
                 trace_of(request.get("traceparent")),
                 use_origin(self._settings, origin),
+                use_caller_headers(None, ()),
             ):
                 body = RunRequest.model_validate(request["body"])
                 result = await execute(

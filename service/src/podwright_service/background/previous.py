@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import podwright
 from podwright import blueprints
@@ -33,6 +33,9 @@ from podwright_service.model_checks import check_cost_limits, model_errors
 from podwright_service.remotes import remotes_of
 from podwright_service.settings import Settings
 from podwright_service.source import is_folder
+
+if TYPE_CHECKING:
+    from podwright.mcp.server import MCPServer
 
 _MAX_PROBLEMS = 3
 """Most problems that are told of a blueprint; `podwright validate` tells all of them."""
@@ -65,7 +68,9 @@ class Previous:
     """The others."""
 
 
-def load_previous(settings: Settings, component: Component) -> Previous:
+def load_previous(
+    settings: Settings, component: Component, mcp: Mapping[str, MCPServer]
+) -> Previous:
     """Load the earlier blueprints in the folder of the setting `previous`; a warning is logged for each misfit.
 
     They have the code and the agents that the served component has now.
@@ -73,6 +78,7 @@ def load_previous(settings: Settings, component: Component) -> Previous:
     Args:
         settings: The folder, and the source of the served component.
         component: The served component.
+        mcp: The MCP servers of the service.
 
     Raises:
         ConfigurationError: The folder or a file cannot be read, or a file is of another component.
@@ -97,7 +103,7 @@ def load_previous(settings: Settings, component: Component) -> Previous:
         if digest == served:
             continue
         try:
-            earlier = _load(blueprint, settings, component)
+            earlier = _load(blueprint, settings, component, mcp)
             models.extend(_checked_models(earlier, settings))
         except PodwrightError as error:
             misfits[digest] = _misfit(blueprint, error)
@@ -153,7 +159,10 @@ def _read(file: Path, component: Component) -> Blueprint:
 
 
 def _load(
-    blueprint: Blueprint, settings: Settings, component: Component
+    blueprint: Blueprint,
+    settings: Settings,
+    component: Component,
+    mcp: Mapping[str, MCPServer],
 ) -> Component:
     """The component of an earlier blueprint.
 
@@ -163,7 +172,7 @@ def _load(
     remotes = remotes_of(settings)
     source = settings.component
     if source is not None and is_folder(source):
-        return load_in_folder(source, blueprint, remotes)
+        return load_in_folder(source, blueprint, remotes, mcp)
     parts = dict(_parts(component))
     tools = tools_of(component)
     return podwright.load(
@@ -172,6 +181,7 @@ def _load(
         agents={**remotes, **parts},
         conditions=conditions_of(component),
         functions=tools,
+        mcp=mcp,
     )
 
 

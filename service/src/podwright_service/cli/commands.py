@@ -40,6 +40,15 @@ Models = Annotated[
         show_default=False,
     ),
 ]
+MCPServers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--mcp",
+        metavar="NAME=URL",
+        help="An MCP server: its URL, or 'NAME=COMMAND ARGUMENT…' for a program that is started; may be repeated.",
+        show_default=False,
+    ),
+]
 User = Annotated[
     str | None,
     typer.Option(
@@ -184,6 +193,7 @@ def dev(
     port: Port = None,
     title: Title = None,
     models: Models = None,
+    mcp: MCPServers = None,
     env_file: Annotated[
         str | None,
         typer.Option(
@@ -201,6 +211,7 @@ def dev(
 
     develop(
         env_file,
+        mcp or (),
         component=path,
         host=host,
         port=port,
@@ -244,6 +255,7 @@ def run(
         ),
     ] = None,
     models: Models = None,
+    mcp: MCPServers = None,
     trace: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="Where to write the trace."),
@@ -289,6 +301,7 @@ def run(
             pairs=pairs or (),
             images=images or (),
             model=_joined(models),
+            mcp=mcp or (),
             **files,
             resume_path=resume_path,
             decision=DecisionOptions(decision, values or (), comment),
@@ -321,6 +334,7 @@ def chat(
         ),
     ],
     models: Models = None,
+    mcp: MCPServers = None,
     api_key: Annotated[
         str | None,
         typer.Option(
@@ -340,7 +354,9 @@ def chat(
     from podwright_service.cli.running.chat import start_chat
 
     attributes = read_attributes(user, session, metadata)
-    start_chat(path, _joined(models), api_key, attributes=attributes)
+    start_chat(
+        path, _joined(models), api_key, attributes=attributes, mcp=mcp or ()
+    )
 
 
 @app.command()

@@ -30,6 +30,7 @@ from podwright_service.cli.console import (
     read_text,
     table_of,
 )
+from podwright_service.mcp_servers import servers_of
 from podwright_service.remotes import remotes_of
 from podwright_service.settings import read_settings
 from podwright_service.source import load_component
@@ -301,7 +302,10 @@ def print_inputs(path: str, as_json: bool) -> None:
     Raises:
         PodwrightError: It cannot be loaded.
     """
-    component = load_component(path, remotes_of(read_settings()))
+    settings = read_settings()
+    component = load_component(
+        path, remotes_of(settings), servers_of(settings) or None
+    )
     if as_json:
         print_json(component.inputs.schemas)
         return

@@ -24,6 +24,7 @@ from podwright_service.cli.console import (
 from podwright_service.http.access.auth import ApiKeys, Caller
 from podwright_service.http.paths import ALL_RUNS
 from podwright_service.inline.policy import inline_policy
+from podwright_service.mcp_servers import servers_in, servers_of
 from podwright_service.model_checks import (
     called_models,
     check_cost_limits,
@@ -81,9 +82,12 @@ def _check(settings: Settings) -> int:
     check_database(settings)
     models: list[Model | str] = list(settings.allowed_models or ())
     if settings.component:
-        component = load_component(settings.component, remotes_of(settings))
-        inline_policy(component, settings)
-        load_previous(settings, component)
+        component = load_component(
+            settings.component, remotes_of(settings), servers_of(settings)
+        )
+        mcp = servers_in(component, settings)
+        inline_policy(component, settings, mcp)
+        load_previous(settings, component, mcp)
         called = called_models(component, settings)
         check_cost_limits(component, settings, called)
         models += called

@@ -25,6 +25,7 @@ from podwright.schemas.validation_errors import MAX_PROBLEMS
 from podwright.steps.registry import collect, sequence_places, step_keys
 from podwright.tools.entries import object_parameters
 from podwright.tools.tool import Tool
+from podwright_service.inline.allowed_mcp import NO_MCP, AllowedMCP
 from podwright_service.settings import Settings, variables_of
 
 MAX_VALUES = 10_000
@@ -66,6 +67,7 @@ class Inspection:
         models: The models that it may name.
         tools: The tools that it may name.
         settings: The size limits.
+        mcp: The MCP tools that it may name; by default none.
     """
 
     def __init__(
@@ -73,9 +75,11 @@ class Inspection:
         models: Collection[str],
         tools: Mapping[str, Tool],
         settings: Settings,
+        mcp: AllowedMCP = NO_MCP,
     ) -> None:
         self._models = models
         self._tools = tools
+        self._mcp = mcp
         self._settings = settings
         self._step_keys = step_keys()
         self._function_keys = collect(lambda kind: kind.function_keys)
@@ -290,9 +294,10 @@ class Inspection:
             self._check_model(value.get("model"), f"{pointer}/model")
             for index, model in enumerate(as_array(value.get("fallback"))):
                 self._check_model(model, f"{pointer}/fallback/{index}")
-        # the tools of an MCP server are no functions
-        functions = as_array(value.get("tools")) if key != "mcp" else []
-        for index, entry in enumerate(functions):
+        if key == "mcp":
+            self._check_mcp(value, pointer)
+            return
+        for index, entry in enumerate(as_array(value.get("tools"))):
             self._check_tool(as_object(entry), f"{pointer}/tools/{index}")
         if key in self._step_keys:
             for name in self._function_keys:
@@ -334,6 +339,60 @@ class Inspection:
         """Note a tool or a function that is not on the list."""
         hint = did_you_mean(name, self._tools) or "No tools are allowed here."
         self._add(pointer, f"{subject} is not allowed here.", hint)
+
+    def _check_mcp(self, entry: dict[str, Any], pointer: str) -> None:
+        """Check the MCP tools of a model, or the one that a step calls as a function."""
+        server = entry.get("server")
+        if not isinstance(server, str):
+            return
+        if server not in self._mcp.servers:
+            self._add(
+                f"{pointer}/server",
+                f"MCP server {short_repr(server)} is not allowed here.",
+                did_you_mean(server, self._mcp.servers)
+                or "No MCP servers are allowed here.",
+            )
+            return
+        if "tool" in entry:
+            self._check_mcp_function(entry, server, pointer)
+        for index, item in enumerate(as_array(entry.get("tools"))):
+            options = as_object(item)
+            self._check_mcp_tool(
+                server,
+                options.get("name", item),
+                options,
+                f"{pointer}/tools/{index}",
+            )
+
+    def _check_mcp_function(
+        self, entry: dict[str, Any], server: str, pointer: str
+    ) -> None:
+        name = entry["tool"]
+        if not self._check_mcp_tool(server, name, entry, pointer):
+            return
+        if any(tool.may_need_approval for tool in self._mcp.of(server, name)):
+            self._add(
+                pointer,
+                f"A person has to approve the calls of {short_repr(name)}, for which a function step does not ask.",
+                "Let an agent call it as a tool.",
+            )
+
+    def _check_mcp_tool(
+        self, server: str, name: object, options: dict[str, Any], pointer: str
+    ) -> bool:
+        """Check that a tool of an allowed server is allowed, and called no less strictly than the served one."""
+        if not isinstance(name, str):
+            return False
+        if not self._mcp.allows(server, name):
+            self._add(
+                pointer,
+                f"Tool {short_repr(name)} of MCP server '{server}' is not allowed here.",
+                did_you_mean(name, self._mcp.tools_of(server)),
+            )
+            return False
+        for tool in self._mcp.of(server, name):
+            self._check_tool_options(options, tool, pointer)
+        return True
 
     def _check_schemas(self, value: dict[str, Any], pointer: str) -> None:
         """Check the JSON Schemas of the inputs, of what people may change, and of the answer of an object."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from podwright import blueprints
 from podwright.components import Agent, Component, Pipeline
@@ -24,9 +24,14 @@ from podwright.schemas.validation_errors import MAX_PROBLEMS
 from podwright.threads import check_cancelled
 from podwright.tools.tool import Tool
 from podwright.workflows.template_names import check_names
+from podwright_service.inline.allowed_mcp import AllowedMCP, allowed_mcp
 from podwright_service.inline.inspection import Blueprints, Inspection
 from podwright_service.remotes import remotes_of
 from podwright_service.settings import Settings
+
+if TYPE_CHECKING:
+    from podwright.mcp.entries import MCPSource
+    from podwright.mcp.server import MCPServer
 
 _STAND_IN = Pipeline("invalid", [Agent("invalid", "", "offline/echo")])
 """Takes the place of an invalid agent, so that the blueprints that name it are checked too: it takes any inputs, and
@@ -41,6 +46,7 @@ class InlinePolicy:
     tools: Mapping[str, Tool]
     agents: Mapping[str, Component]
     conditions: Mapping[str, Callable[..., Any]]
+    mcp: AllowedMCP
     settings: Settings
 
     def build(
@@ -59,23 +65,26 @@ class InlinePolicy:
         Raises:
             BlueprintValidationError: All problems, with pointers into the body of the request.
         """
-        inspection = Inspection(self.models, self.tools, self.settings)
+        inspection = Inspection(
+            self.models, self.tools, self.settings, self.mcp
+        )
         order = inspection.inspect(blueprint, agents, self.agents.keys())
         refused = {problem.pointer for problem in inspection.problems}
         problems: list[Problem] = []
         component: Component | None = None
+        mcp = self.mcp.source()
         if not inspection.unsafe_to_build:
             available = dict(self.agents)
             for name in order:
                 check_cancelled()
                 pointer = json_pointer("agents", name)
                 built, more = self._build(
-                    None, agents[name], available, pointer
+                    None, agents[name], available, pointer, mcp
                 )
                 available[name] = built or _STAND_IN
                 problems += more
             component, more = self._build(
-                kind, blueprint, available, "/blueprint"
+                kind, blueprint, available, "/blueprint", mcp
             )
             problems += more
         # a disallowed name is reported once, although building it fails too
@@ -93,12 +102,14 @@ class InlinePolicy:
         blueprint: Mapping[str, Any],
         agents: Mapping[str, Component],
         pointer: str,
+        mcp: MCPSource | None,
     ) -> tuple[Component | None, list[Problem]]:
         supplied = Supplied(
             tools=self._served_tools(),
             agents=agents,
             conditions=self.conditions,
             functions=self.tools,
+            mcp=mcp,
         )
         try:
             kind = kind or blueprints.kind_of(blueprint)
@@ -141,11 +152,19 @@ def _warnings(blueprint: Mapping[str, Any]) -> list[Problem]:
     ]
 
 
-def inline_policy(component: Component, settings: Settings) -> InlinePolicy:
+def inline_policy(
+    component: Component, settings: Settings, servers: Mapping[str, MCPServer]
+) -> InlinePolicy:
     """The policy of the service of a component.
 
+    Args:
+        component: The component.
+        settings: The settings.
+        servers: The MCP servers of the service.
+
     Raises:
-        ConfigurationError: The settings allow a tool that the component does not have, or an invalid model name.
+        ConfigurationError: The settings allow a tool that the component does not have, an MCP server that the service
+            does not have, or an invalid model name.
     """
     tools = _allowed_tools(component, settings)
     models = _allowed_models(component, settings)
@@ -159,6 +178,7 @@ def inline_policy(component: Component, settings: Settings) -> InlinePolicy:
         tools,
         agents,
         conditions=conditions_of(component),
+        mcp=allowed_mcp(component, servers, settings.allowed_mcp),
         settings=settings,
     )
 

@@ -65,10 +65,12 @@ async def info(request: Request) -> Info:
         clients=clients_of(runtime.models),
         tools=tool_names_of(component),
         agents=remotes_in(component),
+        mcp={name: server.is_up for name, server in runtime.mcp.items()},
         accepts={
             "models": list(policy.models),
             "tools": list(policy.tools),
             "agents": list(policy.agents),
+            "mcp": policy.mcp.names(),
             "conditions": list(policy.conditions),
         },
         openai=settings.openai_routes,

@@ -31,11 +31,14 @@ from podwright_service.settings import Settings, read_settings
 from podwright_service.source import check_source
 
 
-def develop(env_file: str | None, **options: Any) -> None:
+def develop(
+    env_file: str | None, mcp: Sequence[str] = (), **options: Any
+) -> None:
     """Serve a component, and what becomes of it, until a signal.
 
     Args:
         env_file: A file with variables that are set unless the environment has them; it is read for each version.
+        mcp: Further MCP servers; see `servers_of_options`.
         **options: Settings by name, which override the environment; None is not set.
 
     Raises:
@@ -58,7 +61,7 @@ def develop(env_file: str | None, **options: Any) -> None:
         sockets = bind(settings.host, settings.port)
         for listening in sockets:
             opened.enter_context(listening)
-        start = partial(Version, options, env_file, sockets)
+        start = partial(Version, options, env_file, sockets, mcp)
         developer = _Developer(files, start, sockets)
         try:
             developer.serve()

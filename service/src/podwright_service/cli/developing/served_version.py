@@ -82,6 +82,7 @@ class Version:
         options: Settings by name.
         env_file: A file with variables.
         sockets: The sockets to serve on.
+        mcp: Further MCP servers; see `servers_of_options`.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class Version:
         options: dict[str, Any],
         env_file: str | None,
         sockets: Sequence[socket.socket],
+        mcp: Sequence[str] = (),
     ) -> None:
         processes = _processes()
         receiver, sender = processes.Pipe(duplex=False)
@@ -96,7 +98,7 @@ class Version:
         self._has_reported_error = False
         with sender:
             self._process = processes.Process(
-                target=_serve, args=(options, env_file, sockets, sender)
+                target=_serve, args=(options, env_file, sockets, sender, mcp)
             )
             self._process.start()
 
@@ -171,6 +173,7 @@ def _serve(
     env_file: str | None,
     sockets: Sequence[socket.socket],
     reports: Connection,
+    mcp: Sequence[str],
 ) -> None:
     """Serve one version: the target of a process, whose exit code is 1 if it cannot be served.
 
@@ -179,6 +182,7 @@ def _serve(
         env_file: A file with variables.
         sockets: The sockets to serve on.
         reports: Is sent each `_Report`.
+        mcp: Further MCP servers; see `servers_of_options`.
     """
     # Ctrl-C is for the process that stops this one; uvicorn would drop what it does at a second signal
     os.setsid()
@@ -187,7 +191,12 @@ def _serve(
     writes = _Writes(reports)
     sys.addaudithook(writes.handle)
     command = partial(
-        _serve_version, options, env_file, sockets=sockets, writes=writes
+        _serve_version,
+        options,
+        env_file,
+        sockets=sockets,
+        mcp=mcp,
+        writes=writes,
     )
     code = run_and_report(command)
     if code == 1:
@@ -259,6 +268,7 @@ def _serve_version(
     env_file: str | None,
     *,
     sockets: Sequence[socket.socket],
+    mcp: Sequence[str],
     writes: _Writes,
 ) -> None:
     os.environ.update(missing_variables(env_file))
@@ -269,7 +279,7 @@ def _serve_version(
 
     with separate_log():
         try:
-            component = load_served(settings)
+            component = load_served(settings, mcp)
         finally:
             files = list(_imported_files(known))
             writes.report(_Report("imported", files))

@@ -43,6 +43,7 @@ from podwright_service.cli.inputs import read_image, with_images
 from podwright_service.cli.questions import ask, can_ask
 from podwright_service.cli.running.run import task_after, write_trace
 from podwright_service.cli.running.turn_printer import TurnPrinter
+from podwright_service.mcp_servers import servers_of_options
 from podwright_service.model_checks import check_agents
 from podwright_service.remotes import name_and_key, remotes_of
 from podwright_service.settings import Settings, adopt_secrets, read_settings
@@ -64,6 +65,7 @@ def start_chat(
     model: str | None,
     api_key: str | None,
     attributes: RunAttributes,
+    mcp: Sequence[str] = (),
 ) -> None:
     """Talk until the end of standard input.
 
@@ -72,6 +74,7 @@ def start_chat(
         model: Models in place of those in the blueprint, as in the setting `model`.
         api_key: The API key of the service, or `@FILE`.
         attributes: For whom the runs are, and what their functions are to know.
+        mcp: Further MCP servers of a component here; see `servers_of_options`.
 
     Raises:
         PodwrightError: There is no such component, it needs named inputs, or the input cannot be read.
@@ -93,7 +96,8 @@ def start_chat(
     if is_url:
         partner = _Service(path, api_key, settings, attributes=attributes)
     else:
-        component = load_component(path, remotes_of(settings))
+        servers = servers_of_options(mcp, settings)
+        component = load_component(path, remotes_of(settings), servers)
         check_agents(component, settings)
         partner = _Component(component, settings.run_limits)
     if sys.stdin.isatty():

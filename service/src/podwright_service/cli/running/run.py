@@ -59,6 +59,7 @@ from podwright_service.cli.questions import (
     ask,
     can_ask,
 )
+from podwright_service.mcp_servers import servers_of_options
 from podwright_service.model_checks import check_agents
 from podwright_service.otel_variables import check_otel_variables
 from podwright_service.remotes import remotes_of
@@ -91,8 +92,12 @@ def serve_component(**options: Any) -> None:
         serve(component, settings)
 
 
-def load_served(settings: Settings) -> Component:
-    """Load the component that the settings name, with their secrets, remotes and log.
+def load_served(settings: Settings, mcp: Sequence[str] = ()) -> Component:
+    """Load the component that the settings name, with their secrets, remotes, MCP servers and log.
+
+    Args:
+        settings: The settings.
+        mcp: Further MCP servers; see `servers_of_options`.
 
     Raises:
         PodwrightError: They name none, or it cannot be loaded.
@@ -106,7 +111,8 @@ def load_served(settings: Settings) -> Component:
 
     # before the component is loaded, which may log warnings
     configure_logging(settings)
-    return load_component(source, remotes_of(settings))
+    servers = servers_of_options(mcp, settings)
+    return load_component(source, remotes_of(settings), servers)
 
 
 def served_source(settings: Settings) -> str:
@@ -131,6 +137,7 @@ def run_once(
     pairs: Sequence[str] = (),
     images: Sequence[str] = (),
     model: str | None = None,
+    mcp: Sequence[str] = (),
     trace_file: str | None = None,
     context_file: str | None = None,
     resume_path: str | None = None,
@@ -147,6 +154,7 @@ def run_once(
         pairs: Further named inputs as `NAME=VALUE`.
         images: Files or URLs of images that follow the text.
         model: Models in place of those in the blueprint, as in the setting `model`.
+        mcp: Further MCP servers; see `servers_of_options`.
         trace_file: Where to write the trace.
         context_file: Where to write the context of a workflow that stops.
         resume_path: Where a workflow continues, such as "2,0".
@@ -162,7 +170,8 @@ def run_once(
     """
     settings = read_settings(model=model)
     adopt_secrets()
-    component = load_component(path, remotes_of(settings))
+    servers = servers_of_options(mcp, settings)
+    component = load_component(path, remotes_of(settings), servers)
     check_agents(component, settings)
     read_images = [read_image(image) for image in images]
     run_input = read_input(text, inputs, component.inputs, pairs)

@@ -43,6 +43,7 @@ from podwright.tools.entries import outdated_texts
 from podwright.workflows.template_names import blueprints_of, check_names
 from podwright_service.cli.console import print_json, print_text
 from podwright_service.http.access.auth import ApiKeys
+from podwright_service.mcp_servers import servers_of
 from podwright_service.model_checks import (
     agents_with_models,
     clients_of,
@@ -144,7 +145,11 @@ def _report(path: str, settings: Settings) -> tuple[dict[str, Any], set[str]]:
         component = None
         if not problems:
             if is_folder(path) or names_module(path):
-                component = whole(load_component(path, remotes_of(settings)))
+                component = whole(
+                    load_component(
+                        path, remotes_of(settings), servers_of(settings) or None
+                    )
+                )
                 warnings += outdated_texts(blueprint, tools_of(component))
             own_agents = _agents_in(component, blueprint)
             replaced = {

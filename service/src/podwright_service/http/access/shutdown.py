@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import signal
 import threading
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import AbstractAsyncContextManager
 from types import FrameType
 from typing import Literal, Protocol
@@ -64,6 +64,7 @@ class Lifecycle:
         flush: Callable[[], object],
         scrapes: Scrapes,
         background: BackgroundWork | None = None,
+        close: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
         self._settings = settings
         self._active_runs = active_runs
@@ -74,6 +75,7 @@ class Lifecycle:
         self.refuses_requests = False
         """Whether only metrics and health are served, because the process stops when its runs have ended."""
         self._background = background
+        self._close = close
         self._leaves_signals = False
         self.state: Literal["starting", "ready", "draining"] = "starting"
 
@@ -101,6 +103,8 @@ class Lifecycle:
                     finally:
                         self.state = "draining"
             finally:
+                if self._close is not None:
+                    await self._close()
                 await asyncio.to_thread(self._flush)
 
     def _background_work(self) -> AbstractAsyncContextManager[object]:
