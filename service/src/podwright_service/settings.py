@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Required
 
 from pydantic import (
     AfterValidator,
@@ -28,7 +28,7 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
-from typing_extensions import Required, TypedDict
+from typing_extensions import TypedDict
 
 from podwright.data.text import short_repr
 from podwright.environment import PREFIX
@@ -345,7 +345,7 @@ class Settings(BaseSettings):
     mcp_servers: MCPServersByName = Field(
         default_factory=dict[str, MCPServerEntry]
     )
-    """MCP servers whose tools this component uses: a JSON object by name, of URLs, or of objects that have the `url`."""
+    """MCP servers whose tools this component uses: a JSON object of URLs, or of objects with a `url`, by name."""
     mcp_servers_file: str | None = None
     """A JSON file with such an object."""
     mcp_keys: KeysByName = Field(default_factory=dict[str, SecretStr])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
 from podwright import __version__
@@ -41,6 +41,8 @@ from podwright_service.settings import Settings
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
 
+    from podwright.mcp.server import MCPServer
+
 __all__ = [
     "Observability",
     "RequestTelemetryMiddleware",
@@ -59,6 +61,7 @@ class Observability:
         models: The models that runs call.
         remotes: Names of the components that run in other containers.
         earlier: Components of earlier blueprints of the served one, which background runs perform.
+        mcp: The MCP servers that runs call, by name.
 
     Raises:
         ConfigurationError: An `OTEL_*` variable has a value that is not supported.
@@ -72,12 +75,16 @@ class Observability:
         models: Collection[Model],
         remotes: Collection[str] = (),
         earlier: Collection[Component] = (),
+        mcp: Mapping[str, MCPServer] | None = None,
     ) -> None:
         # Imported late: prometheus_client reads PROMETHEUS_MULTIPROC_DIR at its import.
+        from podwright_service.observability.mcp_exchanges import MCPExchanges
         from podwright_service.observability.metrics.subscriber import (
             Metrics,
             Part,
         )
+
+        servers = mcp or {}
 
         digest = component_digest(component)
         performed = (component, *earlier)
@@ -117,9 +124,11 @@ class Observability:
             },
             routes=PATHS,
             callers=settings.metric_callers,
+            servers=servers,
             limits=settings.run_limits,
             export=self._export,
         )
+        self._exchanges = MCPExchanges(servers, self.metrics)
         self.metrics.begin_inline(policy.models, list(policy.tools))
         self._own_provider: TracerProvider | None = None
         if self.tracer_provider is None:
@@ -151,12 +160,14 @@ class Observability:
         if self._own_provider is not None:
             exporters.publish(self._own_provider)
         self.metrics.start()
+        self._exchanges.start()
         if self._export is not None:
             self._export.start()
 
     def shutdown(self) -> None:
         """Export and log what remains, and stop the exporters. Blocks for some seconds at most."""
         output.end_reading()
+        self._exchanges.end()
         shutdowns: dict[str, Callable[[], object]] = {}
         if self._own_provider is not None:
             shutdowns["spans"] = self._own_provider.shutdown

@@ -292,6 +292,9 @@ def _tool_call(event: events.ToolCallStarted) -> SpanStart:
         semconv.TOOL_TYPE: "function",
         semconv.AGENT_NAME: event.component,
     }
+    if event.server:
+        attributes[semconv.MCP_METHOD] = semconv.MCP_CALL
+        attributes[semconv.MCP_SERVER] = event.server
     # the call of a function step has none
     if event.call_id:
         attributes[semconv.TOOL_CALL_ID] = event.call_id

@@ -1,6 +1,6 @@
 """The names of spans, metrics, attributes and statuses, in one module because the GenAI conventions still change.
 
-Source: open-telemetry/semantic-conventions-genai v0.1.0 (all of `gen_ai.*` is in development), but for
+Source: open-telemetry/semantic-conventions-genai v0.1.0 (all of `gen_ai.*` and `mcp.*` is in development), but for
 `CACHE_WRITE_TOKENS`. Cost has no settled convention: the amount has the name that Langfuse and others read, the
 currency and the source those of the open proposal, whose name of the amount Langfuse would count as a kind of tokens.
 `input.value` and the like are names of OpenInference, by which Phoenix and Langfuse fill their lists of traces.
@@ -26,6 +26,12 @@ AGENT_NAME: Final = "gen_ai.agent.name"
 TOOL_NAME: Final = "gen_ai.tool.name"
 TOOL_TYPE: Final = "gen_ai.tool.type"
 TOOL_CALL_ID: Final = "gen_ai.tool.call.id"
+
+MCP_METHOD: Final = "mcp.method.name"
+MCP_CALL: Final = "tools/call"
+MCP_PROTOCOL: Final = "mcp.protocol.version"
+MCP_DURATION: Final = "mcp.client.operation.duration"
+MCP_SERVER: Final = "podwright.mcp.server"
 
 PROVIDER: Final = "gen_ai.provider.name"
 REQUEST_MODEL: Final = "gen_ai.request.model"

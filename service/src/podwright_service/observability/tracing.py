@@ -25,6 +25,7 @@ from opentelemetry.trace.propagation.tracecontext import (
 )
 from typing_extensions import override
 
+from podwright.mcp.request_context import TRACE_CONTEXTS
 from podwright.messages.headers import CALLER, ROOT
 from podwright.models.http import client as model_http
 from podwright.remote.remote import PROPAGATORS
@@ -48,11 +49,12 @@ _continued_for: set[object] = set()
 
 
 def continue_traces(owner: object) -> None:
-    """Have the current trace go on in remote components and at the models' servers, until it ends for each owner."""
+    """Have the current trace go on at all servers that are called, until it ends for each owner."""
     _continued_for.add(owner)
     if inject_context not in PROPAGATORS:
         PROPAGATORS.append(inject_context)
         model_http.PROPAGATORS.append(trace_headers)
+        TRACE_CONTEXTS.append(current_traceparent)
 
 
 def end_traces(owner: object) -> None:
@@ -61,6 +63,7 @@ def end_traces(owner: object) -> None:
     if not _continued_for and inject_context in PROPAGATORS:
         PROPAGATORS.remove(inject_context)
         model_http.PROPAGATORS.remove(trace_headers)
+        TRACE_CONTEXTS.remove(current_traceparent)
 
 
 class _NoPropagation(TextMapPropagator):

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from podwright.blueprints.inputs import DeclaredInputs
 from podwright.client import AsyncClient, Info, ProblemError, RunOptions
@@ -43,11 +43,14 @@ from podwright_service.cli.inputs import read_image, with_images
 from podwright_service.cli.questions import ask, can_ask
 from podwright_service.cli.running.run import task_after, write_trace
 from podwright_service.cli.running.turn_printer import TurnPrinter
-from podwright_service.mcp_servers import servers_of_options
+from podwright_service.mcp_servers import close_servers, servers_of_options
 from podwright_service.model_checks import check_agents
 from podwright_service.remotes import name_and_key, remotes_of
 from podwright_service.settings import Settings, adopt_secrets, read_settings
 from podwright_service.source import load_component
+
+if TYPE_CHECKING:
+    from podwright.mcp.server import MCPServer
 
 _COMMANDS = {
     "/image FILE": "add an image to the next turn, from a file or an https URL",
@@ -93,7 +96,13 @@ def start_chat(
             suggestion="Leave it out.",
         )
     partner: _Partner
+    servers: Mapping[str, MCPServer] = {}
     if is_url:
+        if mcp:
+            raise InputError(
+                f"--mcp is for a component here, not for '{truncate(path, 100)}'.",
+                suggestion="Leave it out.",
+            )
         partner = _Service(path, api_key, settings, attributes=attributes)
     else:
         servers = servers_of_options(mcp, settings)
@@ -109,8 +118,11 @@ def start_chat(
     said = run_attributes(**attributes.to_dict())
     with use_model(settings.models), said, asyncio.Runner() as runner:
         chat = _Chat(partner, runner)
-        while chat.next_line():
-            pass
+        try:
+            while chat.next_line():
+                pass
+        finally:
+            runner.run(close_servers(servers.values()))
 
 
 class _Partner(Protocol):

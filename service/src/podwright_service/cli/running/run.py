@@ -9,9 +9,9 @@ import shlex
 import signal
 import sys
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from podwright.components import Component
 from podwright.data.text import truncate
@@ -59,13 +59,16 @@ from podwright_service.cli.questions import (
     ask,
     can_ask,
 )
-from podwright_service.mcp_servers import servers_of_options
+from podwright_service.mcp_servers import close_servers, servers_of_options
 from podwright_service.model_checks import check_agents
 from podwright_service.otel_variables import check_otel_variables
 from podwright_service.remotes import remotes_of
 from podwright_service.serving.shared_metrics import share_metrics
 from podwright_service.settings import Settings, adopt_secrets, read_settings
 from podwright_service.source import load_component
+
+if TYPE_CHECKING:
+    from podwright.mcp.server import MCPServer
 
 _EXIT_CODES: dict[type, int] = {ApprovalRequired: 3, RunCancelledError: 130}
 
@@ -192,6 +195,7 @@ def run_once(
         component,
         subscribers=subscribers,
         limits=settings.run_limits,
+        servers=servers.values(),
         quiet=quiet,
     )
     try:
@@ -264,6 +268,7 @@ async def _execute(
     *,
     subscribers: Sequence[Subscriber],
     limits: RunLimits,
+    servers: Collection[MCPServer],
     quiet: bool,
 ) -> ExecutionResult:
     """Run a task; the first signal cancels it, the second one ends the process."""
@@ -293,6 +298,8 @@ async def _execute(
         if isinstance(reason, PodwrightError):
             raise reason from None
         raise RunCancelledError("The run was cancelled.") from None
+    finally:
+        await close_servers(servers)
 
 
 def _task(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from podwright import events
 from podwright.errors import CODES
@@ -10,6 +11,9 @@ from podwright.messages.usage import Usage
 from podwright_service.observability import semconv
 from podwright_service.observability.metrics import table
 from podwright_service.observability.metrics.series import SeriesStore
+
+if TYPE_CHECKING:
+    from podwright.mcp.server import Exchange
 
 _NO_ERROR = ""
 _OTHER_ERROR = "_OTHER"
@@ -74,6 +78,24 @@ class ConventionMetrics:
             semconv.EXECUTE_TOOL,
             tool,
             _error_type(event),
+        )
+
+    def observe_exchange(
+        self, exchange: Exchange, method: str, reason: str
+    ) -> None:
+        """Record an exchange with an MCP server.
+
+        Args:
+            exchange: The exchange.
+            method: Its method as metrics show it.
+            reason: Why it failed, as metrics show it; empty if it did not.
+        """
+        self._record(
+            table.MCP_OPERATION_DURATION,
+            exchange.seconds,
+            method,
+            exchange.protocol_version or "",
+            reason,
         )
 
     def count_model_call(

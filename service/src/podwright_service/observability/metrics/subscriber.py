@@ -32,6 +32,7 @@ from podwright_service.observability.semconv import SpanOutcome, run_status
 from podwright_service.origin import INLINE, current_origin
 
 if TYPE_CHECKING:
+    from podwright.mcp.server import Exchange
     from podwright_service.http.access.admission import Admission
 
 UNKNOWN = "(unknown)"
@@ -73,6 +74,7 @@ class Metrics:
         tools: Names of all tools that runs may call.
         routes: Paths of all routes.
         callers: Names of API keys that have a label value of their own.
+        servers: Names of the MCP servers.
         limits: The limits of each run.
         export: Where the metrics go besides; None if nowhere.
     """
@@ -89,6 +91,7 @@ class Metrics:
         tools: Collection[str] = (),
         routes: Collection[str] = (),
         callers: Collection[str] = (),
+        servers: Collection[str] = (),
         limits: RunLimits | None = None,
         export: OTLPMetrics | None = None,
     ) -> None:
@@ -102,6 +105,7 @@ class Metrics:
         self._models = frozenset(models)
         self._tools = frozenset(tools)
         self._routes = frozenset(routes)
+        self._servers = frozenset(servers)
         self._store = SeriesStore(export)
         self.registry = self._store.registry
         """Prometheus' registry."""
@@ -157,6 +161,7 @@ class Metrics:
         for part in self._parts:
             self._begin_calls((part.name, part.kind), part.models, part.tools)
         self._begin_costs(self._served[0])
+        self._begin("servers", self._served, server=self._servers)
 
     def _begin_calls(
         self, labels: Labels, models: Collection[str], tools: Collection[str]
@@ -230,6 +235,26 @@ class Metrics:
             str(status),
         )
         self._record(table.HTTP_REQUEST_DURATION, seconds, *self._served, route)
+
+    def observe_exchange(self, exchange: Exchange, *, is_up: bool) -> None:
+        """Count an exchange with an MCP server.
+
+        Args:
+            exchange: The exchange.
+            is_up: Whether the server answers.
+        """
+        server = _bounded(exchange.server_name, self._servers)
+        method = _bounded(exchange.method, table.MCP_METHODS)
+        labels = (*self._served, server)
+        seconds = exchange.seconds
+        reason = ""
+        if exchange.error_reason is not None:
+            reason = _bounded(exchange.error_reason, table.MCP_REASONS)
+            self._record(table.MCP_EXCHANGE_FAILURES, 1, *labels, reason)
+        self._record(table.MCP_EXCHANGE_DURATION, seconds, *labels, method)
+        self._record(table.MCP_SERVER_UP, float(is_up), *labels)
+        if self._store.has_conventions:
+            self._conventions.observe_exchange(exchange, method, reason)
 
     def render(self, accept: str) -> tuple[bytes, str]:
         """All metrics, and their media type.

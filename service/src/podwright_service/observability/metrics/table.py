@@ -14,11 +14,12 @@ from podwright.errors import CODES, ModelError, codes_of
 from podwright_service.observability import semconv
 
 MetricKind = Literal["counter", "gauge", "up_down_counter", "histogram"]
-Begin = Literal["service", "runs", "calls", "costs"]
+Begin = Literal["service", "runs", "calls", "costs", "servers"]
 """When the series of a metric begin, with 0: Prometheus cannot see an increase to the first value of a series.
 
 With the service; for each kind of component whose runs are counted; for each model or tool that a component may call;
-and for each of its models by outermost component and caller. Inline blueprints have theirs too, but for histograms.
+for each of its models by outermost component and caller; and for each MCP server. Inline blueprints have theirs too,
+but for histograms.
 """
 DeliveryOutcome = Literal["delivered", "failed", "given_up"]
 """How a request to the webhook ended: a failed one is repeated."""
@@ -33,6 +34,20 @@ TOKEN_TYPES: Mapping[str, str] = {
 """Values of the label `type`, and the fields of usage that they count."""
 UNPRICED_REASONS = ("price", "count", "incomplete")
 """Why a call has no known cost: no price is known, the provider gave no count, or a part of it has no price."""
+MCP_METHODS = ("initialize", "server/discover", "tools/call", "tools/list")
+"""Requests to MCP servers that have a label value of their own."""
+MCP_REASONS = (
+    "drift",
+    "input_refused",
+    "protocol",
+    "redirect",
+    "refused",
+    "timeout",
+    "too_large",
+    "unknown_tool",
+    "unreachable",
+)
+"""Why an exchange with an MCP server failed; see `podwright.mcp.server.MCPServerError`."""
 LIMITS = ("wall_time", "model_calls", "tokens", "cost", "steps", "text")
 _CALL_STATUSES = ("ok", "failed", "cancelled")
 _MODEL_CODES = tuple(codes_of(ModelError))
@@ -67,7 +82,9 @@ class Metric:
     labels: tuple[str, ...]
     buckets: Sequence[float] = ()
     unit: str = ""
-    multiprocess_mode: Literal["livesum", "livemax", "livemin"] = "livesum"
+    multiprocess_mode: Literal[
+        "livesum", "livemax", "livemin", "livemostrecent"
+    ] = "livesum"
     has_exemplars: bool = False
     begin: Begin | None = None
     values: Mapping[str, Sequence[str]] = field(
@@ -76,8 +93,8 @@ class Metric:
 
     @property
     def is_convention(self) -> bool:
-        """Whether it is one of the GenAI conventions."""
-        return self.name.startswith("gen_ai.")
+        """Whether it is one of the GenAI conventions, which those of MCP are a part of."""
+        return self.name.startswith(("gen_ai.", "mcp."))
 
     @property
     def instrument(self) -> str:
@@ -317,6 +334,36 @@ TOOL_CALL_DURATION = _row(
     begin="calls",
 )
 
+# --- MCP servers
+
+MCP_SERVER_UP = _row(
+    "mcp_server_up",
+    "gauge",
+    "Whether an MCP server answered when it was called last: 1 or 0.",
+    "server",
+    multiprocess_mode="livemostrecent",
+)
+MCP_EXCHANGE_DURATION = _row(
+    "mcp_exchange_duration_seconds",
+    "histogram",
+    "Duration of exchanges with MCP servers, by method.",
+    "server",
+    "method",
+    buckets=_CALL_SECONDS,
+    has_exemplars=True,
+    begin="servers",
+    values={"method": MCP_METHODS},
+)
+MCP_EXCHANGE_FAILURES = _row(
+    "mcp_exchange_failures_total",
+    "counter",
+    "Failed exchanges with MCP servers.",
+    "server",
+    "reason",
+    begin="servers",
+    values={"reason": MCP_REASONS},
+)
+
 # --- Requests
 
 HTTP_REQUESTS = _row(
@@ -540,6 +587,15 @@ AGENT_TOOL_CALLS = _convention(
     semconv.ERROR,
     buckets=_CALLS,
     unit="{call}",
+)
+
+MCP_OPERATION_DURATION = Metric(
+    name=semconv.MCP_DURATION,
+    kind="histogram",
+    help="Duration of requests to MCP servers.",
+    labels=(semconv.MCP_METHOD, semconv.MCP_PROTOCOL, semconv.ERROR),
+    buckets=_SECONDS,
+    unit="s",
 )
 
 TABLE: Sequence[Metric] = (
