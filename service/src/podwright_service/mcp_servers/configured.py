@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter
 
 from podwright.components import Component
 from podwright.data.text import describe_error
+from podwright.errors import ConfigurationError
 from podwright.folders.walks import mcp_tools_of
 from podwright_service.remotes import check_names, read_by_name, reveal
 from podwright_service.settings import (
@@ -18,11 +19,13 @@ from podwright_service.settings import (
     MCPServersByName,
     Settings,
 )
+from podwright_service.variables import failure
 
 if TYPE_CHECKING:
     from podwright.mcp.server import MCPServer
 
 _SERVERS: TypeAdapter[dict[str, MCPServerEntry]] = TypeAdapter(MCPServersByName)
+_AUTHORIZATION = "authorization"
 _log = logging.getLogger("podwright.service")
 
 
@@ -39,8 +42,8 @@ def servers_of(
         entries: Further servers, which take precedence.
 
     Raises:
-        ConfigurationError: The file cannot be read or has invalid entries, a key has no server, or headers of callers
-            would go over plain HTTP.
+        ConfigurationError: The file cannot be read or has invalid entries, a key has no server, or servers are
+            invalid, with all their mistakes: no key in a file, headers of callers that would go over plain HTTP, …
     """
     entries = {**_entries(settings), **entries}
     keys = reveal(settings.mcp_keys)
@@ -55,13 +58,42 @@ def servers_of(
     from podwright.mcp.server import MCPServer
 
     servers: dict[str, MCPServer] = {}
+    mistakes: list[str] = []
     for name, entry in entries.items():
-        server = MCPServer(
-            **entry, api_key=keys.get(name), api_key_file=files.get(name)
-        )
-        server.name = name
-        servers[name] = server
+        has_key = name in keys or name in files
+        mistakes += _authorization_mistakes(name, entry, settings, has_key)
+        try:
+            server = MCPServer(
+                **entry, api_key=keys.get(name), api_key_file=files.get(name)
+            )
+        except ConfigurationError as error:
+            mistakes.append(
+                f"MCP server '{name}': {error.message} {error.suggestion}"
+            )
+        else:
+            server.name = name
+            servers[name] = server
+    if mistakes:
+        raise failure(mistakes)
     return servers
+
+
+def _authorization_mistakes(
+    name: str, entry: MCPServerEntry, settings: Settings, has_key: bool
+) -> Iterator[str]:
+    """Yield why a server may not be sent the header `authorization` of callers, if it lists that."""
+    if _AUTHORIZATION not in entry.get("headers_from_request", ()):
+        return
+    if has_key:
+        yield (
+            f"MCP server '{name}': It has an API key, with which callers who send no 'authorization' would be served. "
+            "Remove the key, or 'authorization' from its headers_from_request."
+        )
+    if settings.api_keys or settings.api_keys_file:
+        yield (
+            f"MCP server '{name}': Its headers_from_request have 'authorization', and in that header callers send the "
+            "API keys of this service. Let them send another header."
+        )
 
 
 def _entries(settings: Settings) -> dict[str, MCPServerEntry]:

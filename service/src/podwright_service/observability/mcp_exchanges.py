@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from opentelemetry.trace import get_current_span
@@ -27,20 +27,19 @@ class MCPExchanges:
     ) -> None:
         self._servers = servers
         self._metrics = metrics
+        self._unsubscribe: Callable[[], None] | None = None
 
     def start(self) -> None:
         """Begin to handle exchanges; called in each process."""
         if self._servers:
             from podwright.mcp.server import subscribe
 
-            subscribe(self.handle)
+            self._unsubscribe = subscribe(self.handle)
 
     def end(self) -> None:
         """Handle no further exchanges."""
-        if self._servers:
-            from podwright.mcp.server import unsubscribe
-
-            unsubscribe(self.handle)
+        if self._unsubscribe is not None:
+            self._unsubscribe()
 
     def handle(self, exchange: Exchange) -> None:
         """Count an exchange, and put the version of the protocol on the span of the tool call that it is a part of."""

@@ -94,7 +94,7 @@ class ConventionMetrics:
             table.MCP_OPERATION_DURATION,
             exchange.seconds,
             method,
-            exchange.protocol_version or "",
+            exchange.protocol_version,
             reason,
         )
 

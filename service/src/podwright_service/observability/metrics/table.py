@@ -34,20 +34,18 @@ TOKEN_TYPES: Mapping[str, str] = {
 """Values of the label `type`, and the fields of usage that they count."""
 UNPRICED_REASONS = ("price", "count", "incomplete")
 """Why a call has no known cost: no price is known, the provider gave no count, or a part of it has no price."""
-MCP_METHODS = ("initialize", "server/discover", "tools/call", "tools/list")
+MCP_METHODS = ("tools/call", "tools/list")
 """Requests to MCP servers that have a label value of their own."""
 MCP_REASONS = (
-    "drift",
     "input_refused",
     "protocol",
     "redirect",
     "refused",
     "timeout",
     "too_large",
-    "unknown_tool",
     "unreachable",
 )
-"""Why an exchange with an MCP server failed; see `podwright.mcp.server.MCPServerError`."""
+"""Why an exchange with an MCP server failed; see `podwright.mcp.results.Reason`, which has further ones for its tools."""
 LIMITS = ("wall_time", "model_calls", "tokens", "cost", "steps", "text")
 _CALL_STATUSES = ("ok", "failed", "cancelled")
 _MODEL_CODES = tuple(codes_of(ModelError))

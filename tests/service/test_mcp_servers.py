@@ -1,0 +1,399 @@
+"""The MCP servers of the operator: settings, inline blueprints, and the headers of callers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from tests.helpers import until
+from tests.library.mcp_server import ServerDouble, definition
+from tests.service.support import Serve, Shell, check_problem, pointers
+from typing_extensions import override
+
+from podwright import Agent, ScriptedModel, load
+from podwright.errors import ConfigurationError, InputError
+from podwright.mcp.lock import LOCK_FILE, MCPLock
+from podwright.mcp.results import Reason
+from podwright.mcp.server import ToolListing
+from podwright.testing import ModelRequest, ToolCall
+from podwright_service.mcp_servers import servers_of, servers_of_options
+from podwright_service.observability.metrics import table
+from podwright_service.settings import Settings, read_settings
+
+READ = definition("read_file")
+WRITE = definition("write_file")
+SECRET = "tenant-header-that-nobody-keeps"
+NAMES = ["PODWRIGHT_MCP_SERVERS", "PODWRIGHT_MCP_SERVERS_FILE", "PODWRIGHT_MCP_KEYS", "PODWRIGHT_MCP_KEY_FILES"]  # fmt: skip
+
+
+def blueprint(*tools: Any, server: str = "files", **more: Any) -> Any:
+    """The blueprint of an agent with tools of a server."""
+    return {
+        "type": "Agent",
+        "version": "1",
+        "name": "reader",
+        "instructions": "Read.",
+        "config": {"model": "offline/echo"},
+        "mcp": [{"server": server, "tools": list(tools)}],
+        **more,
+    }
+
+
+def folder_of(path: Path, *tools: Any) -> Path:
+    """A folder with an agent that has tools of the server `files`, and their lock."""
+    path.mkdir(exist_ok=True)
+    (path / "agent.json").write_text(json.dumps(blueprint(*tools)))
+    MCPLock({"files": {"read_file": READ, "write_file": WRITE}}).write_file(
+        path / LOCK_FILE
+    )
+    return path
+
+
+# --- Settings ---------------------------------------------------------------------------------------------------------
+
+
+def test_servers_of_a_variable_and_of_a_file(tmp_path: Path) -> None:
+    """A server is a URL or an object; the variable precedes the file; nothing is called."""
+    file = tmp_path / "servers.json"
+    file.write_text(
+        json.dumps(
+            {
+                "files": "http://files.example/mcp",
+                "crm": {
+                    "url": "https://crm.example/mcp",
+                    "timeout": 2,
+                    "headers_from_request": ["X-Tenant"],
+                },
+            }
+        )
+    )
+    key = tmp_path / "crm.key"
+    key.write_text("key-of-crm\n")
+    settings = Settings(
+        mcp_servers='{"files": "https://other.example/mcp"}',
+        mcp_servers_file=str(file),
+        mcp_key_files={"crm": str(key)},
+        mcp_keys={"files": "key-of-files"},
+    )
+    servers = servers_of(settings)
+    assert {name: server.name for name, server in servers.items()} == {
+        "files": "files",
+        "crm": "crm",
+    }
+    assert servers["crm"].timeout == 2
+    assert servers["crm"].headers_from_request == ("x-tenant",)
+    assert servers["files"].is_up is None
+    assert "key-of" not in repr(servers)
+    assert "key-of" not in repr(settings)
+
+
+@pytest.mark.parametrize(
+    ("value", "pointer"),
+    [
+        ("[]", ""),
+        ("{", ""),
+        ('{"files": 7}', "/files"),
+        ('{"files": {}}', "/files/url"),
+        ('{"files": {"url": "ftp://a"}}', "/files/url"),
+        ('{"files": "http://user:pass-word@a/mcp"}', "/files/url"),
+        ('{"files": {"url": "http://a", "timeout": 0}}', "/files/timeout"),
+        ('{"files": {"url": "http://a", "headers": {}}}', "/files/headers"),
+        ('{"a/b": "http://a"}', "/a~1b"),
+        (
+            '{"files": {"url": "http://a", "headers_from_request": ["a b"]}}',
+            "/files/headers_from_request/0",
+        ),
+    ],
+)
+def test_an_invalid_entry_is_a_problem_at_its_place(
+    value: str, pointer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each mistake has the variable and a pointer, and no password is quoted."""
+    monkeypatch.setenv("PODWRIGHT_MCP_SERVERS", value)
+    with pytest.raises(ConfigurationError) as caught:
+        read_settings()
+    assert f"PODWRIGHT_MCP_SERVERS{pointer}" in caught.value.message
+    assert "pass-word" not in str(caught.value)
+
+
+def test_an_invalid_file_is_one_error(tmp_path: Path) -> None:
+    """All mistakes of a file are told, with the variable that names it."""
+    file = tmp_path / "servers.json"
+    file.write_text('{"a": {"url": "x"}, "b": {"timeout": 1}}')
+    with pytest.raises(ConfigurationError) as caught:
+        servers_of(Settings(mcp_servers_file=str(file)))
+    for part in ("PODWRIGHT_MCP_SERVERS_FILE", "/a/url", "/b: "):
+        assert part in caught.value.message
+    with pytest.raises(ConfigurationError, match="PODWRIGHT_MCP_SERVERS_FILE"):
+        servers_of(Settings(mcp_servers_file=str(tmp_path / "none.json")))
+
+
+@pytest.mark.parametrize("setting", ["mcp_keys", "mcp_key_files"])
+def test_a_key_belongs_to_a_server(setting: str) -> None:
+    """A key for a name that is not a server's is refused, with the name that may be meant."""
+    options: dict[str, Any] = {setting: {"file": "key"}}
+    settings = Settings(mcp_servers={"files": "https://a/mcp"}, **options)
+    with pytest.raises(ConfigurationError) as caught:
+        servers_of(settings)
+    assert f"PODWRIGHT_{setting.upper()}" in caught.value.message
+    assert "files" in caught.value.suggestion
+
+
+def test_all_mistakes_of_servers_are_in_one_error(tmp_path: Path) -> None:
+    """Headers of callers do not go over plain HTTP, callers' keys of the service nowhere, and a file has a key."""
+    caller = {"headers_from_request": ["authorization"]}
+    settings = Settings(
+        mcp_servers={
+            "plain": {"url": "http://plain.example/mcp", **caller},
+            "both": {"url": "https://both.example/mcp", **caller},
+            "empty": {"url": "https://empty.example/mcp"},
+        },
+        mcp_keys={"both": "key-of-both"},
+        mcp_key_files={"empty": str(tmp_path / "none")},
+        api_keys="a-key-of-sixteen-characters",
+    )
+    with pytest.raises(ConfigurationError) as caught:
+        servers_of(settings)
+    mistakes = caught.value.message.split("\n  - ")[1:]
+    servers = [line.split("'")[1] for line in mistakes]
+    assert servers == ["plain", "plain", "both", "both", "empty"]
+    assert "key-of-both" not in str(caught.value)
+
+
+def test_printed_settings_have_no_secret(shell: Shell, tmp_path: Path) -> None:
+    """`podwright settings --check` shows the servers, and no key and no query of a URL."""
+    component = folder_of(tmp_path / "reader", "read_file")
+    done = shell(
+        "settings",
+        "--json",
+        "--check",
+        PODWRIGHT_COMPONENT=str(component),
+        PODWRIGHT_MCP_SERVERS='{"files": "http://127.0.0.1:1/mcp?token=tok-en"}',
+        PODWRIGHT_MCP_KEYS='{"files": "key-of-files"}',
+    )
+    assert done.returncode == 0, done.stderr
+    values = {
+        row["variable"]: row["value"] for row in json.loads(done.stdout)
+    }
+    assert values["PODWRIGHT_MCP_SERVERS"]["files"]["url"].startswith(
+        "http://127.0.0.1:1/mcp"
+    )
+    assert set(NAMES) <= values.keys()
+    assert "key-of-files" not in done.stdout + done.stderr
+    assert "tok-en" not in done.stdout + done.stderr
+
+
+def test_a_server_without_a_url_stops_the_start(
+    shell: Shell, tmp_path: Path
+) -> None:
+    """A folder can be validated without settings, and is not served before its server has a URL."""
+    component = folder_of(tmp_path / "reader", "read_file")
+    assert shell("validate", str(component)).returncode == 0
+    done = shell("serve", str(component), "--port", "0")
+    assert done.returncode == 1
+    assert "/mcp/0/server" in done.stderr
+    assert "PODWRIGHT_MCP_SERVERS" in done.stderr
+
+
+def test_options_name_servers() -> None:
+    """`--mcp` has a URL, or a program with its arguments; it precedes the settings, of which it has the key."""
+    settings = Settings(
+        mcp_servers={"files": "https://a/mcp", "crm": "https://b/mcp"},
+        mcp_keys={"files": "key"},
+    )
+    servers = servers_of_options(
+        ["files=http://127.0.0.1:1/mcp?a=b", "shell=python -c 'a = 1'"],
+        settings,
+    )
+    assert list(servers) == ["files", "crm", "shell"]
+    assert [server.name for server in servers.values()] == list(servers)
+    for wrong in (["files"], ["=x"], ["a="], ["a='"], ["a=x", "a=y"]):
+        with pytest.raises(InputError):
+            servers_of_options(wrong, settings)
+
+
+# --- The service ------------------------------------------------------------------------------------------------------
+
+
+class Files(ServerDouble):
+    """A server that keeps the headers that it is sent, and of which another tenant has another tool."""
+
+    def __init__(self, *headers: str) -> None:
+        super().__init__(READ, WRITE, headers_from_request=headers)
+        self.listed_for: list[Mapping[str, str]] = []
+
+    @override
+    async def list_tools(
+        self, headers: Mapping[str, str] | None = None
+    ) -> ToolListing:
+        self.listed_for.append(dict(headers or {}))
+        tenant = (headers or {}).get("x-tenant", "nobody")
+        tool = definition("read_file", description=f"Reads for {tenant}.")
+        return ToolListing({"read_file": tool}, {})
+
+    @property
+    def sent(self) -> list[Mapping[str, str]]:
+        """The headers of the calls."""
+        return [options["headers"] for options in self.options]
+
+
+def caller(tool: str = "read_file") -> FunctionModel:
+    """A model that calls a tool once, and answers with the tool's description, and what it was told."""
+
+    def answer(request: ModelRequest) -> Any:
+        results = [each.text for each in request.messages if each.role == "tool"]
+        if not results:
+            return [ToolCall.of(tool, path="a.txt")]
+        shown = [each["function"].get("description") for each in request.tools]
+        return json.dumps({"shown": shown, "told": results})
+
+    return FunctionModel(answer, name="offline/caller")
+
+
+def reader(server: ServerDouble, *tools: Any, **more: Any) -> Agent:
+    """An agent with tools of the server `files`."""
+    return Agent.from_blueprint(
+        blueprint(*(tools or ["read_file"]), **more),
+        mcp={"files": server},
+        model=caller(),
+    )
+
+
+def answer_of(response: Any) -> Any:
+    assert response.status_code == 200, response.text
+    return json.loads(response.json()["output"])
+
+
+def test_two_callers_are_shown_what_is_theirs(serve: Serve) -> None:
+    """A server is sent those headers of a caller that it lists, in listings and in calls, and no other ones."""
+    files = Files("x-tenant")
+    client = serve(reader(files))
+    for tenant in ("alice", "bob"):
+        headers = {"X-Tenant": tenant, "x-other": "other"}
+        response = client.post("/run", json={"input": "x"}, headers=headers)
+        assert answer_of(response)["shown"] == [f"Reads for {tenant}."]
+    assert answer_of(client.post("/run", json={"input": "x"}))["shown"] == [
+        "Reads for nobody."
+    ]
+    expected = [{"x-tenant": "alice"}, {"x-tenant": "bob"}, {}]
+    assert files.listed_for == expected
+    assert files.sent == expected
+
+
+def test_no_header_of_a_caller_is_stored(
+    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Neither database, events nor log have one; so a background run has none, and its tool fails by name."""
+    files = Files("x-tenant")
+    folder = folder_of(tmp_path / "reader", "read_file")
+    agent = load(folder, mcp={"files": files}, model=caller())
+    database = tmp_path / "runs.db"
+    caplog.set_level("DEBUG")
+    client = serve(
+        agent,
+        runs_database=f"sqlite:///{database}",
+        log_level="debug",
+        log_content=True,
+    )
+    headers = {"X-Tenant": SECRET}
+    body = {"input": "x"}
+    with client.stream(
+        "POST", "/run/stream", json=body, headers=headers
+    ) as stream:
+        events = stream.read().decode()
+    assert "content of a.txt" in events
+    traced = client.post(
+        "/run", json={**body, "trace": True}, headers=headers
+    ).text
+    assert [each["x-tenant"] for each in files.sent] == [SECRET, SECRET]
+    run = client.post("/runs", json=body, headers=headers)
+    assert run.status_code == 202
+
+    def ended() -> Any:
+        stored = client.get(run.headers["location"]).json()
+        return stored if stored["status"] == "succeeded" else None
+
+    until(ended)
+    [told] = json.loads(ended()["result"]["output"])["told"]
+    assert "'files'" in told
+    assert "x-tenant" in told
+    assert len(files.calls) == 2
+    stored = b"".join(
+        path.read_bytes() for path in tmp_path.glob("runs.db*")
+    ).decode(errors="replace")
+    assert "read_file" in stored
+    for text in (stored, events, traced, told, caplog.text):
+        assert SECRET not in text
+
+
+def test_the_start_needs_no_connection(serve: Serve, tmp_path: Path) -> None:
+    """A service is ready without its server, of which `/info` says that nobody has asked it yet."""
+    servers: dict[str, Any] = {
+        "mcp_servers": {"files": "http://127.0.0.1:1/mcp"}
+    }
+    folder = folder_of(tmp_path / "reader", "read_file")
+    component = load(folder, mcp=servers_of(Settings(**servers)))
+    client = serve(component, **servers)
+    assert client.get("/ready").status_code == 200
+    info = client.get("/info").json()
+    assert info["mcp"] == {"files": None}
+    assert info["accepts"]["mcp"] == ["files/read_file"]
+    assert "127.0.0.1:1" not in json.dumps(info)
+
+
+# --- Inline blueprints ------------------------------------------------------------------------------------------------
+
+
+def inline(*tools: Any, **more: Any) -> dict[str, Any]:
+    """The body of a request with an inline blueprint."""
+    return {
+        "type": "agent",
+        "blueprint": blueprint(*tools, **more),
+        "input": "x",
+    }
+
+
+def test_inline_blueprints_name_tools_of_the_component(serve: Serve) -> None:
+    """By default the tools of the component are allowed, and all others are named as problems at once."""
+    client = serve(reader(Files()))
+    body = inline("read_file", "write_file", "read_fil")
+    body["blueprint"]["mcp"].append({"server": "fils", "tools": ["a"]})
+    problem = check_problem(
+        client.post("/run-blueprint", json=body), 422, "blueprint_invalid"
+    )
+    assert pointers(problem) == [
+        "/blueprint/mcp/0/tools/1",
+        "/blueprint/mcp/0/tools/2",
+        "/blueprint/mcp/1/server",
+    ]
+    step = {
+        "type": "function_step",
+        "name": "s",
+        "mcp": {"server": "files", "tool": "write_file"},
+    }
+    workflow = {"version": "1", "type": "Workflow", "name": "w", "steps": [step]}
+    body = {"type": "workflow", "blueprint": workflow, "input": "x"}
+    problem = check_problem(
+        client.post("/run-blueprint", json=body), 422, "blueprint_invalid"
+    )
+    assert pointers(problem) == ["/blueprint/steps/0/mcp"]
+
+
+def test_inline_tools_have_the_lock_of_the_component(
+    serve: Serve, tmp_path: Path
+) -> None:
+    """A locked definition is shown as it is locked; another one is that of the server, in each run anew."""
+    files = Files()
+    folder = folder_of(tmp_path / "reader", "read_file")
+    component = load(folder, mcp={"files": files}, model=caller())
+    client = serve(
+        component,
+        allowed_mcp=["files"],
+        model="offline/scripted-inline",
+    )
+    assert client.get("/info").json()["accepts"]["mcp"] == ["files"]
+
+
