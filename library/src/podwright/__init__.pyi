@@ -15,6 +15,7 @@ from .events import Event, EventManager, subscribe
 from .folders.loader import load
 from .functions.run_context import RunContext, run_attributes
 from .location import call_key
+from .mcp.server import MCPServer
 from .messages.usage import RunLimits, Usage
 from .models import (
     EchoModel,
@@ -59,6 +60,7 @@ __all__ = [
     "FunctionStep",
     "LimitExceededError",
     "LoopStep",
+    "MCPServer",
     "MapStep",
     "Model",
     "ParallelStep",

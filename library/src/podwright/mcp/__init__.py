@@ -1,1 +1,1 @@
-"""Tools of MCP servers: their definitions and lock, the servers, and calls of them."""
+"""MCP: tools of servers as tools of components. The package `mcp` is imported only in `wire/`, at the first call."""

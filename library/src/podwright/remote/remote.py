@@ -19,7 +19,6 @@ from urllib.parse import quote
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import Unpack
 
-from podwright.blueprints.content import read_bytes
 from podwright.chats.chat_messages import one_turn
 from podwright.connection.service_connection import Request, service_url
 from podwright.data.json_data import (
@@ -28,7 +27,6 @@ from podwright.data.json_data import (
     to_request_bytes,
     to_text,
 )
-from podwright.data.text import os_error_reason
 from podwright.errors import (
     ConfigurationError,
     InputError,
@@ -40,6 +38,10 @@ from podwright.kinds import Kind
 from podwright.messages import headers
 from podwright.messages.conversation import to_data
 from podwright.messages.usage import RunLimits
+from podwright.models.http.key_files import (
+    invalid_key_error,
+    read_key_file,
+)
 from podwright.models.http.proxies import is_proxy
 from podwright.models.http.urls import is_header_value
 from podwright.models.retries import Retries, Timeouts
@@ -255,7 +257,7 @@ def _first_key(
     key = (api_key or "").strip()
     if api_key_file is None:
         if not is_header_value(key):
-            raise _invalid_key_error(name)
+            raise invalid_key_error(_whose(name))
         return key
     if key:
         raise ConfigurationError(
@@ -275,31 +277,11 @@ def read_api_key(name: str, path: str | Path) -> str:
     Raises:
         ConfigurationError: The file cannot be read, or has no valid key. The message does not have the key.
     """
-    try:
-        key = read_bytes(path).decode().strip()
-    except UnicodeError:
-        raise _invalid_key_error(name, f" in '{path}'") from None
-    except (OSError, ValueError) as error:
-        reason = os_error_reason(error)
-        raise ConfigurationError(
-            f"The file '{path}' with the API key for the remote component '{name}' cannot be read: {reason}.",
-            suggestion="Name a file that this user can read.",
-        ) from error
-    if not key:
-        raise ConfigurationError(
-            f"The file '{path}' has no API key for the remote component '{name}'.",
-            suggestion="Write the key into it.",
-        )
-    if not is_header_value(key):
-        raise _invalid_key_error(name, f" in '{path}'")
-    return key
+    return read_key_file(_whose(name), path)
 
 
-def _invalid_key_error(name: str, place: str = "") -> ConfigurationError:
-    return ConfigurationError(
-        f"The API key for the remote component '{name}'{place} has invalid characters.",
-        suggestion="A key has printable ASCII characters only.",
-    )
+def _whose(name: str) -> str:
+    return f"the remote component '{name}'"
 
 
 def _request_body(task: Task, attributes: RunAttributes) -> dict[str, Any]:

@@ -37,11 +37,19 @@ def environment_proxy(url: str) -> str | None:
     Raises:
         ValueError: A variable has no URL. The message does not quote it.
     """
+    proxy = environment_proxy_with_credentials(url)
+    if proxy is None:
+        return None
+    return without_credentials(proxy)
+
+
+def environment_proxy_with_credentials(url: str) -> str | None:
+    """As `environment_proxy`, with user and password, for requests and not for messages."""
     proxy = _variable_for(url, "")
     # aiohttp ignores others
     if proxy is None or not proxy.startswith("http:"):
         return None
-    return without_credentials(proxy)
+    return proxy
 
 
 def environment_proxy_of_litellm(url: str) -> str | None:

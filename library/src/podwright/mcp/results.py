@@ -1,0 +1,139 @@
+"""What calls of MCP servers return and raise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from podwright.data.json_data import JsonObject
+from podwright.errors import ToolError
+from podwright.mcp.definitions import ToolDefinition
+
+_MIN_SECRET = 4
+"""Characters of a text that is worth to be cut out of messages."""
+Reason = Literal[
+    "unreachable",
+    "timeout",
+    "refused",
+    "redirect",
+    "too_large",
+    "protocol",
+    "input_refused",
+    "drift",
+    "unknown_tool",
+]
+"""Why a call failed.
+
+- `unreachable`: no connection, or it was lost, or the answer was 502, 503 or 504.
+- `timeout`: no answer in time.
+- `refused`: the answer was 401, 403, 407 or 429.
+- `redirect`: the server wants the request to go elsewhere.
+- `too_large`: an answer or a list exceeds a limit.
+- `protocol`: an error of JSON-RPC, or no valid answer.
+- `input_refused`: the server asked for input of a person or a model.
+- `drift`: the tool is not as it was locked.
+- `unknown_tool`: the server does not have the tool, or its definition is refused.
+"""
+
+
+class MCPServerError(ToolError):
+    """An MCP server did not do what it was asked for.
+
+    Args:
+        message: What happened, for the model.
+        reason: Why, as a code.
+        suggestion: What to do about it.
+    """
+
+    default_suggestion = "Check the MCP server and its URL."
+
+    def __init__(
+        self, message: str, reason: Reason, *, suggestion: str | None = None
+    ) -> None:
+        super().__init__(message, suggestion=suggestion)
+        self.reason: Reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class MCPResult:
+    """The result of a tool call."""
+
+    content: list[JsonObject]
+    """Texts and images, as messages have them: `{"type": "text", …}`, `{"type": "image_url", …}`."""
+    structured: Any | None = None
+    """The data, if the tool gives some."""
+    is_error: bool = False
+    """Whether the tool says that it failed; the content says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolListing:
+    """The tools of a server."""
+
+    tools: dict[str, ToolDefinition] = field(
+        default_factory=dict[str, ToolDefinition]
+    )
+    """The definitions by name."""
+    refused: dict[str, str] = field(default_factory=dict[str, str])
+    """Why a definition was left out, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveListing:
+    """A listing that has just arrived."""
+
+    listing: ToolListing
+    ttl: float | None
+    """Seconds for which it holds, by the server; None if the server does not say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """What goes with an operation on a server."""
+
+    seconds: float
+    """Seconds that it may take."""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The server's own HTTP headers, with the API key; none for a process."""
+    forwarded: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The headers of the caller."""
+    traceparent: str | None = None
+    """The W3C trace context, for `_meta`."""
+    idempotent: bool = False
+    """Whether a tool may be called again although it may have been performed."""
+
+    def secrets(self) -> list[str]:
+        """Return the texts that no error may have."""
+        # the scheme before a key, as in `Bearer`, is none
+        return [
+            value.rpartition(" ")[2]
+            for value in (*self.headers.values(), *self.forwarded.values())
+            if len(value) >= _MIN_SECRET
+        ]
+
+    def with_seconds(self, seconds: float) -> Outgoing:
+        """Return the same with another time."""
+        return replace(self, seconds=seconds)
+
+    def __repr__(self) -> str:
+        """Return a text without headers and secrets."""
+        return f"Outgoing(seconds={self.seconds:g})"
+
+
+class StaleDefinitionError(Exception):
+    """The server did not perform a call, because its definition of the tool is not the one that the call is by."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One operation on a server, for those who count and trace them."""
+
+    server_name: str
+    method: str
+    """`tools/list` or `tools/call`."""
+    protocol_version: str
+    """The protocol version, such as `2026-07-28`; empty if none was agreed on."""
+    seconds: float
+    error_reason: Reason | None
+    """Why it failed; None if it did not."""

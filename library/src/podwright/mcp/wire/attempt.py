@@ -1,0 +1,114 @@
+"""What is known of one attempt, besides what the client of the package `mcp` says."""
+
+from __future__ import annotations
+
+import asyncio
+from contextvars import ContextVar
+
+from podwright.data.json_data import JsonObject
+from podwright.data.text import truncate
+from podwright.mcp.definitions import clean
+from podwright.mcp.results import MCPServerError, Outgoing, Reason
+
+MAX_ANSWER = 8 * 2**20
+"""Bytes of the answers to one call."""
+MAX_LIST = 2**20
+"""Bytes of all pages of a list."""
+_MAX_WORDS = 300
+"""Characters of a server's own words in an error."""
+
+
+class Attempt:
+    """One attempt: to list tools, or to call one.
+
+    Args:
+        server: The server's name, for messages.
+        outgoing: What goes with the attempt.
+        max_bytes: Bytes of the answers.
+    """
+
+    def __init__(self, server: str, outgoing: Outgoing, max_bytes: int) -> None:
+        self.server = server
+        self.outgoing = outgoing
+        self.status: int | None = None
+        """The HTTP status of the last response."""
+        self.is_calling = False
+        """Whether the client has begun to send the call of the tool."""
+        self.may_be_performed = False
+        """Whether the call of the tool may have reached the server."""
+        self.has_lost_session = False
+        """Whether the server has answered that it does not know the session."""
+        self.was_asked = False
+        """Whether the server has asked for input."""
+        self.has_event_stream = False
+        """Whether the last response is a stream of events; its end looks like an error of JSON-RPC."""
+        self.is_answered = False
+        """Whether an error of JSON-RPC has arrived, and not only the end of a stream."""
+        self.error_code: int | None = None
+        """The code of the error of JSON-RPC that ended it."""
+        self.protocol_version = ""
+        """The version that client and server have agreed on; empty before."""
+        self.pages: list[JsonObject] = []
+        """The tools of the pages that have arrived, as the server wrote them."""
+        self.fault: MCPServerError | None = None
+        """Why the attempt cannot succeed."""
+        self.failed = asyncio.Event()
+        """Set with `fault`."""
+        self._max_bytes = max_bytes
+        self._size = 0
+
+    def error(
+        self,
+        predicate: str,
+        reason: Reason,
+        suggestion: str | None = None,
+    ) -> MCPServerError:
+        """Make an error whose message begins with the server."""
+        return MCPServerError(
+            f"The MCP server '{self.server}' {predicate}",
+            reason,
+            suggestion=suggestion,
+        )
+
+    def unreachable(
+        self, detail: str, suggestion: str | None = None
+    ) -> MCPServerError:
+        """Make the error of a server that does not answer."""
+        return self.error(
+            f"is not reachable ({detail}); do not call it again in this answer.",
+            "unreachable",
+            suggestion,
+        )
+
+    def fail(self, error: MCPServerError) -> MCPServerError:
+        """End the attempt with an error, unless it has one already; return it."""
+        if self.fault is None:
+            self.fault = error
+            self.failed.set()
+        return self.fault
+
+    def count(self, size: int) -> None:
+        """Count bytes of an answer.
+
+        Raises:
+            MCPServerError: There are too many.
+        """
+        self._size += size
+        if self._size > self._max_bytes:
+            raise self.fail(
+                self.error(
+                    f"sent more than {self._max_bytes} bytes.", "too_large"
+                )
+            )
+
+    def words(self, text: str) -> str:
+        """Return a server's own words for a message: short, cleaned, without secrets."""
+        for secret in self.outgoing.secrets():
+            text = text.replace(secret, "…")
+        return truncate(" ".join(clean(text).split()), _MAX_WORDS)
+
+
+current_attempt: ContextVar[Attempt | None] = ContextVar(
+    "podwright_mcp_attempt", default=None
+)
+"""The attempt that the running task makes."""

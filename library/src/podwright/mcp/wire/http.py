@@ -1,0 +1,248 @@
+"""HTTP to MCP servers: a transport for the client of the package `mcp` that limits what it lets through."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncIterator
+from typing import cast
+
+import httpx2
+
+from podwright.mcp.results import MCPServerError
+from podwright.mcp.wire.attempt import Attempt
+from podwright.models.http.client import OnePerLoop, certificate_error
+from podwright.models.http.proxies import (
+    environment_proxy_with_credentials,
+    via,
+    without_credentials,
+)
+
+_CONNECT = 10.0
+"""Seconds to connect."""
+_KEEP_ALIVE = 2.0
+"""Seconds that an unused connection is kept: less than servers keep it, so that no call is sent on one that closes."""
+_END_SESSION = 2.0
+"""Seconds to end the session of a server that has them."""
+_REFUSALS = {
+    401: "Check its API key.",
+    403: "Check that its API key may use it.",
+    407: "Check the user and the password of the proxy.",
+    429: "Call it less often, or raise its limit.",
+}
+"""Statuses of refusals, and what helps."""
+_UNAVAILABLE = (502, 503, 504)
+"""Statuses of a server that is away, or of a proxy before it."""
+_NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError)
+"""The errors of requests that did not reach the server."""
+
+
+class _Pools:
+    """The connections of one event loop, to all servers."""
+
+    def __init__(self, certificates: ssl.SSLContext) -> None:
+        self._certificates = certificates
+        self._by_proxy: dict[str | None, httpx2.AsyncHTTPTransport] = {}
+
+    def get(self, proxy: str | None) -> httpx2.AsyncHTTPTransport:
+        """Return the transport through a proxy, or without one."""
+        if proxy not in self._by_proxy:
+            through = None
+            if proxy is not None:
+                through = httpx2.Proxy(proxy, ssl_context=self._certificates)
+            self._by_proxy[proxy] = httpx2.AsyncHTTPTransport(
+                verify=self._certificates,
+                trust_env=False,
+                proxy=through,
+                limits=httpx2.Limits(
+                    max_connections=None, keepalive_expiry=_KEEP_ALIVE
+                ),
+            )
+        return self._by_proxy[proxy]
+
+    async def close(self) -> None:
+        """Close all connections."""
+        for transport in self._by_proxy.values():
+            await transport.aclose()
+
+
+_pools = OnePerLoop(_Pools, _Pools.close)
+
+
+class _CountedBody(httpx2.AsyncByteStream):
+    """The body of a response, which is counted while it is read."""
+
+    def __init__(
+        self, inner: httpx2.AsyncByteStream, transport: LimitingTransport
+    ) -> None:
+        self._inner = inner
+        self._transport = transport
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async for chunk in self._inner:
+                self._transport.attempt.count(len(chunk))
+                yield chunk
+        except httpx2.TransportError as error:
+            raise self._transport.lost(error) from error
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+class LimitingTransport(httpx2.AsyncBaseTransport):
+    """The requests of one attempt, through connections that are shared.
+
+    Redirects, refusals and compressed bodies end the attempt. The stream that a client opens to be sent messages is not
+    opened.
+
+    Args:
+        inner: The connections.
+        attempt: The attempt that the requests belong to.
+        shown_proxy: The proxy, without credentials, for messages.
+    """
+
+    def __init__(
+        self,
+        inner: httpx2.AsyncBaseTransport,
+        attempt: Attempt,
+        shown_proxy: str | None,
+    ) -> None:
+        self._inner = inner
+        self._shown_proxy = shown_proxy
+        self.attempt = attempt
+
+    async def handle_async_request(
+        self, request: httpx2.Request
+    ) -> httpx2.Response:
+        """Send a request.
+
+        Raises:
+            MCPServerError: The attempt cannot succeed.
+        """
+        if request.method == "DELETE":
+            return await self._end_session(request)
+        if self.attempt.fault is not None:
+            raise self.attempt.fault
+        is_resumption = "last-event-id" in request.headers
+        if request.method == "GET" and not is_resumption:
+            return httpx2.Response(405)
+        try:
+            response = await self._inner.handle_async_request(request)
+        except httpx2.TransportError as error:
+            raise self.lost(error) from error
+        self.attempt.may_be_performed |= self.attempt.is_calling
+        try:
+            self._check(request, response)
+        except MCPServerError:
+            await response.aclose()
+            raise
+        body = cast("httpx2.AsyncByteStream", response.stream)
+        response.stream = _CountedBody(body, self)
+        return response
+
+    async def _end_session(self, request: httpx2.Request) -> httpx2.Response:
+        """End a session, as far as the server takes part in that."""
+        with contextlib.suppress(httpx2.TransportError, TimeoutError):
+            async with asyncio.timeout(_END_SESSION):
+                response = await self._inner.handle_async_request(request)
+                await response.aclose()
+        return httpx2.Response(204)
+
+    def _check(
+        self, request: httpx2.Request, response: httpx2.Response
+    ) -> None:
+        attempt = self.attempt
+        status = response.status_code
+        attempt.status = status
+        way = via(self._shown_proxy)
+        if 300 <= status < 400:
+            raise attempt.fail(
+                attempt.error(
+                    f"wants the request to be sent elsewhere (HTTP {status}){way}, which is refused.",
+                    "redirect",
+                    "Give the URL at which it answers.",
+                )
+            )
+        if status in _REFUSALS:
+            raise attempt.fail(
+                attempt.error(
+                    f"refused the request (HTTP {status}){way}; do not call it again in this answer.",
+                    "refused",
+                    _REFUSALS[status],
+                )
+            )
+        if status in _UNAVAILABLE:
+            raise attempt.fail(attempt.unreachable(f"HTTP {status}{way}"))
+        media_type = response.headers.get("content-type", "")
+        attempt.has_event_stream = media_type.startswith("text/event-stream")
+        encoding = response.headers.get("content-encoding", "identity")
+        if encoding.lower() != "identity":
+            raise attempt.fail(
+                attempt.error(
+                    "sent a compressed answer, which was not asked for.",
+                    "protocol",
+                )
+            )
+        has_session = "mcp-session-id" in request.headers
+        attempt.has_lost_session = status == 404 and has_session
+
+    def lost(self, error: httpx2.TransportError) -> MCPServerError:
+        """End the attempt because of an error of a connection; return the error."""
+        attempt = self.attempt
+        was_sent = not isinstance(error, _NOT_SENT)
+        if was_sent:
+            attempt.may_be_performed |= attempt.is_calling
+        way = via(self._shown_proxy)
+        certificate = certificate_error(error, self._shown_proxy)
+        if certificate is not None:
+            detail = str(certificate)
+            return attempt.fail(
+                attempt.unreachable(detail, certificate.suggestion)
+            )
+        detail = "the connection was lost"
+        if isinstance(error, httpx2.ConnectTimeout):
+            detail = "no connection in time"
+        elif isinstance(error, httpx2.ProxyError):
+            detail = "the proxy refused the connection"
+        elif not was_sent:
+            detail = "no connection"
+        elif isinstance(error, httpx2.ProtocolError):
+            detail = "the connection was lost, or the answer is not HTTP"
+        return attempt.fail(attempt.unreachable(f"{detail}{way}"))
+
+
+async def new_client(
+    url: str, proxy: str | None, attempt: Attempt
+) -> httpx2.AsyncClient:
+    """Make the HTTP client of one attempt. It needs not be closed, because it has no connections of its own.
+
+    Args:
+        url: The server.
+        proxy: The proxy of the server; None for that of the environment, if it is trusted.
+        attempt: The attempt.
+
+    Raises:
+        TransportError: The certificates to trust cannot be read.
+        ValueError: The proxy of the environment is not a URL.
+    """
+    if proxy is None:
+        proxy = environment_proxy_with_credentials(url)
+    shown_proxy = None
+    if proxy is not None:
+        shown_proxy = without_credentials(proxy)
+    pools = await _pools.get()
+    transport = LimitingTransport(pools.get(proxy), attempt, shown_proxy)
+    headers = {
+        **attempt.outgoing.headers,
+        **attempt.outgoing.forwarded,
+        "accept-encoding": "identity",
+    }
+    return httpx2.AsyncClient(
+        transport=transport,
+        headers=headers,
+        timeout=httpx2.Timeout(None, connect=_CONNECT),
+        trust_env=False,
+        follow_redirects=False,
+    )

@@ -1,0 +1,201 @@
+"""A server that is reached by HTTP: one short-lived client for each attempt."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from typing import Any, TypeVar
+
+from mcp.client import CacheConfig, Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import (
+    HEADER_MISMATCH,
+    INVALID_PARAMS,
+    DiscoverResult,
+    Implementation,
+)
+from mcp_types.version import LATEST_MODERN_VERSION
+
+from podwright._version import __version__
+from podwright.data.json_data import JsonObject
+from podwright.mcp.definitions import ToolDefinition
+from podwright.mcp.results import (
+    LiveListing,
+    MCPResult,
+    MCPServerError,
+    Outgoing,
+    StaleDefinitionError,
+)
+from podwright.mcp.wire.attempt import MAX_ANSWER, MAX_LIST, Attempt
+from podwright.mcp.wire.connection import Connection
+from podwright.mcp.wire.http import new_client
+from podwright.mcp.wire.operations import KnownTools, call_tool, list_tools
+from podwright.mcp.wire.streams import Watch, watched
+from podwright.mcp.wire.working import make
+
+T = TypeVar("T")
+
+CLIENT_INFO = Implementation(name="podwright", version=__version__)
+_RECONNECT_WAIT = 0.25
+"""Seconds before the second attempt."""
+_NOT_THIS_ERA = (400, 404, 405)
+"""Statuses of servers that do not know the protocol of a request."""
+_READ = (HEADER_MISMATCH, INVALID_PARAMS)
+"""Codes of errors of servers that have read the request."""
+Work = Callable[[Client, Attempt], Coroutine[Any, Any, T]]
+
+
+class HTTPConnection(Connection):
+    """A server that is reached by HTTP.
+
+    Args:
+        name: Its name, for messages.
+        url: Where it is.
+        proxy: The proxy to it; None for that of the environment, if it is trusted.
+    """
+
+    def __init__(self, name: str, url: str, proxy: str | None) -> None:
+        self.name = name
+        self._url = url
+        self._proxy = proxy
+        self._era: DiscoverResult | str | None = None
+        """What the server has said of itself by `server/discover`, or `legacy`; None if it is not known."""
+
+    async def list_tools(self, outgoing: Outgoing) -> LiveListing:
+        """Return the tools of the server."""
+        return await self._try(
+            outgoing, MAX_LIST, list_tools, KnownTools(), repeats=True
+        )
+
+    async def call_tool(
+        self,
+        definition: ToolDefinition,
+        arguments: JsonObject,
+        outgoing: Outgoing,
+    ) -> MCPResult:
+        """Call a tool."""
+
+        async def call(client: Client, attempt: Attempt) -> MCPResult:
+            return await call_tool(client, attempt, definition.name, arguments)
+
+        return await self._try(
+            outgoing,
+            MAX_ANSWER,
+            call,
+            KnownTools(definition),
+            repeats=outgoing.idempotent,
+        )
+
+    async def close(self) -> None:
+        """Do nothing: connections belong to the event loop."""
+
+    async def _try(
+        self,
+        outgoing: Outgoing,
+        max_bytes: int,
+        work: Work[T],
+        known: KnownTools,
+        *,
+        repeats: bool,
+    ) -> T:
+        """Do what is asked for, a second time where that is safe and may help.
+
+        Args:
+            outgoing: What goes with it.
+            max_bytes: Bytes of the answers.
+            work: Does it, with a client that is connected.
+            known: The cache of the client.
+            repeats: Whether it may be done again although it may have been done.
+        """
+        loop = asyncio.get_running_loop()
+        end = loop.time() + outgoing.seconds
+        era = self._era
+        attempt = Attempt(self.name, outgoing, max_bytes)
+        try:
+            return await self._attempt(attempt, work, known)
+        except MCPServerError as error:
+            if not self._helps_again(attempt, error, era, repeats=repeats):
+                raise
+        if attempt.status is None:
+            await asyncio.sleep(_RECONNECT_WAIT)
+        left = outgoing.with_seconds(end - loop.time())
+        again = Attempt(self.name, left, max_bytes)
+        return await self._attempt(again, work, known)
+
+    def _helps_again(
+        self,
+        attempt: Attempt,
+        error: MCPServerError,
+        era: DiscoverResult | str | None,
+        *,
+        repeats: bool,
+    ) -> bool:
+        """Return whether another attempt is safe, and may succeed.
+
+        Args:
+            attempt: The attempt that failed.
+            error: Its error.
+            era: What was known of the server before it.
+            repeats: Whether what was asked for may be done twice.
+        """
+        if attempt.has_lost_session:
+            return True
+        if error.reason == "unreachable":
+            return repeats or not attempt.may_be_performed
+        # the server may have been replaced by one of another era, which has refused to read the request
+        return (
+            error.reason == "protocol"
+            and era is not None
+            and attempt.status in _NOT_THIS_ERA
+            and attempt.error_code not in _READ
+        )
+
+    async def _attempt(
+        self, attempt: Attempt, work: Work[T], known: KnownTools
+    ) -> T:
+        async def perform() -> T:
+            async with self._client(attempt, known) as client:
+                return await work(client, attempt)
+
+        try:
+            return await make(attempt, perform)
+        except MCPServerError as error:
+            if attempt.error_code == HEADER_MISMATCH:
+                raise StaleDefinitionError from error
+            if attempt.error_code not in _READ:
+                # what answers next may be another server
+                self._era = None
+            raise
+
+    @contextlib.asynccontextmanager
+    async def _client(
+        self, attempt: Attempt, known: KnownTools
+    ) -> AsyncGenerator[Client]:
+        watch = Watch()
+        watch.attempts.add(attempt)
+        http_client = await new_client(self._url, self._proxy, attempt)
+        transport = streamable_http_client(
+            self._url, http_client=http_client, max_sse_event_size=MAX_ANSWER
+        )
+        mode = "auto"
+        discovered: DiscoverResult | None = None
+        if isinstance(self._era, DiscoverResult):
+            mode = LATEST_MODERN_VERSION
+            discovered = self._era
+        elif self._era is not None:
+            mode = self._era
+        client = Client(
+            watched(transport, watch),
+            mode=mode,
+            prior_discover=discovered,
+            client_info=CLIENT_INFO,
+            cache=CacheConfig(
+                store=known, partition="podwright", target_id="server"
+            ),
+        )
+        async with client:
+            self._era = client.session.discover_result or "legacy"
+            attempt.protocol_version = client.protocol_version
+            self.protocol_version = client.protocol_version
+            yield client

@@ -1,0 +1,203 @@
+"""A server that is a process of this machine: one for each event loop, with one client that lives as long."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+from weakref import WeakKeyDictionary
+
+from mcp.client import CacheConfig, Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+
+from podwright.data.json_data import JsonObject
+from podwright.mcp.definitions import ToolDefinition
+from podwright.mcp.results import (
+    LiveListing,
+    MCPResult,
+    MCPServerError,
+    Outgoing,
+)
+from podwright.mcp.wire.attempt import MAX_ANSWER, MAX_LIST, Attempt
+from podwright.mcp.wire.connection import Connection
+from podwright.mcp.wire.http_connection import CLIENT_INFO, Work
+from podwright.mcp.wire.operations import KnownTools, call_tool, list_tools
+from podwright.mcp.wire.streams import Watch, watched
+from podwright.mcp.wire.working import make
+
+T = TypeVar("T")
+
+_CLOSE = 10.0
+"""Seconds within which a process has ended: the package asks it to, and kills it."""
+
+
+class _Process:
+    """A running process, and the client that is connected to it. A task of its own keeps them."""
+
+    def __init__(self, parameters: StdioServerParameters) -> None:
+        self._parameters = parameters
+        self._is_ending = asyncio.Event()
+        self._client: asyncio.Future[Client] = (
+            asyncio.get_running_loop().create_future()
+        )
+        self.watch = Watch(counts_messages=True)
+        self.known = KnownTools()
+        self._keeper = asyncio.create_task(self._keep())
+        self._keeper.add_done_callback(_take_error)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process has not been ended."""
+        return not (self._is_ending.is_set() or self._keeper.done())
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the process has answered."""
+        return self._client.done()
+
+    async def client(self) -> Client:
+        """Return the client, once it is connected."""
+        await asyncio.wait(
+            {self._client, self._keeper},
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+        if self._client.done():
+            return self._client.result()
+        error = None
+        if not self._keeper.cancelled():
+            error = self._keeper.exception()
+        raise error or ConnectionError("the process has ended")
+
+    async def _keep(self) -> None:
+        transport = stdio_client(self._parameters, sys.__stderr__ or sys.stderr)
+        client = Client(
+            watched(transport, self.watch),
+            client_info=CLIENT_INFO,
+            cache=CacheConfig(
+                store=self.known, partition="podwright", target_id="process"
+            ),
+        )
+        async with client:
+            self._client.set_result(client)
+            await self._is_ending.wait()
+
+    async def end(self) -> None:
+        """End the process."""
+        self._is_ending.set()
+        if not self._client.done():
+            self._keeper.cancel()
+        await asyncio.wait({self._keeper}, timeout=_CLOSE)
+
+
+class StdioConnection(Connection):
+    """A server that is a process of this machine.
+
+    Args:
+        name: Its name, for messages.
+        command: The program.
+        arguments: Its arguments.
+        env: Variables beside those that every process has.
+        cwd: Where it runs; None for here.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        command: str,
+        arguments: Sequence[str],
+        env: Mapping[str, str] | None,
+        cwd: str | None,
+    ) -> None:
+        self.name = name
+        self._parameters = StdioServerParameters(
+            command=command,
+            args=list(arguments),
+            env=None if env is None else dict(env),
+            cwd=cwd,
+        )
+        self._processes: WeakKeyDictionary[
+            asyncio.AbstractEventLoop, _Process
+        ] = WeakKeyDictionary()
+        self._was_running = False
+        """Whether the last attempt was made with a process that had answered before."""
+
+    async def list_tools(self, outgoing: Outgoing) -> LiveListing:
+        """Return the tools of the server."""
+        return await self._try(outgoing, MAX_LIST, list_tools)
+
+    async def call_tool(
+        self,
+        definition: ToolDefinition,
+        arguments: JsonObject,
+        outgoing: Outgoing,
+    ) -> MCPResult:
+        """Call a tool."""
+
+        async def call(client: Client, attempt: Attempt) -> MCPResult:
+            return await call_tool(client, attempt, definition.name, arguments)
+
+        return await self._try(outgoing, MAX_ANSWER, call, definition)
+
+    async def close(self) -> None:
+        """End the process of the running event loop."""
+        process = self._processes.pop(asyncio.get_running_loop(), None)
+        if process is not None:
+            await process.end()
+
+    async def _try(
+        self,
+        outgoing: Outgoing,
+        max_bytes: int,
+        work: Work[T],
+        *definitions: ToolDefinition,
+    ) -> T:
+        """Do what is asked for; in a new process if the one before has ended without having read the call."""
+        attempt = Attempt(self.name, outgoing, max_bytes)
+        try:
+            return await self._attempt(attempt, work, *definitions)
+        except MCPServerError as error:
+            is_safe = outgoing.idempotent or not attempt.is_calling
+            has_ended = error.reason == "unreachable" and self._was_running
+            if not (is_safe and has_ended):
+                raise
+        again = Attempt(self.name, outgoing, max_bytes)
+        return await self._attempt(again, work, *definitions)
+
+    async def _attempt(
+        self, attempt: Attempt, work: Work[T], *definitions: ToolDefinition
+    ) -> T:
+        process = self._process()
+        for definition in definitions:
+            process.known.add(definition)
+
+        async def perform() -> T:
+            client = await process.client()
+            self.protocol_version = client.protocol_version
+            return await work(client, attempt)
+
+        process.watch.attempts.add(attempt)
+        try:
+            return await make(attempt, perform)
+        except MCPServerError as error:
+            if error.reason == "unreachable" or not process.is_connected:
+                await process.end()
+            raise
+        finally:
+            process.watch.forget(attempt)
+
+    def _process(self) -> _Process:
+        """Return the process of the running event loop, which is begun if there is none."""
+        loop = asyncio.get_running_loop()
+        process = self._processes.get(loop)
+        self._was_running = process is not None and process.is_connected
+        if process is None or not process.is_running:
+            process = _Process(self._parameters)
+            self._processes[loop] = process
+        return process
+
+
+def _take_error(task: asyncio.Task[None]) -> None:
+    """Take the error of a task, which its attempts have; else the loop logs it."""
+    if not task.cancelled():
+        task.exception()
