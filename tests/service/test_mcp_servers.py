@@ -13,11 +13,12 @@ from tests.library.mcp_server import ServerDouble, definition
 from tests.service.support import Serve, Shell, check_problem, pointers
 from typing_extensions import override
 
-from podwright import Agent, ScriptedModel, load
+from podwright import Agent, FunctionModel, load, register_provider
 from podwright.errors import ConfigurationError, InputError
 from podwright.mcp.lock import LOCK_FILE, MCPLock
 from podwright.mcp.results import Reason
 from podwright.mcp.server import ToolListing
+from podwright.models import Connection, Model
 from podwright.testing import ModelRequest, ToolCall
 from podwright_service.mcp_servers import servers_of, servers_of_options
 from podwright_service.observability.metrics import table
@@ -26,7 +27,14 @@ from podwright_service.settings import Settings, read_settings
 READ = definition("read_file")
 WRITE = definition("write_file")
 SECRET = "tenant-header-that-nobody-keeps"
-NAMES = ["PODWRIGHT_MCP_SERVERS", "PODWRIGHT_MCP_SERVERS_FILE", "PODWRIGHT_MCP_KEYS", "PODWRIGHT_MCP_KEY_FILES"]  # fmt: skip
+VARIABLES = {
+    "PODWRIGHT_ALLOWED_MCP",
+    "PODWRIGHT_MCP_DRIFT",
+    "PODWRIGHT_MCP_KEYS",
+    "PODWRIGHT_MCP_KEY_FILES",
+    "PODWRIGHT_MCP_SERVERS",
+    "PODWRIGHT_MCP_SERVERS_FILE",
+}
 
 
 def blueprint(*tools: Any, server: str = "files", **more: Any) -> Any:
@@ -45,7 +53,7 @@ def blueprint(*tools: Any, server: str = "files", **more: Any) -> Any:
 def folder_of(path: Path, *tools: Any) -> Path:
     """A folder with an agent that has tools of the server `files`, and their lock."""
     path.mkdir(exist_ok=True)
-    (path / "agent.json").write_text(json.dumps(blueprint(*tools)))
+    (path / "blueprint.json").write_text(json.dumps(blueprint(*tools)))
     MCPLock({"files": {"read_file": READ, "write_file": WRITE}}).write_file(
         path / LOCK_FILE
     )
@@ -175,13 +183,11 @@ def test_printed_settings_have_no_secret(shell: Shell, tmp_path: Path) -> None:
         PODWRIGHT_MCP_KEYS='{"files": "key-of-files"}',
     )
     assert done.returncode == 0, done.stderr
-    values = {
-        row["variable"]: row["value"] for row in json.loads(done.stdout)
-    }
+    values = {row["variable"]: row["value"] for row in json.loads(done.stdout)}
     assert values["PODWRIGHT_MCP_SERVERS"]["files"]["url"].startswith(
         "http://127.0.0.1:1/mcp"
     )
-    assert set(NAMES) <= values.keys()
+    assert values.keys() >= VARIABLES
     assert "key-of-files" not in done.stdout + done.stderr
     assert "tok-en" not in done.stdout + done.stderr
 
@@ -224,6 +230,8 @@ class Files(ServerDouble):
     def __init__(self, *headers: str) -> None:
         super().__init__(READ, WRITE, headers_from_request=headers)
         self.listed_for: list[Mapping[str, str]] = []
+        self.texts: dict[str, str] = {}
+        """Descriptions of `read_file`, by tenant."""
 
     @override
     async def list_tools(
@@ -231,8 +239,9 @@ class Files(ServerDouble):
     ) -> ToolListing:
         self.listed_for.append(dict(headers or {}))
         tenant = (headers or {}).get("x-tenant", "nobody")
-        tool = definition("read_file", description=f"Reads for {tenant}.")
-        return ToolListing({"read_file": tool}, {})
+        text = self.texts.get(tenant, f"Reads for {tenant}.")
+        tool = definition("read_file", description=text)
+        return ToolListing({"read_file": tool, "write_file": WRITE}, {})
 
     @property
     def sent(self) -> list[Mapping[str, str]]:
@@ -244,7 +253,9 @@ def caller(tool: str = "read_file") -> FunctionModel:
     """A model that calls a tool once, and answers with the tool's description, and what it was told."""
 
     def answer(request: ModelRequest) -> Any:
-        results = [each.text for each in request.messages if each.role == "tool"]
+        results = [
+            each.text for each in request.messages if each.role == "tool"
+        ]
         if not results:
             return [ToolCall.of(tool, path="a.txt")]
         shown = [each["function"].get("description") for each in request.tools]
@@ -306,7 +317,7 @@ def test_no_header_of_a_caller_is_stored(
         events = stream.read().decode()
     assert "content of a.txt" in events
     traced = client.post(
-        "/run", json={**body, "trace": True}, headers=headers
+        "/run?trace=true", json=body, headers=headers
     ).text
     assert [each["x-tenant"] for each in files.sent] == [SECRET, SECRET]
     run = client.post("/runs", json=body, headers=headers)
@@ -374,7 +385,12 @@ def test_inline_blueprints_name_tools_of_the_component(serve: Serve) -> None:
         "name": "s",
         "mcp": {"server": "files", "tool": "write_file"},
     }
-    workflow = {"version": "1", "type": "Workflow", "name": "w", "steps": [step]}
+    workflow = {
+        "version": "1",
+        "type": "Workflow",
+        "name": "w",
+        "steps": [step],
+    }
     body = {"type": "workflow", "blueprint": workflow, "input": "x"}
     problem = check_problem(
         client.post("/run-blueprint", json=body), 422, "blueprint_invalid"
@@ -382,18 +398,110 @@ def test_inline_blueprints_name_tools_of_the_component(serve: Serve) -> None:
     assert pointers(problem) == ["/blueprint/steps/0/mcp"]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def callers() -> None:
+    """Models `mcp-caller/NAME`, each of which calls the tool of its name."""
+
+    def make(name: str, connection: Connection) -> Model:
+        return caller(name)
+
+    register_provider("mcp-caller", make)
+
+
 def test_inline_tools_have_the_lock_of_the_component(
     serve: Serve, tmp_path: Path
 ) -> None:
     """A locked definition is shown as it is locked; another one is that of the server, in each run anew."""
     files = Files()
-    folder = folder_of(tmp_path / "reader", "read_file")
-    component = load(folder, mcp={"files": files}, model=caller())
+    folder = folder_of(tmp_path / "reader", "write_file")
     client = serve(
-        component,
+        load(folder, mcp={"files": files}),
         allowed_mcp=["files"],
-        model="offline/scripted-inline",
+        allowed_models=["mcp-caller/read_file", "mcp-caller/write_file"],
     )
     assert client.get("/info").json()["accepts"]["mcp"] == ["files"]
+    body = inline(
+        "read_file",
+        "write_file",
+        config={"model": "mcp-caller/write_file"},
+    )
+    shown = answer_of(client.post("/run-blueprint", json=body))["shown"]
+    assert shown == ["Reads for nobody.", "Does write_file."]
+    locks = [options["locked"] for options in files.options]
+    assert [lock.digest for lock in locks] == [WRITE.digest]
+    files.texts["nobody"] = "Reads otherwise."
+    shown = answer_of(client.post("/run-blueprint", json=body))["shown"]
+    assert shown == ["Reads otherwise.", "Does write_file."]
 
 
+def test_inline_tools_are_as_strict_as_those_of_the_component(
+    serve: Serve,
+) -> None:
+    """Options of the component hold unless an entry is stricter; looser ones are problems at their places."""
+    files = Files()
+    component = reader(
+        files,
+        {"name": "read_file", "approval": True, "timeout": 5},
+        "write_file",
+    )
+    client = serve(component, allowed_models=["mcp-caller/read_file"])
+    config = {"model": "mcp-caller/read_file"}
+    loose = {
+        "name": "read_file",
+        "approval": False,
+        "timeout": 6,
+        "idempotent": True,
+    }
+    problem = check_problem(
+        client.post("/run-blueprint", json=inline(loose, config=config)),
+        422,
+        "blueprint_invalid",
+    )
+    assert sorted(pointers(problem)) == [
+        f"/blueprint/mcp/0/tools/0/{name}"
+        for name in ("approval", "idempotent", "timeout")
+    ]
+    body = inline("read_file", config=config)
+    response = client.post("/run-blueprint", json=body)
+    assert response.json()["code"] == "approval_required"
+    assert files.calls == []
+    step = {
+        "type": "function_step",
+        "name": "s",
+        "mcp": {"server": "files", "tool": "read_file"},
+        "arguments": {"path": "a.txt"},
+    }
+    workflow = {
+        "version": "1",
+        "type": "Workflow",
+        "name": "w",
+        "steps": [step],
+    }
+    body = {"type": "workflow", "blueprint": workflow, "input": "x"}
+    problem = check_problem(
+        client.post("/run-blueprint", json=body), 422, "blueprint_invalid"
+    )
+    assert pointers(problem) == ["/blueprint/steps/0/mcp"]
+
+
+def test_allowed_tools_have_servers(serve: Serve) -> None:
+    """A list of the operator replaces the component's tools, and names servers that the service has."""
+    with pytest.raises(ConfigurationError) as caught:
+        serve(reader(Files()), allowed_mcp=["fils/read_file"])
+    assert "PODWRIGHT_ALLOWED_MCP" in caught.value.message
+    assert "files" in caught.value.suggestion
+    client = serve(reader(Files()), allowed_mcp=["files/write_file"])
+    problem = check_problem(
+        client.post("/run-blueprint", json=inline("write_file", "read_file")),
+        422,
+        "blueprint_invalid",
+    )
+    assert pointers(problem) == ["/blueprint/mcp/0/tools/1"]
+    assert "write_file" in problem["errors"][0]["suggestion"]
+
+
+def test_metrics_have_all_reasons_of_exchanges() -> None:
+    """The table has the reasons of exchanges; those about one tool, which is not called, are no exchanges."""
+    assert {*table.MCP_REASONS, "drift", "unknown_tool"} == set(
+        get_args(Reason)
+    )

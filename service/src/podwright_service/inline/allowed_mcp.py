@@ -58,11 +58,13 @@ class AllowedMCP:
         return [MCPTool(name, MCPSource(), None)]
 
     def tools_of(self, server: str) -> list[str]:
-        """The names of the tools of a server that are known."""
-        keys = {*self.tools, *self.served}
-        return sorted(
-            tool for name, tool in keys if name == server and tool != ANY
-        )
+        """The names of the tools of a server that are known, and that an inline blueprint may name."""
+        names = {
+            tool
+            for name, tool in (*self.tools, *self.served)
+            if name == server and self.allows(server, tool)
+        }
+        return sorted(names - {ANY})
 
     def names(self) -> list[str]:
         """The tools as `server/tool`, and as `server` where all its tools are allowed."""
