@@ -12,6 +12,8 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import (
     HEADER_MISMATCH,
     INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    UNSUPPORTED_PROTOCOL_VERSION,
     DiscoverResult,
     Implementation,
 )
@@ -41,6 +43,8 @@ _RECONNECT_WAIT = 0.25
 """Seconds before the second attempt."""
 _NOT_THIS_ERA = (400, 404, 405)
 """Statuses of servers that do not know the protocol of a request."""
+_OTHER_PROTOCOL = (METHOD_NOT_FOUND, UNSUPPORTED_PROTOCOL_VERSION)
+"""Codes of errors of such servers."""
 _READ = (HEADER_MISMATCH, INVALID_PARAMS)
 """Codes of errors of servers that have read the request."""
 Work = Callable[[Client, Attempt], Coroutine[Any, Any, T]]
@@ -144,11 +148,13 @@ class HTTPConnection(Connection):
         if error.reason == "unreachable":
             return repeats or not attempt.may_be_performed
         # the server may have been replaced by one of another era, which has refused to read the request
+        if error.reason != "protocol" or era is None:
+            return False
+        if attempt.error_code in _READ:
+            return False
         return (
-            error.reason == "protocol"
-            and era is not None
-            and attempt.status in _NOT_THIS_ERA
-            and attempt.error_code not in _READ
+            attempt.status in _NOT_THIS_ERA
+            or attempt.error_code in _OTHER_PROTOCOL
         )
 
     async def _attempt(
