@@ -20,6 +20,7 @@ from podwright.events import (
     Token,
     ToolCallFinished,
 )
+from podwright.mcp.results import Exchange
 from podwright.messages.messages import Message, ModelRequest, ModelResponse
 from podwright_service.observability.metrics.otlp import OTLPMetrics
 from podwright_service.observability.metrics.subscriber import Metrics, Part
@@ -34,6 +35,7 @@ def counted(export: OTLPMetrics | None = None) -> Metrics:
         digest="d",
         components=[Part("looker", "agent")],
         routes={"/run"},
+        servers={"files"},
         limits=RunLimits(60, 10, 1000, 0.5),
         export=export,
     )
@@ -43,6 +45,8 @@ def counted(export: OTLPMetrics | None = None) -> Metrics:
     metrics.track(admission)
     metrics.count_spans("ended", 2)
     metrics.observe_request("POST", "/run", 200, 0.1)
+    failed = Exchange("files", "tools/call", "2026-07-28", 0.1, "unreachable")
+    metrics.observe_exchange(failed, is_up=False)
     metrics.count_attempt("succeeded")
     metrics.count_delivery("delivered")
     metrics.set_background_runs({"queued": (1, 1.0, 1)})

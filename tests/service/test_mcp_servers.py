@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import shlex
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_args
 
+import httpx
 import pytest
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import (
+    InMemorySpanExporter,
+)
 from tests.helpers import until
 from tests.library.mcp_server import ServerDouble, definition
+from tests.mcp_stub import MCPStub
 from tests.service.support import Serve, Shell, check_problem, pointers
 from typing_extensions import override
 
@@ -23,6 +31,7 @@ from podwright.testing import ModelRequest, ToolCall
 from podwright_service.mcp_servers import servers_of, servers_of_options
 from podwright_service.observability.metrics import table
 from podwright_service.settings import Settings, read_settings
+from podwright_service.testing import Metrics
 
 READ = definition("read_file")
 WRITE = definition("write_file")
@@ -273,6 +282,11 @@ def reader(server: ServerDouble, *tools: Any, **more: Any) -> Agent:
     )
 
 
+def scrape(client: httpx.Client) -> Metrics:
+    """The metrics of a service."""
+    return Metrics(client.get("/metrics").text)
+
+
 def answer_of(response: Any) -> Any:
     assert response.status_code == 200, response.text
     return json.loads(response.json()["output"])
@@ -316,9 +330,7 @@ def test_no_header_of_a_caller_is_stored(
     ) as stream:
         events = stream.read().decode()
     assert "content of a.txt" in events
-    traced = client.post(
-        "/run?trace=true", json=body, headers=headers
-    ).text
+    traced = client.post("/run?trace=true", json=body, headers=headers).text
     assert [each["x-tenant"] for each in files.sent] == [SECRET, SECRET]
     run = client.post("/runs", json=body, headers=headers)
     assert run.status_code == 202
@@ -505,3 +517,174 @@ def test_metrics_have_all_reasons_of_exchanges() -> None:
     assert {*table.MCP_REASONS, "drift", "unknown_tool"} == set(
         get_args(Reason)
     )
+
+
+# --- Over the wire ----------------------------------------------------------------------------------------------------
+
+
+def test_what_is_seen_of_a_server(
+    serve: Serve, tmp_path: Path, spans: InMemorySpanExporter
+) -> None:
+    """`/info`, metrics and spans say whether it answers; it is called again without a restart, in the same trace."""
+    with MCPStub(tools=[READ.to_data()]) as stub:
+        servers: dict[str, Any] = {
+            "mcp_servers": {"files": stub.url},
+            "mcp_keys": {"files": "key-of-files"},
+        }
+        folder = folder_of(tmp_path / "reader", "read_file")
+        component = load(
+            folder, mcp=servers_of(Settings(**servers)), model=caller()
+        )
+        client = serve(component, **servers)
+        metrics = scrape(client)
+        assert "podwright_mcp_server_up{" not in client.get("/metrics").text
+        labels = {"server": "files", "component": "reader", "kind": "agent"}
+        failures = "podwright_mcp_exchange_failures_total"
+        assert metrics.get(failures, **labels, reason="unreachable") == 0
+        stub.down()
+        told = answer_of(client.post("/run", json={"input": "x"}))["told"]
+        assert "'files'" in told[0]
+        assert client.get("/ready").status_code == 200
+        assert client.get("/info").json()["mcp"] == {"files": False}
+        metrics = scrape(client)
+        assert metrics.get("podwright_mcp_server_up", **labels) == 0
+        assert metrics.get(failures, **labels, reason="unreachable") >= 1
+        stub.up()
+        spans.clear()
+        told = answer_of(client.post("/run", json={"input": "x"}))["told"]
+        assert "a.txt" in told[0]
+        assert client.get("/info").json()["mcp"] == {"files": True}
+        metrics = scrape(client)
+        assert metrics.get("podwright_mcp_server_up", **labels) == 1
+        durations = "podwright_mcp_exchange_duration_seconds_count"
+        assert metrics.get(durations, **labels, method="tools/call") == 1
+    [call] = stub.calls
+    assert call.headers["authorization"] == "Bearer key-of-files"
+    [span] = [
+        each
+        for each in spans.get_finished_spans()
+        if each.name == "execute_tool read_file"
+    ]
+    attributes = dict(span.attributes or {})
+    assert attributes["mcp.method.name"] == "tools/call"
+    assert attributes["mcp.protocol.version"] == "2026-07-28"
+    assert attributes["podwright.mcp.server"] == "files"
+    assert "mcp.session.id" not in attributes
+    context = span.get_span_context()
+    assert context is not None
+    assert (
+        f"{context.trace_id:032x}-{context.span_id:016x}"
+        in call.meta["traceparent"]
+    )
+
+
+def test_a_key_is_replaced_by_its_file(serve: Serve, tmp_path: Path) -> None:
+    """A file with a key is read again without a restart."""
+    key = tmp_path / "files.key"
+    key.write_text("first-key\n")
+    with MCPStub(tools=[READ.to_data()]) as stub:
+        servers: dict[str, Any] = {
+            "mcp_servers": {"files": stub.url},
+            "mcp_key_files": {"files": str(key)},
+        }
+        agent = Agent.from_blueprint(
+            blueprint("read_file"),
+            mcp=servers_of(Settings(**servers)),
+            model=caller(),
+        )
+        client = serve(agent, **servers)
+        for text in ("first-key", "second-key"):
+            key.write_text(f"{text}\n")
+            answer_of(client.post("/run", json={"input": "x"}))
+    assert [call.headers["authorization"] for call in stub.calls] == [
+        "Bearer first-key",
+        "Bearer second-key",
+    ]
+
+
+def test_callers_headers_reach_their_server(serve: Serve) -> None:
+    """A caller's own `authorization` goes on if it is listed; a server that does not list it is sent none."""
+    with MCPStub(tools=[READ.to_data()]) as stub:
+        servers: dict[str, Any] = {
+            "mcp_servers": {
+                "mine": {
+                    "url": stub.url,
+                    "headers_from_request": ["Authorization"],
+                },
+                "files": stub.url,
+            }
+        }
+        clients = [
+            serve(
+                Agent.from_blueprint(
+                    blueprint("read_file", server=name),
+                    mcp=servers_of(Settings(**servers)),
+                    model=caller(),
+                ),
+                **servers,
+            )
+            for name in ("mine", "files")
+        ]
+        for client in clients:
+            answer_of(
+                client.post(
+                    "/run",
+                    json={"input": "x"},
+                    headers={"Authorization": f"Bearer {SECRET}"},
+                )
+            )
+    mine, files = stub.calls
+    assert mine.headers["authorization"] == f"Bearer {SECRET}"
+    assert "authorization" not in files.headers
+
+
+SERVER = """
+from mcp.server.mcpserver import MCPServer
+
+server = MCPServer("shelf")
+
+
+@server.tool()
+def read_file(path: str) -> str:
+    return f"content of {path}"
+
+
+server.run("stdio")
+"""
+MODEL = """
+import json
+
+from podwright import FunctionModel, register_provider
+from podwright.testing import ToolCall
+
+
+def answer(request):
+    results = [each.text for each in request.messages if each.role == "tool"]
+    return results[0] if results else [ToolCall.of("read_file", path="a.txt")]
+
+
+register_provider("own", lambda name, connection: FunctionModel(answer, name="own/reader"))
+"""
+
+
+def test_run_with_the_options_servers(shell: Shell, tmp_path: Path) -> None:
+    """`podwright run --mcp` takes a URL, or a program, which has ended when the command ends."""
+    folder = tmp_path / "reader"
+    folder.mkdir()
+    own = blueprint("read_file", config={"model": "own/reader"})
+    (folder / "blueprint.json").write_text(json.dumps(own))
+    (folder / "providers.py").write_text(MODEL)
+    program = tmp_path / "server.py"
+    program.write_text(SERVER)
+    tool = {**READ.to_data(), "outputSchema": None}
+    with MCPStub(tools=[tool], answers={"read_file": "by HTTP"}) as stub:
+        lock = servers_of(Settings(mcp_servers={"files": stub.url}))
+        listing = asyncio.run(lock["files"].list_tools())
+        MCPLock({"files": dict(listing.tools)}).write_file(folder / LOCK_FILE)
+        done = shell("run", str(folder), "x", "--mcp", f"files={stub.url}")
+    assert (done.returncode, done.stdout) == (0, "by HTTP\n"), done.stderr
+    command = shlex.join([sys.executable, str(program)])
+    stdio = ["--mcp", f"files={command}"]
+    done = shell("run", str(folder), "x", *stdio, PODWRIGHT_MCP_DRIFT="warn")
+    assert done.returncode == 0, done.stderr
+    assert "content of a.txt" in done.stdout
