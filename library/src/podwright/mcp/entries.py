@@ -61,8 +61,10 @@ class MCPSource:
             raise _missing_tool_error(name, listing.tools, listing.refused)
         if server.headers_from_request:
             return definition
-        # another run may have asked at the same time
-        return self.learned.setdefault(key, definition)
+        for tool, first in listing.tools.items():
+            # another run may have asked at the same time
+            self.learned.setdefault((name.server, tool), first)
+        return self.learned[key]
 
 
 def to_source(mcp: object) -> MCPSource:
