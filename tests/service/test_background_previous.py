@@ -420,7 +420,7 @@ def test_files_that_are_no_blueprints_are_left_out(
     settings = Settings(
         previous=str(tmp_path), runs_database=SecretStr(sqlite_database)
     )
-    previous = load_previous(settings, component)
+    previous = load_previous(settings, component, {})
     assert list(previous.components) == [digest(earlier)]
 
 
@@ -444,7 +444,7 @@ def test_the_agents_are_those_of_the_folder(tmp_path: Path) -> None:
         previous=str(files),
         runs_database=SecretStr("sqlite:////nowhere/runs.db"),
     )
-    previous = load_previous(settings, podwright.load(folder))
+    previous = load_previous(settings, podwright.load(folder), {})
     (component,) = previous.components.values()
     assert component.members()["critic"].to_blueprint() == critic
     (misfit,) = previous.misfits.values()

@@ -59,6 +59,11 @@ def blueprint(*tools: Any, server: str = "files", **more: Any) -> Any:
     }
 
 
+def settings_of(**values: Any) -> Settings:
+    """Settings of data as variables have it."""
+    return Settings(**values)
+
+
 def folder_of(path: Path, *tools: Any) -> Path:
     """A folder with an agent that has tools of the server `files`, and their lock."""
     path.mkdir(exist_ok=True)
@@ -89,7 +94,7 @@ def test_servers_of_a_variable_and_of_a_file(tmp_path: Path) -> None:
     )
     key = tmp_path / "crm.key"
     key.write_text("key-of-crm\n")
-    settings = Settings(
+    settings = settings_of(
         mcp_servers='{"files": "https://other.example/mcp"}',
         mcp_servers_file=str(file),
         mcp_key_files={"crm": str(key)},
@@ -141,18 +146,18 @@ def test_an_invalid_file_is_one_error(tmp_path: Path) -> None:
     file = tmp_path / "servers.json"
     file.write_text('{"a": {"url": "x"}, "b": {"timeout": 1}}')
     with pytest.raises(ConfigurationError) as caught:
-        servers_of(Settings(mcp_servers_file=str(file)))
+        servers_of(settings_of(mcp_servers_file=str(file)))
     for part in ("PODWRIGHT_MCP_SERVERS_FILE", "/a/url", "/b: "):
         assert part in caught.value.message
     with pytest.raises(ConfigurationError, match="PODWRIGHT_MCP_SERVERS_FILE"):
-        servers_of(Settings(mcp_servers_file=str(tmp_path / "none.json")))
+        servers_of(settings_of(mcp_servers_file=str(tmp_path / "none.json")))
 
 
 @pytest.mark.parametrize("setting", ["mcp_keys", "mcp_key_files"])
 def test_a_key_belongs_to_a_server(setting: str) -> None:
     """A key for a name that is not a server's is refused, with the name that may be meant."""
     options: dict[str, Any] = {setting: {"file": "key"}}
-    settings = Settings(mcp_servers={"files": "https://a/mcp"}, **options)
+    settings = settings_of(mcp_servers={"files": "https://a/mcp"}, **options)
     with pytest.raises(ConfigurationError) as caught:
         servers_of(settings)
     assert f"PODWRIGHT_{setting.upper()}" in caught.value.message
@@ -162,7 +167,7 @@ def test_a_key_belongs_to_a_server(setting: str) -> None:
 def test_all_mistakes_of_servers_are_in_one_error(tmp_path: Path) -> None:
     """Headers of callers do not go over plain HTTP, callers' keys of the service nowhere, and a file has a key."""
     caller = {"headers_from_request": ["authorization"]}
-    settings = Settings(
+    settings = settings_of(
         mcp_servers={
             "plain": {"url": "http://plain.example/mcp", **caller},
             "both": {"url": "https://both.example/mcp", **caller},
@@ -215,7 +220,7 @@ def test_a_server_without_a_url_stops_the_start(
 
 def test_options_name_servers() -> None:
     """`--mcp` has a URL, or a program with its arguments; it precedes the settings, of which it has the key."""
-    settings = Settings(
+    settings = settings_of(
         mcp_servers={"files": "https://a/mcp", "crm": "https://b/mcp"},
         mcp_keys={"files": "key"},
     )
@@ -678,7 +683,7 @@ def test_run_with_the_options_servers(shell: Shell, tmp_path: Path) -> None:
     program.write_text(SERVER)
     tool = {**READ.to_data(), "outputSchema": None}
     with MCPStub(tools=[tool], answers={"read_file": "by HTTP"}) as stub:
-        lock = servers_of(Settings(mcp_servers={"files": stub.url}))
+        lock = servers_of(settings_of(mcp_servers={"files": stub.url}))
         listing = asyncio.run(lock["files"].list_tools())
         MCPLock({"files": dict(listing.tools)}).write_file(folder / LOCK_FILE)
         done = shell("run", str(folder), "x", "--mcp", f"files={stub.url}")
