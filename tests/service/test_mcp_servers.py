@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
+import re
 import shlex
+import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
@@ -15,10 +16,17 @@ import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import (
     InMemorySpanExporter,
 )
-from tests.helpers import until
+from tests.helpers import plain_http, until
 from tests.library.mcp_server import ServerDouble, definition
 from tests.mcp_stub import MCPStub
-from tests.service.support import Serve, Shell, check_problem, pointers
+from tests.service.support import (
+    Command,
+    Serve,
+    Shell,
+    check_problem,
+    discard_output,
+    pointers,
+)
 from typing_extensions import override
 
 from podwright import Agent, FunctionModel, load, register_provider
@@ -672,24 +680,108 @@ register_provider("own", lambda name, connection: FunctionModel(answer, name="ow
 """
 
 
-def test_run_with_the_options_servers(shell: Shell, tmp_path: Path) -> None:
-    """`podwright run --mcp` takes a URL, or a program, which has ended when the command ends."""
-    folder = tmp_path / "reader"
-    folder.mkdir()
+@pytest.fixture
+def stub() -> Iterator[MCPStub]:
+    """A server whose tool answers "by HTTP"."""
+    with MCPStub(
+        tools=[READ.to_data()], answers={"read_file": "by HTTP"}
+    ) as stub:
+        yield stub
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The folder of an agent whose model calls the tool, and answers with its result."""
+    folder = folder_of(tmp_path / "reader", "read_file")
     own = blueprint("read_file", config={"model": "own/reader"})
     (folder / "blueprint.json").write_text(json.dumps(own))
     (folder / "providers.py").write_text(MODEL)
-    program = tmp_path / "server.py"
-    program.write_text(SERVER)
-    tool = {**READ.to_data(), "outputSchema": None}
-    with MCPStub(tools=[tool], answers={"read_file": "by HTTP"}) as stub:
-        lock = servers_of(settings_of(mcp_servers={"files": stub.url}))
-        listing = asyncio.run(lock["files"].list_tools())
-        MCPLock({"files": dict(listing.tools)}).write_file(folder / LOCK_FILE)
-        done = shell("run", str(folder), "x", "--mcp", f"files={stub.url}")
+    return folder
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> str:
+    """The command of a server that is a program."""
+    file = tmp_path / "server.py"
+    file.write_text(SERVER)
+    return shlex.join([sys.executable, str(file)])
+
+
+def test_commands_take_servers_with_a_url(
+    shell: Shell, folder: Path, stub: MCPStub
+) -> None:
+    """`run` and `chat` call the server of `--mcp`; a component without its server does not begin."""
+    option = ["--mcp", f"files={stub.url}"]
+    done = shell("run", str(folder), "x", *option)
     assert (done.returncode, done.stdout) == (0, "by HTTP\n"), done.stderr
-    command = shlex.join([sys.executable, str(program)])
-    stdio = ["--mcp", f"files={command}"]
-    done = shell("run", str(folder), "x", *stdio, PODWRIGHT_MCP_DRIFT="warn")
+    done = shell("chat", str(folder), *option, stdin="one\n")
+    assert (done.returncode, done.stdout) == (0, "by HTTP\n"), done.stderr
+    assert len(stub.calls) == 2
+    for wrong in ([], ["--mcp", "file=http://127.0.0.1:1/mcp"]):
+        done = shell("run", str(folder), "x", *wrong)
+        assert done.returncode == 1
+        assert "/mcp/0/server" in done.stderr
+    done = shell("chat", "http://127.0.0.1:1", *option, stdin="one\n")
+    assert done.returncode != 0
+    assert "--mcp" in done.stderr
+
+
+def test_commands_take_servers_that_are_programs(
+    shell: Shell, folder: Path, program: str
+) -> None:
+    """The program is started for `run` and `chat`, and ends with them, or they would not."""
+    option = ["--mcp", f"files={program}"]
+    # its definition has more than the lock
+    variables = {"PODWRIGHT_MCP_DRIFT": "warn"}
+    done = shell("run", str(folder), "x", *option, **variables)
+    assert (done.returncode, done.stdout) == (0, "content of a.txt\n"), done
+    done = shell("chat", str(folder), *option, stdin="a\nb\n", **variables)
     assert done.returncode == 0, done.stderr
-    assert "content of a.txt" in done.stdout
+    assert done.stdout == "content of a.txt\n" * 2
+    done = shell("run", str(folder), "x", *option)
+    assert "content of" not in done.stdout
+
+
+def test_dev_takes_servers(
+    command: Command, folder: Path, program: str
+) -> None:
+    """Each version that `dev` serves has the servers of `--mcp`, a program too."""
+    process = command(
+        *("dev", str(folder), "--port", "0", "--mcp", f"files={program}"),
+        PODWRIGHT_MCP_DRIFT="warn",
+    )
+    assert process.stdout is not None
+    url = next(
+        found[0]
+        for line in process.stdout
+        if (found := re.findall(r"Serving on (http://[^,]+),", line))
+    )
+    discard_output(process)
+    assert plain_http.get(f"{url}/info").json()["mcp"] == {"files": None}
+    for _ in range(2):
+        response = plain_http.post(f"{url}/run", json={"input": "x"})
+        assert response.json() == {"output": "content of a.txt"}
+    assert plain_http.get(f"{url}/info").json()["mcp"] == {"files": True}
+
+
+WITHOUT = """
+import sys
+
+from podwright import Agent
+from podwright_service.app import create_app
+from podwright_service.settings import Settings
+
+create_app(Settings(), Agent("a", "Do.", "offline/echo"))
+print([name for name in sys.modules if name in ("mcp", "mcp_types", "httpx2", "podwright.mcp.server")])
+"""
+
+
+def test_without_servers_nothing_of_mcp_is_imported() -> None:
+    """A service whose component and settings name no server imports neither the package nor what calls servers."""
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "[]\n"
