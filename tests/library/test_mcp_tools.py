@@ -278,6 +278,7 @@ def test_a_tool_error_is_reported_and_ends_the_run_in_the_end() -> None:
     with pytest.raises(ToolError) as caught:
         agent.run("hi")
     assert "No such file." in caught.value.message
+    assert "No such file." not in (caught.value.public_message or "No such")
     assert len(server.calls) == 4
 
 
@@ -341,6 +342,17 @@ def test_a_long_result_is_cut() -> None:
     result = reader(server, [CALL], "done", tool=entry).run("hi", trace=True)
     [content] = told(result.messages)
     assert [part["type"] for part in content] == ["text", "image_url", "text"]
+
+
+def test_more_images_than_a_message_may_have() -> None:
+    """The first ones are shown, and a text says that there were more."""
+    server = ServerDouble(READ)
+    server.results["read_file"] = MCPResult([IMAGE] * 200, None, False)
+    entry = {"name": "read_file", "max_result_tokens": 1_000_000}
+    result = reader(server, [CALL], "done", tool=entry).run("hi", trace=True)
+    [content] = told(result.messages)
+    assert len(content) == 100
+    assert content[-1]["type"] == "text"
 
 
 def test_a_person_approves_a_call() -> None:
@@ -510,6 +522,26 @@ def test_a_folder_needs_a_definition_of_each_tool(
     [problem] = caught.value.problems
     assert problem.pointer == "/mcp/0/tools/0"
     assert "--mcp files" in problem.suggestion
+
+
+@pytest.mark.parametrize(
+    "schemas",
+    [
+        {"inputSchema": {"type": "object", "properties": {"a": {"type": 7}}}},
+        {"inputSchema": {"type": "object", "anyOf": [{}]}},
+        {"outputSchema": {"type": "object", "required": "path"}},
+    ],
+    ids=["not a schema", "a union", "a wrong output"],
+)
+def test_a_schema_that_nobody_can_use_is_a_problem(schemas: Any) -> None:
+    """What providers or the checks would refuse in a run is said when the component is loaded."""
+    wrong = definition("read_file", **schemas)
+    with pytest.raises(BlueprintValidationError) as caught:
+        Agent.from_blueprint(
+            blueprint("read_file"), mcp=locked(ServerDouble(wrong), wrong)
+        )
+    [problem] = caught.value.problems
+    assert problem.pointer == "/mcp/0/tools/0"
 
 
 def test_an_agent_of_a_folder_has_the_lock_of_its_folder(

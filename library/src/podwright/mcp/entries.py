@@ -134,6 +134,7 @@ def attach_mcp_tools(
         named = replace(name, options={**options, **name.options})
         try:
             tool = MCPTool(named, source, locked, returns_data=returns_data)
+            tool.check_schemas()
         except ToolDefinitionError as error:
             problem = Problem(name.pointer, error.message, error.suggestion)
             problems[name.pointer] = problem

@@ -26,6 +26,7 @@ from podwright.errors import (
 from podwright.mcp.definitions import ToolDefinition
 from podwright.mcp.request_context import headers_for, traceparent
 from podwright.mcp.server import MCPResult, MCPServer
+from podwright.messages.conversation import MAX_PARTS
 from podwright.messages.messages import ToolSchema
 from podwright.schemas.json_schema import SchemaTooComplexError
 from podwright.schemas.validator import InvalidSchemaError, SchemaValidator
@@ -170,10 +171,13 @@ class MCPTool(Tool):
         if result.is_error:
             reason = _text_of(result.content) or "It gave no reason."
             reason = truncate(reason, MAX_REASON)
-            raise ToolError(
+            error = ToolError(
                 f"Tool '{self.name}' failed: {reason}",
                 suggestion=f"The MCP server '{self.server}' has answered this.",
             )
+            # as of an exception, the text is for the model
+            error.public_message = f"Tool '{self.name}' failed."
+            raise error
         await self._check_data(result)
         if self._returns_data and result.structured is not None:
             return result.structured
@@ -198,6 +202,27 @@ class MCPTool(Tool):
             f"Tool '{self.name}' gave a result that does not fit its own 'outputSchema'. {reason}",
             suggestion=f"Correct the MCP server '{self.server}'.",
         )
+
+    def check_schemas(self) -> None:
+        """Check that calls and results can be checked by the locked schemas, and models be shown them.
+
+        Raises:
+            ToolDefinitionError: One is no JSON Schema (2020-12), or a check by it could take too long.
+        """
+        if self.locked is None:
+            return
+        for key, schema in (
+            ("inputSchema", self.locked.input_schema),
+            ("outputSchema", self.locked.output_schema),
+        ):
+            try:
+                if schema is not None:
+                    _validator(to_text(schema))
+            except (InvalidSchemaError, SchemaTooComplexError) as error:
+                raise ToolDefinitionError(
+                    f"The '{key}' of tool '{self.server_tool}' of the MCP server '{self.server}' is invalid: {error}.",
+                    suggestion="Correct the server, or name another tool.",
+                ) from error
 
     def _problem(self, schema: JsonMapping, data: Any) -> Problem | None:
         """What is wrong with data by a schema of the server.
@@ -285,7 +310,13 @@ def _value_of(result: MCPResult) -> Any:
     """A result for a model: a text, or texts and images; its data, if the server gives nothing else."""
     has_images = any(part["type"] != "text" for part in result.content)
     if has_images:
-        return list(result.content)
+        parts = list(result.content)
+        if len(parts) > MAX_PARTS:
+            # a message has no more
+            more = len(parts) - MAX_PARTS + 1
+            left_out = f"[{more} more parts of the result were left out]"
+            parts[MAX_PARTS - 1 :] = [{"type": "text", "text": left_out}]
+        return parts
     if not result.content and result.structured is not None:
         return result.structured
     return _text_of(result.content)
