@@ -139,7 +139,7 @@ class ToolMessage(TypedDict):
 
     role: Literal["tool"]
     tool_call_id: _Name
-    content: Text | ContentParts
+    content: str | list[ContentPart]
     """A text; or texts and images, of which a protocol without images in results makes a message of its own."""
 
 
