@@ -903,3 +903,21 @@ def test_different_definitions_are_different_tools() -> None:
     ]
     with pytest.raises(ConfigurationError):
         Workflow("flow", [WorkflowStep(part) for part in parts])
+
+
+def test_without_validation_what_is_missing_fails_when_it_is_needed() -> None:
+    """A component can be loaded for its other parts: an agent lacks the tool, a step fails."""
+    agent = Agent.from_blueprint(blueprint("read_file"), validate=False)
+    assert dict(agent.tools) == {}
+    flow = Workflow.from_blueprint(
+        flow_blueprint(arguments={"path": "a"}), validate=False
+    )
+    with pytest.raises(ConfigurationError):
+        flow.run("hi")
+    server = ServerDouble(READ)
+    given = Workflow.from_blueprint(
+        flow_blueprint(arguments={"path": "a"}),
+        validate=False,
+        mcp={"files": server},
+    )
+    assert given.run("hi")["read_file_output"] == "content of a"

@@ -264,3 +264,27 @@ def test_export_keeps_the_lock(
     assert process.returncode == 0, process.stderr
     assert MCPLock.read_file(target / LOCK_FILE) == lock_of("files", READ)
     assert podwright.load(target).to_blueprint() == blueprint("read_file")
+
+
+def test_export_of_a_component_in_python(
+    folder: Path, tmp_path: Path, shell: Shell
+) -> None:
+    """Its locked definitions go into the lock of the new folder; those that are not locked cannot be exported."""
+    url = "http://127.0.0.1:9/mcp"
+    app = f"""
+import podwright
+
+locked = podwright.load({str(folder)!r})
+trusting = podwright.Agent.from_blueprint(
+    locked.to_blueprint(), mcp={{"files": podwright.MCPServer({url!r})}}
+)
+"""
+    (tmp_path / "app.py").write_text(app)
+    process = shell("export", "app:locked", "--output", "exported")
+    assert process.returncode == 0, process.stderr
+    lock = MCPLock.read_file(tmp_path / "exported" / LOCK_FILE)
+    assert lock == lock_of("files", READ)
+    refused = shell("export", "app:trusting", "--output", "other")
+    assert refused.returncode != 0
+    assert "podwright sync" in refused.stderr
+    assert not (tmp_path / "other").exists()

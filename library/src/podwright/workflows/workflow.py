@@ -170,10 +170,13 @@ class Workflow(Component):
         parsed = parse_with_overrides(blueprint, "workflow", validate, kwargs)
         if event_manager is not None:
             parsed.options["event_manager"] = event_manager
-        problems = _reference_problems(parsed.data, references)
-        problems += name_problems(parsed, references.agents)
-        if not validate:
-            problems = []
+        problems: list[Problem] = []
+        if validate:
+            problems = _reference_problems(parsed.data, references)
+            problems += name_problems(parsed, references.agents)
+        else:
+            # what is missing fails when it is needed
+            references.add_mcp_functions(parsed.data)
         return cls._build(parsed, references, problems)
 
     @classmethod
