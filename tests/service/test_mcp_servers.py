@@ -365,6 +365,38 @@ def test_no_header_of_a_caller_is_stored(
         assert SECRET not in text
 
 
+def test_a_stored_response_is_of_the_same_headers(serve: Serve) -> None:
+    """A repeated request of another tenant is not answered with what the first one was."""
+    files = Files("x-tenant")
+    client = serve(reader(files))
+    shown: list[str] = []
+    for tenant in ("alice", "bob", "alice"):
+        headers = {"x-tenant": tenant, "idempotency-key": "order-17"}
+        response = client.post("/run", json={"input": "x"}, headers=headers)
+        shown += answer_of(response)["shown"]
+    assert shown == [f"Reads for {each}." for each in ("alice", "bob", "alice")]
+    assert files.sent == [{"x-tenant": "alice"}, {"x-tenant": "bob"}]
+
+
+def test_a_run_that_goes_on_has_the_headers_of_its_request(
+    serve: Serve,
+) -> None:
+    """What a caller carries of a paused run has no header; the request that approves a call brings its own."""
+    files = Files("x-tenant")
+    client = serve(reader(files, {"name": "read_file", "approval": True}))
+    paused = client.post(
+        "/run", json={"input": "x"}, headers={"x-tenant": SECRET}
+    )
+    assert paused.json()["code"] == "approval_required"
+    assert SECRET not in paused.text
+    body = {
+        "inputs": paused.json()["context"],
+        "decision": {"decision": "approve"},
+    }
+    answer_of(client.post("/run", json=body, headers={"x-tenant": "bob"}))
+    assert files.sent == [{"x-tenant": "bob"}]
+
+
 def test_the_start_needs_no_connection(serve: Serve, tmp_path: Path) -> None:
     """A service is ready without its server, of which `/info` says that nobody has asked it yet."""
     servers: dict[str, Any] = {

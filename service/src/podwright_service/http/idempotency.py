@@ -12,8 +12,9 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -34,6 +35,9 @@ from podwright_service.http.json_body import JSONRoute
 from podwright_service.http.query import Handler
 from podwright_service.http.streams import StreamedRun
 from podwright_service.settings import Settings
+
+if TYPE_CHECKING:
+    from podwright.mcp.server import MCPServer
 
 MAX_KEY_LENGTH = 255
 _MAX_SHARE = 1 / 16
@@ -169,7 +173,7 @@ class IdempotentRoute(JSONRoute):
             if IDEMPOTENCY_KEY not in request.headers:
                 return await handler(request)
             store: IdempotencyStore = request.app.state.runtime.idempotency
-            key = key_of(request)
+            key = _with_forwarded_headers(request, key_of(request))
             fingerprint = await fingerprint_of(request)
             stored = _claim(store, key, fingerprint, request)
             if stored is not None:
@@ -295,6 +299,20 @@ def key_of(request: Request) -> str:
         raise RequestError(400, "idempotency_key_invalid", detail, _SUGGESTION)
     caller = request.headers.get("authorization", "")
     return hashlib.sha256(f"{caller}\0{key}".encode()).hexdigest()
+
+
+def _with_forwarded_headers(request: Request, key: str) -> str:
+    """A key that differs by the headers that MCP servers are sent: by them, the same request has another answer."""
+    servers: Mapping[str, MCPServer] = request.app.state.runtime.mcp
+    names = {
+        name
+        for server in servers.values()
+        for name in server.headers_from_request
+    }
+    if not names:
+        return key
+    sent = [(name, request.headers.getlist(name)) for name in sorted(names)]
+    return hashlib.sha256(f"{key}\0{sent}".encode()).hexdigest()
 
 
 def _is_valid(key: str) -> bool:

@@ -45,7 +45,7 @@ MCP_REASONS = (
     "too_large",
     "unreachable",
 )
-"""Why an exchange with an MCP server failed; see `podwright.mcp.results.Reason`, which has further ones for its tools."""
+"""Why an exchange with an MCP server failed: those of `podwright.mcp.results.Reason` that are not about one tool."""
 LIMITS = ("wall_time", "model_calls", "tokens", "cost", "steps", "text")
 _CALL_STATUSES = ("ok", "failed", "cancelled")
 _MODEL_CODES = tuple(codes_of(ModelError))
