@@ -7,6 +7,7 @@ import contextlib
 import inspect
 import json
 import socket
+import ssl
 import threading
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -63,11 +64,13 @@ class MCPStub:
     ttl: float = 300.0
     """Seconds for which a list holds, by the newer protocol."""
     handlers: dict[str, Handler] = field(default_factory=dict)
-    """Faults: what answers instead, by method; `*` is for all."""
+    """Faults: what answers instead, by method (of JSON-RPC or HTTP); `*` is for all of JSON-RPC."""
     calls: list[StubCall] = field(default_factory=list)
     """The calls that it performed, in order."""
     requests: list[tuple[str, Mapping[str, str]]] = field(default_factory=list)
     """The methods of all requests with their headers, in order; `DELETE` and `GET` too."""
+    tls: ssl.SSLContext | None = None
+    """For https."""
     cancelled: threading.Event = field(default_factory=threading.Event)
     """Set when a caller has left during a call, or said that it is cancelled."""
 
@@ -95,7 +98,8 @@ class MCPStub:
     @property
     def url(self) -> str:
         """The address."""
-        return f"http://127.0.0.1:{self.port}/mcp"
+        scheme = "https" if self.tls else "http"
+        return f"{scheme}://127.0.0.1:{self.port}/mcp"
 
     @property
     def port(self) -> int:
@@ -161,12 +165,17 @@ class MCPStub:
             shutdown_timeout=0,
         )
         await self._runner.setup()
-        await web.SockSite(self._runner, listening).start()
+        await web.SockSite(
+            self._runner, listening, ssl_context=self.tls
+        ).start()
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         headers = {name.lower(): text for name, text in request.headers.items()}
         if request.method != "POST":
             self.requests.append((request.method, headers))
+            handler = self.handlers.get(request.method)
+            if handler is not None:
+                return await handler(request, {})
             return self._other_method(request)
         body: Json = await request.json()
         # an answer to a request of the server has none

@@ -474,7 +474,7 @@ async def test_one_server_in_several_loops(modern: MCPStub) -> None:
     "options",
     [
         {"url": "ftp://files.example"},
-        {"url": "https://user:word@files.example"},
+        {"url": "https://user:s3cr3t@files.example"},
         {"api_key": "a\nb"},
         {"api_key": "a", "api_key_file": "b"},
         {"api_key_file": "/nowhere/key"},
@@ -500,7 +500,7 @@ def test_invalid_servers(options: dict[str, Any]) -> None:
     url = options.pop("url", "https://files.example/mcp")
     with pytest.raises(ConfigurationError) as error:
         MCPServer(url, **options)
-    assert "word" not in str(error.value)
+    assert "s3cr3t" not in str(error.value)
 
 
 @pytest.mark.parametrize(

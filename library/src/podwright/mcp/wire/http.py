@@ -50,7 +50,10 @@ class _Pools:
         if proxy not in self._by_proxy:
             through = None
             if proxy is not None:
-                through = httpx2.Proxy(proxy, ssl_context=self._certificates)
+                certificates = None
+                if proxy.startswith("https:"):
+                    certificates = self._certificates
+                through = httpx2.Proxy(proxy, ssl_context=certificates)
             self._by_proxy[proxy] = httpx2.AsyncHTTPTransport(
                 verify=self._certificates,
                 trust_env=False,

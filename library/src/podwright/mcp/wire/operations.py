@@ -27,6 +27,8 @@ MAX_PAGES = 10
 """Pages of a list."""
 _ROUNDS = 3
 """How often a server may ask for a call to be sent again, without asking for input."""
+_COMPLETE = "complete"
+"""The kind of a result that is whole; older protocols have no other."""
 _DAY = 86_400.0
 
 
@@ -144,6 +146,10 @@ async def call_tool(
         if isinstance(result, CallToolResult):
             if result.is_error and attempt.was_asked:
                 raise input_refused(attempt)
+            if result.result_type != _COMPLETE:
+                raise attempt.error(
+                    "gave a result of an unknown kind.", "protocol"
+                )
             return to_result(result)
         if (
             isinstance(result, InputRequiredResult)
