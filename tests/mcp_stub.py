@@ -84,6 +84,7 @@ class MCPStub:
             target=self._loop.run_forever, daemon=True
         )
         self._runner: web.AppRunner | None = None
+        self._connections: set[asyncio.Transport] = set()
         self._reservation = socket.socket()
         # so that the port stays this one's while the server is down
         self._reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -145,9 +146,18 @@ class MCPStub:
     def down(self) -> None:
         """Close the port and all connections, as a process that is killed; sessions are lost."""
         if self._runner is not None:
-            self._run(self._runner.cleanup())
+            self._run(self._stop(self._runner))
             self._runner = None
         self.sessions.clear()
+
+    async def _stop(self, runner: web.AppRunner) -> None:
+        await runner.cleanup()
+        for transport in self._connections:
+            transport.abort()
+        self._connections.clear()
+        # aborted transports close their sockets in the turns that follow
+        for _ in range(3):
+            await asyncio.sleep(0)
 
     def _run(self, work: Any) -> None:
         asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=30)
@@ -170,6 +180,8 @@ class MCPStub:
         ).start()
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
+        if request.transport is not None:
+            self._connections.add(request.transport)
         headers = {name.lower(): text for name, text in request.headers.items()}
         if request.method != "POST":
             self.requests.append((request.method, headers))
