@@ -26,13 +26,14 @@ import json, sys
 from pathlib import Path
 import podwright
 from podwright.errors import PodwrightError
+from podwright.folders.walks import component_digest
 from podwright.models.registry import registered_provider
 result, folder, names = sys.argv[1:]
 names = json.loads(names)
 agents = {name: podwright.Remote(name, "http://remote.invalid") for name in names["remotes"]}
 try:
     component = podwright.load(folder, agents=agents)
-    answer = {"digest": podwright.blueprints.digest(component.to_blueprint())}
+    answer = {"digest": component_digest(component)}
 except PodwrightError as error:
     answer = {"error": error.to_dict(), "has_cause": error.__cause__ is not None}
 answer["missing"] = [name for name in names["providers"] if registered_provider(name) is None]

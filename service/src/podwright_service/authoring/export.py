@@ -20,7 +20,7 @@ from podwright.data.text import os_error_reason
 from podwright.errors import ConfigurationError, UnknownModelError
 from podwright.folders.folder import Folder
 from podwright.folders.loader import has_blueprint
-from podwright.folders.walks import remotes_in
+from podwright.folders.walks import component_digest, remotes_in
 from podwright.kinds import TRAITS
 from podwright.mcp.definitions import ToolDefinition
 from podwright.mcp.lock import LOCK_FILE, MCPLock
@@ -70,7 +70,7 @@ class Exported:
 
     folder: Path
     digest: str
-    """The digest of the blueprint."""
+    """The digest of the component; see `podwright.folders.walks.component_digest`."""
     files: list[str]
     notes: list[str]
     """What may be missing where it runs."""
@@ -194,7 +194,7 @@ def export(
     else:
         component = load_component(source, remotes)
     component = whole(component)
-    digest = blueprints.digest(component.to_blueprint())
+    digest = component_digest(component)
     if target is None:
         target = within / _folder_name(component)
     _check_is_empty(target)
