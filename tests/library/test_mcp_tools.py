@@ -460,6 +460,34 @@ def test_without_a_lock_a_definition_is_trusted_as_it_was_first() -> None:
     assert server.options[0]["locked"] == READ
 
 
+def test_keywords_that_are_not_for_models_are_not_shown() -> None:
+    """Dialects and headers are left out of what providers get; a parameter may have such a name."""
+    schema = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "properties": {
+            "region": {"type": "string", "x-mcp-header": "Region"},
+            "$schema": {"type": "string"},
+        },
+    }
+    model = ScriptedModel("done")
+    Agent.from_blueprint(
+        blueprint("read_file"),
+        mcp={
+            "files": ServerDouble(definition("read_file", inputSchema=schema))
+        },
+        model=model,
+    ).run("hi")
+    [shown] = model.requests[0].tools
+    assert shown["function"]["parameters"] == {
+        "type": "object",
+        "properties": {
+            "region": {"type": "string"},
+            "$schema": {"type": "string"},
+        },
+    }
+
+
 def test_a_server_that_knows_the_caller_is_asked_in_each_run() -> None:
     """One caller's definition is not shown to another."""
     server = ServerDouble(READ, headers_from_request=["x-tenant"])
