@@ -174,10 +174,9 @@ def _read_object(name: str, data: JsonMapping, key: str) -> JsonObject:
     if size > MAX_SCHEMA:
         _refuse(name, key, f"has {size} bytes; the limit is {MAX_SCHEMA}")
     try:
-        exact = to_exact_json_data(value)
+        return to_exact_json_data(_without_unseen(value))
     except (TypeError, ValueError):
         _refuse(name, key, "has a value that JSON does not have")
-    return _without_unseen(exact)
 
 
 def _without_unseen(value: Any) -> Any:

@@ -75,7 +75,8 @@ class Target(ABC):
         try:
             return self._connect(name)
         except ModuleNotFoundError as error:
-            if error.name not in _PACKAGES:
+            package = (error.name or "").partition(".")[0]
+            if package not in _PACKAGES:
                 raise
             raise ConfigurationError(
                 f"The MCP server '{name}' needs the package 'mcp', which is not installed.",
