@@ -1,4 +1,4 @@
-"""A server of MCP as a program: `python mcp_program.py [mode]`. It speaks the protocol of 2025-11-25, a message a line."""
+"""A server of MCP as a program: `python mcp_program.py [mode]`. It speaks 2025-11-25, a message a line."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 TOOLS = ("echo", "environment", "place", "process", "large", "die", "wait")
@@ -49,7 +50,7 @@ def _call(name: str, arguments: Any) -> str:
         case "environment":
             return json.dumps(dict(os.environ))
         case "place":
-            return os.getcwd()
+            return str(Path.cwd())
         case "process":
             return str(os.getpid())
         case "large":
