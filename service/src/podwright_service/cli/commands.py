@@ -804,6 +804,46 @@ def diff_values(
         raise typer.Exit(1)
 
 
+@app.command()
+def connect(
+    url: Annotated[
+        str, typer.Argument(metavar="URL", help="Address of the service.")
+    ] = LOCAL,
+    client: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CLIENT",
+            help="claude, vscode, cursor or codex; by default the configuration of each is printed.",
+            show_default=False,
+        ),
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(
+            help="The name of the entry; by default the component's.",
+            show_default=False,
+        ),
+    ] = None,
+    write: Annotated[
+        bool,
+        typer.Option(
+            "--write", help="Add it to the client's file in this folder."
+        ),
+    ] = False,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Replace another entry of this name."),
+    ] = False,
+    api_key: ServiceKey = None,
+) -> None:
+    """Print the configuration by which an editor or agent calls a served component over MCP, or write it."""
+    from podwright_service.cli.shipping.connect import connect as connect_client
+
+    connect_client(
+        url, client, api_key=api_key, name=name, write=write, force=force
+    )
+
+
 @runs_commands.command("start")
 def start_run(
     text: Annotated[
