@@ -371,3 +371,24 @@ def test_what_is_in_images() -> None:
         },
     }
     assert chart_values.components_in_images(values) == ["served"]
+
+
+def test_mcp_servers_of_a_folder(tmp_path: Path) -> None:
+    """A folder that names MCP servers needs their URLs in the values, its own or the defaults'; they are kept."""
+    blueprint = {**AGENT, "mcp": [{"server": "files", "tools": ["read"]}]}
+    desk = folder(tmp_path / "desk", blueprint)
+    assert "components.desk.mcpServers: {files: " in error_of(desk)
+    servers = {"files": "http://files:8080/mcp"}
+    own = {"components": {"desk": {"mcpServers": servers}}}
+    values = chart_values.update(own, [desk])
+    assert values["components"]["desk"]["mcpServers"] == servers
+    for defaults in (
+        {"mcpServers": servers},
+        {"settings": {"mcp_servers_file": "/servers.json"}},
+    ):
+        chart_values.update({"defaults": defaults}, [desk])
+    removed = {"components": {"desk": {"mcpServers": {"files": None}}}}
+    with pytest.raises(ConfigurationError):
+        chart_values.update(
+            {"defaults": {"mcpServers": servers}, **removed}, [desk]
+        )

@@ -42,6 +42,7 @@
 {{- end }}
 {{- $keyFiles := include "podwright.agentKeyFiles" $agents }}
 {{- if ne "{}" $keyFiles }}{{ $_ := set $env "PODWRIGHT_AGENT_KEY_FILES" $keyFiles }}{{ end }}
+{{- include "podwright.addMCP" (list $c $env) }}
 {{- if $root.Values.apiKeys.enabled }}
 {{- $_ := set $env "PODWRIGHT_API_KEYS_FILE" "/run/podwright/api-keys" }}
 {{- $stateKeys := dict "name" (include "podwright.keysSecret" (list $root $name $c)) "key" "state-keys" }}

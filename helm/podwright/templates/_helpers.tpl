@@ -103,7 +103,7 @@
 {{- end }}
 
 {{/* Removes from a copy of the defaults what a component's values replace as a whole: the source of a variable or of a
-     volume, and what tells one image of a repository from another. */}}
+     volume, an MCP server, whose key is for its URL, and what tells one image of a repository from another. */}}
 {{- define "podwright.dropReplaced" -}}
 {{- $c := index . 0 }}{{ $own := index . 1 }}
 {{- range $variable, $value := $own.env }}
@@ -113,6 +113,9 @@
 {{- if and (hasKey $c.volumes $volume) (omit ($source | default dict) "mountPath" "subPath" "readOnly") }}
 {{- $_ := set $c.volumes $volume (pick (get $c.volumes $volume) "mountPath" "subPath" "readOnly") }}
 {{- end }}
+{{- end }}
+{{- range $server, $value := $own.mcpServers }}
+{{- if kindIs "map" $value }}{{ $_ := unset $c.mcpServers $server }}{{ end }}
 {{- end }}
 {{- $image := $own.image | default dict }}
 {{- $changed := dict }}

@@ -9,12 +9,11 @@ starts without a connection. `podwright sync --mcp` writes the lock:
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from podwright.data.files import replace_file
 from podwright.data.json_data import (
     JsonObject,
     as_object,
@@ -137,7 +136,7 @@ class MCPLock:
             if not self.servers:
                 path.unlink(missing_ok=True)
                 return
-            _replace(path, self.to_text())
+            replace_file(path, self.to_text())
         except OSError as error:
             raise ConfigurationError(
                 f"Cannot write '{path}': {os_error_reason(error)}.",
@@ -167,19 +166,3 @@ def _invalid_lock(name: str, reason: str) -> ConfigurationError:
         f"'{name}' is not a lock of MCP tools. {reason}",
         suggestion="Restore the file, or delete it and run `podwright sync FOLDER --mcp SERVER` for each server.",
     )
-
-
-def _replace(path: Path, text: str) -> None:
-    """Replace the content of a file, which readers see whole at any time."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".mcp.lock-")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        new = Path(temporary)
-        # temporary files are for their user only
-        mode = path.stat().st_mode if path.exists() else 0o644
-        new.chmod(mode & 0o777)
-        new.replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise

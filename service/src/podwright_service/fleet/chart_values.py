@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from podwright import blueprints
+from podwright.blueprints.mcp_tools import mcp_servers
 from podwright.data.json_data import as_array, as_object
 from podwright.data.text import did_you_mean
 from podwright.errors import BlueprintValidationError, ConfigurationError
@@ -23,6 +24,7 @@ from podwright_service.fleet.component_values import (
     inline_blueprint,
     is_in_own_image,
     is_served,
+    mcp_servers_of,
 )
 from podwright_service.fleet.files import (
     MAX_CONFIG_MAP_BYTES,
@@ -94,6 +96,7 @@ def update(
             names_by_agent,
             in_image=is_in_own_image(before, defaults),
         )
+        _check_mcp_servers(Folder(path), component, defaults)
         if keep is not None:
             running_components = as_object(running.get("components"))
             earlier = as_object(running_components.get(name))
@@ -237,6 +240,32 @@ def _updated(
     if entries:
         component["agents"] = entries
     return component
+
+
+def _check_mcp_servers(
+    folder: Folder, component: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> None:
+    """Check that the values say where the MCP servers are that the blueprints of a folder name.
+
+    Raises:
+        ConfigurationError: The values do not have one of them.
+    """
+    known = mcp_servers_of(component, defaults)
+    if known is None:
+        return
+    for file in folder.blueprint_files():
+        for server in mcp_servers(blueprints.read_source(file)):
+            if server in known:
+                continue
+            name = component_name(folder.path.name)
+            entry = (
+                f"components.{name}.mcpServers: {{{server}: https://HOST/mcp}}"
+            )
+            raise ConfigurationError(
+                f"The component '{folder.path.name}' needs the MCP server '{server}', which the values do not have.",
+                suggestion=did_you_mean(server, known)
+                or f"Add it to the values of --onto: {entry}.",
+            )
 
 
 def _kept(

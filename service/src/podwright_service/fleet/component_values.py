@@ -15,7 +15,7 @@ _REFERENCE = ("repository", "tag", "digest")
 _REPOSITORY = "podwright"
 """The last part of the repository of the service's own image."""
 _BLUEPRINT = re.compile(r"blueprint\.(json|ya?ml)")
-_MAPS = ("files", "volumes")
+_MAPS = ("files", "volumes", "mcpServers")
 """Maps with keys of the user's, which null empties."""
 _WITHOUT_DEFAULT = ("inline",)
 """Keys that null removes, because the chart has no default for them."""
@@ -168,6 +168,16 @@ def has_folder(
     if files and _list("filesFrom", component, defaults):
         return True
     return any(_BLUEPRINT.fullmatch(name) for name in files)
+
+
+def mcp_servers_of(
+    component: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> set[str] | None:
+    """The names of the MCP servers of a component; None if a setting has them, which may be a file."""
+    settings = _merged("settings", component, defaults)
+    if settings.get("mcp_servers") or settings.get("mcp_servers_file"):
+        return None
+    return set(_merged("mcpServers", component, defaults))
 
 
 def _merged(
