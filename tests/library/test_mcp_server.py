@@ -167,7 +167,6 @@ async def test_a_changed_definition_is_warned_of(
 ) -> None:
     """With `warn`, the log has each difference once, and the tool is called."""
     server = MCPServer(modern.url)
-    modern.ttl = 0
     modern.change("search", description="Another one.")
     for _ in range(3):
         await server.call(
@@ -177,7 +176,9 @@ async def test_a_changed_definition_is_warned_of(
     [record] = caplog.records
     assert record.levelno == logging.WARNING
     assert "/description" in record.getMessage()
+    assert modern.methods.count("tools/list") == 1
     modern.change("search", description="A third one.")
+    await server.list_tools()
     await server.call(
         "search", {"query": "a"}, locked=_locked(SEARCH), drift="warn"
     )

@@ -270,15 +270,16 @@ class MCPServer:
         known = self._listings.get(_key(outgoing))
         if known is not None and known.expires > time.monotonic():
             definition = known.listing.tools.get(name)
-            if definition is not None and not _differs(definition, locked):
+            is_accepted = drift == "warn" or not _differs(definition, locked)
+            if definition is not None and is_accepted:
+                self._check(definition, locked, drift)
                 return definition
         # a listing that is not as it should be may be out of date
         listing = await self._list(outgoing)
         definition = listing.tools.get(name)
         if definition is None:
             raise self._unknown_tool(name, listing)
-        if locked is not None and _differs(definition, locked):
-            self._tell_drift(locked, definition, drift)
+        self._check(definition, locked, drift)
         return definition
 
     def _unknown_tool(self, name: str, listing: ToolListing) -> MCPServerError:
@@ -293,10 +294,12 @@ class MCPServer:
             "Compare its tools with the lock by `podwright sync --check --mcp`.",
         )
 
-    def _tell_drift(
-        self, locked: ToolDefinition, live: ToolDefinition, drift: Drift
+    def _check(
+        self, live: ToolDefinition, locked: ToolDefinition | None, drift: Drift
     ) -> None:
         """Refuse a definition that is not as it was locked, or warn of it once."""
+        if locked is None or not _differs(live, locked):
+            return
         differences = locked.differences(live)
         shown = ", ".join(differences[:_MAX_DIFFERENCES])
         if len(differences) > _MAX_DIFFERENCES:
@@ -333,31 +336,26 @@ class MCPServer:
             self._listings.popitem(last=False)
 
     async def _observed(self, method: str, operation: Awaitable[T]) -> T:
-        """Do an operation, and tell the subscribers."""
+        """Do an operation, and tell the subscribers; one that is cancelled is not told."""
         began = time.monotonic()
-        reason: Reason | None = None
         try:
             result = await operation
         except MCPServerError as error:
-            reason = error.reason
-            self.is_up = reason not in ("unreachable", "timeout")
+            self.is_up = error.reason not in ("unreachable", "timeout")
+            self._notify(method, began, error.reason)
             raise
-        else:
-            self.is_up = True
-            return result
-        finally:
-            version = ""
-            if self._connection is not None:
-                version = self._connection.protocol_version
-            _notify(
-                Exchange(
-                    self.shown_name,
-                    method,
-                    version,
-                    time.monotonic() - began,
-                    reason,
-                )
-            )
+        self.is_up = True
+        self._notify(method, began, None)
+        return result
+
+    def _notify(self, method: str, began: float, reason: Reason | None) -> None:
+        version = ""
+        if self._connection is not None:
+            version = self._connection.protocol_version
+        seconds = time.monotonic() - began
+        exchange = Exchange(self.shown_name, method, version, seconds, reason)
+        for handler in tuple(_subscribers):
+            handler(exchange)
 
     async def _connected(self) -> Connection:
         if self._connection is None:
@@ -415,16 +413,15 @@ class _Program(MCPServer):
         self._begin(target, timeout)
 
 
-def _differs(live: ToolDefinition, locked: ToolDefinition | None) -> bool:
-    return locked is not None and live.digest != locked.digest
+def _differs(
+    live: ToolDefinition | None, locked: ToolDefinition | None
+) -> bool:
+    if live is None or locked is None:
+        return False
+    return live.digest != locked.digest
 
 
 def _key(outgoing: Outgoing) -> str:
     """The key of the listing for a caller: a digest, because headers may be secret."""
     source = repr(sorted(outgoing.forwarded.items()))
     return hashlib.sha256(source.encode()).hexdigest()
-
-
-def _notify(exchange: Exchange) -> None:
-    for handler in tuple(_subscribers):
-        handler(exchange)

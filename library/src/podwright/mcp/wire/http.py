@@ -10,6 +10,7 @@ from typing import cast
 
 import httpx2
 
+from podwright._version import __version__
 from podwright.mcp.results import MCPServerError
 from podwright.mcp.wire.attempt import Attempt
 from podwright.models.http.client import OnePerLoop, certificate_error
@@ -238,6 +239,7 @@ async def new_client(
     pools = await _pools.get()
     transport = LimitingTransport(pools.get(proxy), attempt, shown_proxy)
     headers = {
+        "user-agent": f"podwright/{__version__}",
         **attempt.outgoing.headers,
         **attempt.outgoing.forwarded,
         "accept-encoding": "identity",
