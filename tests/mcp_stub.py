@@ -307,7 +307,7 @@ class MCPStub:
         arguments = params.get("arguments") or {}
         call = StubCall(name, arguments, headers, params.get("_meta") or {})
         self.calls.append(call)
-        answer = self.answers.get(name, json.dumps(arguments))
+        answer: Any = self.answers.get(name, json.dumps(arguments))
         if callable(answer):
             answer = answer(arguments)
         if inspect.isawaitable(answer):

@@ -95,7 +95,9 @@ def _stream(*parts: Any, ends: bool = True) -> Fault:
             response.content_type = "text/event-stream"
             await response.prepare(request)
             for part in parts:
-                data = event(part(body)) if callable(part) else part
+                data: Any = part
+                if not isinstance(part, bytes):
+                    data = event(part(body))
                 await response.write(data)
             if not ends:
                 await asyncio.sleep(60)
