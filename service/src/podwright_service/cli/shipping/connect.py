@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 from podwright.client import Client, ProblemError
@@ -90,12 +90,12 @@ class MCPClient:
         if not text.strip():
             return {}
         try:
-            data: Any = json.loads(text)
+            data: object = json.loads(text)
         except ValueError as error:
             raise self._unreadable(f"is not plain JSON: {error}") from None
         if not isinstance(data, dict):
             raise self._unreadable("is not a JSON object")
-        return as_object(data)
+        return cast("JsonObject", data)
 
     def _unreadable(self, reason: str) -> ConfigurationError:
         return ConfigurationError(
