@@ -27,6 +27,7 @@ TIERS = {
         "lasting_command",
         "nginx",
         "node",
+        "node_program",
         "pgbouncer",
         "postgresql",
         "prometheus",

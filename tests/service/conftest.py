@@ -24,7 +24,13 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import (
     InMemorySpanExporter,
 )
 from tests.forked import PIPE_SIZE, ForkedCommand, complete
-from tests.helpers import NEWSROOM, NO_AUTHORITIES, environment, until
+from tests.helpers import (
+    NEWSROOM,
+    NO_AUTHORITIES,
+    environment,
+    tool,
+    until,
+)
 from tests.pgbouncer import PgBouncer, serve_pgbouncer
 from tests.postgresql import PostgreSQL, serve_postgresql
 from tests.service.support import (
@@ -32,6 +38,7 @@ from tests.service.support import (
     Address,
     Command,
     Example,
+    NodeProgram,
     Process,
     Serve,
     Served,
@@ -280,3 +287,9 @@ def shell(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Shell:
         )
 
     return run
+
+
+@pytest.fixture(scope="session")
+def node_program() -> NodeProgram:
+    """Starts programs of the packages for Node."""
+    return NodeProgram(Path(tool("node-client")) / "node_modules")

