@@ -1,4 +1,4 @@
-"""The client of the conformance suite: `python mcp_conformance_client.py URL` does with `MCPServer` what a scenario asks.
+"""The client of the conformance suite: `python mcp_conformance_client.py URL` does what a scenario asks for.
 
 The suite names the scenario in MCP_CONFORMANCE_SCENARIO, and gives its data in MCP_CONFORMANCE_CONTEXT.
 """
