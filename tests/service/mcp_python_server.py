@@ -1,7 +1,7 @@
 """A server of tools, by the official package for Python, which speaks all revisions: `python mcp_python_server.py`.
 
 It listens on 127.0.0.1, at the port LOOPBACK_PORT or one that the system chooses, and prints its address. Calls of
-`pay` are written to the file BOOK.
+`pay` are written to the file BOOK. With the files CERTIFICATE and CERTIFICATE_KEY, it speaks TLS.
 """
 
 from __future__ import annotations
@@ -75,4 +75,6 @@ if __name__ == "__main__":
         server.streamable_http_app(),
         host="127.0.0.1",
         port=int(os.environ.get("LOOPBACK_PORT", "0")),
+        ssl_certfile=os.environ.get("CERTIFICATE"),
+        ssl_keyfile=os.environ.get("CERTIFICATE_KEY"),
     )

@@ -20,7 +20,7 @@ from tests.service.support import NodeProgram
 from podwright import FunctionModel
 from podwright.testing import ModelRequest, ToolCall
 
-_ADDRESS = re.compile(r"(?:listening|running) on (http://127\.0\.0\.1:(\d+))")
+_ADDRESS = re.compile(r"(?:listening|running) on (https?://127\.0\.0\.1:(\d+))")
 PYTHON_SERVER = Path(__file__).with_name("mcp_python_server.py")
 
 
@@ -94,6 +94,17 @@ def bridge(
         ],
         variables,
     )
+
+
+def with_tools(*tools: str) -> dict[str, Any]:
+    """The blueprint of an agent with tools of the server `it`."""
+    return {
+        "type": "Agent",
+        "name": "helper",
+        "instructions": "Help.",
+        "config": {"model": "offline/echo"},
+        "mcp": [{"server": "it", "tools": list(tools)}],
+    }
 
 
 @dataclass

@@ -18,6 +18,7 @@ from tests.service.mcp_support import (
     bridge,
     everything,
     python_server,
+    with_tools,
 )
 from tests.service.support import (
     Address,
@@ -52,21 +53,11 @@ def started() -> Iterator[Started]:
         server.kill()
 
 
-def blueprint(*tools: str) -> dict[str, Any]:
-    return {
-        "type": "Agent",
-        "name": "helper",
-        "instructions": "Help.",
-        "config": {"model": "offline/echo"},
-        "mcp": [{"server": "it", "tools": list(tools)}],
-    }
-
-
 def agent(caller: Caller, server: MCPServer) -> Any:
     """An agent with the tools that a model calls, as the server defines them."""
     names = {call.name: None for call in caller.calls}
     return podwright.load(
-        blueprint(*names), mcp={"it": server}, model=caller.model()
+        with_tools(*names), mcp={"it": server}, model=caller.model()
     )
 
 
@@ -272,7 +263,7 @@ def test_a_background_run_with_a_kill(
         tmp_path,
         {
             "made.py": SERVED,
-            "helper/blueprint.json": blueprint(call["tool"]),
+            "helper/blueprint.json": with_tools(call["tool"]),
         },
     )
     synced = shell("sync", "helper", "--mcp", f"it={url}")
