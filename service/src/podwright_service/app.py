@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,12 +16,13 @@ from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.errors import ServerErrorMiddleware
 from starlette.middleware.exceptions import ExceptionMiddleware
+from starlette.routing import Route
 from starlette.types import Scope
 
 from podwright import __version__
 from podwright.components import Component
 from podwright.data.text import most_similar
-from podwright.errors import ModelAuthenticationError
+from podwright.errors import ConfigurationError, ModelAuthenticationError
 from podwright.folders.walks import remotes_in, reported_models_of
 from podwright_service import background
 from podwright_service.background.previous import Previous, load_previous
@@ -64,6 +66,7 @@ from podwright_service.settings import Settings
 
 if TYPE_CHECKING:
     from podwright_service.background.worker import BackgroundWorker
+    from podwright_service.mcp_api.endpoint import MCPEndpoint
 
 _log = logging.getLogger("podwright.service")
 
@@ -79,11 +82,12 @@ def create_app(settings: Settings, component: Component) -> FastAPI:
             a model, its base URL is missing or invalid, or the price file is wrong.
     """
     runtime = _check_and_build_runtime(settings, component)
+    endpoint = _mcp_endpoint(settings, component)
     app = FastAPI(
         title=settings.title or component.name,
         description=component.description,
         version=__version__,
-        lifespan=runtime.lifecycle.lifespan,
+        lifespan=_lifespan_of(runtime, endpoint),
         # routes/openapi.py has the document
         openapi_url=None,
         # routes/docs.py has the page, without files from elsewhere
@@ -105,8 +109,45 @@ def create_app(settings: Settings, component: Component) -> FastAPI:
     add_exception_handlers(app)
     _add_middleware(app, runtime)
     _add_routes(app, runtime)
+    if endpoint is not None:
+        app.router.routes.append(Route("/mcp", endpoint, methods=["POST"]))
     extend_openapi(app, component, runtime.policy, runtime.api_keys.required)
     return app
+
+
+def _mcp_endpoint(
+    settings: Settings, component: Component
+) -> MCPEndpoint | None:
+    """Return what serves `/mcp`; None if the service does not.
+
+    Raises:
+        ConfigurationError: The package is missing.
+    """
+    if not settings.mcp:
+        return None
+    try:
+        from podwright_service.mcp_api.endpoint import MCPEndpoint
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            f"PODWRIGHT_MCP needs the package '{error.name}', which is not installed.",
+            suggestion="Use the image 'full', or install podwright-service[mcp].",
+        ) from error
+    return MCPEndpoint(component, settings)
+
+
+def _lifespan_of(
+    runtime: Runtime, endpoint: MCPEndpoint | None
+) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+    """Return the lifespan of the application, around which MCP is served: a drain needs it until its end."""
+    if endpoint is None:
+        return runtime.lifecycle.lifespan
+
+    @contextlib.asynccontextmanager
+    async def both(app: FastAPI) -> AsyncGenerator[None]:
+        async with endpoint.serving(), runtime.lifecycle.lifespan(app):
+            yield
+
+    return both
 
 
 @contextlib.asynccontextmanager

@@ -362,6 +362,8 @@ class Settings(BaseSettings):
     trust_contexts: bool = False
     """Whether callers may have a run begin at any step of a workflow, with a context of their own making."""
 
+    mcp: bool = False
+    """Whether MCP clients can call the component as a tool, at `/mcp`."""
     openai_routes: bool = True
     """Whether the service has the OpenAI-compatible routes below `/v1`."""
     openai_settings: bool = True

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from collections.abc import (
     Callable,
     Collection,
@@ -23,6 +21,7 @@ from podwright.chats.chat import Chat
 from podwright.chats.chat_messages import filled_instructions, inputs_of
 from podwright.components.members import TeamComponent, entries_of
 from podwright.data.json_data import JsonMapping, to_text
+from podwright.data.tool_names import to_tool_name
 from podwright.events import PlanMade, PlanStep
 from podwright.kinds import Kind
 from podwright.messages.messages import CLOSED, Message, ToolSchema
@@ -38,19 +37,6 @@ REVISE_PLAN = "revise_plan"
 """Name of the tool by which the model replaces its plan."""
 MAX_BASE_NAME = 60
 """Characters of a skill's name in the name of its tool, so that a number after it fits into 64."""
-_NOT_IN_TOOL_NAME = re.compile(r"[^a-zA-Z0-9_-]+")
-_LETTERS = {
-    "ß": "ss",
-    "æ": "ae",
-    "Æ": "Ae",
-    "ø": "o",
-    "Ø": "O",
-    "œ": "oe",
-    "Œ": "Oe",
-    "ł": "l",
-    "Ł": "L",
-}
-"""Letters of Latin scripts that Unicode does not take apart into a letter of ASCII and an accent."""
 
 
 class Conductor(TeamComponent, ModelComponent):
@@ -326,12 +312,7 @@ def _tool_name(name: str, number: int) -> str:
         name: The name of a skill.
         number: Its number in the conductor, which stands for a name without any letter or digit of ASCII.
     """
-    letters = "".join(_LETTERS.get(letter, letter) for letter in name)
-    decomposed = unicodedata.normalize("NFKD", letters)
-    plain = "".join(
-        char for char in decomposed if not unicodedata.combining(char)
-    )
-    tool_name = _NOT_IN_TOOL_NAME.sub("_", plain).strip("_-")
+    tool_name = to_tool_name(name)
     if not tool_name:
         return f"skill_{number}"
     return tool_name[:MAX_BASE_NAME]

@@ -20,6 +20,7 @@ SCOPES: Mapping[str, tuple[str, ...]] = {
     "run": (
         "/run",
         "/run/stream",
+        "/mcp",
         "/v1/models",
         "/v1/models/{model}",
         "/v1/chat/completions",

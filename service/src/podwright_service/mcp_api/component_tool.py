@@ -1,0 +1,134 @@
+"""The served component as the definition of a tool, and calls of that tool as bodies of `/run`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import mcp_types as types
+from pydantic import ValidationError
+
+from podwright.components import Component
+from podwright.data.json_data import (
+    JsonMapping,
+    JsonObject,
+    describe_value,
+    json_pointer,
+    to_text,
+)
+from podwright.data.text import short_repr
+from podwright.data.tool_names import to_tool_name
+from podwright.errors import InputsError, Problem
+from podwright.run.result import ExecutionResult
+from podwright.schemas.validation_errors import to_problems
+from podwright_service.http.schemas import RunRequest
+
+MAX_NAME = 64
+"""Characters of the longest name of a tool that all model providers take."""
+
+_TEXT_INPUT: JsonObject = {
+    "type": "object",
+    "properties": {"input": {"type": "string", "description": "The task."}},
+    "required": ["input"],
+    "additionalProperties": False,
+}
+
+
+def tool_name(component: Component) -> str:
+    """Return the name of a component as clients and model providers take it."""
+    return to_tool_name(component.name)[:MAX_NAME] or component.kind
+
+
+def tool_of(component: Component) -> types.Tool:
+    """Return the definition of a component as a tool.
+
+    Its parameters are the inputs that the component declares, else one text, `input`. The component's response schema,
+    if it is that of an object, is the output schema.
+    """
+    return types.Tool(
+        name=tool_name(component),
+        title=component.name,
+        description=component.description or None,
+        input_schema=_input_schema(component),
+        output_schema=_output_schema(component),
+    )
+
+
+def _input_schema(component: Component) -> JsonObject:
+    declared: JsonObject = component.to_blueprint().get("inputs", {})
+    if not declared:
+        return _TEXT_INPUT
+    return {
+        "type": "object",
+        "properties": declared,
+        "required": component.inputs.required,
+        "additionalProperties": False,
+    }
+
+
+def _output_schema(component: Component) -> JsonObject | None:
+    schema = component.response_schema
+    if schema is None or schema.get("type") != "object":
+        return None
+    return schema
+
+
+def body_of(component: Component, arguments: JsonMapping) -> RunRequest:
+    """Return the arguments of a call as the body of `/run`.
+
+    Raises:
+        InputsError: They do not fit the parameters; with everything that is wrong.
+    """
+    if component.inputs:
+        fields: JsonObject = {"inputs": arguments} if arguments else {}
+    else:
+        problems = list(_problems(arguments))
+        if problems:
+            raise _invalid_arguments(problems)
+        fields = dict(arguments)
+    try:
+        return RunRequest.model_validate(fields)
+    except ValidationError as error:
+        raise _invalid_arguments(
+            to_problems(error.errors(include_url=False), fields)
+        ) from None
+
+
+def _problems(arguments: JsonMapping) -> Iterator[Problem]:
+    """Yield what is wrong with the arguments of a component that takes a text."""
+    for name in arguments:
+        if name != "input":
+            yield Problem(
+                json_pointer(name),
+                f"Unknown argument {short_repr(name)}.",
+                "The tool takes one: 'input'.",
+            )
+    text = arguments.get("input")
+    if not isinstance(text, str):
+        yield Problem("/input", f"Expected a text, got {describe_value(text)}.")
+
+
+def _invalid_arguments(problems: Sequence[Problem]) -> InputsError:
+    reasons = "; ".join(map(str, problems))
+    return InputsError(f"Invalid arguments: {reasons}", problems=problems)
+
+
+def result_of(
+    component: Component, result: ExecutionResult, run_id: str
+) -> types.CallToolResult:
+    """Return the result of a run as that of a call: its text, and its data if there is an output schema.
+
+    The content of a workflow is its context, as JSON.
+    """
+    content = component.content_of(result, as_data=True)
+    output: Any = content
+    if content.keys() <= {"output", "data"}:
+        output = content["output"]
+    structured = None
+    if _output_schema(component) is not None:
+        structured = content.get("data")
+    return types.CallToolResult(
+        content=[types.TextContent(type="text", text=to_text(output))],
+        structured_content=structured,
+        _meta={"podwright/run-id": run_id},
+    )

@@ -1,0 +1,286 @@
+"""`POST /mcp`: the served component as a tool of MCP clients, in both eras of the protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import httpx2
+import pytest
+from mcp import Client, MCPError
+from mcp.client.streamable_http import streamable_http_client
+from pydantic import BaseModel
+from tests.service.support import Gate, Serve, check_problem
+
+from podwright import Agent, AgentStep, Workflow
+from podwright.testing import FunctionModel, ScriptedModel, ToolCall
+
+ERAS = ("2026-07-28", "legacy")
+RUN = "run-0123456789abcdef"
+READ = "read-0123456789abcdef"
+LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+ACCEPT = {"accept": "application/json, text/event-stream"}
+
+
+class City(BaseModel):
+    name: str
+    people: int
+
+
+def echo(name: str = "helper", **options: Any) -> Agent:
+    return Agent(name, "Help.", "offline/echo", **options)
+
+
+@asynccontextmanager
+async def connected(
+    served: httpx.Client, era: str, key: str = ""
+) -> AsyncGenerator[Client]:
+    """The official client of a service, in one era."""
+    headers = {"authorization": f"Bearer {key}"} if key else {}
+    url = f"{str(served.base_url).rstrip('/')}/mcp"
+    async with (
+        httpx2.AsyncClient(headers=headers, timeout=60) as http,
+        Client(streamable_http_client(url, http_client=http), mode=era) as one,
+    ):
+        yield one
+
+
+def text_of(result: Any) -> str:
+    (content,) = result.content
+    return content.text
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_call_is_a_run(serve: Serve, era: str) -> None:
+    """The tool has the component's name and description; a call is answered, and counted, as a request to `/run` is."""
+    served = serve(echo("Café desk", description="Answers."), mcp=True)
+    async with connected(served, era) as client:
+        (tool,) = (await client.list_tools()).tools
+        assert (tool.name, tool.title, tool.description) == (
+            "Cafe_desk",
+            "Café desk",
+            "Answers.",
+        )
+        assert tool.input_schema["required"] == ["input"]
+        assert tool.output_schema is None
+        result = await client.call_tool(tool.name, {"input": "the moon"})
+        assert not result.is_error
+        assert "the moon" in text_of(result)
+    metrics = served.get("/metrics").text
+    assert 'podwright_runs_total{component="Café desk"' in metrics
+    assert 'path="/mcp"' in metrics
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_declared_inputs_and_a_response_schema(
+    serve: Serve, era: str
+) -> None:
+    """Declared inputs are the tool's parameters, and the response schema that of its structured result."""
+    agent = Agent(
+        "city",
+        "Describe {place}.",
+        ScriptedModel('{"name": "Ulm", "people": 3}'),
+        inputs={
+            "place": {"type": "string"},
+            "year": {"type": "integer", "default": 2026},
+        },
+        response_model=City,
+    )
+    async with connected(serve(agent, mcp=True), era) as client:
+        (tool,) = (await client.list_tools()).tools
+        assert set(tool.input_schema["properties"]) == {"place", "year"}
+        assert tool.input_schema["required"] == ["place"]
+        assert tool.output_schema is not None
+        result = await client.call_tool("city", {"place": "Ulm"})
+        assert result.structured_content == {"name": "Ulm", "people": 3}
+        assert json.loads(text_of(result)) == result.structured_content
+        wrong = await client.call_tool("city", {"year": "never"})
+        problem = json.loads(text_of(wrong))
+        assert (wrong.is_error, problem["code"]) == (True, "inputs_invalid")
+        assert {each["pointer"] for each in problem["errors"]} == {
+            "/inputs/place",
+            "/inputs/year",
+        }
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_progress_and_the_result_of_a_workflow(
+    serve: Serve, era: str
+) -> None:
+    """Each step and tool call is told to a caller who asks for progress, in order and before the result."""
+
+    def look(word: str) -> str:
+        """Look up."""
+        return word
+
+    model = ScriptedModel(ToolCall.of("look", word="x"), "found", "written")
+    first = Agent("first", "Look.", model, tools=[look])
+    second = Agent("second", "Write.", model)
+    flow = Workflow("flow", [AgentStep(first), AgentStep(second)])
+    told: list[tuple[float, str | None]] = []
+
+    async def note(
+        progress: float, total: float | None, message: str | None
+    ) -> None:
+        told.append((progress, message))
+
+    async with connected(serve(flow, mcp=True), era) as client:
+        result = await client.call_tool(
+            "flow", {"input": "x"}, progress_callback=note
+        )
+        assert told == [
+            (1, "step first"),
+            (2, "tool look"),
+            (3, "step second"),
+        ]
+        content = json.loads(text_of(result))
+        assert content["second_output"] == "written"
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize(
+    ("arguments", "pointer"),
+    [
+        ({}, "/input"),
+        ({"input": 3}, "/input"),
+        ({"input": "x", "start_step": 1}, "/start_step"),
+        ({"input": "x", "inputs": {"_state": "s"}}, "/inputs"),
+    ],
+)
+async def test_wrong_arguments(
+    serve: Serve, era: str, arguments: dict[str, Any], pointer: str
+) -> None:
+    """Wrong arguments are a result that the model can read, with a pointer to each."""
+    async with connected(serve(echo(), mcp=True), era) as client:
+        result = await client.call_tool("helper", arguments)
+        assert result.is_error
+        problem = json.loads(text_of(result))
+        assert pointer in [each["pointer"] for each in problem["errors"]]
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_failures(serve: Serve, era: str) -> None:
+    """A failed run is a result with code, advice and run id; a bug says no more than that; another tool is unknown."""
+
+    def fail(_: Any) -> str:
+        raise ValueError("a secret of the code")
+
+    served = serve(Agent("helper", "Help.", FunctionModel(fail)), mcp=True)
+    async with connected(served, era) as client:
+        result = await client.call_tool("helper", {"input": "x"})
+        problem = json.loads(text_of(result))
+        assert (result.is_error, problem["code"]) == (True, "model_failed")
+        assert {"run_id", "suggestion", "title"} <= problem.keys()
+        with pytest.raises(MCPError, match="'helper'"):
+            await client.call_tool("another", {})
+
+
+def test_keys_and_methods(serve: Serve) -> None:
+    """Calls need a key with the scope `run`; other methods are refused, and without the setting there is no route."""
+    served = serve(echo(), mcp=True, api_keys=f"run:{RUN}, read:{READ}")
+
+    def post(key: str = "", **headers: str) -> httpx.Response:
+        if key:
+            headers["authorization"] = f"Bearer {key}"
+        return served.post("/mcp", json=LIST, headers={**ACCEPT, **headers})
+
+    challenge = check_problem(post(), 401, "key_required").keys()
+    assert "detail" in challenge
+    assert post().headers["www-authenticate"].startswith("Bearer")
+    check_problem(post(READ), 403, "scope_missing")
+    assert post(RUN).status_code == 200
+    for method in ("GET", "DELETE"):
+        response = served.request(
+            method, "/mcp", headers={"authorization": f"Bearer {RUN}"}
+        )
+        check_problem(response, 405, "method_not_allowed")
+        assert response.headers["allow"] == "POST"
+    check_problem(serve(echo()).post("/mcp", json=LIST), 404, "not_found")
+
+
+def test_names_and_origins(serve: Serve) -> None:
+    """Without keys, a web page of another origin and a name that points here are refused, as by `/run`."""
+    served = serve(echo(), mcp=True)
+    for headers in (
+        {"host": "evil.example"},
+        {"origin": "https://evil.example"},
+    ):
+        same = [
+            served.post(path, json=body, headers={**ACCEPT, **headers})
+            for path, body in (("/run", {"input": "x"}), ("/mcp", LIST))
+        ]
+        assert same[0].status_code == same[1].status_code >= 400
+
+
+def test_bodies(serve: Serve) -> None:
+    """What is no request of the protocol is answered as such; a large body is refused before it is read."""
+    served = serve(echo(), mcp=True, max_body_bytes=2000)
+    for body in (b"", b"{", b"[]", b"3", b"\xff", b'{"jsonrpc": "2.0"}'):
+        response = served.post(
+            "/mcp",
+            content=body,
+            headers={**ACCEPT, "content-type": "application/json"},
+        )
+        assert 400 <= response.status_code < 500, body
+    large = {**LIST, "params": {"x": "y" * 3000}}
+    check_problem(
+        served.post("/mcp", json=large, headers=ACCEPT), 413, "body_too_large"
+    )
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_caller_who_leaves_cancels_the_run(
+    serve: Serve, era: str
+) -> None:
+    """The model call ends when the connection of its caller does."""
+    gate = Gate()
+    served = serve(gate.agent(), mcp=True)
+
+    async def call() -> None:
+        async with connected(served, era) as client:
+            await client.call_tool("helper", {"input": "x"})
+
+    task = asyncio.create_task(call())
+    assert await asyncio.to_thread(gate.called.wait, 60)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await asyncio.to_thread(gate.cancelled.wait, 60)
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_service_at_capacity(serve: Serve, era: str) -> None:
+    """A call for which no slot becomes free is refused with an error that says so, and is no failed run."""
+    gate = Gate()
+    served = serve(gate.agent(), mcp=True, max_runs=1, max_wait=0.1)
+    async with connected(served, era) as client:
+        first = asyncio.create_task(
+            client.call_tool("helper", {"input": "first"})
+        )
+        assert await asyncio.to_thread(gate.called.wait, 60)
+        with pytest.raises(MCPError, match="capacity") as refused:
+            await client.call_tool("helper", {"input": "second"})
+        assert refused.value.error.data["code"] == "overloaded"
+        gate.opened.set()
+        assert text_of(await first) == "done"
+    assert gate.inputs == ["first"]
+
+
+def test_nothing_is_imported_without_the_setting() -> None:
+    """A service that does not serve MCP does not import the package."""
+    code = (
+        "import sys; from podwright import Agent; from podwright_service import create_app;"
+        "from podwright_service.settings import Settings;"
+        "create_app(Settings(), Agent('a', 'b', 'offline/echo'));"
+        "print([name for name in sys.modules if name.split('.')[0] in ('mcp', 'mcp_types', 'sse_starlette')])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
