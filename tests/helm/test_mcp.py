@@ -69,6 +69,9 @@ def test_only_its_servers_are_reached(helm: Helm) -> None:
     assert policies.allow_side("Egress", components["x"], files, 8443)
     assert not policies.allow_side("Egress", components["x"], files, 8000)
     assert not policies.allow_side("Egress", components["y"], files, 8443)
+    behind = rendered(helm, {"mcpServers": {"files": {**FILES, "port": 8000}}})
+    policies = Policies(list(behind.values()))
+    assert policies.allow_side("Egress", components["x"], files, 8000)
 
 
 def test_defaults(helm: Helm) -> None:

@@ -322,7 +322,7 @@ def test_the_settings_are_those_of_the_service() -> None:
     set_by_the_chart = {
         "component", "model", "port", "drain_delay", "shutdown_timeout", "api_keys", "api_keys_file", "agents",
         "agents_file", "agent_keys", "agent_key_files", "agent_proxies", "mcp_servers", "mcp_servers_file", "mcp_keys",
-        "mcp_key_files", "previous", "secrets_dir", "state_keys",
+        "mcp", "mcp_key_files", "previous", "secrets_dir", "state_keys",
         "webhook",
     }  # fmt: skip
     secret = {"model_api_key", "runs_database", "webhook_secret"}

@@ -155,11 +155,18 @@ def test_files_that_cannot_be_changed(
     """A file with comments, of another shape or in a folder's place stays as it is; the error says what to do."""
     vscode = tmp_path / ".vscode" / "mcp.json"
     vscode.parent.mkdir()
-    for text in ('// mine\n{"servers": {}}', "[]", "{"):
+    for text in ('// mine\n{"servers": {}}', "[]", "{", '{"servers": ["a"]}'):
         vscode.write_text(text)
         done = shell("connect", url, "--client", "vscode", "--write")
         assert (done.returncode, "by hand" in done.stderr) == (1, True)
         assert vscode.read_text() == text
+    codex = tmp_path / ".codex" / "config.toml"
+    codex.parent.mkdir()
+    for text in ("mcp_servers = {a = {url = 'x'}}", "mcp_servers = 3", "["):
+        codex.write_text(text)
+        done = shell("connect", url, "--client", "codex", "--write")
+        assert (done.returncode, "by hand" in done.stderr) == (1, True)
+        assert codex.read_text() == text
     (tmp_path / ".cursor").write_text("")
     done = shell("connect", url, "--client", "cursor", "--write")
     assert (done.returncode, ".cursor" in done.stderr) == (1, True)

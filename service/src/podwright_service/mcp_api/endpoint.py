@@ -23,6 +23,7 @@ from podwright.components import Component
 from podwright.data.json_data import JsonMapping, to_text
 from podwright.errors import PodwrightError
 from podwright_service.execution import execute_request, requested_run
+from podwright_service.http.access.hosts import check_origin
 from podwright_service.http.errors.problems import (
     ProblemDetails,
     RequestError,
@@ -101,7 +102,12 @@ class MCPEndpoint:
     async def __call__(
         self, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        """Serve a request."""
+        """Serve a request.
+
+        Raises:
+            RequestError: 403: a page of another origin makes it.
+        """
+        await check_origin(Request(scope))
         await self._manager.handle_request(scope, receive, send)
 
     async def _list_tools(

@@ -80,7 +80,10 @@ class MCPClient:
             if key == "inputs":
                 data[key] = _with_items(as_array(data.get(key)), value)
                 continue
-            known = as_object(data.get(key))
+            known = data.get(key, {})
+            if not isinstance(known, dict):
+                raise self._unreadable(f"has no object at '{key}'")
+            known = as_object(cast("object", known))
             if known.get(entry.name, value[entry.name]) != value[entry.name]:
                 self._check_may_replace(entry, force=force)
             data[key] = {**known, **value}
@@ -132,10 +135,7 @@ class CodexClient(MCPClient):
         Raises:
             ConfigurationError: The text is not TOML, or has another entry of this name.
         """
-        try:
-            servers = as_object(tomllib.loads(text).get("mcp_servers"))
-        except tomllib.TOMLDecodeError as error:
-            raise self._unreadable(f"is not TOML: {error}") from None
+        servers = self._servers(text)
         data = self.to_data(entry)
         if entry.name in servers:
             if servers[entry.name] == data["mcp_servers"][entry.name]:
@@ -145,7 +145,17 @@ class CodexClient(MCPClient):
                 suggestion="Choose a name with --name, or remove that table.",
             )
         above = f"{text.rstrip()}\n\n" if text.strip() else ""
-        return above + self.to_text(data)
+        new = above + self.to_text(data)
+        # an inline table takes no further ones
+        self._servers(new)
+        return new
+
+    def _servers(self, text: str) -> JsonObject:
+        try:
+            return as_object(tomllib.loads(text).get("mcp_servers"))
+        except tomllib.TOMLDecodeError as error:
+            reason = f"takes no further table, or is not TOML: {error}"
+            raise self._unreadable(reason) from None
 
 
 def _of_claude(entry: Entry) -> JsonObject:
