@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from podwright.mcp.definitions import MCPDefinitionError, ToolDefinition
+from podwright.errors import ToolDefinitionError
+from podwright.mcp.definitions import ToolDefinition
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {}}
 
@@ -57,7 +58,7 @@ def _nested(depth: int) -> Any:
 )
 def test_an_invalid_definition(data: Any) -> None:
     """What is missing, of a wrong type, too large, or refers to another document is refused."""
-    with pytest.raises(MCPDefinitionError):
+    with pytest.raises(ToolDefinitionError):
         _read(**data)
 
 

@@ -16,7 +16,7 @@ from tests.library.upstream import Upstream, server_context, upstream
 from tests.mcp_stub import Handler, MCPStub, event
 
 from podwright import MCPServer
-from podwright.mcp.server import MCPServerError
+from podwright.errors import MCPServerError
 
 MIB = 2**20
 Fault = Callable[[MCPStub], Handler]

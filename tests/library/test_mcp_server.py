@@ -12,10 +12,12 @@ import pytest
 from tests.mcp_stub import MODERN, MCPStub
 
 from podwright import MCPServer
-from podwright.errors import ConfigurationError
+from podwright.errors import ConfigurationError, MCPServerError
 from podwright.mcp import server as mcp_server
 from podwright.mcp.definitions import ToolDefinition
-from podwright.mcp.server import Exchange, MCPServerError
+from podwright.mcp.server import (
+    Exchange,
+)
 
 KEY = "key-that-nobody-may-see"
 TENANT = "tenant-of-the-caller"

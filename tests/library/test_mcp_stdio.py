@@ -15,8 +15,7 @@ import pytest
 from tests.helpers import until
 
 from podwright import MCPServer
-from podwright.errors import ConfigurationError
-from podwright.mcp.server import MCPServerError
+from podwright.errors import ConfigurationError, MCPServerError
 
 PROGRAM = str(Path(__file__).with_name("mcp_program.py"))
 

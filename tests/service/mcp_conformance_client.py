@@ -13,8 +13,11 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
+from podwright.errors import MCPServerError
 from podwright.mcp.definitions import ToolDefinition
-from podwright.mcp.server import MCPServer, MCPServerError
+from podwright.mcp.server import (
+    MCPServer,
+)
 
 
 def calls_of(

@@ -17,7 +17,10 @@ from tests.service.mcp_support import (
 )
 
 import podwright
-from podwright.mcp.server import MCPServer, MCPServerError
+from podwright.errors import MCPServerError
+from podwright.mcp.server import (
+    MCPServer,
+)
 from podwright.testing import ToolCall
 
 

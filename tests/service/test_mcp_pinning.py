@@ -14,8 +14,8 @@ from tests.service.support import Shell
 
 import podwright
 from podwright import MCPServer, ScriptedModel
+from podwright.errors import MCPServerError
 from podwright.mcp.lock import LOCK_FILE, MCPLock
-from podwright.mcp.server import MCPServerError
 from podwright.settings import forget_settings
 from podwright.testing import ToolCall
 

@@ -39,7 +39,8 @@ All derive from `PodwrightError`; each class has a stable `code`, which traces a
         │   ├── RemoteInterruptedError  remote_interrupted     what an earlier, lost request did is unknown
         │   └── RemoteHopsError       remote_hops_exceeded     the run passed through too many containers
         ├── ToolError                 tool_failed              a tool raised
-        │   └── ToolArgumentsError    tool_arguments_invalid   a model called a tool wrongly too often
+        │   ├── ToolArgumentsError    tool_arguments_invalid   a model called a tool wrongly too often
+        │   └── MCPServerError        mcp_server_failed        an MCP server did not do what it was asked for
         ├── ConditionError            condition_failed         a condition raised, or cannot compare
         ├── OutputError               output_invalid           no answer fits the response model
         ├── LoopLimitError            loop_limit_reached       no answer after max_loops model calls
@@ -677,6 +678,25 @@ class ToolArgumentsError(ToolError):
     default_suggestion = "Describe the parameters of the tool better, or use a more capable model."
     problems: Sequence[Problem] = ()
     """Everything that is wrong in the arguments, if they were validated, with pointers such as `/amount`."""
+
+
+class MCPServerError(ToolError):
+    """An MCP server did not do what it was asked for.
+
+    Args:
+        message: What happened, for the model.
+        reason: Why, as a code; see `podwright.mcp.results.Reason`.
+        suggestion: What to do about it.
+    """
+
+    code = "mcp_server_failed"
+    default_suggestion = "Check the MCP server and its URL."
+
+    def __init__(
+        self, message: str, reason: str = "", *, suggestion: str | None = None
+    ) -> None:
+        super().__init__(message, suggestion=suggestion)
+        self.reason = reason
 
 
 class ConditionError(RunError):

@@ -40,12 +40,7 @@ _REMOVED = ("Cc", "Cf", "Cs")
 """Unicode's categories of control, format (bidi, tags, zero width) and half characters."""
 
 
-class MCPDefinitionError(ToolDefinitionError):
-    """The definition of an MCP tool is invalid, or exceeds a limit."""
-
-    default_suggestion = (
-        "Correct the tool in its server, or do not use this tool."
-    )
+_SUGGESTION = "Correct the tool in its server, or do not use this tool."
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +66,7 @@ class ToolDefinition:
                 `annotations`; others are ignored.
 
         Raises:
-            MCPDefinitionError: A value is missing or of a wrong type, exceeds a limit, or refers to another document.
+            ToolDefinitionError: A value is missing or of a wrong type, exceeds a limit, or refers to another document.
         """
         name = _read_name(data.get("name"))
         title = _read_text(name, data, "title")
@@ -134,14 +129,18 @@ def clean(text: str) -> str:
 
 def _read_name(name: object) -> str:
     if not isinstance(name, str) or not name:
-        raise MCPDefinitionError("A tool of an MCP server has no name.")
+        raise ToolDefinitionError(
+            "A tool of an MCP server has no name.", suggestion=_SUGGESTION
+        )
     if len(name) > MAX_NAME:
-        raise MCPDefinitionError(
-            f"The name of the MCP tool {short_repr(name)} has {len(name)} characters; the limit is {MAX_NAME}."
+        raise ToolDefinitionError(
+            f"The name of the MCP tool {short_repr(name)} has {len(name)} characters; the limit is {MAX_NAME}.",
+            suggestion=_SUGGESTION,
         )
     if not name.isprintable() or clean(name) != name:
-        raise MCPDefinitionError(
-            f"The name of the MCP tool {name!a} has characters that cannot be seen."
+        raise ToolDefinitionError(
+            f"The name of the MCP tool {name!a} has characters that cannot be seen.",
+            suggestion=_SUGGESTION,
         )
     return name
 
@@ -166,7 +165,7 @@ def _read_object(name: str, data: JsonMapping, key: str) -> JsonObject:
             reference = as_object(part).get(keyword)
             if isinstance(reference, str) and not reference.startswith("#"):
                 place = json_pointer(key) + pointer + json_pointer(keyword)
-                raise MCPDefinitionError(
+                raise ToolDefinitionError(
                     f"The MCP tool '{name}' refers to another document at '{truncate(place, 200)}': "
                     f"{short_repr(reference)}. Only references into the schema itself ('#/…') are followed."
                 )
@@ -195,7 +194,9 @@ def _without_unseen(value: Any) -> Any:
 
 
 def _refuse(name: str, key: str, fault: str) -> NoReturn:
-    raise MCPDefinitionError(f"'{key}' of the MCP tool '{name}' {fault}.")
+    raise ToolDefinitionError(
+        f"'{key}' of the MCP tool '{name}' {fault}.", suggestion=_SUGGESTION
+    )
 
 
 def _differences(locked: Any, live: Any, pointer: str) -> Iterator[str]:

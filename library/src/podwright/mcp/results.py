@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from podwright.data.json_data import JsonObject
-from podwright.errors import ToolError
 from podwright.mcp.definitions import ToolDefinition
 
 _MIN_SECRET = 4
@@ -35,24 +34,6 @@ Reason = Literal[
 - `drift`: the tool is not as it was locked.
 - `unknown_tool`: the server does not have the tool, or its definition is refused.
 """
-
-
-class MCPServerError(ToolError):
-    """An MCP server did not do what it was asked for.
-
-    Args:
-        message: What happened, for the model.
-        reason: Why, as a code.
-        suggestion: What to do about it.
-    """
-
-    default_suggestion = "Check the MCP server and its URL."
-
-    def __init__(
-        self, message: str, reason: Reason, *, suggestion: str | None = None
-    ) -> None:
-        super().__init__(message, suggestion=suggestion)
-        self.reason: Reason = reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,5 +116,5 @@ class Exchange:
     protocol_version: str
     """The protocol version, such as `2026-07-28`; empty if none was agreed on."""
     seconds: float
-    error_reason: Reason | None
+    error_reason: str | None
     """Why it failed; None if it did not."""

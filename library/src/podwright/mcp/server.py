@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from podwright.data.json_data import JsonObject
-from podwright.errors import ConfigurationError
+from podwright.errors import ConfigurationError, MCPServerError
 from podwright.mcp.definitions import ToolDefinition
 from podwright.mcp.results import (
     Exchange,
     LiveListing,
     MCPResult,
-    MCPServerError,
     Outgoing,
     Reason,
     StaleDefinitionError,
@@ -34,7 +33,6 @@ __all__ = [
     "Exchange",
     "MCPResult",
     "MCPServer",
-    "MCPServerError",
     "ToolListing",
     "subscribe",
 ]
@@ -348,7 +346,7 @@ class MCPServer:
         self._notify(method, began, None)
         return result
 
-    def _notify(self, method: str, began: float, reason: Reason | None) -> None:
+    def _notify(self, method: str, began: float, reason: str | None) -> None:
         version = ""
         if self._connection is not None:
             version = self._connection.protocol_version

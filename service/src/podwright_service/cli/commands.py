@@ -434,7 +434,7 @@ def sync(
         bool, typer.Option("--check", help="Change nothing.")
     ] = False,
 ) -> None:
-    """Bring the entries of tools up to date with the code, and mcp.lock.json with MCP servers.
+    """Bring entries of tools up to date with code and MCP servers.
 
     Parameters, descriptions and the options of @tool are those of the code; options that only the blueprint has stay.
     Only the servers named by --mcp are called.
@@ -836,7 +836,10 @@ def connect(
     ] = False,
     api_key: ServiceKey = None,
 ) -> None:
-    """Print the configuration by which an editor or agent calls a served component over MCP, or write it."""
+    """Print or write the configuration of an MCP client.
+
+    With it, an editor or agent calls a served component as a tool.
+    """
     from podwright_service.cli.shipping.connect import connect as connect_client
 
     connect_client(

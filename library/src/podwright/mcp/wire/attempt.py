@@ -7,8 +7,12 @@ from contextvars import ContextVar
 
 from podwright.data.json_data import JsonObject
 from podwright.data.text import truncate
+from podwright.errors import MCPServerError
 from podwright.mcp.definitions import clean
-from podwright.mcp.results import MCPServerError, Outgoing, Reason
+from podwright.mcp.results import (
+    Outgoing,
+    Reason,
+)
 
 MAX_ANSWER = 8 * 2**20
 """Bytes of the answers to one call."""

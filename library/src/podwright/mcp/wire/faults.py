@@ -14,7 +14,7 @@ from mcp_types import (
     REQUEST_TIMEOUT,
 )
 
-from podwright.mcp.results import MCPServerError
+from podwright.errors import MCPServerError
 from podwright.mcp.wire.attempt import Attempt
 from podwright.models.http.client import TransportError
 

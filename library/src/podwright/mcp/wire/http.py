@@ -11,7 +11,7 @@ from typing import cast
 import httpx2
 
 from podwright._version import __version__
-from podwright.mcp.results import MCPServerError
+from podwright.errors import MCPServerError
 from podwright.mcp.wire.attempt import Attempt
 from podwright.models.http.client import OnePerLoop, certificate_error
 from podwright.models.http.proxies import (

@@ -21,11 +21,11 @@ from mcp_types.version import LATEST_MODERN_VERSION
 
 from podwright._version import __version__
 from podwright.data.json_data import JsonObject
+from podwright.errors import MCPServerError
 from podwright.mcp.definitions import ToolDefinition
 from podwright.mcp.results import (
     LiveListing,
     MCPResult,
-    MCPServerError,
     Outgoing,
     StaleDefinitionError,
 )

@@ -15,7 +15,8 @@ from mcp_types import (
 )
 
 from podwright.data.json_data import JsonMapping, JsonObject
-from podwright.mcp.definitions import MCPDefinitionError, ToolDefinition
+from podwright.errors import ToolDefinitionError
+from podwright.mcp.definitions import ToolDefinition
 from podwright.mcp.results import LiveListing, MCPResult, ToolListing
 from podwright.mcp.wire.attempt import Attempt
 from podwright.mcp.wire.contents import to_result
@@ -118,7 +119,7 @@ def _add(
         return
     try:
         tools[name] = ToolDefinition.read(data)
-    except MCPDefinitionError as error:
+    except ToolDefinitionError as error:
         refused[name] = error.message
 
 

@@ -12,11 +12,11 @@ from mcp.client import CacheConfig, Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from podwright.data.json_data import JsonObject
+from podwright.errors import MCPServerError
 from podwright.mcp.definitions import ToolDefinition
 from podwright.mcp.results import (
     LiveListing,
     MCPResult,
-    MCPServerError,
     Outgoing,
 )
 from podwright.mcp.wire.attempt import MAX_ANSWER, MAX_LIST, Attempt

@@ -13,7 +13,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCRequest, JSONRPCResponse
 
 from podwright.data.json_data import as_array, as_object, to_json_bytes
-from podwright.mcp.results import MCPServerError
+from podwright.errors import MCPServerError
 from podwright.mcp.wire.attempt import Attempt, current_attempt
 
 _CALL = "tools/call"
