@@ -165,7 +165,7 @@ def _problem(name: MCPToolName, source: MCPSource) -> Problem | None:
 def _unknown_server_problem(name: MCPToolName, servers: Servers) -> Problem:
     hint = did_you_mean(name.server, servers)
     if not hint.startswith("Did you"):
-        hint = f"Pass it in mcp={{'{name.server}': MCPServer(…)}}, or name it in PODWRIGHT_MCP_SERVERS."
+        hint = f"Pass it in mcp={{'{name.server}': MCPServer(…)}}, or in PODWRIGHT_MCP_SERVERS or --mcp."
     return Problem(
         name.server_pointer,
         detail=f"Missing MCP server '{name.server}'.",

@@ -242,7 +242,7 @@ class MCPTool(Tool):
         if server is None:
             raise ConfigurationError(
                 f"The tool '{self.name}' needs the MCP server '{self.server}', which was not given.",
-                suggestion=f"Pass it in mcp={{'{self.server}': MCPServer(…)}}, or name it in PODWRIGHT_MCP_SERVERS.",
+                suggestion=f"Pass it in mcp={{'{self.server}': MCPServer(…)}}, or in PODWRIGHT_MCP_SERVERS or --mcp.",
             )
         return server
 
