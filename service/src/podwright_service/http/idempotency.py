@@ -12,9 +12,9 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -66,6 +66,15 @@ class StoredResponse:
         for name, value in self.headers:
             size += len(name) + len(value)
         return size
+
+
+class RequestKey(NamedTuple):
+    """The key of a request, and what tells the request from others."""
+
+    digest: str
+    """SHA-256 of the caller and its key."""
+    fingerprint: str
+    """SHA-256 of the request."""
 
 
 @dataclass(slots=True)
@@ -234,11 +243,6 @@ class _RecordedResponse(Response):
         final_status = getattr(
             Request(scope).state, "final_status", self._status
         )
-        is_refused = RUN_ID.lower() not in self._sent_headers
-        may_succeed = final_status >= 500 and self._request.stopped is None
-        if is_refused or may_succeed:
-            self._store.release(self._request.key)
-            return
         body = None
         if not self._too_large:
             body = bytes(self._recorded)
@@ -248,7 +252,7 @@ class _RecordedResponse(Response):
             headers=tuple(self._sent_headers.items()),
             body=body,
         )
-        self._store.keep(self._request.key, response)
+        _settle(self._store, self._request, response, final_status)
 
     def _record(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -264,6 +268,60 @@ class _RecordedResponse(Response):
                 self._too_large = (
                     len(self._recorded) > self._store.max_response_bytes
                 )
+
+
+async def answer_once(
+    request: Request, key: RequestKey, answer: Callable[[], Awaitable[Response]]
+) -> Response:
+    """Return the response to a request with a key, which is made once for each key, for a route that is no JSON route.
+
+    Args:
+        request: The request.
+        key: Its key.
+        answer: Makes the response; the one of a run has its id as a header.
+
+    Raises:
+        RequestError: 409: the first request is in progress, or its response is missing. 422: it was another request.
+        PodwrightError: The run failed, and may be tried again.
+    """
+    store: IdempotencyStore = request.app.state.runtime.idempotency
+    digest = _with_forwarded_headers(request, key.digest)
+    stored = _claim(store, digest, key.fingerprint, request)
+    if stored is not None:
+        return _replay(stored, key.fingerprint)
+    claimed = IdempotentRequest(digest, key.fingerprint)
+    request.state.idempotent = claimed
+    try:
+        response = await answer()
+    except BaseException:
+        _give_up(store, claimed, request)
+        raise
+    body: bytes | None = bytes(response.body)
+    if len(response.body) > store.max_response_bytes:
+        body = None
+    kept = StoredResponse(
+        key.fingerprint,
+        response.status_code,
+        headers=tuple(response.headers.items()),
+        body=body,
+    )
+    _settle(store, claimed, kept, response.status_code)
+    return response
+
+
+def _settle(
+    store: IdempotencyStore,
+    claimed: IdempotentRequest,
+    response: StoredResponse,
+    final_status: int,
+) -> None:
+    """Store the response to a request, or release its key: after a refusal, and where another run may succeed."""
+    is_refused = RUN_ID.lower() not in dict(response.headers)
+    may_succeed = final_status >= 500 and claimed.stopped is None
+    if is_refused or may_succeed:
+        store.release(claimed.key)
+    else:
+        store.keep(claimed.key, response)
 
 
 def _give_up(
@@ -294,8 +352,24 @@ def key_of(request: Request) -> str:
     # a string of structured fields (RFC 9651)
     if len(key) > 1 and key[0] == key[-1] == '"':
         key = key[1:-1]
-    if len(values) > 1 or not _is_valid(key):
-        detail = f"Expected one header '{IDEMPOTENCY_KEY}' with 1 to {MAX_KEY_LENGTH} printable ASCII characters."
+    if len(values) > 1:
+        key = ""
+    return digest_of_key(request, key, f"header '{IDEMPOTENCY_KEY}'")
+
+
+def digest_of_key(request: Request, key: str, place: str) -> str:
+    """The digest of a key, different for each caller.
+
+    Args:
+        request: The request of the caller.
+        key: The key.
+        place: Where it was sent, for errors.
+
+    Raises:
+        RequestError: 400: it is invalid.
+    """
+    if not _is_valid(key):
+        detail = f"Expected one {place} with 1 to {MAX_KEY_LENGTH} printable ASCII characters."
         raise RequestError(400, "idempotency_key_invalid", detail, _SUGGESTION)
     caller = request.headers.get("authorization", "")
     return hashlib.sha256(f"{caller}\0{key}".encode()).hexdigest()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import re
 import time
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
@@ -16,7 +15,6 @@ from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from fastapi.sse import KEEPALIVE_COMMENT, EventSourceResponse, format_sse_event
 
-from podwright.components import Component
 from podwright.connection.schemas import (
     ENDED,
     MOVABLE,
@@ -27,30 +25,32 @@ from podwright.connection.schemas import (
     RunContent,
     RunStatus,
 )
-from podwright.data.json_data import as_object, to_json_bytes, to_json_data
+from podwright.data.json_data import to_json_bytes, to_json_data
 from podwright.data.text import did_you_mean, short_repr
 from podwright.errors import Problem
-from podwright.folders.walks import check_decision_on
-from podwright.messages.approvals import REJECT, Decision, Question
-from podwright.messages.headers import BUDGET, HOPS, IDEMPOTENCY_KEY, REPLAYED
+from podwright.messages.approvals import REJECT
+from podwright.messages.headers import IDEMPOTENCY_KEY, REPLAYED
 from podwright_service.background.caller_runs import (
     Access,
     CallerRuns,
-    RunChange,
     StoredRun,
 )
 from podwright_service.background.moving import move_run
+from podwright_service.background.requests import (
+    cancel,
+    conflict_error,
+    decide,
+    found,
+    log_change,
+    store_run,
+)
 from podwright_service.background.storage.database import (
     DatabaseUnavailableError,
 )
 from podwright_service.background.storage.tables import OPEN
 from podwright_service.background.worker import BackgroundWorker
 from podwright_service.execution import (
-    compute_for,
     context_as_texts,
-    new_run_id,
-    requested_run,
-    resumed_body,
 )
 from podwright_service.http.access.auth import (
     has_scope,
@@ -58,10 +58,9 @@ from podwright_service.http.access.auth import (
     scope_missing,
 )
 from podwright_service.http.access.hosts import check_origin
-from podwright_service.http.access.limits import granted_limits
 from podwright_service.http.errors.problems import RequestError
 from podwright_service.http.idempotency import (
-    check_fingerprint,
+    RequestKey,
     fingerprint_of,
     key_of,
 )
@@ -81,8 +80,7 @@ from podwright_service.http.schemas import (
 )
 from podwright_service.http.streams import HEARTBEAT, STREAM_HEADERS
 from podwright_service.observability.logging import log_action
-from podwright_service.observability.tracing import current_traceparent
-from podwright_service.origin import caller_of, origin_of
+from podwright_service.origin import caller_of
 from podwright_service.routes.responses import (
     AS_DATA,
     BACKGROUND_PARAMETERS,
@@ -220,23 +218,6 @@ async def get_own_run(viewer: SeenBy, run_id: str) -> StoredRun:
     return found(await viewer.own_runs.get(run_id))
 
 
-def found(run: StoredRun | None) -> StoredRun:
-    """A run, if there is one.
-
-    Raises:
-        RequestError: 404: there is none.
-    """
-    if run is None:
-        detail = "There is no such run: it never existed, was deleted some time after its end, or is another caller's."
-        raise RequestError(
-            404,
-            "run_not_found",
-            detail,
-            "Use the 'id' of the response to POST /runs, at the same service and with the same API key.",
-        )
-    return run
-
-
 OwnRun = Annotated[StoredRun, Depends(get_own_run)]
 AsData = Annotated[bool, Query(alias="data", description=AS_DATA)]
 
@@ -249,65 +230,15 @@ async def start_run(
     request: Request, worker: Worker, body: RunRequest
 ) -> Response:
     """Store a run of the served component, which begins as soon as a process is free."""
-    runtime = get_runtime(request)
-    # refuses invalid input before the run is stored
-    requested = await requested_run(request, runtime.component, body)
-    if requested.task.saved is not None:
-        raise _chat_error()
-    if requested.state is not None:
-        body = resumed_body(body, requested.state)
-    # refuses invalid limits before the run is stored
-    granted_limits(request.headers, runtime.settings)
-    origin = origin_of(
-        request, runtime.settings, body, component=runtime.component
-    )
-    run_id = new_run_id()
     key = None
-    fingerprint = None
     if IDEMPOTENCY_KEY in request.headers:
-        fingerprint = await fingerprint_of(request)
-        key = key_of(request)
-    limits: dict[str, str] = {}
-    for name in (BUDGET, HOPS):
-        if name in request.headers:
-            limits[name] = ", ".join(request.headers.getlist(name))
-    run = await worker.add_or_find(
-        {
-            "id": run_id,
-            "component": runtime.component.name,
-            "digest": worker.digest,
-            "request": {
-                # metadata has a column: the list shows it, and services of the release before refuse it in a body
-                "body": body.model_dump(
-                    mode="json", exclude_unset=True, exclude={"metadata"}
-                ),
-                "headers": limits,
-                "traceparent": current_traceparent(),
-            },
-            "idempotency_key": key,
-            "fingerprint": fingerprint,
-            "origin": origin.to_dict(),
-            "owner": owner_of(request),
-            "metadata": dict(origin.attributes.metadata),
-        },
-        requested.state,
-    )
-    # an older run with this key must be one of the same request
-    if fingerprint is not None:
-        check_fingerprint(run["fingerprint"], fingerprint)
+        key = RequestKey(key_of(request), await fingerprint_of(request))
+    accepted = await store_run(request, worker, body, key)
+    run = accepted.run
     headers = {"Location": f"/runs/{run['id']}"}
-    if run["id"] != run_id:
+    if not accepted.is_new:
         headers[REPLAYED] = "true"
     return _response(_response_data(run, worker), 202, headers)
-
-
-def _chat_error() -> RequestError:
-    return RequestError(
-        422,
-        "request_invalid",
-        "A run that waits inside a chat goes on with POST /run, not as a background run.",
-        "Send the same body to POST /run.",
-    )
 
 
 @router.get(
@@ -459,20 +390,11 @@ def _end_event(run: StoredRun, as_data: bool) -> bytes:
     dependencies=[Depends(check_origin)],
 )
 async def cancel_run(
-    worker: Worker, viewer: SeenBy, run_id: str, caller: CallerName
+    request: Request, worker: Worker, viewer: SeenBy, run_id: str
 ) -> Response:
     """Cancel a run wherever it is performed, its model call included."""
-    change = await viewer.own_runs.cancel(run_id, caller)
-    if change is None:
-        rule = "A run can be cancelled until it has succeeded, failed or been cancelled"
-        raise await _conflict_error(viewer.own_runs, run_id, rule)
-    action = "run cancelled"
-    if change.run["status"] == "running":
-        # it may still succeed before its process sees the request
-        action = "run cancel requested"
-    _log_change(action, change, caller)
-    worker.cancel(run_id)
-    return _response(_response_data(change.run, worker), 202)
+    run = await cancel(request, worker, viewer.own_runs, run_id)
+    return _response(_response_data(run, worker), 202)
 
 
 @router.post(
@@ -489,8 +411,8 @@ async def resume_run(
     change = await viewer.own_runs.resume(run_id, caller)
     if change is None:
         rule = "A run can be resumed when it failed or was interrupted"
-        raise await _conflict_error(viewer.own_runs, run_id, rule)
-    _log_change("run resumed", change, caller)
+        raise await conflict_error(viewer.own_runs, run_id, rule)
+    log_change("run resumed", change, caller)
     worker.wake()
     return _response(_response_data(change.run, worker), 202)
 
@@ -521,7 +443,7 @@ async def move_to_blueprint(
         )
     if move is None:
         rule = "A run can be moved while it waits, or when it failed or was interrupted"
-        raise await _conflict_error(viewer.own_runs, run["id"], rule)
+        raise await conflict_error(viewer.own_runs, run["id"], rule)
     if move.is_done:
         log_action("run moved", run["id"], run["component"], caller)
     data = _response_data(move.run, worker)
@@ -565,94 +487,10 @@ async def _decide(
     body: DecisionRequest,
     name: str,
 ) -> Response:
-    runs = viewer.runs_to_approve
-    run = found(await runs.get(run_id))
-    key = request.headers.get("authorization", "")
-    caller = caller_of(request)
-    decision = Decision(name, body.comment, body.values)
-    stored = {
-        **decision.to_dict(),
-        "values": dict(decision.values),
-        "approved": not decision.is_rejection,
-        "caller": hashlib.sha256(key.encode()).hexdigest(),
-    }
-    attempt = body.attempt
-    if attempt is None:
-        attempt = _asked_attempt(run)
-    goes_on = True
-    if run["status"] == "waiting_for_approval" and attempt == run["attempt"]:
-        performed = viewer.worker.component_of(run["digest"])
-        goes_on = await compute_for(
-            request, _check_decision, run["approval"], decision, performed
-        )
-    change = await runs.decide(
-        run_id, attempt, stored, goes_on=goes_on, caller=caller
+    run = await decide(
+        request, viewer.worker, viewer.runs_to_approve, run_id, body, name
     )
-    word = "approved"
-    if decision.is_rejection:
-        word = "rejected"
-    if change is None:
-        rule = f"A run can be {word} while it waits for approval, in the attempt given"
-        raise await _conflict_error(runs, run_id, rule)
-    _log_change(f"run {word}", change, caller)
-    if not goes_on and not change.is_repeated:
-        origin = as_object(change.run["origin"])
-        metrics = get_runtime(request).observability.metrics
-        metrics.count_rejection(str(origin.get("caller", "")))
-    viewer.worker.wake()
-    return _response(viewer.shown(change.run), 202)
-
-
-def _log_change(action: str, change: RunChange, caller: str) -> None:
-    """Write a line for what a caller has done, unless it had been done before."""
-    if not change.is_repeated:
-        log_action(action, change.run["id"], change.run["component"], caller)
-
-
-def _check_decision(
-    approval: Mapping[str, Any],
-    decision: Decision,
-    component: Component | None,
-) -> bool:
-    """Check that a decision fits the question; returns whether the run goes on.
-
-    Args:
-        approval: The question, as it is stored.
-        decision: The decision.
-        component: What performs the run, whose tool checks the arguments that are changed; None if it is not known
-            here. Then the tool checks them when the run goes on, and the person is asked again if they do not fit.
-
-    Raises:
-        InputsError: It does not, with pointers into the body.
-    """
-    question = Question.from_dict(approval)
-    # what waits may always be rejected
-    if decision.is_rejection and question.ends_on_reject:
-        return False
-    if component is None:
-        question.check(decision)
-    else:
-        check_decision_on(component, question, decision)
-    return True
-
-
-def _asked_attempt(run: StoredRun) -> int:
-    """The attempt that a decision without a number is about: the one that waits, else the last that was decided."""
-    if run["status"] == "waiting_for_approval" or not run["decisions"]:
-        return run["attempt"]
-    return run["decisions"][-1].get("attempt", run["attempt"])
-
-
-async def _conflict_error(
-    runs: CallerRuns, run_id: str, rule: str
-) -> RequestError:
-    run = found(await runs.get(run_id))
-    detail = (
-        f"{rule}; this one is '{run['status']}', in attempt {run['attempt']}."
-    )
-    return RequestError(
-        409, "run_state_conflict", detail, "Look at the run again."
-    )
+    return _response(viewer.shown(run), 202)
 
 
 def _parse_cursor(cursor: str | None) -> tuple[float, str] | None:
