@@ -364,6 +364,8 @@ class Settings(BaseSettings):
 
     mcp: bool = False
     """Whether MCP clients can call the component as a tool, at `/mcp`."""
+    mcp_task_after: Finite = 30.0
+    """Seconds after which a call is answered by a task, if its client takes tasks and there is a database."""
     openai_routes: bool = True
     """Whether the service has the OpenAI-compatible routes below `/v1`."""
     openai_settings: bool = True

@@ -14,6 +14,7 @@ from podwright.folders.walks import check_decision_on
 from podwright.messages.approvals import Decision, Question
 from podwright.messages.headers import BUDGET, HOPS
 from podwright_service.background.caller_runs import (
+    Access,
     CallerRuns,
     RunChange,
     StoredRun,
@@ -25,15 +26,24 @@ from podwright_service.execution import (
     requested_run,
     resumed_body,
 )
-from podwright_service.http.access.auth import owner_of
+from podwright_service.http.access.auth import has_scope, owner_of
 from podwright_service.http.access.limits import granted_limits
 from podwright_service.http.errors.problems import RequestError
 from podwright_service.http.idempotency import RequestKey, check_fingerprint
+from podwright_service.http.paths import ALL_RUNS
 from podwright_service.http.schemas import DecisionRequest, RunRequest
 from podwright_service.observability.logging import log_action
 from podwright_service.observability.tracing import current_traceparent
 from podwright_service.origin import caller_of, origin_of
 from podwright_service.runtime import get_runtime
+
+
+def own_access(request: Request, worker: BackgroundWorker) -> Access:
+    """Return which runs a caller may change: its own, or with a scope for that, those of all callers."""
+    owner: str | None = owner_of(request)
+    if has_scope(request, ALL_RUNS):
+        owner = None
+    return Access(worker.component.name, owner)
 
 
 class AcceptedRun(NamedTuple):

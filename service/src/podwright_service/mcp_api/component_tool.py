@@ -8,6 +8,7 @@ from typing import Any
 import mcp_types as types
 from pydantic import ValidationError
 
+from podwright.blueprints import walk_steps
 from podwright.components import Component
 from podwright.data.json_data import (
     JsonMapping,
@@ -19,8 +20,9 @@ from podwright.data.json_data import (
 from podwright.data.text import short_repr
 from podwright.data.tool_names import to_tool_name
 from podwright.errors import InputsError, Problem
-from podwright.run.result import ExecutionResult
+from podwright.folders.walks import walk
 from podwright.schemas.validation_errors import to_problems
+from podwright.steps.approval_step import ApprovalStep
 from podwright_service.http.schemas import RunRequest
 
 MAX_NAME = 64
@@ -114,13 +116,17 @@ def _invalid_arguments(problems: Sequence[Problem]) -> InputsError:
 
 
 def result_of(
-    component: Component, result: ExecutionResult, run_id: str
+    component: Component, content: JsonMapping, run_id: str
 ) -> types.CallToolResult:
-    """Return the result of a run as that of a call: its text, and its data if there is an output schema.
+    """Return what a run has answered as the result of a call: its text, and its data if there is an output schema.
 
     The content of a workflow is its context, as JSON.
+
+    Args:
+        component: The component.
+        content: What `Component.content_of` returns as data.
+        run_id: The run.
     """
-    content = component.content_of(result, as_data=True)
     output: Any = content
     if content.keys() <= {"output", "data"}:
         output = content["output"]
@@ -132,3 +138,14 @@ def result_of(
         structured_content=structured,
         _meta={"podwright/run-id": run_id},
     )
+
+
+def may_ask(component: Component) -> bool:
+    """Return whether runs of a component may wait for a person: at an approval step, or before a call of a tool."""
+    for part in walk(component):
+        if any(tool.may_need_approval for tool in part.own_tools().values()):
+            return True
+        for _, step in walk_steps(part.to_blueprint().get("steps")):
+            if step.get("type") == ApprovalStep.step_type:
+                return True
+    return False

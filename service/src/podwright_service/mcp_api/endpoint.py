@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 from collections.abc import AsyncGenerator, Coroutine
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import mcp_types as types
 from fastapi import Request
@@ -16,49 +16,43 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from sse_starlette.sse import AppStatus
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from podwright import __version__
 from podwright.components import Component
-from podwright.data.json_data import JsonMapping, to_text
+from podwright.data.json_data import JsonObject
 from podwright.errors import PodwrightError
+from podwright.run.result import ExecutionResult
 from podwright_service.execution import execute_request, requested_run
 from podwright_service.http.access.hosts import check_origin
-from podwright_service.http.errors.problems import (
-    ProblemDetails,
-    RequestError,
-    problem_details,
-)
+from podwright_service.http.errors.problems import RequestError, problem_details
+from podwright_service.http.idempotency import answer_once
+from podwright_service.http.schemas import RunRequest
 from podwright_service.mcp_api.component_tool import (
     body_of,
     result_of,
     tool_name,
     tool_of,
 )
+from podwright_service.mcp_api.keys import (
+    from_response,
+    key_of_call,
+    to_response,
+)
+from podwright_service.mcp_api.problems import error_result, is_for_now, refusal
 from podwright_service.mcp_api.progress import Progress
 from podwright_service.origin import origin_of
 from podwright_service.runtime import get_runtime
 from podwright_service.settings import Settings
 
+if TYPE_CHECKING:
+    from podwright_service.mcp_api.tasks import Tasks
+
 T = TypeVar("T")
 
 _LIST_TTL = 60_000
 """Milliseconds for which clients may keep the definition; a new one comes with a new release."""
-_REFUSED = -32000
-"""JSON-RPC code of a call that the service refuses before a run begins."""
-_FOR_NOW = ("overloaded", "run_cancelled", "not_started")
-"""Codes of problems of the service, which are over in a moment."""
-_SHOWN = (
-    "type",
-    "title",
-    "detail",
-    "code",
-    "suggestion",
-    "run_id",
-    "errors",
-    "retry_after",
-)
-"""The fields of a problem that a model is shown: not the state of a stopped run, which is long."""
 
 _log = logging.getLogger("podwright.service")
 
@@ -81,8 +75,18 @@ class MCPEndpoint:
             version=__version__,
             title=settings.title or component.name,
             on_list_tools=self._list_tools,
-            on_call_tool=self._call_tool,
         )
+        # not as an argument, whose results are no tasks
+        server.add_request_handler(
+            "tools/call", types.CallToolRequestParams, self._call_tool
+        )
+        self._tasks: Tasks | None = None
+        if settings.runs_database is not None:
+            # only with a database: its package is imported too
+            from podwright_service.mcp_api.tasks import Tasks
+
+            self._tasks = Tasks(component, settings)
+            self._tasks.add_to(server)
         # the service has spans of its own for requests and runs
         server.middleware.clear()
         self._manager = StreamableHTTPSessionManager(
@@ -125,7 +129,7 @@ class MCPEndpoint:
         self,
         context: ServerRequestContext[Any, Request],
         params: types.CallToolRequestParams,
-    ) -> types.CallToolResult:
+    ) -> types.CallToolResult | JsonObject:
         name = tool_name(self._component)
         if params.name != name:
             raise MCPError(
@@ -137,37 +141,80 @@ class MCPEndpoint:
             raise MCPError(
                 code=types.INTERNAL_ERROR, message="The request is missing."
             )
+        arguments = params.arguments or {}
         progress = Progress(context.session)
         try:
+            key = key_of_call(request, context.meta, arguments)
+            body = body_of(self._component, arguments)
             async with progress.sending():
-                return await _run(
-                    request, self._component, params.arguments or {}, progress
+                if self._tasks and self._tasks.takes(context, request):
+                    return await self._tasks.call(request, body, key, progress)
+                run = _Call(request, self._component, body, progress)
+                if key is None:
+                    return await run.perform()
+                return from_response(
+                    await answer_once(request, key, run.respond)
                 )
         except (PodwrightError, RequestError) as error:
-            return _error_result(problem_details(request, error))
+            problem = problem_details(request, error)
+            data = problem.model_dump(exclude_unset=True)
+            if is_for_now(data):
+                raise refusal(data) from None
+            return error_result(data)
         except Exception:
             _log.exception("A call of the tool '%s' failed unexpectedly.", name)
             raise
 
 
-async def _run(
-    request: Request,
-    component: Component,
-    arguments: JsonMapping,
-    progress: Progress,
-) -> types.CallToolResult:
-    runtime = get_runtime(request)
-    body = body_of(component, arguments)
-    run = await requested_run(request, component, body)
-    work = execute_request(
-        request,
-        component,
-        run,
-        origin=origin_of(request, runtime.settings, body, component=component),
-        subscribers=(progress.handle,),
-    )
-    result = await _perform(request, work)
-    return result_of(component, result, run.run_id)
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A call whose run is one of its request."""
+
+    request: Request
+    component: Component
+    body: RunRequest
+    progress: Progress
+
+    async def perform(self) -> types.CallToolResult:
+        """Run the component."""
+        result, run_id = await self._run()
+        content = self.component.content_of(result, as_data=True)
+        return result_of(self.component, content, run_id)
+
+    async def respond(self) -> Response:
+        """Run the component; the result of a failed run may be stored too."""
+        try:
+            result, run_id = await self._run()
+        except PodwrightError as error:
+            problem = problem_details(self.request, error)
+            data = problem.model_dump(exclude_unset=True)
+            if is_for_now(data):
+                raise
+            return to_response(
+                error_result(data), problem.status, problem.run_id
+            )
+        content = self.component.content_of(result, as_data=True)
+        return to_response(
+            result_of(self.component, content, run_id), 200, run_id
+        )
+
+    async def _run(self) -> tuple[ExecutionResult, str]:
+        """Return the result of the run, and its id."""
+        request = self.request
+        run = await requested_run(request, self.component, self.body)
+        work = execute_request(
+            request,
+            self.component,
+            run,
+            origin=origin_of(
+                request,
+                get_runtime(request).settings,
+                self.body,
+                component=self.component,
+            ),
+            subscribers=(self.progress.handle,),
+        )
+        return await _perform(request, work), run.run_id
 
 
 async def _perform(request: Request, work: Coroutine[Any, Any, T]) -> T:
@@ -188,25 +235,3 @@ async def _perform(request: Request, work: Coroutine[Any, Any, T]) -> T:
         raise RequestError(
             503, "run_cancelled", "The service is stopping.", "Try again later."
         ) from None
-
-
-def _error_result(problem: ProblemDetails) -> types.CallToolResult:
-    """Return a problem as a result that the calling model can read.
-
-    Raises:
-        MCPError: The service refused the call for now, so it may be repeated.
-    """
-    text = to_text(
-        {
-            name: value
-            for name, value in problem.model_dump(exclude_unset=True).items()
-            if name in _SHOWN
-        }
-    )
-    if problem.code in _FOR_NOW:
-        raise MCPError(
-            code=_REFUSED, message=problem.detail, data=json.loads(text)
-        )
-    return types.CallToolResult(
-        content=[types.TextContent(type="text", text=text)], is_error=True
-    )

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator
 
 from mcp.server.session import ServerSession
 
+from podwright.data.json_data import JsonMapping
 from podwright.events import Event, StepStarted, ToolCallStarted
 
 
@@ -29,6 +30,16 @@ class Progress:
                 self._messages.put_nowait(f"step {event.step}")
             case ToolCallStarted():
                 self._messages.put_nowait(f"tool {event.tool}")
+            case _:
+                pass
+
+    def handle_stored(self, event: JsonMapping) -> None:
+        """Take an event of a background run, as it is stored."""
+        match event.get("type"):
+            case "step_started":
+                self._messages.put_nowait(f"step {event.get('step')}")
+            case "tool_call_started":
+                self._messages.put_nowait(f"tool {event.get('tool')}")
             case _:
                 pass
 

@@ -3,7 +3,10 @@
 Without any, nothing of MCP is imported.
 """
 
-from podwright_service.mcp_servers.caller_headers import use_caller_headers
+from podwright_service.mcp_servers.caller_headers import (
+    headers_sent_on,
+    use_caller_headers,
+)
 from podwright_service.mcp_servers.configured import (
     close_servers,
     servers_in,
@@ -13,6 +16,7 @@ from podwright_service.mcp_servers.options import servers_of_options
 
 __all__ = [
     "close_servers",
+    "headers_sent_on",
     "servers_in",
     "servers_of",
     "servers_of_options",

@@ -14,6 +14,18 @@ if TYPE_CHECKING:
     from podwright.mcp.server import MCPServer
 
 
+def headers_sent_on(
+    headers: Headers, servers: Collection[MCPServer]
+) -> dict[str, str]:
+    """Return those headers of a request that MCP servers list, which are sent on to them."""
+    names = {name for server in servers for name in server.headers_from_request}
+    return {
+        name: ", ".join(headers.getlist(name))
+        for name in names
+        if name in headers
+    }
+
+
 @contextlib.contextmanager
 def use_caller_headers(
     headers: Headers | None, servers: Collection[MCPServer]
@@ -29,14 +41,7 @@ def use_caller_headers(
     """
     sent: dict[str, str] | None = None
     if headers is not None:
-        names = {
-            name for server in servers for name in server.headers_from_request
-        }
-        sent = {
-            name: ", ".join(headers.getlist(name))
-            for name in names
-            if name in headers
-        }
+        sent = headers_sent_on(headers, servers)
     token = caller_headers.set(sent)
     try:
         yield

@@ -7,7 +7,7 @@ import contextlib
 import re
 import time
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Annotated, Any, cast
 
@@ -42,6 +42,7 @@ from podwright_service.background.requests import (
     decide,
     found,
     log_change,
+    own_access,
     store_run,
 )
 from podwright_service.background.storage.database import (
@@ -54,7 +55,6 @@ from podwright_service.execution import (
 )
 from podwright_service.http.access.auth import (
     has_scope,
-    owner_of,
     scope_missing,
 )
 from podwright_service.http.access.hosts import check_origin
@@ -65,7 +65,6 @@ from podwright_service.http.idempotency import (
     key_of,
 )
 from podwright_service.http.json_body import JSONRoute
-from podwright_service.http.paths import ALL_RUNS
 from podwright_service.http.public_events import (
     EventFilter,
     filter_of,
@@ -133,15 +132,10 @@ CallerName = Annotated[str, Depends(get_caller)]
 
 async def get_viewer(request: Request, worker: Worker) -> Viewer:
     """Who asks, and what they may see."""
-    owner: str | None = owner_of(request)
-    if has_scope(request, ALL_RUNS):
-        owner = None
-    component = worker.component.name
+    own = own_access(request, worker)
     return Viewer(
-        own=Access(component, owner),
-        seen=Access(
-            component, owner, sees_waiting=has_scope(request, "approve")
-        ),
+        own=own,
+        seen=replace(own, sees_waiting=has_scope(request, "approve")),
         runs=has_scope(request, "run"),
         show=filter_of(request),
         worker=worker,

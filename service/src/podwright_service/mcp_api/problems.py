@@ -1,0 +1,60 @@
+"""Problems of the service as results that the calling model can read, and as errors of JSON-RPC."""
+
+from __future__ import annotations
+
+import json
+
+import mcp_types as types
+from mcp import MCPError
+
+from podwright.data.json_data import JsonMapping, to_text
+
+REFUSED = -32000
+"""JSON-RPC code of a request that the service refuses, with the problem as its data."""
+_FOR_NOW = (
+    "overloaded",
+    "run_cancelled",
+    "not_started",
+    "runs_unavailable",
+    "idempotency_in_progress",
+)
+"""Codes of problems of the service, which are over in a moment."""
+_SHOWN = (
+    "type",
+    "title",
+    "detail",
+    "code",
+    "suggestion",
+    "run_id",
+    "errors",
+    "retry_after",
+)
+"""The fields of a problem that a model is shown: not the state of a stopped run, which is long."""
+
+
+def is_for_now(problem: JsonMapping) -> bool:
+    """Return whether the service refused a request for a moment, so that the same one may succeed later."""
+    return problem.get("code") in _FOR_NOW
+
+
+def refusal(problem: JsonMapping) -> MCPError:
+    """Return a problem as an error of JSON-RPC."""
+    return MCPError(
+        code=REFUSED,
+        message=str(problem.get("detail", "")),
+        data=json.loads(_text_of(problem)),
+    )
+
+
+def error_result(problem: JsonMapping) -> types.CallToolResult:
+    """Return a problem as the result of a call."""
+    return types.CallToolResult(
+        content=[types.TextContent(type="text", text=_text_of(problem))],
+        is_error=True,
+    )
+
+
+def _text_of(problem: JsonMapping) -> str:
+    return to_text(
+        {name: value for name, value in problem.items() if name in _SHOWN}
+    )
