@@ -8,6 +8,7 @@ import json
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -47,7 +48,7 @@ class Caller:
     def send(
         self,
         method: str,
-        name: str = "",
+        mcp_name: str = "",
         meta: dict[str, Any] | None = None,
         headers: dict[str, str] | None = None,
         **params: Any,
@@ -71,7 +72,8 @@ class Caller:
                 "accept": "application/json, text/event-stream",
                 "mcp-protocol-version": VERSION,
                 "mcp-method": method,
-                "mcp-name": name or str(params.get("taskId", "")),
+                "mcp-name": mcp_name
+                or str(params.get("name") or params.get("taskId", "")),
                 **self._headers,
                 **(headers or {}),
             },
@@ -321,10 +323,9 @@ def test_who_may_decide(serve: Serve, sqlite_database: str) -> None:
 def test_forged_ids(serve: Serve, sqlite_database: str, task_id: str) -> None:
     """An id that no task has is an unknown task, whatever its form."""
     caller = Caller(serve(ECHO, runs_database=sqlite_database, mcp=True))
-    name = "forged"
     for method in ("tasks/get", "tasks/cancel", "tasks/update"):
         answer = caller.send(
-            method, name=name, taskId=task_id, inputResponses={}
+            method, mcp_name="forged", taskId=task_id, inputResponses={}
         )
         assert answer["error"]["code"] in (-32602, -32020), method
     # with the header of the same name, where that can have it
@@ -374,7 +375,7 @@ def test_a_client_without_the_extension(
 async def test_clients_that_take_no_tasks(
     serve: Serve, sqlite_database: str, era: str
 ) -> None:
-    """In both eras a call without the extension has its result, or the problem of its approval, and is no background run."""
+    """In both eras a call without the extension ends at its approval with a problem, and is no background run."""
     served = serve(FLOW, runs_database=sqlite_database, mcp=True)
     async with connected(served, era) as client:
         result = await client.call_tool("flow", {"input": "x"})
@@ -384,7 +385,7 @@ async def test_clients_that_take_no_tasks(
 
 
 def test_without_a_database(serve: Serve) -> None:
-    """The extension is not declared, its methods do not exist, and a call of a client that takes tasks has its result."""
+    """The extension is not declared, its methods do not exist, and each call has its result."""
     caller = Caller(serve(ECHO, mcp=True))
     discovered = caller.result("server/discover")
     assert TASKS not in (discovered["capabilities"].get("extensions") or {})
@@ -468,7 +469,7 @@ def test_an_interrupted_run_is_working(
 def test_a_restart_between_call_and_get(
     served: Served, sqlite_database: str
 ) -> None:
-    """The task is stored before the call is answered: another process has it, takes the decision and performs the rest."""
+    """The task is stored before the call is answered: the next process has it, takes the decision and performs the rest."""
     with served(FLOW, runs_database=sqlite_database, mcp=True) as first:
         task_id = Caller(first).call("flow")["taskId"]
     with served(FLOW, runs_database=sqlite_database, mcp=True) as second:
@@ -522,6 +523,30 @@ def test_two_decisions_at_once(
     assert done["status"] == expected[accepted[0]]
     run = served.get(f"/runs/{task['taskId']}").json()
     assert [each["decision"] for each in run["decisions"]] == accepted[:1]
+
+
+def test_the_database_is_away(serve: Serve, tmp_path: Path) -> None:
+    """Calls and requests for tasks are refused with the problem, and the service goes on."""
+    folder = tmp_path / "database"
+    folder.mkdir()
+    database = f"sqlite:///{folder}/runs.db"
+    served = serve(FLOW, runs_database=database, mcp=True)
+    caller = Caller(served)
+    task = waiting(caller)
+    folder.rename(tmp_path / "moved")
+    call = {"name": "flow", "arguments": {"input": "x"}}
+    (key,) = task["inputRequests"]
+    for method, params in [
+        ("tools/call", call),
+        ("tasks/get", {"taskId": task["taskId"]}),
+        ("tasks/cancel", {"taskId": task["taskId"]}),
+        ("tasks/update", answer_to(task, key, "approve")),
+    ]:
+        error = caller.error(method, **params)
+        assert error["code"] == -32000, method
+        assert error["data"]["code"] == "runs_unavailable", method
+    (tmp_path / "moved").rename(folder)
+    until(lambda: "result" in caller.send("tasks/get", taskId=task["taskId"]))
 
 
 # --- Keys -------------------------------------------------------------------------------------------------------------
