@@ -183,7 +183,7 @@ def test_a_call_with_an_approval(serve: Serve, sqlite_database: str) -> None:
     assert answer["result"]["resultType"] == "complete"
     done = caller.wait(task["taskId"], "completed")
     content = json.loads(done["result"]["content"][0]["text"])
-    assert content["helper_output"] == "Echo: x"
+    assert "fine" in content["helper_output"]
     assert done["result"]["_meta"]["podwright/run-id"] == task["taskId"]
     assert done["ttlMs"] > 0
     run = served.get(f"/runs/{task['taskId']}").json()
@@ -324,14 +324,10 @@ def test_forged_ids(serve: Serve, sqlite_database: str, task_id: str) -> None:
     """An id that no task has is an unknown task, whatever its form."""
     caller = Caller(serve(ECHO, runs_database=sqlite_database, mcp=True))
     for method in ("tasks/get", "tasks/cancel", "tasks/update"):
-        answer = caller.send(
+        error = caller.error(
             method, mcp_name="forged", taskId=task_id, inputResponses={}
         )
-        assert answer["error"]["code"] in (-32602, -32020), method
-    # with the header of the same name, where that can have it
-    if task_id.isascii() and task_id.isprintable() and len(task_id) < 100:
-        error = caller.error("tasks/get", taskId=task_id)
-        assert error["code"] == -32602
+        assert error["code"] == -32602, method
         assert error["message"].startswith("Unknown task")
 
 
@@ -469,7 +465,7 @@ def test_an_interrupted_run_is_working(
 def test_a_restart_between_call_and_get(
     served: Served, sqlite_database: str
 ) -> None:
-    """The task is stored before the call is answered: the next process has it, takes the decision and performs the rest."""
+    """The task is stored before the call is answered: the next process takes the decision and performs the rest."""
     with served(FLOW, runs_database=sqlite_database, mcp=True) as first:
         task_id = Caller(first).call("flow")["taskId"]
     with served(FLOW, runs_database=sqlite_database, mcp=True) as second:
