@@ -169,7 +169,7 @@ def balanced(
             *("serve", "made:agent", "--host", "127.0.0.1", "--port", "0"),
             cwd=tmp_path,
             PODWRIGHT_MCP="true",
-            PODWRIGHT_API_KEYS=json.dumps([f"run:{KEY}"]),
+            PODWRIGHT_API_KEYS=f"run:{KEY}",
         )
         servers += f"server {address(process).removeprefix('http://')}; "
         discard_output(process)
