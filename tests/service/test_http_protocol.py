@@ -33,13 +33,14 @@ OFFER = {
 
 
 async def echo(request: Request) -> PlainTextResponse:
-    """The path and the body; `/held` waits until it is released."""
+    """The path, the body and the header `x-said`; `/held` waits until it is released."""
     body = await request.body()
     if request.url.path == "/held":
         # Starlette copies the headers here
         assert request.headers["host"]
         await asyncio.to_thread(RELEASED.wait)
-    return PlainTextResponse(f"{request.url.path}{body.decode()}")
+    said = request.headers.get("x-said", "")
+    return PlainTextResponse(f"{request.url.path}{body.decode()}{said}")
 
 
 class Served:
@@ -240,6 +241,15 @@ def test_a_head_without_a_body(server: Served) -> None:
     response = connection.getresponse()
     assert (response.read(), response.headers["content-length"]) == (b"", "4")
     assert ask(connection, "/again") == ("/again", None)
+
+
+def test_whitespace_around_the_value_of_a_header(server: Served) -> None:
+    """It is no part of the value, with an offer too."""
+    for offer in ({}, OFFER):
+        connection = server.connection()
+        headers = {**offer, "x-said": " \t a b \t "}
+        connection.sock.sendall(request_bytes("POST", "/run", "!", **headers))
+        assert answers(connection, 1) == ["/run!a b"]
 
 
 @pytest.mark.parametrize(

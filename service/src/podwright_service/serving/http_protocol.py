@@ -46,6 +46,10 @@ class ServiceHttpProtocol(HttpToolsProtocol):
             self.logger.warning(message)
             self.send_400_response(message)
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header; the whitespace after its value is no part of it (RFC 9110, section 5.5)."""
+        super().on_header(name, value.rstrip(b" \t"))
+
     def on_headers_complete(self) -> None:
         """Begin to answer the request; it is the last one of its connection if the server stops."""
         self._unparsed = 0
