@@ -10,13 +10,12 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import AsyncGenerator, Callable
-from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.routing import Mount
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from podwright import (
     Agent,
@@ -79,12 +78,12 @@ APPS = {
 }
 
 
-def named_tool(body: bytes) -> Any:
-    """The name of the tool that a request calls."""
+def app_of(body: bytes) -> ASGIApp:
+    """The application of the tool that a request calls."""
     try:
-        return json.loads(body)["params"]["name"]
+        return APPS[json.loads(body)["params"]["name"]]
     except (ValueError, LookupError, TypeError):
-        return None
+        return APPS["test_simple_text"]
 
 
 async def route(scope: Scope, receive: Receive, send: Send) -> None:
@@ -95,9 +94,7 @@ async def route(scope: Scope, receive: Receive, send: Send) -> None:
     async def receive_again() -> Message:
         return messages.pop() if messages else await receive()
 
-    name = named_tool(body)
-    app = APPS[name if name in APPS else "test_simple_text"]
-    await app(scope, receive_again, send)
+    await app_of(body)(scope, receive_again, send)
 
 
 @contextlib.asynccontextmanager
