@@ -14,6 +14,7 @@ import httpx2
 import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
+from mcp_types import TextContent
 from tests.helpers import environment, skip, until
 from tests.ports import free_port
 from tests.service.support import (
@@ -144,7 +145,11 @@ async def call(url: str, mode: Any, times: int = 1) -> list[str]:
         ):
             (tool,) = (await client.list_tools()).tools
             done = await client.call_tool(tool.name, {"input": f"{number}"})
-            texts += [part.text for part in done.content]
+            texts += [
+                part.text
+                for part in done.content
+                if isinstance(part, TextContent)
+            ]
     return texts
 
 
