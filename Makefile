@@ -175,6 +175,8 @@ lock:  ## update all locks to the newest releases that are old enough
 		service/pyproject.toml deploy/examples/frameworks/*/requirements.txt
 	printf '%s\n' uv hatchling editables | $(COMPILE) --upgrade -o requirements-uv.lock -
 	echo uv | $(COMPILE) -c requirements-uv.lock -o service/src/podwright_service/images/requirements-uv.lock -
+	$(COMPILE) -c requirements.lock -o service/src/podwright_service/images/requirements-mcp.lock \
+		service/src/podwright_service/images/requirements-mcp.txt
 	$(COMPILE) -c requirements.lock --no-emit-package podwright \
 		-o deploy/image/requirements-slim.lock library/pyproject.toml service/pyproject.toml
 	$(COMPILE) -c requirements.lock --no-emit-package podwright --extra litellm --extra background --extra b3 --extra mcp \

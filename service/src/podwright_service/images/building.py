@@ -21,11 +21,18 @@ from podwright_service.images.context import (
     files_with_credentials,
     requirements,
     stage,
+    stage_mcp,
 )
 from podwright_service.images.credentials import note_on_credentials
 from podwright_service.images.describe import ERROR_PREFIX
 from podwright_service.images.docker import BuildError, Docker
-from podwright_service.images.labels import BASE_NAME, VERSION, label, to_labels
+from podwright_service.images.labels import (
+    BASE_NAME,
+    FLAVOUR,
+    VERSION,
+    label,
+    to_labels,
+)
 from podwright_service.images.reference import check_reference
 from podwright_service.remotes import remotes_of
 from podwright_service.settings import read_settings
@@ -75,7 +82,9 @@ def build(
     """Build the image of a component folder.
 
     Its dependencies, in `requirements.txt` or `pyproject.toml`, are locked with hashes in `requirements.lock`: locked
-    releases are kept, missing ones are added. Blueprint, tools and agents are checked in the build.
+    releases are kept, missing ones are added. If a blueprint names MCP tools, the package `mcp` is installed as
+    this release has locked it, unless the base image is of the flavour full. Blueprint, tools and agents are checked in
+    the build.
 
     Args:
         folder: The component folder.
@@ -111,15 +120,10 @@ def build(
         left_out = files_with_credentials(component, remotes)
         if left_out:
             report(note_on_credentials(left_out))
-        installer_lock = "requirements-uv.lock"
-        shutil.copyfile(_FOLDER / installer_lock, context / installer_lock)
         client = docker or Docker()
-        arguments = _arguments(
-            base,
-            _find_base(client, base, report),
-            remotes,
-            wanted=requirements(component.path),
-        )
+        base_data = _find_base(client, base, report)
+        has_wanted = _stage_installation(component, context, base_data)
+        arguments = _arguments(base, base_data, remotes, has_wanted=has_wanted)
         report(f"Checking '{blueprint['name']}' in {base}.")
         log = no_report
         if verbose:
@@ -209,8 +213,23 @@ def _find_base(client: Docker, base: str, report: Report) -> dict[str, Any]:
     return data
 
 
+def _stage_installation(
+    component: Folder, context: Path, base: dict[str, Any]
+) -> bool:
+    """Add the locks of the installer and of `mcp` to a context, and return whether the component needs packages."""
+    installer_lock = "requirements-uv.lock"
+    shutil.copyfile(_FOLDER / installer_lock, context / installer_lock)
+    # the flavour full has the package for MCP
+    has_mcp = label(base, FLAVOUR) != "full" and stage_mcp(context)
+    return has_mcp or requirements(component.path) is not None
+
+
 def _arguments(
-    base: str, data: dict[str, Any], remotes: Sequence[str], wanted: str | None
+    base: str,
+    data: dict[str, Any],
+    remotes: Sequence[str],
+    *,
+    has_wanted: bool,
 ) -> list[str]:
     """The arguments that both builds share."""
     python = label(data, BASE_NAME)
@@ -220,7 +239,7 @@ def _arguments(
             suggestion="Use --base podwright:slim or podwright:full, or an image built from one of them.",
         )
     dependencies = "without"
-    if wanted:
+    if has_wanted:
         dependencies = "with"
     # their addresses do not matter for loading the component
     agents = dict.fromkeys(remotes, "http://remote.invalid")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from podwright import blueprints
+from podwright.blueprints.mcp_tools import mcp_servers
 from podwright.blueprints.texts import text_files
 from podwright.data.text import os_error_reason, truncate
 from podwright.errors import ConfigurationError, PodwrightError
@@ -25,6 +26,7 @@ from podwright_service.images.credentials import (
 LOCK = "requirements.lock"
 """The file with the locked dependencies of a component folder."""
 
+_FOLDER = Path(__file__).parent
 _DEPENDENCIES = ("requirements.txt", "pyproject.toml", LOCK)
 
 
@@ -56,6 +58,35 @@ def stage(folder: Folder, target: Path, remotes: Collection[str]) -> list[str]:
         raise _copy_error(folder, error) from error
     files = [path for path in inside.rglob("*") if path.is_file()]
     return sorted(str(file.relative_to(inside)) for file in files)
+
+
+def stage_mcp(target: Path) -> bool:
+    """Add the package `mcp`, as this release has locked it, if a blueprint in a build context names MCP tools.
+
+    Args:
+        target: The folder that `stage` has filled; the package's requirement and lock are placed in `wanted/mcp/`.
+
+    Returns:
+        Whether it was added.
+    """
+    if not _names_mcp_tools(Folder(target / "component")):
+        return False
+    wanted = target / "wanted" / "mcp"
+    wanted.mkdir(parents=True)
+    shutil.copyfile(
+        _FOLDER / "requirements-mcp.txt", wanted / "requirements.txt"
+    )
+    shutil.copyfile(_FOLDER / "requirements-mcp.lock", wanted / LOCK)
+    return True
+
+
+def _names_mcp_tools(folder: Folder) -> bool:
+    for file in folder.blueprint_files():
+        # the check in the build reports what is wrong with it
+        with contextlib.suppress(PodwrightError):
+            if mcp_servers(blueprints.read_source(file)):
+                return True
+    return False
 
 
 def copy_folder(folder: Folder, target: Path, remotes: Collection[str]) -> None:

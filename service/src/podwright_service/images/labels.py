@@ -14,6 +14,8 @@ COMPONENT = "podwright.component"
 """The label with the whole description, as JSON; the other labels are for queries."""
 BASE_NAME = "org.opencontainers.image.base.name"
 VERSION = "org.opencontainers.image.version"
+FLAVOUR = "podwright.flavour"
+"""The label of a base image with its flavour, `slim` or `full`, which images based on it inherit."""
 
 
 def to_labels(facts: dict[str, Any]) -> dict[str, str]:
