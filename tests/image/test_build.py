@@ -13,14 +13,17 @@ from typing import Any
 
 import pytest
 from tests.docs.test_embedding import OWN_CODE, write
-from tests.helpers import DESK, NEWSROOM, ROOT
+from tests.helpers import DESK, NEWSROOM, ROOT, until
 from tests.image.conftest import Shell, Start
 from tests.image.containers import layers, tool_entry
 from tests.image_support import Docker
+from tests.mcp_pod import SCRIPT, searcher, tools_lock
 
 from podwright import blueprints, load
 from podwright.errors import ConfigurationError
 from podwright.folders.folder import Folder
+from podwright.folders.walks import component_digest
+from podwright.mcp.lock import LOCK_FILE
 from podwright.models.prices import pricing
 from podwright_service.images.context import stage
 from podwright_service.testing import (
@@ -653,3 +656,54 @@ def test_missing_parts(
         shell("inspect", "podwright-no-such-image", *client)
     )
     assert slim in error_of(shell("inspect", slim, *client))
+
+
+@pytest.mark.parametrize("wanted", ["", "inflect==7.5.0\n"])
+def test_tools_of_an_mcp_server(
+    build: Build,
+    facts: Callable[[], dict[str, Any]],
+    full: str,
+    tag: str,
+    start: Start,
+    tmp_path: Path,
+    wanted: str,
+) -> None:
+    """A folder with MCP tools is built from `slim` without its server, with the package that calls one beside it."""
+    folder = tmp_path / "line"
+    folder.mkdir()
+    blueprint = searcher("line")
+    (folder / "blueprint.json").write_text(json.dumps(blueprint))
+    tools_lock().write_file(folder / LOCK_FILE)
+    if wanted:
+        (folder / "requirements.txt").write_text(wanted)
+    done = build(folder)
+    assert done.returncode == 0, done.stderr
+    described = facts()
+    assert described["tools"] == ["search"]
+    assert described["digest"] == component_digest(load(folder))
+    assert described["digest"] != blueprints.digest(blueprint)
+    names = {file.name for file in folder.iterdir()}
+    assert ("requirements.lock" in names) is bool(wanted)
+    if wanted:
+        locked = (folder / "requirements.lock").read_text()
+        assert "inflect==7.5.0" in locked
+        assert "mcp==" not in locked
+    server = start(
+        full,
+        "--network=none",
+        "--entrypoint=python",
+        command=("-c", SCRIPT.read_text(), "9000", "the-key"),
+    )
+    component = start(
+        tag,
+        f"--network=container:{server.id}",
+        "--read-only",
+        PODWRIGHT_MCP_SERVERS=json.dumps(
+            {"tools": "http://127.0.0.1:9000/mcp"}
+        ),
+        PODWRIGHT_MCP_KEYS=json.dumps({"tools": "the-key"}),
+    ).healthy()
+    until(lambda: "running on" in server.logs(), 60, server.logs)
+    answer = component.post_run({"input": "moon"})
+    assert answer["found"] == "Nothing about the moon."
+    assert component.stop() == 0
