@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 from podwright.blueprints import digest, walk_steps
@@ -51,15 +51,29 @@ def reported_models_of(component: Component) -> list[str]:
 
 def component_digest(component: Component) -> str:
     """The digest of a component: of its blueprint, and of the locked definitions of the MCP tools that it names."""
-    blueprint = component.to_blueprint()
+    locked = {
+        (tool.server, tool.server_tool, tool.locked_digest)
+        for tool in mcp_tools_of(component)
+        if tool.locked_digest
+    }
+    return locked_digest(component.to_blueprint(), locked)
+
+
+def locked_digest(
+    blueprint: JsonMapping, locked: Iterable[tuple[str, str, str]]
+) -> str:
+    """The digest of the component of a blueprint, without loading it.
+
+    Args:
+        blueprint: The blueprint.
+        locked: Server, tool and digest of each locked definition; those that the blueprint does not name do not count.
+    """
     named = {(tool.server, tool.tool) for tool in all_mcp_tools(blueprint)}
-    locked: set[tuple[str, str, str]] = set()
-    for tool in mcp_tools_of(component):
-        if (tool.server, tool.server_tool) in named and tool.locked_digest:
-            locked.add((tool.server, tool.server_tool, tool.locked_digest))
-    if locked:
-        definitions = [list(each) for each in sorted(locked)]
-        blueprint[LOCKED] = definitions
+    definitions = [
+        list(entry) for entry in sorted(locked) if entry[:2] in named
+    ]
+    if definitions:
+        blueprint = {**blueprint, LOCKED: definitions}
     return digest(blueprint)
 
 

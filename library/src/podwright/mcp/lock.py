@@ -96,6 +96,14 @@ class MCPLock:
         """The definition of a tool; None if the lock does not have it."""
         return self.servers.get(server, {}).get(tool)
 
+    def digests(self) -> list[tuple[str, str, str]]:
+        """Return server, tool and digest of each definition."""
+        return [
+            (server, tool, definition.digest)
+            for server, tools in self.servers.items()
+            for tool, definition in tools.items()
+        ]
+
     def with_server(
         self, server: str, tools: Mapping[str, ToolDefinition]
     ) -> MCPLock:

@@ -8,12 +8,16 @@ from typing import Any, Literal, NamedTuple
 
 from podwright import blueprints
 from podwright.blueprints.diff import Change, blueprint_changes
+from podwright.blueprints.mcp_tools import mcp_servers
 from podwright.data.json_data import as_object
+from podwright.folders.walks import locked_digest
+from podwright.mcp.lock import MCPLock
 from podwright_service.fleet.component_values import (
     components_of,
     earlier_blueprints,
     image_of,
     inline_blueprint,
+    mcp_lock_of,
     place_of,
     stores_runs,
 )
@@ -37,6 +41,8 @@ class ComponentChange:
     """Why it is not known what changes in its blueprint; empty if that is known."""
     lost_blueprints: list[str] = field(default_factory=list[str])
     """The digests of blueprints that new values do not have, and with which runs that wait may have begun."""
+    lost_definitions: list[str] = field(default_factory=list[str])
+    """The digests of those that new values have with other definitions of MCP tools, which makes them others."""
 
     @property
     def breaking(self) -> bool:
@@ -46,12 +52,27 @@ class ComponentChange:
         return any(change.breaking for change in self.blueprint)
 
 
+class LockedBlueprint(NamedTuple):
+    """A blueprint with the definitions of MCP tools beside it."""
+
+    data: Mapping[str, Any]
+    lock: MCPLock | None
+    """None if it is not known."""
+
+    @property
+    def digest(self) -> str | None:
+        """The digest of the component; None if it depends on a lock that is not known."""
+        if not mcp_servers(self.data):
+            return blueprints.digest(self.data)
+        if self.lock is None:
+            return None
+        return locked_digest(self.data, self.lock.digests())
+
+
 class _Blueprint(NamedTuple):
     """The blueprint of a component, as far as it is known."""
 
     place: str
-    data: Mapping[str, Any] | None
-    """None if it is not in the values, and no folder is given."""
     digest: str | None
     """None if it is not known."""
 
@@ -67,7 +88,7 @@ def _unknown(reference: str) -> None:
 def diff(
     running: Mapping[str, Any],
     new: Mapping[str, Any],
-    folders: Mapping[str, Mapping[str, Any]] | None = None,
+    folders: Mapping[str, LockedBlueprint] | None = None,
     digest_in_image: BlueprintDigest = _unknown,
 ) -> list[ComponentChange]:
     """What new values change in a release: values of the whole fleet first, then by component.
@@ -79,7 +100,7 @@ def diff(
         digest_in_image: Looks at an image, if a blueprint is in one.
 
     Raises:
-        ConfigurationError: A blueprint in the values is invalid.
+        ConfigurationError: A blueprint or a lock in the values is invalid.
     """
     old_defaults = as_object(running.get("defaults"))
     new_defaults = as_object(new.get("defaults"))
@@ -120,20 +141,20 @@ def _diff_component(
     running: _Values,
     changed: _Values,
     *,
-    folder: Mapping[str, Any] | None,
+    folder: LockedBlueprint | None,
     digest_in_image: BlueprintDigest,
 ) -> ComponentChange:
     old, old_defaults = running
     new, _ = changed
-    old_blueprint = inline_blueprint(name, old)
-    new_blueprint = inline_blueprint(name, new) or folder
+    old_blueprint = _in_values(name, *running)
+    new_blueprint = _in_values(name, *changed) or folder
     paths = set(_changed_paths(_own_values(old), _own_values(new)))
     old_source = dict(as_object(old.get("blueprint")))
     new_source = dict(as_object(new.get("blueprint")))
     changes: list[Change] = []
     not_compared = ""
     if old_blueprint and new_blueprint:
-        changes = blueprint_changes(old_blueprint, new_blueprint)
+        changes = blueprint_changes(old_blueprint.data, new_blueprint.data)
         # compared as data, whether the values have it as text or as an object
         for key in ("inline", "file"):
             old_source.pop(key, None)
@@ -147,18 +168,34 @@ def _diff_component(
         )
     if old_source != new_source:
         paths.add("blueprint")
-    lost: list[str] = []
+    lost_blueprints: list[str] = []
+    lost_definitions: list[str] = []
     if stores_runs(old, old_defaults):
-        kept = _digests(name, new)
-        lost = [digest for digest in _digests(name, old) if digest not in kept]
+        kept = _digests(name, *changed)
+        for digest, full in _digests(name, *running).items():
+            if digest not in kept:
+                lost_blueprints.append(full)
+            elif full != kept[digest]:
+                lost_definitions.append(full)
     return ComponentChange(
         name,
         "changed",
         blueprint=changes,
         values=sorted(paths),
         not_compared=not_compared,
-        lost_blueprints=lost,
+        lost_blueprints=lost_blueprints,
+        lost_definitions=lost_definitions,
     )
+
+
+def _in_values(
+    name: str, component: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> LockedBlueprint | None:
+    """The blueprint in the values of a component; None if it is not there."""
+    data = inline_blueprint(name, component)
+    if data is None:
+        return None
+    return LockedBlueprint(data, mcp_lock_of(component, defaults))
 
 
 def _source(
@@ -169,21 +206,21 @@ def _source(
 
 
 def _blueprint(
-    data: Mapping[str, Any] | None,
+    known: LockedBlueprint | None,
     component: Mapping[str, Any],
     defaults: Mapping[str, Any],
     digest_in_image: BlueprintDigest,
 ) -> _Blueprint:
-    if data is not None:
+    if known is not None:
         own = "the values"
         if inline_blueprint("", component) is None:
             own = "its folder"
-        return _Blueprint(own, data, blueprints.digest(data))
+        return _Blueprint(own, known.digest)
     image = image_of(component, defaults)
     digest = None
     if image is not None:
         digest = digest_in_image(image)
-    return _Blueprint(place_of(component, defaults), None, digest)
+    return _Blueprint(place_of(component, defaults), digest)
 
 
 def _not_compared(old: _Blueprint, new: _Blueprint) -> str:
@@ -205,13 +242,19 @@ def _own_values(component: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-def _digests(name: str, component: Mapping[str, Any]) -> list[str]:
-    """The digests of all blueprints in the values of a component."""
-    digests: list[str] = []
+def _digests(
+    name: str, component: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> dict[str, str]:
+    """The digests of all blueprints in the values of a component, and of the components that runs have of them."""
+    known = earlier_blueprints(name, component)
     current = inline_blueprint(name, component)
     if current:
-        digests.append(blueprints.digest(current))
-    return [*digests, *earlier_blueprints(name, component)]
+        known = {blueprints.digest(current): current, **known}
+    lock = mcp_lock_of(component, defaults)
+    return {
+        digest: LockedBlueprint(blueprint, lock).digest or digest
+        for digest, blueprint in known.items()
+    }
 
 
 def _changed_paths(

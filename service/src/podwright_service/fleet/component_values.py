@@ -9,6 +9,7 @@ from typing import Any
 from podwright import blueprints
 from podwright.data.json_data import as_array, as_object
 from podwright.errors import ConfigurationError
+from podwright.mcp.lock import LOCK_FILE, MCPLock
 
 _REFERENCE = ("repository", "tag", "digest")
 """The values that make an image another one."""
@@ -44,6 +45,23 @@ def inline_blueprint(
     if inline is None:
         return None
     return _parsed(inline, name, f"components.{name}.blueprint.inline")
+
+
+def mcp_lock_of(
+    component: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> MCPLock | None:
+    """The locked definitions of MCP tools in the values of a component; None if an image or a ConfigMap may have them.
+
+    Raises:
+        ConfigurationError: The lock is invalid.
+    """
+    text = _merged("files", component, defaults).get(LOCK_FILE)
+    if isinstance(text, str):
+        return MCPLock.read(text)
+    source = _merged("blueprint", component, defaults)
+    if source.get("overlay") or _list("filesFrom", component, defaults):
+        return None
+    return MCPLock()
 
 
 def earlier_blueprints(

@@ -22,7 +22,11 @@ from podwright_service.cli.console import (
 )
 from podwright_service.cli.inputs import split_pair
 from podwright_service.fleet import chart_values
-from podwright_service.fleet.changes import ComponentChange, diff
+from podwright_service.fleet.changes import (
+    ComponentChange,
+    LockedBlueprint,
+    diff,
+)
 from podwright_service.fleet.files import FilesError
 from podwright_service.fleet.releases import (
     MAX_RELEASE_BYTES,
@@ -195,7 +199,7 @@ def print_diff(running: str, new: list[str], as_json: bool) -> bool:
     is_file = len(new) == 1 and not (
         Path(new[0]).is_dir() or names_module(new[0])
     )
-    folders: dict[str, dict[str, Any]] = {}
+    folders: dict[str, LockedBlueprint] = {}
     if is_file:
         after = _read_values(new[0])
     else:
@@ -213,18 +217,20 @@ def print_diff(running: str, new: list[str], as_json: bool) -> bool:
                 print_text(line)
             if change.lost_blueprints:
                 print_text(_waiting_runs(change, running, new, is_file=is_file))
+            if change.lost_definitions:
+                print_text(_runs_with_other_tools(change))
     return any(change.breaking or change.not_compared for change in changes)
 
 
-def _blueprints_of(sources: Sequence[str]) -> dict[str, dict[str, Any]]:
+def _blueprints_of(sources: Sequence[str]) -> dict[str, LockedBlueprint]:
     """The blueprints of sources, by the names of their components in values."""
-    with _folders_of(sources) as folders:
-        return {
-            chart_values.component_name(folder.resolve().name): Folder(
-                folder.resolve()
-            ).blueprint()
-            for folder in folders
-        }
+    found: dict[str, LockedBlueprint] = {}
+    with _folders_of(sources) as paths:
+        for path in paths:
+            folder = Folder(path.resolve())
+            name = chart_values.component_name(folder.path.name)
+            found[name] = LockedBlueprint(folder.blueprint(), folder.mcp_lock())
+    return found
 
 
 def _digest_in_image(reference: str) -> str | None:
@@ -266,11 +272,23 @@ def _waiting_runs(
     release = running
     if release == "-":
         release = "RUNNING"
-    digests = ", ".join(digest[:19] for digest in change.lost_blueprints)
+    digests = _shortened(change.lost_blueprints)
     return (
         f"{change.component}: warning: runs that wait may need the blueprint {digests}; to keep it: "
         f"`podwright deploy render {sources} --onto {release} --keep {_KEEP}`"
     )
+
+
+def _runs_with_other_tools(change: ComponentChange) -> str:
+    """A warning of runs that cannot go on, because definitions of MCP tools are others."""
+    return (
+        f"{change.component}: warning: runs that wait may need {_shortened(change.lost_definitions)}, which had other "
+        "definitions of MCP tools: let them end before the upgrade"
+    )
+
+
+def _shortened(digests: Sequence[str]) -> str:
+    return ", ".join(digest[:19] for digest in digests)
 
 
 def _read_values(path: str) -> dict[str, Any]:
