@@ -8,14 +8,19 @@ import os
 import random
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from tests.mcp_pod import searcher, tools_lock
 from tests.service.support import AGENT, Shell
 
+from podwright import load
 from podwright.blueprints import digest, to_yaml
+from podwright.folders.walks import component_digest
+from podwright.mcp.lock import LOCK_FILE
 from podwright_service.fleet import chart_values
 from podwright_service.fleet.releases import MAX_RELEASE_BYTES, split
 
@@ -643,6 +648,107 @@ def test_the_difference_to_an_image(
     [change] = json.loads(shown.stdout)
     assert change["not_compared"]
     assert not change["breaking"]
+
+
+@pytest.fixture
+def line(tmp_path: Path) -> Path:
+    """The folder of a component with a tool of an MCP server, and its lock."""
+    folder = tmp_path / "line"
+    folder.mkdir()
+    (folder / "blueprint.json").write_text(json.dumps(searcher("line")))
+    tools_lock().write_file(folder / LOCK_FILE)
+    return folder
+
+
+def describe_otherwise(folder: Path) -> None:
+    """Lock another description of the folder's tool."""
+    lock = tools_lock()
+    tools = lock.servers["tools"]
+    other = replace(tools["search"], description="Search.")
+    lock.with_server("tools", {"search": other}).write_file(folder / LOCK_FILE)
+
+
+@pytest.mark.parametrize("is_changed", [False, True])
+def test_the_difference_of_mcp_tools_to_an_image(
+    shell: Shell,
+    line: Path,
+    images: Callable[..., dict[str, str]],
+    tmp_path: Path,
+    *,
+    is_changed: bool,
+) -> None:
+    """The label of an image has the digest with the locked tools, and a folder with other ones is another component."""
+    config = {
+        "Labels": {"podwright.blueprint.digest": component_digest(load(line))}
+    }
+    variables = images(**{"team/line:1": ({"config": config}, None)})
+    component = {
+        "image": {"repository": "team/line", "tag": "1"},
+        "mcpServers": {"tools": "http://tools/mcp"},
+    }
+    running = {"components": {"line": component}}
+    (tmp_path / "running.json").write_text(json.dumps(running))
+    if is_changed:
+        describe_otherwise(line)
+    done = shell(
+        "deploy", "diff", "running.json", "line", "--exit-code", **variables
+    )
+    if is_changed:
+        assert done.returncode == 1, done.stderr
+        assert done.stdout.startswith("line: not compared: ")
+    else:
+        assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    # the values have the folder instead, perhaps with a lock that only a ConfigMap has
+    inside = shell(
+        "deploy",
+        "render",
+        "line",
+        "--onto",
+        "-",
+        stdin=json.dumps(
+            {"components": {"line": {"mcpServers": component["mcpServers"]}}}
+        ),
+    )
+    assert inside.returncode == 0, inside.stderr
+    values = yaml.safe_load(inside.stdout)
+    for has_lock in (True, False):
+        if not has_lock:
+            values["components"]["line"]["filesFrom"] = [{"name": "lock"}]
+            del values["components"]["line"]["files"]
+        (tmp_path / "new.json").write_text(json.dumps(values))
+        done = shell("deploy", "diff", "running.json", "new.json", **variables)
+        assert done.returncode == 0, done.stderr
+        is_same = has_lock and not is_changed
+        assert ("not compared" in done.stdout) is not is_same
+
+
+def test_runs_that_wait_had_other_mcp_tools(
+    shell: Shell, line: Path, tmp_path: Path
+) -> None:
+    """Where runs are stored, a changed lock is told: no earlier blueprint keeps what it says."""
+    began_with = component_digest(load(line))
+    component = {
+        "mcpServers": {"tools": "http://tools/mcp"},
+        "runs": {"store": "sqlite"},
+    }
+    stdin = json.dumps({"components": {"line": component}})
+    render = ("deploy", "render", "line", "--onto", "-")
+    (tmp_path / "running.yaml").write_text(shell(*render, stdin=stdin).stdout)
+    compared = ("deploy", "diff", "running.yaml", "line")
+    assert shell(*compared).stdout == ""
+    describe_otherwise(line)
+    lines = shell(*compared).stdout.splitlines()
+    assert f"line: value: files.{LOCK_FILE} changed" in lines
+    assert began_with[:19] in lines[-1]
+    assert "--keep" not in lines[-1]
+    [change] = json.loads(shell(*compared, "--json").stdout)
+    assert change["lost_definitions"] == [began_with]
+    assert change["lost_blueprints"] == []
+    # a blueprint that is lost too has the digest that its runs have
+    blueprint = {**searcher("line"), "description": "Search."}
+    (line / "blueprint.json").write_text(json.dumps(blueprint))
+    [change] = json.loads(shell(*compared, "--json").stdout)
+    assert change["lost_blueprints"] == [began_with]
 
 
 def test_the_difference_of_a_folder_and_an_image_without_docker(
