@@ -11,7 +11,7 @@ FOLDER = Path(__file__).parent
 FACTS = {
     "name": "calculator", "kind": "agent", "description": "", "unserved": [], "digest": "sha256:0",
 }  # fmt: skip
-IMAGE = {"Config": {"Labels": {"org.opencontainers.image.base.name": "python"}}}
+LABELS = {"org.opencontainers.image.base.name": "python"}
 
 
 def option(name: str) -> str:
@@ -50,6 +50,9 @@ match sys.argv[1:3]:
     case ["buildx", "build"]:
         sys.exit(build())
     case ["image", "inspect"]:
-        sys.stdout.write(json.dumps([IMAGE]))
+        # the tag of a base image is its flavour
+        flavour = sys.argv[3].rpartition(":")[2]
+        labels = {**LABELS, "podwright.flavour": flavour}
+        sys.stdout.write(json.dumps([{"Config": {"Labels": labels}}]))
     case _:
         sys.exit(2)

@@ -209,6 +209,35 @@ def test_the_image_in_values(
     assert written == {**values, "components": changed}
 
 
+@pytest.mark.parametrize(
+    ("base", "servers", "dependencies"),
+    [
+        ("podwright:slim", [], "without"),
+        ("podwright:slim", ["tools"], "with"),
+        ("podwright:full", ["tools"], "without"),
+    ],
+)
+def test_the_package_for_mcp(
+    build: Any,
+    client: Client,
+    tmp_path: Path,
+    base: str,
+    servers: list[str],
+    dependencies: str,
+) -> None:
+    """It is added to an image whose blueprint names MCP tools, but not on the flavour that has it."""
+    file = tmp_path / "calculator" / "blueprint.json"
+    blueprint = json.loads(file.read_text())
+    blueprint["mcp"] = [
+        {"server": server, "tools": ["search"]} for server in servers
+    ]
+    file.write_text(json.dumps(blueprint))
+    done = build("--base", base)
+    assert done.returncode == 0, done.stderr
+    for arguments in client.builds:
+        assert f"--build-arg=DEPENDENCIES={dependencies}" in arguments
+
+
 @contextlib.contextmanager
 def removed_images(docker: Docker, *names: str) -> Iterator[None]:
     """Removes images of the engine in the end."""
