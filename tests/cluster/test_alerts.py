@@ -16,7 +16,10 @@ from tests.cluster.cluster import TIMEOUT, Client, Load, Namespace
 from tests.cluster.watchers import Watchers
 from tests.helm.conftest import Manifest
 from tests.helpers import ROOT, until
+from tests.mcp_pod import SCRIPT, searcher, tools_lock
 from tests.observability.support import ALERTS, TARGETS
+
+from podwright.mcp.lock import LOCK_FILE
 
 PODS = Path(__file__).parent / "pods"
 FAILING = {"PodwrightFailingFast", "PodwrightFailingSlowly"}
@@ -27,6 +30,7 @@ EXPECTED = {
     "unpriced": {"PodwrightUnpricedModelCalls"},
     "full": {"PodwrightWaiting", "PodwrightRejecting"} | FAILING,
     "crashing": {"PodwrightDown"},
+    "toolless": {"PodwrightMCPServerDown", "PodwrightToolFailing"} | FAILING,
     "stranded": {"PodwrightRunsDatabaseDown"},
     "queued": {"PodwrightRunsQueued"},
     "interrupted": {
@@ -37,7 +41,7 @@ EXPECTED = {
 """The alerts of each component."""
 ELSEWHERE = {
     "PodwrightBudgetBurn", "PodwrightCostSpike", "PodwrightInvalidPriceFile", "PodwrightSlow", "PodwrightSpansDropped",
-    "PodwrightToolFailing", "PodwrightWebhookFailing",
+    "PodwrightWebhookFailing",
 }  # fmt: skip
 """Alerts that only the tests of the rules have: their causes take a day, or a failure of something else."""
 PRICES = {
@@ -49,7 +53,7 @@ PRICES = {
 """USD per million tokens."""
 CALLERS = [
     "failing/run", "failing/run", "limited/run", "costly/run", "costly/run/stream", "unpriced/run", *["full/run"] * 8,
-    "queued/runs", "queued/runs",
+    "queued/runs", "queued/runs", "toolless/run",
 ]  # fmt: skip
 """Requests that are sent again and again."""
 TOOLS = '''
@@ -99,6 +103,15 @@ def component(
         "blueprint": {"inline": blueprint},
         "files": files,
         "settings": settings,
+    }
+
+
+def toolless(host: str) -> Manifest:
+    """A component that calls the tool of an MCP server at a host."""
+    return {
+        "blueprint": {"inline": searcher("toolless")},
+        "files": {LOCK_FILE: tools_lock().to_text()},
+        "mcpServers": {"tools": f"http://{host}:8000/mcp"},
     }
 
 
@@ -152,6 +165,7 @@ def broken(watchers: Watchers) -> Manifest:
                 "full", "slow-0.5", files, max_runs=1, max_waiting=3
             ),
             "crashing": component("crashing", "good", {}),
+            "toolless": toolless("absent"),
             "stranded": component("stranded", "good", files)
             | {"runs": unreachable},
             "queued": component("queued", "slow-0.5", files, background_runs=1)
@@ -177,6 +191,7 @@ def mended(values: Manifest) -> Manifest:
     components["full"]["settings"]["max_runs"] = 16
     for name in ("crashing", "interrupted"):
         components[name]["files"] = {"tools.py": TOOLS}
+    components["toolless"] = toolless("tools")
     components["stranded"]["runs"] = STORED
     components["queued"]["settings"]["background_runs"] = 16
     return values
@@ -208,6 +223,7 @@ def namespace(
         provider = executor.submit(
             namespace.serve, "provider", PODS / "provider.py"
         )
+        tools = executor.submit(namespace.serve, "tools", SCRIPT)
         client = executor.submit(Client.start, namespace)
         namespace.start_database()
         url = {"url": "postgresql://podwright@provider/podwright"}
@@ -227,6 +243,7 @@ def namespace(
         namespace.kubectl("delete", "prometheusrule", "fleet-alerts")
         namespace.apply([hastened(rule)])
         provider.result()
+        tools.result()
     namespace.until(
         lambda: (
             interrupted(
