@@ -13,13 +13,16 @@ from typing import Any
 import httpx
 import httpx2
 import pytest
+from jsonschema import Draft202012Validator
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 from pydantic import BaseModel
-from tests.service.support import Gate, Serve, check_problem
+from tests.service.support import FaultyAgent, Gate, Serve, check_problem
 
 from podwright import Agent, AgentStep, Workflow
 from podwright.testing import FunctionModel, ScriptedModel, ToolCall
+from podwright_service import create_app, lifespan
+from podwright_service.settings import Settings
 
 ERAS = ("2026-07-28", "legacy")
 RUN = "run-0123456789abcdef"
@@ -163,6 +166,47 @@ async def test_wrong_arguments(
         assert result.is_error
         problem = json.loads(text_of(result))
         assert pointer in [each["pointer"] for each in problem["errors"]]
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_the_schema_of_declared_inputs(serve: Serve, era: str) -> None:
+    """References of a declared schema lead to their place in the tool's; one that is not declared is refused."""
+    place = {"$ref": "#/$defs/name", "$defs": {"name": {"type": "string"}}}
+    agent = echo(inputs={"place": place})
+    async with connected(serve(agent, mcp=True), era) as client:
+        (tool,) = (await client.list_tools()).tools
+        validator = Draft202012Validator(tool.input_schema)
+        assert validator.is_valid({"place": "Ulm"})
+        assert not validator.is_valid({"place": 3})
+        for arguments in ({"place": "Ulm", "input": "x"}, {"plce": "Ulm"}):
+            assert not validator.is_valid(arguments)
+            result = await client.call_tool("helper", arguments)
+            assert result.is_error, arguments
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_bug_is_not_shown(
+    serve: Serve, era: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An exception that no caller expects is logged, and its text is not sent."""
+    served = serve(FaultyAgent("helper", "Help.", "offline/echo"), mcp=True)
+    async with connected(served, era) as client:
+        with pytest.raises(MCPError) as error:
+            await client.call_tool("helper", {"input": "x"})
+    assert "secret" not in str(error.value.error)
+    assert error.value.error.code == -32603
+
+
+def test_an_application_that_starts_again() -> None:
+    """The lifespan may be entered as often as without MCP."""
+    app = create_app(Settings(mcp=True), echo())
+
+    async def live() -> None:
+        async with lifespan(app):
+            pass
+
+    for _ in range(2):
+        asyncio.run(live())
 
 
 @pytest.mark.parametrize("era", ERAS)

@@ -329,3 +329,24 @@ def has_open_objects(schema: JsonMapping) -> bool:
         if part.get("additionalProperties") or not part.get("properties"):
             return True
     return False
+
+
+def with_moved_references(value: Any, place: str) -> Any:
+    """Return a schema, whose references lead into itself, as a part of a document.
+
+    Args:
+        value: The schema, or a part of it.
+        place: Where the schema is in the document, such as "#/properties/order".
+    """
+    if isinstance(value, list):
+        items = cast("list[Any]", value)
+        return [with_moved_references(item, place) for item in items]
+    if not isinstance(value, Mapping):
+        return value
+    moved: JsonObject = {}
+    for key, item in cast("JsonMapping", value).items():
+        moved[key] = with_moved_references(item, place)
+    reference = moved.get("$ref")
+    if isinstance(reference, str):
+        moved["$ref"] = place + reference.removeprefix("#")
+    return moved

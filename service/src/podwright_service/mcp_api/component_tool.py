@@ -17,10 +17,11 @@ from podwright.data.json_data import (
     json_pointer,
     to_text,
 )
-from podwright.data.text import short_repr
+from podwright.data.text import did_you_mean, short_repr
 from podwright.data.tool_names import to_tool_name
 from podwright.errors import InputsError, Problem
 from podwright.folders.walks import walk
+from podwright.schemas.json_schema import with_moved_references
 from podwright.schemas.validation_errors import to_problems
 from podwright.steps.approval_step import ApprovalStep
 from podwright_service.http.schemas import RunRequest
@@ -62,7 +63,12 @@ def _input_schema(component: Component) -> JsonObject:
         return _TEXT_INPUT
     return {
         "type": "object",
-        "properties": declared,
+        "properties": {
+            name: with_moved_references(
+                schema, "#/properties" + json_pointer(name)
+            )
+            for name, schema in declared.items()
+        },
         "required": component.inputs.required,
         "additionalProperties": False,
     }
@@ -81,13 +87,13 @@ def body_of(component: Component, arguments: JsonMapping) -> RunRequest:
     Raises:
         InputsError: They do not fit the parameters; with everything that is wrong.
     """
+    problems = list(_problems(component, arguments))
+    if problems:
+        raise _invalid_arguments(problems)
+    fields: JsonObject = dict(arguments)
     if component.inputs:
-        fields: JsonObject = {"inputs": arguments} if arguments else {}
-    else:
-        problems = list(_problems(arguments))
-        if problems:
-            raise _invalid_arguments(problems)
-        fields = dict(arguments)
+        # what the values are is checked with the run
+        fields = {"inputs": arguments} if arguments else {}
     try:
         return RunRequest.model_validate(fields)
     except ValidationError as error:
@@ -96,17 +102,20 @@ def body_of(component: Component, arguments: JsonMapping) -> RunRequest:
         ) from None
 
 
-def _problems(arguments: JsonMapping) -> Iterator[Problem]:
-    """Yield what is wrong with the arguments of a component that takes a text."""
+def _problems(
+    component: Component, arguments: JsonMapping
+) -> Iterator[Problem]:
+    """Yield the arguments that are no parameters, and the text of a component that takes one if it is none."""
+    names = list(component.inputs.schemas) or ["input"]
     for name in arguments:
-        if name != "input":
+        if name not in names:
             yield Problem(
                 json_pointer(name),
                 f"Unknown argument {short_repr(name)}.",
-                "The tool takes one: 'input'.",
+                did_you_mean(name, names),
             )
     text = arguments.get("input")
-    if not isinstance(text, str):
+    if not component.inputs and not isinstance(text, str):
         yield Problem("/input", f"Expected a text, got {describe_value(text)}.")
 
 

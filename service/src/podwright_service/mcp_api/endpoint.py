@@ -7,6 +7,7 @@ import contextlib
 import logging
 from collections.abc import AsyncGenerator, Coroutine
 from dataclasses import dataclass
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import mcp_types as types
@@ -21,7 +22,7 @@ from starlette.types import Receive, Scope, Send
 
 from podwright import __version__
 from podwright.components import Component
-from podwright.data.json_data import JsonObject
+from podwright.data.json_data import JsonMapping, JsonObject
 from podwright.errors import PodwrightError
 from podwright.run.result import ExecutionResult
 from podwright_service.execution import execute_request, requested_run
@@ -89,17 +90,21 @@ class MCPEndpoint:
             self._tasks.add_to(server)
         # the service has spans of its own for requests and runs
         server.middleware.clear()
-        self._manager = StreamableHTTPSessionManager(
-            server,
-            stateless=True,
-            max_request_body_size=settings.max_body_bytes,
-        )
+        self._server = server
+        self._max_body_bytes = settings.max_body_bytes
+        self._manager: StreamableHTTPSessionManager | None = None
 
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncGenerator[None]:
         """Answer requests within this context, which surrounds the life of the service."""
         # otherwise streams are cut at the first signal, and not when their runs have ended
         AppStatus.disable_automatic_graceful_drain()
+        # each is for one life, and an application may be started again
+        self._manager = StreamableHTTPSessionManager(
+            self._server,
+            stateless=True,
+            max_request_body_size=self._max_body_bytes,
+        )
         async with self._manager.run():
             yield
 
@@ -112,6 +117,10 @@ class MCPEndpoint:
             RequestError: 403: a page of another origin makes it.
         """
         await check_origin(Request(scope))
+        if self._manager is None:
+            raise RequestError(
+                503, "not_started", "MCP is not served yet.", "Try again later."
+            )
         await self._manager.handle_request(scope, receive, send)
 
     async def _list_tools(
@@ -141,7 +150,15 @@ class MCPEndpoint:
             raise MCPError(
                 code=types.INTERNAL_ERROR, message="The request is missing."
             )
-        arguments = params.arguments or {}
+        with _HiddenBugs(request):
+            return await self._answer(request, context, params.arguments or {})
+
+    async def _answer(
+        self,
+        request: Request,
+        context: ServerRequestContext[Any, Request],
+        arguments: JsonMapping,
+    ) -> types.CallToolResult | JsonObject:
         progress = Progress(context.session)
         try:
             key = key_of_call(request, context.meta, arguments)
@@ -157,13 +174,37 @@ class MCPEndpoint:
                 )
         except (PodwrightError, RequestError) as error:
             problem = problem_details(request, error)
+            # for telemetry: the response of the protocol has another status
+            request.state.final_status = problem.status
+            request.state.final_code = problem.code
             data = problem.model_dump(exclude_unset=True)
             if is_for_now(data):
                 raise refusal(data) from None
             return error_result(data)
-        except Exception:
-            _log.exception("A call of the tool '%s' failed unexpectedly.", name)
-            raise
+
+
+@dataclass(frozen=True, slots=True)
+class _HiddenBugs:
+    """Logs an exception that no caller expects; its text, which the package would send, is not shown."""
+
+    request: Request
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if not isinstance(error, Exception) or isinstance(error, MCPError):
+            return
+        _log.error("A call over MCP failed unexpectedly.", exc_info=error)
+        self.request.state.final_status = 500
+        raise MCPError(
+            code=types.INTERNAL_ERROR, message="Internal error."
+        ) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,12 +266,13 @@ async def _perform(request: Request, work: Coroutine[Any, Any, T]) -> T:
     """
     # the caller's end comes by a cancel scope of the package, that of a shutdown by the active runs
     task = asyncio.create_task(work)
-    get_runtime(request).active_runs.add(task)
+    active_runs = get_runtime(request).active_runs
+    active_runs.add(task)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         if not task.cancelled():
-            task.cancel()
+            active_runs.cancel(task)
             raise
         raise RequestError(
             503, "run_cancelled", "The service is stopping.", "Try again later."

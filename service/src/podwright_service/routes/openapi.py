@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, cast, get_args
 
 from fastapi import APIRouter, FastAPI, Request
@@ -15,7 +15,6 @@ from podwright import blueprints
 from podwright.blueprints.inputs import DeclaredInputs
 from podwright.components import Component
 from podwright.data.json_data import (
-    JsonMapping,
     JsonObject,
     json_pointer,
     to_text,
@@ -24,6 +23,7 @@ from podwright.data.names import INPUT, find_name
 from podwright.folders.walks import values_read
 from podwright.kinds import Kind
 from podwright.schemas.example import example
+from podwright.schemas.json_schema import with_moved_references
 from podwright_service.http.errors.problems import MEDIA_TYPE, ProblemDetails
 from podwright_service.http.paths import OPENAI_PREFIX, scopes_of
 from podwright_service.http.query import CheckedRoute
@@ -135,7 +135,7 @@ def _add_inputs(document: dict[str, Any], component: Component) -> None:
     place = "#/components/schemas/RunRequest/properties/inputs/properties"
     properties = {INPUT: body["properties"]["input"]}
     for name, schema in declared.schemas.items():
-        properties[name] = _with_moved_references(
+        properties[name] = with_moved_references(
             schema, place + json_pointer(name)
         )
     inputs["properties"] = properties
@@ -155,27 +155,6 @@ def _add_inputs(document: dict[str, Any], component: Component) -> None:
         }
         del body["oneOf"]
         body["required"] = ["inputs"]
-
-
-def _with_moved_references(value: Any, place: str) -> Any:
-    """A JSON Schema, whose references lead into itself, as a part of the document.
-
-    Args:
-        value: The schema, or a part of it.
-        place: Where the schema is in the document: "#/components/…".
-    """
-    if isinstance(value, list):
-        items = cast("list[Any]", value)
-        return [_with_moved_references(item, place) for item in items]
-    if not isinstance(value, Mapping):
-        return value
-    moved: JsonObject = {}
-    for key, item in cast("JsonMapping", value).items():
-        moved[key] = _with_moved_references(item, place)
-    reference = moved.get("$ref")
-    if isinstance(reference, str):
-        moved["$ref"] = place + reference.removeprefix("#")
-    return moved
 
 
 def _add_answer(document: dict[str, Any], component: Component) -> None:

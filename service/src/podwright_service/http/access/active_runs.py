@@ -35,9 +35,10 @@ class ActiveRuns:
     def cancel_all(self) -> None:
         """Cancel every active run: the shutdown time-out has passed."""
         for task in list(self._tasks):
-            self._cancel(task)
+            self.cancel(task)
 
-    def _cancel(self, task: asyncio.Task[Any]) -> None:
+    def cancel(self, task: asyncio.Task[Any]) -> None:
+        """Cancel a task that was added, unless that was done before."""
         if task in self._tasks:
             self._tasks.discard(task)
             task.cancel()
@@ -60,7 +61,7 @@ class ActiveRuns:
             while (await request.receive())["type"] != "http.disconnect":
                 pass
             client_left = True
-            self._cancel(task)
+            self.cancel(task)
 
         def watch() -> None:
             nonlocal watcher
@@ -71,7 +72,7 @@ class ActiveRuns:
         try:
             return await work
         except BaseException as error:
-            # `_cancel` removes what it cancels
+            # `cancel` removes what it cancels
             cancelled_here = task not in self._tasks
             if cancelled_here:
                 task.uncancel()
