@@ -122,14 +122,15 @@ class Caller:
 
     def wait(self, task_id: str, *statuses: str) -> dict[str, Any]:
         """A task, once it has one of the statuses."""
-        return until(
-            lambda: (
-                task
-                if (task := self.get(task_id))["status"] in statuses
-                else None
-            ),
-            report=lambda: self.get(task_id),
-        )
+        task: dict[str, Any] = {}
+
+        def has_status() -> bool:
+            nonlocal task
+            task = self.get(task_id)
+            return task["status"] in statuses
+
+        until(has_status, report=lambda: task)
+        return task
 
     def decide(
         self, task: dict[str, Any], decision: str, **content: Any
@@ -261,14 +262,8 @@ def test_a_decision_holds_for_what_was_shown(
         assert caller.error("tasks/update", **params)["code"] == -32602
     assert caller.get(task_id)["status"] == "input_required"
     caller.decide(first, "approve")
-    second = until(
-        lambda: (
-            task
-            if key
-            not in (task := caller.get(task_id)).get("inputRequests", [key])
-            else None
-        )
-    )
+    until(lambda: key not in caller.get(task_id).get("inputRequests", [key]))
+    second = caller.get(task_id)
     (request,) = second["inputRequests"].values()
     assert '"amount": 999' in request["params"]["message"]
     # the same decision may be made again, and is about the first question
