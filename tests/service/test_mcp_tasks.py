@@ -19,7 +19,7 @@ from tests.service.background_support import ECHO, FLOW, change_run
 from tests.service.support import Gate, Serve, Served
 from tests.service.test_mcp_api import ERAS, connected, text_of
 
-from podwright import Agent, FunctionModel, tool
+from podwright import Agent, AgentStep, FunctionModel, Workflow, tool
 from podwright.errors import ModelError
 from podwright.testing import ScriptedModel, ToolCall
 
@@ -44,6 +44,8 @@ class Caller:
         self._capabilities: dict[str, Any] = {}
         if takes_tasks:
             self._capabilities = {"extensions": {TASKS: {}}}
+        self.notified: list[dict[str, Any]] = []
+        """The notifications before the last answer."""
 
     def send(
         self,
@@ -85,6 +87,7 @@ class Caller:
                 for line in lines
                 if line.startswith("data: ")
             ]
+            self.notified = messages[:-1]
             return messages[-1]
         return response.json()
 
@@ -433,6 +436,45 @@ def test_a_call_that_ends_soon(serve: Serve, sqlite_database: str) -> None:
 
 def _raise(error: Exception) -> str:
     raise error
+
+
+def test_headers_that_go_on_to_servers(
+    serve: Serve, sqlite_database: str
+) -> None:
+    """A call with one is a run of its request, because a background run would not have the header."""
+    server = {
+        "url": "https://files.example.com/mcp",
+        "headers_from_request": ["x-tenant"],
+    }
+    served = serve(
+        ECHO,
+        runs_database=sqlite_database,
+        mcp=True,
+        mcp_servers={"files": server},
+    )
+    caller = Caller(served)
+    caller.call("helper", headers={"x-tenant": "blue"})
+    assert served.get("/runs").json()["runs"] == []
+    caller.call("helper")
+    assert len(served.get("/runs").json()["runs"]) == 1
+
+
+def test_progress_of_a_background_run(
+    serve: Serve, sqlite_database: str
+) -> None:
+    """A caller who waits for one is told of its steps, in order and before the result."""
+    flow = Workflow("flow", [AgentStep(ECHO, "first"), AgentStep(ECHO, "last")])
+    served = serve(flow, runs_database=sqlite_database, mcp=True)
+    caller = Caller(served)
+    result = caller.call("flow", meta={"progressToken": "p"})
+    assert result["_meta"]["podwright/run-id"]
+    told = [
+        (message["params"]["progress"], message["params"]["message"])
+        for message in caller.notified
+    ]
+    assert [number for number, _ in told] == [1, 2]
+    assert [text.split()[0] for _, text in told] == ["step", "step"]
+    assert len(served.get("/runs").json()["runs"]) == 1
 
 
 def test_a_wrong_call_is_no_run(serve: Serve, sqlite_database: str) -> None:
