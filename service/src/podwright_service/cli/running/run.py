@@ -213,17 +213,21 @@ def run_once(
     except PodwrightError as error:
         print_error(error)
         _write_context(error, path, context_file, options_of(attributes))
-        duration_ms = 0.0
-        if events:
-            duration_ms = (time.time() - events[0].at) * 1000
-        usage = error.usage or Usage()
-        write_trace(
-            ExecutionResult(None, events, duration_ms, usage), trace_file
-        )
+        write_trace(_failed_result(error, events), trace_file)
         return _EXIT_CODES.get(type(error), 1)
     _print_result(result)
     write_trace(result, trace_file)
     return 0
+
+
+def _failed_result(
+    error: PodwrightError, events: list[Event]
+) -> ExecutionResult:
+    """Return the trace of a run that failed: its events, its duration and its usage."""
+    duration_ms = 0.0
+    if events:
+        duration_ms = (time.time() - events[0].at) * 1000
+    return ExecutionResult(None, events, duration_ms, error.usage or Usage())
 
 
 def _run_and_ask(
