@@ -16,7 +16,7 @@ import pytest
 from mcp import MCPError
 from tests.helpers import until
 from tests.service.background_support import ECHO, FLOW, change_run
-from tests.service.support import Gate, Serve, Served
+from tests.service.support import Gate, Serve, Served, connect
 from tests.service.test_mcp_api import ERAS, connected, text_of
 
 from podwright import Agent, AgentStep, FunctionModel, Workflow, tool
@@ -47,39 +47,41 @@ class Caller:
         self.notified: list[dict[str, Any]] = []
         """The notifications before the last answer."""
 
-    def send(
+    def request(
         self,
         method: str,
         mcp_name: str = "",
         meta: dict[str, Any] | None = None,
         headers: dict[str, str] | None = None,
         **params: Any,
-    ) -> dict[str, Any]:
-        """The JSON-RPC answer to a request."""
+    ) -> tuple[dict[str, Any], dict[str, str]]:
+        """The body and the headers of a request."""
         sent = {
             f"{META}/protocolVersion": VERSION,
             f"{META}/clientInfo": {"name": "test", "version": "1"},
             f"{META}/clientCapabilities": self._capabilities,
             **(meta or {}),
         }
-        response = self._served.post(
-            "/mcp",
-            json={
-                "jsonrpc": "2.0",
-                "id": 1,
-                "method": method,
-                "params": {"_meta": sent, **params},
-            },
-            headers={
-                "accept": "application/json, text/event-stream",
-                "mcp-protocol-version": VERSION,
-                "mcp-method": method,
-                "mcp-name": mcp_name
-                or str(params.get("name") or params.get("taskId", "")),
-                **self._headers,
-                **(headers or {}),
-            },
-        )
+        body = {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": method,
+            "params": {"_meta": sent, **params},
+        }
+        return body, {
+            "accept": "application/json, text/event-stream",
+            "mcp-protocol-version": VERSION,
+            "mcp-method": method,
+            "mcp-name": mcp_name
+            or str(params.get("name") or params.get("taskId", "")),
+            **self._headers,
+            **(headers or {}),
+        }
+
+    def send(self, method: str, **options: Any) -> dict[str, Any]:
+        """The JSON-RPC answer to a request; see `request`."""
+        body, headers = self.request(method, **options)
+        response = self._served.post("/mcp", json=body, headers=headers)
         if response.headers["content-type"].startswith("text/event-stream"):
             lines = response.text.splitlines()
             messages = [
@@ -689,13 +691,16 @@ def test_a_caller_who_leaves_before_the_answer(
     gate = Gate()
     served = serve(gate.agent(), runs_database=sqlite_database, mcp=True)
     meta = {KEY: "k"} if has_key else {}
-    with (
-        httpx.Client(base_url=served.base_url, timeout=1) as impatient,
-        pytest.raises(httpx.ReadTimeout),
-    ):
-        Caller(impatient).call("helper", meta=meta)
-    assert gate.called.wait(60)
     caller = Caller(served)
+    body, headers = caller.request(
+        "tools/call",
+        meta=meta,
+        name="helper",
+        arguments={"input": "x"},
+    )
+    lines = [f"{name}: {value}" for name, value in headers.items()]
+    with connect(served, "/mcp", json.dumps(body).encode(), *lines):
+        assert gate.called.wait(60)
     if not has_key:
         assert gate.cancelled.wait(60)
         return
