@@ -1,15 +1,19 @@
-"""The service of the conformance suite: `python mcp_conformance_service.py` serves the tools that its scenarios call.
+"""The service of the conformance suite: `python mcp_conformance_service.py FILE` serves the tools of its scenarios.
 
-Each tool is a component, served by an application of its own, as every component is. A request goes to the application
-whose tool it names; one that names none of them, to the first. It listens on 127.0.0.1, at a port that the system
-chooses, and prints its address.
+Each tool is a component, served by an application of its own, as every component is; their background runs are in one
+file. A request goes to the application whose tool or task it names; one that names none of them, to the first. It
+listens on 127.0.0.1, at a port that the system chooses, and prints its address.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
+import sqlite3
+import sys
 from collections.abc import AsyncGenerator, Callable
+from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
@@ -22,6 +26,7 @@ from podwright import (
     AgentStep,
     ApprovalStep,
     FunctionModel,
+    FunctionStep,
     Workflow,
 )
 from podwright.components import Component
@@ -38,7 +43,11 @@ INPUTS = {
     }
 }
 """The scenarios call tools without arguments, and one looks for a parameter that is sent as a header too."""
-SETTINGS = Settings(mcp=True)
+SECONDS = {"seconds": {"type": "number"}, "label": {"type": "string"}}
+SETTINGS: dict[str, Any] = {
+    "mcp": True,
+    "runs_database": f"sqlite:///{sys.argv[1]}",
+}
 
 
 def say(_: ModelRequest) -> str:
@@ -59,6 +68,22 @@ def agent(name: str, model: Callable[[ModelRequest], str] = say) -> Agent:
     )
 
 
+class Faulty(Agent):
+    """An agent with a bug."""
+
+    async def perform(self, run: Any, task: Any) -> Any:
+        raise RuntimeError("secret")
+
+
+def greet(request: ModelRequest) -> str:
+    return request.messages[0].text
+
+
+async def compute(seconds: float) -> str:
+    await asyncio.sleep(seconds)
+    return f"Computed for {seconds} seconds."
+
+
 def components() -> list[Component]:
     """The tools of the scenarios that components can be."""
     steps = [AgentStep(agent(name)) for name in ("first", "second", "third")]
@@ -69,19 +94,61 @@ def components() -> list[Component]:
         agent("test_logging_tool"),
         Workflow("test_tool_with_progress", steps, inputs=INPUTS),
         Workflow("test_streaming_elicitation", [question], inputs=INPUTS),
+        Agent(
+            "greet",
+            "Hello, {name}!",
+            FunctionModel(greet),
+            inputs={"name": {"type": "string"}},
+        ),
+        Workflow(
+            "confirm_delete",
+            [ApprovalStep("Delete {filename}?", name="ask")],
+            inputs={"filename": {"type": "string"}},
+        ),
     ]
 
 
-APPS = {
-    component.name: create_app(SETTINGS, component)
-    for component in components()
-}
+def slow_components() -> list[Component]:
+    """The tools of the scenarios that are tasks at once, because their calls may take long."""
+    computing = FunctionStep(compute, {"seconds": "{seconds}"})
+    return [
+        Workflow("slow_compute", [computing], inputs=SECONDS),
+        agent("failing_job", fail),
+        Faulty(
+            "protocol_error_job", "Fail.", FunctionModel(say), inputs=INPUTS
+        ),
+    ]
+
+
+def apps() -> dict[str, ASGIApp]:
+    """The applications by the names of their tools."""
+    at_once = Settings(**SETTINGS, mcp_task_after=0)
+    return {
+        **{
+            each.name: create_app(Settings(**SETTINGS), each)
+            for each in components()
+        },
+        **{each.name: create_app(at_once, each) for each in slow_components()},
+    }
+
+
+APPS = apps()
+
+
+def component_of(task_id: str) -> str:
+    """The name of the component whose run a task is; empty if there is no such run."""
+    query = "SELECT component FROM podwright_runs WHERE id = ?"
+    with contextlib.closing(sqlite3.connect(sys.argv[1])) as connection:
+        row = connection.execute(query, (task_id,)).fetchone()
+    return row[0] if row else ""
 
 
 def app_of(body: bytes) -> ASGIApp:
-    """The application of the tool that a request calls."""
+    """The application of the tool that a request calls, or of the task that it is about."""
     try:
-        return APPS[json.loads(body)["params"]["name"]]
+        params = json.loads(body)["params"]
+        name = params.get("name") or component_of(params["taskId"])
+        return APPS[name]
     except (ValueError, LookupError, TypeError):
         return APPS["test_simple_text"]
 
@@ -106,7 +173,7 @@ async def all_lifespans(_: Starlette) -> AsyncGenerator[None]:
 
 
 if __name__ == "__main__":
-    options = uvicorn_options(SETTINGS)
+    options = uvicorn_options(Settings(**SETTINGS))
     del options["log_config"]  # uvicorn's own prints the address
     app = Starlette(routes=[Mount("/", route)], lifespan=all_lifespans)
     uvicorn.run(app, host="127.0.0.1", port=0, **options)

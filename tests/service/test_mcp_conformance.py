@@ -112,9 +112,10 @@ def test_the_client(
 
 
 @pytest.fixture
-def url() -> Iterator[str]:
+def url(tmp_path: Path) -> Iterator[str]:
     """The service of the scenarios."""
-    service = ToolServer([sys.executable, str(SERVICE)])
+    database = str(tmp_path / "runs.db")
+    service = ToolServer([sys.executable, str(SERVICE), database])
     try:
         yield service.start().url
     finally:
@@ -127,7 +128,8 @@ def test_the_server(
 ) -> None:
     """All scenarios of a revision, those that are not scored and those of extensions too."""
     command = [*node_program("conformance"), "server", "--url", url]
-    failed = failed_checks([*command, "--requirements", revision], tmp_path)
+    command += ["--requirements", revision]
+    failed = failed_checks(command, tmp_path / "results")
     listed = EXPECTED["server"][revision]
     assert failed.keys() == listed.keys()
     unexpected = {
