@@ -37,10 +37,24 @@ def is_for_now(problem: JsonMapping) -> bool:
     return problem.get("code") in _FOR_NOW
 
 
+def is_bug(problem: JsonMapping) -> bool:
+    """Return whether a problem is an exception that no caller expects."""
+    return problem.get("code") == "internal_error"
+
+
 def refusal(problem: JsonMapping) -> MCPError:
-    """Return a problem as an error of JSON-RPC."""
+    """Return a problem as an error of JSON-RPC, for a request that the service refuses."""
+    return _to_error(REFUSED, problem)
+
+
+def failure(problem: JsonMapping) -> MCPError:
+    """Return a problem as an error of JSON-RPC, for a run that ended with an exception that no caller expects."""
+    return _to_error(types.INTERNAL_ERROR, problem)
+
+
+def _to_error(code: int, problem: JsonMapping) -> MCPError:
     return MCPError(
-        code=REFUSED,
+        code=code,
         message=str(problem.get("detail", "")),
         data=json.loads(_text_of(problem)),
     )

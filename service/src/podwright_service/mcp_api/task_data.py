@@ -16,7 +16,7 @@ from podwright.data.json_data import JsonMapping, JsonObject
 from podwright.messages.approvals import Question, digest_of_asked
 from podwright_service.background.caller_runs import StoredRun
 from podwright_service.mcp_api.component_tool import result_of
-from podwright_service.mcp_api.problems import error_result
+from podwright_service.mcp_api.problems import error_result, failure, is_bug
 
 POLL_INTERVAL = 1000
 """Milliseconds between two requests for a task."""
@@ -49,9 +49,12 @@ def to_task(run: StoredRun, retention: float) -> JsonObject:
     ttl = None
     if run["status"] in ENDED and run["ended_at"] is not None:
         ttl = round((run["ended_at"] - created + retention) * 1000)
+    status = _STATUS.get(run["status"], "working")
+    if run["status"] == "failed" and is_bug(run["problem"] or {}):
+        status = "failed"
     task: JsonObject = {
         "taskId": run["id"],
-        "status": _STATUS.get(run["status"], "working"),
+        "status": status,
         "createdAt": _date(created),
         "lastUpdatedAt": _date(max(each for each in times if each is not None)),
         "ttlMs": ttl,
@@ -84,6 +87,8 @@ def to_detailed_task(
                     mode="json", by_alias=True, exclude_none=True
                 ),
             }
+        case "failed":
+            task["error"] = failure(run["problem"]).error.model_dump()
         case "input_required":
             task["inputRequests"] = {question_key(run): _elicitation(run)}
             if not may_decide:
@@ -94,10 +99,17 @@ def to_detailed_task(
 
 
 def result_of_run(run: StoredRun, component: Component) -> types.CallToolResult:
-    """Return the result of a run that has ended, as that of a call."""
+    """Return the result of a run that has ended, as that of a call.
+
+    Raises:
+        MCPError: It failed with an exception that no caller expects.
+    """
     if run["status"] == "succeeded":
         return result_of(component, run["result"], run["id"])
-    return error_result(run["problem"] or {})
+    problem: JsonMapping = run["problem"] or {}
+    if run["status"] == "failed" and is_bug(problem):
+        raise failure(problem)
+    return error_result(problem)
 
 
 def question_key(run: StoredRun) -> str:
@@ -160,7 +172,7 @@ def _message(run: StoredRun) -> str:
             f"{problem.get('detail', 'It was interrupted.')} "
             f"It goes on after POST /runs/{run['id']}/resume or `podwright runs resume {run['id']}`."
         )
-    if run["status"] == "cancelled":
+    if run["status"] in ("cancelled", "failed"):
         cause: JsonMapping = run["problem"] or {}
         return str(cause.get("detail", ""))
     return ""

@@ -19,6 +19,7 @@ from fastapi import Request
 from mcp import MCPError
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
+from mcp.shared.inbound import MCP_NAME_HEADER, decode_header_value
 from pydantic import Field, ValidationError
 from starlette.exceptions import HTTPException
 
@@ -194,7 +195,7 @@ class Tasks:
         task.add_done_callback(self._cancelling.discard)
 
     async def _get(self, context: Context, params: TaskParams) -> JsonObject:
-        request = _request_of(context)
+        request = _request_of(context, params)
         async with _answered(request):
             worker = _worker_of(request)
             run = await _found(_runs_of(request, worker), params.task_id)
@@ -206,7 +207,7 @@ class Tasks:
             )
 
     async def _cancel(self, context: Context, params: TaskParams) -> JsonObject:
-        request = _request_of(context)
+        request = _request_of(context, params)
         async with _answered(request):
             worker = _worker_of(request)
             runs = _runs_of(request, worker)
@@ -222,7 +223,7 @@ class Tasks:
     async def _update(
         self, context: Context, params: UpdateParams
     ) -> JsonObject:
-        request = _request_of(context)
+        request = _request_of(context, params)
         async with _answered(request):
             worker = _worker_of(request)
             runs = _runs_of(request, worker)
@@ -247,7 +248,7 @@ class Tasks:
 def _decision_in(
     run: StoredRun, key: str, response: object
 ) -> DecisionRequest | None:
-    """Return the decision of a person about a question of a run; None if they have not decided.
+    """Return the decision of a person about a question of a run; None if they have not decided, or were not asked.
 
     Raises:
         RequestError: 409: it is about another question than the one that waits.
@@ -255,7 +256,8 @@ def _decision_in(
     """
     attempt = attempt_in(key)
     if attempt is None:
-        raise _invalid(f"Unknown input request '{key[:100]}'.")
+        # the protocol has servers ignore what they have not asked
+        return None
     waits = run["status"] == "waiting_for_approval"
     if waits and attempt == run["attempt"] and key != question_key(run):
         raise RequestError(
@@ -300,17 +302,24 @@ def _is_declared(context: Context) -> bool:
     return EXTENSION in capabilities.extensions
 
 
-def _request_of(context: Context) -> Request:
+def _request_of(context: Context, params: TaskParams) -> Request:
     """Return the request of a method of the extension.
 
     Raises:
-        MCPError: Its client has not declared the extension.
+        MCPError: Its client has not declared the extension, or its headers name another task.
     """
     if context.request is None or not _is_declared(context):
         raise MCPError(
             code=types.MISSING_REQUIRED_CLIENT_CAPABILITY,
             message=f"The method '{context.method}' needs the extension '{EXTENSION}' among the client's capabilities.",
             data={"requiredCapabilities": {"extensions": {EXTENSION: {}}}},
+        )
+    # the package checks it for its own methods
+    named = decode_header_value(context.request.headers.get(MCP_NAME_HEADER))
+    if named != params.task_id:
+        raise MCPError(
+            code=types.HEADER_MISMATCH,
+            message=f"The header '{MCP_NAME_HEADER}' is not the task of the body.",
         )
     return context.request
 
