@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import subprocess
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import httpx2
@@ -20,8 +21,15 @@ from pydantic import BaseModel
 from tests.service.support import FaultyAgent, Gate, Serve, check_problem
 
 from podwright import Agent, AgentStep, Workflow
-from podwright.testing import FunctionModel, ScriptedModel, ToolCall
+from podwright.testing import (
+    FunctionModel,
+    ModelResponse,
+    ScriptedModel,
+    ToolCall,
+)
 from podwright_service import create_app, lifespan
+from podwright_service.http.json_body import MAX_VALUES
+from podwright_service.mcp_api.progress import Progress
 from podwright_service.settings import Settings
 
 ERAS = ("2026-07-28", "legacy")
@@ -52,6 +60,30 @@ async def connected(
         Client(streamable_http_client(url, http_client=http), mode=era) as one,
     ):
         yield one
+
+
+def call_once(served: httpx.Client, era: str) -> httpx.Response:
+    """The response to a call of the tool `helper`, as it is on the wire."""
+    params: dict[str, Any] = {"name": "helper", "arguments": {"input": "x"}}
+    headers = {**ACCEPT, "mcp-protocol-version": "2025-11-25"}
+    if era != "legacy":
+        params["_meta"] = {
+            "io.modelcontextprotocol/protocolVersion": era,
+            "io.modelcontextprotocol/clientCapabilities": {},
+        }
+        headers = {
+            **ACCEPT,
+            "mcp-protocol-version": era,
+            "mcp-method": "tools/call",
+            "mcp-name": "helper",
+        }
+    body = {
+        "jsonrpc": "2.0",
+        "id": "a",
+        "method": "tools/call",
+        "params": params,
+    }
+    return served.post("/mcp", json=body, headers=headers)
 
 
 def text_of(result: Any) -> str:
@@ -107,10 +139,31 @@ async def test_declared_inputs_and_a_response_schema(
         wrong = await client.call_tool("city", {"year": "never"})
         problem = json.loads(text_of(wrong))
         assert (wrong.is_error, problem["code"]) == (True, "inputs_invalid")
+        assert "/inputs" not in problem["detail"]
         assert {each["pointer"] for each in problem["errors"]} == {
-            "/inputs/place",
-            "/inputs/year",
+            "/place",
+            "/year",
         }
+        nothing = json.loads(text_of(await client.call_tool("city", {})))
+        assert [each["pointer"] for each in nothing["errors"]] == ["/place"]
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_refusal_in_words(serve: Serve, era: str) -> None:
+    """A model that refuses to fill the response schema fails the call with its words, and there is no other data."""
+    refusal = ModelResponse(
+        "I will not say.", finish_reason="refusal", refusal="I will not say."
+    )
+    agent = Agent(
+        "city", "Describe.", ScriptedModel(refusal), response_model=City
+    )
+    async with connected(serve(agent, mcp=True), era) as client:
+        await client.list_tools()
+        result = await client.call_tool("city", {"input": "Ulm"})
+    problem = json.loads(text_of(result))
+    assert (result.is_error, problem["code"]) == (True, "model_refused")
+    assert problem["refusal"] == "I will not say."
+    assert result.structured_content is None
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -153,6 +206,7 @@ async def test_progress_and_the_result_of_a_workflow(
     [
         ({}, "/input"),
         ({"input": 3}, "/input"),
+        ({"input": [{"type": "text", "text": "x"}]}, "/input"),
         ({"input": "x", "start_step": 1}, "/start_step"),
         ({"input": "x", "inputs": {"_state": "s"}}, "/inputs"),
     ],
@@ -182,6 +236,10 @@ async def test_the_schema_of_declared_inputs(serve: Serve, era: str) -> None:
             assert not validator.is_valid(arguments)
             result = await client.call_tool("helper", arguments)
             assert result.is_error, arguments
+            problem = json.loads(text_of(result))
+            (error,) = problem["errors"]
+            assert error["pointer"].removeprefix("/") in arguments
+            assert "/inputs" not in problem["detail"]
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -269,7 +327,7 @@ def test_names_and_origins(serve: Serve) -> None:
 
 def test_bodies(serve: Serve) -> None:
     """What is no request of the protocol is answered as such; a large body is refused before it is read."""
-    served = serve(echo(), mcp=True, max_body_bytes=2000)
+    served = serve(echo(), mcp=True, max_body_bytes=4000)
     for body in (b"", b"{", b"[]", b"3", b"\xff", b'{"jsonrpc": "2.0"}'):
         response = served.post(
             "/mcp",
@@ -277,9 +335,28 @@ def test_bodies(serve: Serve) -> None:
             headers={**ACCEPT, "content-type": "application/json"},
         )
         assert 400 <= response.status_code < 500, body
-    large = {**LIST, "params": {"x": "y" * 3000}}
+    for text in ("NaN", '"\\ud800"', "[" * 1500 + "]" * 1500):
+        response = served.post(
+            "/mcp",
+            content=f'{{"jsonrpc":"2.0","id":1,"method":"x","params":{text}}}',
+            headers={**ACCEPT, "content-type": "application/json"},
+        )
+        assert (response.status_code, response.json()["error"]["code"]) == (
+            400,
+            -32700,
+        )
+    large = {**LIST, "params": {"x": "y" * 5000}}
     check_problem(
         served.post("/mcp", json=large, headers=ACCEPT), 413, "body_too_large"
+    )
+
+
+def test_the_values_of_a_body(serve: Serve) -> None:
+    """A body of more values than another route would read is refused before the package reads it."""
+    served = serve(echo(), mcp=True)
+    values = {**LIST, "params": {"x": [1] * (MAX_VALUES + 1)}}
+    check_problem(
+        served.post("/mcp", json=values, headers=ACCEPT), 413, "body_too_large"
     )
 
 
@@ -316,6 +393,11 @@ async def test_a_service_at_capacity(serve: Serve, era: str) -> None:
         with pytest.raises(MCPError, match="capacity") as refused:
             await client.call_tool("helper", {"input": "second"})
         assert refused.value.error.data["code"] == "overloaded"
+        response = await asyncio.to_thread(call_once, served, era)
+        assert response.status_code == 503
+        assert int(response.headers["retry-after"]) >= 1
+        answer = response.json()
+        assert (answer["id"], answer["error"]["code"]) == ("a", -32000)
         gate.opened.set()
         assert text_of(await first) == "done"
     assert gate.inputs == ["first"]
@@ -333,3 +415,60 @@ def test_nothing_is_imported_without_the_setting() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+class SlowSession:
+    """The connection to a caller who reads nothing for a while."""
+
+    def __init__(self) -> None:
+        self.is_read = asyncio.Event()
+        self.told: list[float] = []
+
+    async def report_progress(self, progress: float, message: str) -> None:
+        await self.is_read.wait()
+        self.told.append(progress)
+
+
+async def test_progress_of_a_slow_reader() -> None:
+    """What is unread is bounded: the oldest messages are left out, and the run does not wait."""
+    session = SlowSession()
+    progress = Progress(cast("Any", session))
+    async with progress.sending():
+        for _ in range(1000):
+            progress.handle_stored({"type": "tool_call_started", "tool": "t"})
+        await asyncio.sleep(0)
+        for _ in range(1000):
+            progress.handle_stored({"type": "tool_call_started", "tool": "t"})
+        session.is_read.set()
+    assert len(session.told) <= 101
+    assert session.told == sorted(session.told)
+    assert session.told[-1] == 2000
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_posted_cancellation(serve: Serve, era: str) -> None:
+    """It is accepted and cancels nothing: without sessions, the id of a request may be that of another caller's."""
+    gate = Gate()
+    served = serve(gate.agent(), mcp=True)
+    call = asyncio.create_task(asyncio.to_thread(call_once, served, era))
+    assert await asyncio.to_thread(gate.called.wait, 60)
+    version = "2025-11-25" if era == "legacy" else era
+    notification = {
+        "jsonrpc": "2.0",
+        "method": "notifications/cancelled",
+        "params": {"requestId": "a"},
+    }
+    response = await asyncio.to_thread(
+        functools.partial(
+            served.post,
+            "/mcp",
+            json=notification,
+            headers={**ACCEPT, "mcp-protocol-version": version},
+        )
+    )
+    assert response.status_code == 202
+    gate.opened.set()
+    response = await call
+    assert response.status_code == 200
+    assert "done" in response.text
+    assert not gate.cancelled.is_set()

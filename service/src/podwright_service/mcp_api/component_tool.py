@@ -24,6 +24,7 @@ from podwright.folders.walks import walk
 from podwright.schemas.json_schema import with_moved_references
 from podwright.schemas.validation_errors import to_problems
 from podwright.steps.approval_step import ApprovalStep
+from podwright_service.execution import below
 from podwright_service.http.schemas import RunRequest
 
 MAX_NAME = 64
@@ -85,11 +86,12 @@ def body_of(component: Component, arguments: JsonMapping) -> RunRequest:
     """Return the arguments of a call as the body of `/run`.
 
     Raises:
-        InputsError: They do not fit the parameters; with everything that is wrong.
+        InputsError: They do not fit the parameters; with everything that is wrong, and pointers into the body.
     """
     problems = list(_problems(component, arguments))
     if problems:
-        raise _invalid_arguments(problems)
+        error = _invalid_arguments(problems)
+        raise below(error, "/inputs") if component.inputs else error
     fields: JsonObject = dict(arguments)
     if component.inputs:
         # what the values are is checked with the run
@@ -105,7 +107,7 @@ def body_of(component: Component, arguments: JsonMapping) -> RunRequest:
 def _problems(
     component: Component, arguments: JsonMapping
 ) -> Iterator[Problem]:
-    """Yield the arguments that are no parameters, and the text of a component that takes one if it is none."""
+    """Yield the arguments that are no parameters, and those that are missing, or are no text."""
     names = list(component.inputs.schemas) or ["input"]
     for name in arguments:
         if name not in names:
@@ -114,9 +116,19 @@ def _problems(
                 f"Unknown argument {short_repr(name)}.",
                 did_you_mean(name, names),
             )
-    text = arguments.get("input")
+    if component.inputs and not arguments:
+        for name in component.inputs.required:
+            yield Problem(json_pointer(name), "Missing argument.")
+    text: object = arguments.get("input")
     if not component.inputs and not isinstance(text, str):
-        yield Problem("/input", f"Expected a text, got {describe_value(text)}.")
+        suggestion = ""
+        if isinstance(text, list):
+            suggestion = "Send a list of texts and images to POST /run."
+        yield Problem(
+            "/input",
+            f"Expected a text, got {describe_value(arguments.get('input'))}.",
+            suggestion,
+        )
 
 
 def _invalid_arguments(problems: Sequence[Problem]) -> InputsError:

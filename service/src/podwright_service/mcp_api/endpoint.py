@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 from collections.abc import AsyncGenerator, Coroutine
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import mcp_types as types
 from fastapi import Request
@@ -18,7 +19,7 @@ from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from sse_starlette.sse import AppStatus
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from podwright import __version__
 from podwright.components import Component
@@ -29,6 +30,7 @@ from podwright_service.execution import execute_request, requested_run
 from podwright_service.http.access.hosts import check_origin
 from podwright_service.http.errors.problems import RequestError, problem_details
 from podwright_service.http.idempotency import answer_once
+from podwright_service.http.json_body import JSONRequest
 from podwright_service.http.schemas import RunRequest
 from podwright_service.mcp_api.component_tool import (
     body_of,
@@ -36,12 +38,17 @@ from podwright_service.mcp_api.component_tool import (
     tool_name,
     tool_of,
 )
+from podwright_service.mcp_api.http_status import RefusableResponse, refused
 from podwright_service.mcp_api.keys import (
     from_response,
     key_of_call,
     to_response,
 )
-from podwright_service.mcp_api.problems import error_result, is_for_now, refusal
+from podwright_service.mcp_api.problems import (
+    error_result,
+    is_for_now,
+    to_data,
+)
 from podwright_service.mcp_api.progress import Progress
 from podwright_service.origin import origin_of
 from podwright_service.runtime import get_runtime
@@ -54,6 +61,12 @@ T = TypeVar("T")
 
 _LIST_TTL = 60_000
 """Milliseconds for which clients may keep the definition; a new one comes with a new release."""
+
+_PARSE_ERROR = Response(
+    '{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}',
+    400,
+    media_type="application/json",
+)
 
 _log = logging.getLogger("podwright.service")
 
@@ -114,14 +127,33 @@ class MCPEndpoint:
         """Serve a request.
 
         Raises:
-            RequestError: 403: a page of another origin makes it.
+            RequestError: 403: a page of another origin makes it; 400 or 413: its JSON is nested too deeply, or has too
+                many values.
         """
-        await check_origin(Request(scope))
+        request = JSONRequest(Request(scope, receive))
+        await check_origin(request)
         if self._manager is None:
             raise RequestError(
                 503, "not_started", "MCP is not served yet.", "Try again later."
             )
-        await self._manager.handle_request(scope, receive, send)
+        try:
+            # the package reads all JSON, however many values it has
+            message = await request.json()
+        except json.JSONDecodeError:
+            await _PARSE_ERROR(scope, receive, send)
+            return
+        request_id = None
+        if isinstance(message, dict):
+            request_id = cast("JsonObject", message).get("id")
+        bodies: list[Message] = [
+            {"type": "http.request", "body": await request.body()}
+        ]
+
+        async def receive_again() -> Message:
+            return bodies.pop() if bodies else await receive()
+
+        response = RefusableResponse(scope, send, request_id)
+        await self._manager.handle_request(scope, receive_again, response.send)
 
     async def _list_tools(
         self,
@@ -177,9 +209,9 @@ class MCPEndpoint:
             # for telemetry: the response of the protocol has another status
             request.state.final_status = problem.status
             request.state.final_code = problem.code
-            data = problem.model_dump(exclude_unset=True)
+            data = to_data(problem, self._component)
             if is_for_now(data):
-                raise refusal(data) from None
+                raise refused(request, data, error) from None
             return error_result(data)
 
 
@@ -228,7 +260,7 @@ class _Call:
             result, run_id = await self._run()
         except PodwrightError as error:
             problem = problem_details(self.request, error)
-            data = problem.model_dump(exclude_unset=True)
+            data = to_data(problem, self.component)
             if is_for_now(data):
                 raise
             return to_response(

@@ -7,7 +7,9 @@ import json
 import mcp_types as types
 from mcp import MCPError
 
-from podwright.data.json_data import JsonMapping, to_text
+from podwright.components import Component
+from podwright.data.json_data import JsonMapping, JsonObject, to_text
+from podwright_service.http.errors.problems import ProblemDetails
 
 REFUSED = -32000
 """JSON-RPC code of a request that the service refuses, with the problem as its data."""
@@ -26,10 +28,20 @@ _SHOWN = (
     "code",
     "suggestion",
     "run_id",
+    "refusal",
     "errors",
     "retry_after",
 )
 """The fields of a problem that a model is shown: not the state of a stopped run, which is long."""
+
+
+def to_data(problem: ProblemDetails, component: Component) -> JsonObject:
+    """Return a problem of a call as data, with pointers into its arguments and not into the body of `/run`."""
+    data: JsonObject = problem.model_dump(exclude_unset=True)
+    if component.inputs:
+        for entry in data.get("errors", ()):
+            entry["pointer"] = entry["pointer"].removeprefix("/inputs")
+    return data
 
 
 def is_for_now(problem: JsonMapping) -> bool:

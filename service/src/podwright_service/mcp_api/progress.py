@@ -11,6 +11,9 @@ from mcp.server.session import ServerSession
 from podwright.data.json_data import JsonMapping
 from podwright.events import Event, StepStarted, ToolCallStarted
 
+_MAX_UNREAD = 100
+"""Unread messages of a caller; the oldest of more are left out, which the numbers of the others show."""
+
 
 class Progress:
     """Tells the caller of a tool what its run does: each step and each call of a tool counts one.
@@ -21,15 +24,18 @@ class Progress:
 
     def __init__(self, session: ServerSession) -> None:
         self._session = session
-        self._messages: asyncio.Queue[str | None] = asyncio.Queue()
+        self._number = 0
+        self._unread: asyncio.Queue[tuple[int, str] | None] = asyncio.Queue(
+            _MAX_UNREAD
+        )
 
     def handle(self, event: Event) -> None:
         """Take an event of the run; this is a subscriber of it."""
         match event:
             case StepStarted():
-                self._messages.put_nowait(f"step {event.step}")
+                self._tell(f"step {event.step}")
             case ToolCallStarted():
-                self._messages.put_nowait(f"tool {event.tool}")
+                self._tell(f"tool {event.tool}")
             case _:
                 pass
 
@@ -37,9 +43,9 @@ class Progress:
         """Take an event of a background run, as it is stored."""
         match event.get("type"):
             case "step_started":
-                self._messages.put_nowait(f"step {event.get('step')}")
+                self._tell(f"step {event.get('step')}")
             case "tool_call_started":
-                self._messages.put_nowait(f"tool {event.get('tool')}")
+                self._tell(f"tool {event.get('tool')}")
             case _:
                 pass
 
@@ -49,13 +55,22 @@ class Progress:
         sender = asyncio.create_task(self._send())
         try:
             yield
-            self._messages.put_nowait(None)
+            self._put(None)
             await sender
         finally:
             sender.cancel()
 
+    def _tell(self, message: str) -> None:
+        self._number += 1
+        self._put((self._number, message))
+
+    def _put(self, item: tuple[int, str] | None) -> None:
+        # the run does not wait for a caller who reads slowly
+        if self._unread.full():
+            self._unread.get_nowait()
+        self._unread.put_nowait(item)
+
     async def _send(self) -> None:
-        number = 0
-        while (message := await self._messages.get()) is not None:
-            number += 1
+        while (item := await self._unread.get()) is not None:
+            number, message = item
             await self._session.report_progress(number, message=message)

@@ -42,7 +42,7 @@ from podwright_service.http.errors.problems import RequestError, problem_details
 from podwright_service.http.idempotency import RequestKey
 from podwright_service.http.schemas import DecisionRequest, RunRequest
 from podwright_service.mcp_api.component_tool import may_ask
-from podwright_service.mcp_api.problems import refusal
+from podwright_service.mcp_api.http_status import refused
 from podwright_service.mcp_api.progress import Progress
 from podwright_service.mcp_api.task_data import (
     attempt_in,
@@ -331,7 +331,8 @@ async def _answered(request: Request) -> AsyncGenerator[None]:
         yield
     except (PodwrightError, HTTPException) as error:
         problem = problem_details(request, error)
-        raise refusal(problem.model_dump(exclude_unset=True)) from None
+        data = problem.model_dump(exclude_unset=True)
+        raise refused(request, data, error) from None
     except MCPError:
         raise
     except Exception:
