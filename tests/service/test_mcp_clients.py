@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,11 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import TextContent
 from tests.helpers import environment, skip, until
 from tests.ports import free_port
+from tests.service.background_support import FLOW
 from tests.service.support import (
     Address,
     Command,
+    Gate,
     NodeProgram,
     Serve,
     discard_output,
@@ -30,6 +33,8 @@ from podwright.testing import ModelRequest
 
 KEY = "k" * 40
 PROGRAM = Path(__file__).parent / "node" / "mcp.mjs"
+TASKS = PROGRAM.with_name("mcp_tasks.mjs")
+REFUSED = PROGRAM.with_name("mcp_refused.mjs")
 AGENT = """
 from podwright import Agent, FunctionModel
 
@@ -77,20 +82,27 @@ def url(serve: Serve) -> str:
     return str(client.base_url).rstrip("/")
 
 
-def test_the_client_for_node(
-    node_program: NodeProgram, url: str, tmp_path: Path
-) -> None:
-    """All its ways to negotiate: the tool, its answer, arguments that are wrong, and no key."""
-    (tmp_path / "node_modules").symlink_to(node_program.folder)
+def run_program(
+    node_program: NodeProgram, folder: Path, program: Path, *arguments: str
+) -> dict[str, Any]:
+    """What a program for Node prints; it is copied to a folder with the packages."""
+    (folder / "node_modules").symlink_to(node_program.folder)
     node = node_program("conformance")[0]
     done = subprocess.run(
-        [node, str(shutil.copy(PROGRAM, tmp_path)), url, KEY],
+        [node, str(shutil.copy(program, folder)), *arguments],
         capture_output=True,
         text=True,
         timeout=60,
     )
     assert done.returncode == 0, done.stderr
-    got = json.loads(done.stdout)
+    return json.loads(done.stdout)
+
+
+def test_the_client_for_node(
+    node_program: NodeProgram, url: str, tmp_path: Path
+) -> None:
+    """All its ways to negotiate: the tool, its answer, arguments that are wrong, and no key."""
+    got = run_program(node_program, tmp_path, PROGRAM, url, KEY)
     assert "401" in got.pop("refused")
     versions = {name: ways["version"] for name, ways in got.items()}
     assert versions == {
@@ -103,6 +115,43 @@ def test_the_client_for_node(
         assert found["called"]["content"][0]["text"] == "You said: Hello"
         assert not found["called"].get("isError")
         assert found["wrong"]["isError"]
+
+
+def test_a_refusal_for_node(
+    node_program: NodeProgram, serve: Serve, tmp_path: Path
+) -> None:
+    """At capacity the client sees the status, and the problem in the message; its connection goes on."""
+    gate = Gate()
+    served = serve(gate.agent(), mcp=True, max_runs=1, max_wait=0.1)
+    url = f"{str(served.base_url).rstrip('/')}/mcp"
+    with ThreadPoolExecutor() as pool:
+        active = pool.submit(served.post, "/run", json={"input": "x"})
+        assert gate.called.wait(60)
+        got = run_program(node_program, tmp_path, REFUSED, url)
+        gate.opened.set()
+        assert active.result().status_code == 200
+    for refused in got.values():
+        assert (refused["status"], refused["tools"]) == (503, 1)
+        assert '"code":"overloaded"' in refused["message"]
+    assert got.keys() == {"legacy", "auto"}
+
+
+def test_the_client_of_tasks(
+    node_program: NodeProgram,
+    serve: Serve,
+    sqlite_database: str,
+    tmp_path: Path,
+) -> None:
+    """It follows a call that is a task, answers what the task asks, and has the result of the call."""
+    served = serve(FLOW, runs_database=sqlite_database, mcp=True)
+    url = f"{str(served.base_url).rstrip('/')}/mcp"
+    got = run_program(node_program, tmp_path, TASKS, url)
+    assert got["kind"] == "task"
+    assert got["asked"] == ["Publish Echo: Hello?"]
+    assert "input_required" in got["statuses"]
+    assert got["outcome"]["status"] == "completed"
+    (content,) = got["outcome"]["result"]["content"]
+    assert "Echo: Hello" in json.loads(content["text"])["helper_output"]
 
 
 @pytest.mark.parametrize("method", ["tools/list", "tools/call"])
