@@ -16,10 +16,11 @@ from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import uvicorn
+from fastapi import FastAPI
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.routing import Mount
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from podwright import (
     Agent,
@@ -120,7 +121,7 @@ def slow_components() -> list[Component]:
     ]
 
 
-def apps() -> dict[str, ASGIApp]:
+def apps() -> dict[str, FastAPI]:
     """The applications by the names of their tools."""
     at_once = Settings(**SETTINGS, mcp_task_after=0)
     return {
@@ -143,7 +144,7 @@ def component_of(task_id: str) -> str:
     return row[0] if row else ""
 
 
-def app_of(body: bytes) -> ASGIApp:
+def app_of(body: bytes) -> FastAPI:
     """The application of the tool that a request calls, or of the task that it is about."""
     try:
         params = json.loads(body)["params"]
