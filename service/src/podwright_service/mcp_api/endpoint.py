@@ -152,7 +152,7 @@ class MCPEndpoint:
         async def receive_again() -> Message:
             return bodies.pop() if bodies else await receive()
 
-        response = RefusableResponse(scope, send, request_id)
+        response = RefusableResponse(scope, receive, send, request_id)
         await self._manager.handle_request(scope, receive_again, response.send)
 
     async def _list_tools(

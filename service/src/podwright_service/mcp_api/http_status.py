@@ -13,7 +13,7 @@ import mcp_types as types
 from mcp import MCPError
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Message, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from podwright.data.json_data import JsonMapping
 from podwright_service.mcp_api.problems import is_for_now, refusal
@@ -24,7 +24,7 @@ class _Refusal:
     """A request that is refused for a moment."""
 
     status: int
-    headers: Mapping[str, str]
+    headers: Mapping[str, str] | None
     error: types.ErrorData
 
 
@@ -40,9 +40,8 @@ def refused(
     """
     answer = refusal(problem)
     if is_for_now(problem):
-        headers: Mapping[str, str] = getattr(error, "headers", None) or {}
         request.state.mcp_refusal = _Refusal(
-            problem["status"], headers, answer.error
+            problem["status"], getattr(error, "headers", None), answer.error
         )
     return answer
 
@@ -52,50 +51,52 @@ class RefusableResponse:
 
     Args:
         scope: The request.
-        send: Sends to its client.
-        request_id: Its id in JSON-RPC.
+        receive: Receives from its client.
+        send: Sends to it.
+        request_id: The id of the request in JSON-RPC.
     """
 
     def __init__(
-        self, scope: Scope, send: Send, request_id: types.RequestId | None
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        request_id: types.RequestId | None,
     ) -> None:
-        self._scope = scope
+        self._request = Request(scope)
+        self._receive = receive
         self._send = send
         self._request_id = request_id
         self._start: Message | None = None
         self._is_refused = False
 
     async def send(self, message: Message) -> None:
-        """Send a message of the response; this is its `send`."""
+        """Send a message of the response; the application that makes it has this as `send`."""
         if self._is_refused:
             return
         if message["type"] == "http.response.start":
             self._start = message
             return
         if self._start is not None:
-            kept: _Refusal | None = getattr(
-                Request(self._scope).state, "mcp_refusal", None
+            answer: _Refusal | None = getattr(
+                self._request.state, "mcp_refusal", None
             )
-            if kept is not None:
+            if answer is not None:
                 self._is_refused = True
-                await self._send_refusal(kept)
+                await self._refuse(answer)
                 return
             await self._send(self._start)
             self._start = None
         await self._send(message)
 
-    async def _send_refusal(self, kept: _Refusal) -> None:
-        error = types.JSONRPCError(
-            jsonrpc="2.0", id=self._request_id, error=kept.error
+    async def _refuse(self, answer: _Refusal) -> None:
+        body = types.JSONRPCError(
+            jsonrpc="2.0", id=self._request_id, error=answer.error
         )
         response = Response(
-            error.model_dump_json(by_alias=True, exclude_unset=True),
-            kept.status,
-            kept.headers,
+            body.model_dump_json(by_alias=True, exclude_unset=True),
+            answer.status,
+            answer.headers,
             "application/json",
         )
-        await response(self._scope, _receive_nothing, self._send)
-
-
-async def _receive_nothing() -> Message:
-    return {"type": "http.disconnect"}
+        await response(self._request.scope, self._receive, self._send)
