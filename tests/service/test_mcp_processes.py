@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
 import pytest
 from tests.helpers import NO_AUTHORITIES, until
-from tests.service.support import Address, Command
+from tests.service.support import Address, Command, Process
 from tests.service.test_mcp_api import ERAS, call_once
 from tests.service.test_mcp_tasks import KEY, Caller
 
@@ -30,6 +32,9 @@ flow = Workflow("flow", [ApprovalStep("Go on?", name="ask"), AgentStep(helper)])
 """An agent whose calls end once there is a file `opened`, and a workflow that asks before it calls the agent."""
 
 
+Connect = Callable[[Process], httpx.Client]
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder with the component."""
@@ -43,18 +48,24 @@ def arguments(component: str) -> list[str]:
     return ["serve", f"component:{component}", *place]
 
 
-def caller(url: str) -> Caller:
-    """A client of a process."""
-    return Caller(httpx.Client(base_url=url, verify=NO_AUTHORITIES, timeout=60))
+@pytest.fixture
+def connect(address: Address) -> Iterator[Connect]:
+    """Connects to a process, once it listens."""
+    with contextlib.ExitStack() as stack:
+        yield lambda process: stack.enter_context(
+            httpx.Client(
+                base_url=address(process), verify=NO_AUTHORITIES, timeout=60
+            )
+        )
 
 
 def test_a_task_of_two_processes(
-    command: Command, address: Address, folder: Path, database: str
+    command: Command, connect: Connect, folder: Path, database: str
 ) -> None:
     """Each of them finds a task, takes decisions about it, cancels it, and knows the key of its call."""
     variables = {"PODWRIGHT_MCP": "true", "PODWRIGHT_RUNS_DATABASE": database}
     first, second = (
-        caller(address(command(*arguments("flow"), cwd=folder, **variables)))
+        Caller(connect(command(*arguments("flow"), cwd=folder, **variables)))
         for _ in range(2)
     )
     task = first.call("flow", meta={KEY: "k"})
@@ -82,7 +93,7 @@ def test_a_task_of_two_processes(
 
 
 def test_a_call_that_waits_while_its_service_stops(
-    command: Command, address: Address, folder: Path, sqlite_database: str
+    command: Command, connect: Connect, folder: Path, sqlite_database: str
 ) -> None:
     """It is answered with its task at once, whose run ends in the next process."""
     variables = {
@@ -92,7 +103,7 @@ def test_a_call_that_waits_while_its_service_stops(
     }
     service = command(*arguments("helper"), cwd=folder, **variables)
     with ThreadPoolExecutor() as pool:
-        call = pool.submit(caller(address(service)).call, "helper")
+        call = pool.submit(Caller(connect(service)).call, "helper")
         until((folder / "called").exists)
         service.send_signal(signal.SIGTERM)
         task = call.result()
@@ -100,13 +111,13 @@ def test_a_call_that_waits_while_its_service_stops(
     (folder / "opened").touch()
     assert service.wait(60) == 0
     service = command(*arguments("helper"), cwd=folder, **variables)
-    done = caller(address(service)).wait(task["taskId"], "completed")
+    done = Caller(connect(service)).wait(task["taskId"], "completed")
     assert done["result"]["content"][0]["text"] == "done"
 
 
 @pytest.mark.parametrize("era", ERAS)
 def test_a_run_beyond_the_shutdown_timeout(
-    command: Command, address: Address, folder: Path, era: str
+    command: Command, connect: Connect, folder: Path, era: str
 ) -> None:
     """A run of a request is cancelled then, and its call refused for a moment with the status of `/run`."""
     service = command(
@@ -115,11 +126,8 @@ def test_a_run_beyond_the_shutdown_timeout(
         PODWRIGHT_MCP="true",
         PODWRIGHT_SHUTDOWN_TIMEOUT="1",
     )
-    client = httpx.Client(
-        base_url=address(service), verify=NO_AUTHORITIES, timeout=60
-    )
     with ThreadPoolExecutor() as pool:
-        call = pool.submit(call_once, client, era)
+        call = pool.submit(call_once, connect(service), era)
         until((folder / "called").exists)
         service.send_signal(signal.SIGTERM)
         response = call.result()

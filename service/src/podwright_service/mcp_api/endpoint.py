@@ -18,7 +18,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from sse_starlette.sse import AppStatus
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
 from podwright import __version__
@@ -62,11 +62,11 @@ T = TypeVar("T")
 _LIST_TTL = 60_000
 """Milliseconds for which clients may keep the definition; a new one comes with a new release."""
 
-_PARSE_ERROR = Response(
-    '{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}',
-    400,
-    media_type="application/json",
-)
+_PARSE_ERROR: JsonObject = {
+    "jsonrpc": "2.0",
+    "id": None,
+    "error": {"code": types.PARSE_ERROR, "message": "Parse error"},
+}
 
 _log = logging.getLogger("podwright.service")
 
@@ -127,8 +127,8 @@ class MCPEndpoint:
         """Serve a request.
 
         Raises:
-            RequestError: 403: a page of another origin makes it; 400 or 413: its JSON is nested too deeply, or has too
-                many values.
+            RequestError: 403: a page of another origin makes it; 400 or 413: its JSON has a number that is too long, or
+                too many values.
         """
         request = JSONRequest(Request(scope, receive))
         await check_origin(request)
@@ -140,7 +140,7 @@ class MCPEndpoint:
             # the package reads all JSON, however many values it has
             message = await request.json()
         except json.JSONDecodeError:
-            await _PARSE_ERROR(scope, receive, send)
+            await JSONResponse(_PARSE_ERROR, 400)(scope, receive, send)
             return
         request_id = None
         if isinstance(message, dict):
