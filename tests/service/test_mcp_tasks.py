@@ -536,6 +536,17 @@ def test_an_interrupted_run_is_working(
     assert "resume" in shown["statusMessage"]
 
 
+def test_a_bug_is_not_shown(serve: Serve, sqlite_database: str) -> None:
+    """An exception that no caller expects, here of a damaged row, is an error without its text."""
+    caller = Caller(serve(FLOW, runs_database=sqlite_database, mcp=True))
+    task_id = waiting(caller)["taskId"]
+    change_run(
+        sqlite_database, f"/runs/{task_id}", status="succeeded", result={}
+    )
+    error = caller.error("tasks/get", taskId=task_id)
+    assert (error["code"], error["message"]) == (-32603, "Internal error.")
+
+
 def test_a_restart_between_call_and_get(
     served: Served, sqlite_database: str
 ) -> None:

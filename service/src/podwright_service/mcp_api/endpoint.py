@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import logging
 from collections.abc import AsyncGenerator, Coroutine
 from dataclasses import dataclass
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import mcp_types as types
@@ -46,6 +44,7 @@ from podwright_service.mcp_api.keys import (
 )
 from podwright_service.mcp_api.problems import (
     error_result,
+    hide_bugs,
     is_for_now,
     to_data,
 )
@@ -67,8 +66,6 @@ _PARSE_ERROR: JsonObject = {
     "id": None,
     "error": {"code": types.PARSE_ERROR, "message": "Parse error"},
 }
-
-_log = logging.getLogger("podwright.service")
 
 
 class MCPEndpoint:
@@ -182,7 +179,7 @@ class MCPEndpoint:
             raise MCPError(
                 code=types.INTERNAL_ERROR, message="The request is missing."
             )
-        with _HiddenBugs(request):
+        with hide_bugs(request):
             return await self._answer(request, context, params.arguments or {})
 
     async def _answer(
@@ -213,30 +210,6 @@ class MCPEndpoint:
             if is_for_now(data):
                 raise refused(request, data, error) from None
             return error_result(data)
-
-
-@dataclass(frozen=True, slots=True)
-class _HiddenBugs:
-    """Logs an exception that no caller expects; its text, which the package would send, is not shown."""
-
-    request: Request
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if not isinstance(error, Exception) or isinstance(error, MCPError):
-            return
-        _log.error("A call over MCP failed unexpectedly.", exc_info=error)
-        self.request.state.final_status = 500
-        raise MCPError(
-            code=types.INTERNAL_ERROR, message="Internal error."
-        ) from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import logging
+from collections.abc import Generator
 
 import mcp_types as types
+from fastapi import Request
 from mcp import MCPError
 
 from podwright.components import Component
@@ -33,6 +37,8 @@ _SHOWN = (
     "retry_after",
 )
 """The fields of a problem that a model is shown: not the state of a stopped run, which is long."""
+
+_log = logging.getLogger("podwright.service")
 
 
 def to_data(problem: ProblemDetails, component: Component) -> JsonObject:
@@ -78,6 +84,28 @@ def error_result(problem: JsonMapping) -> types.CallToolResult:
         content=[types.TextContent(type="text", text=_text_of(problem))],
         is_error=True,
     )
+
+
+@contextlib.contextmanager
+def hide_bugs(request: Request) -> Generator[None]:
+    """Log an exception that no caller expects, and raise an error without its text, which the package would send.
+
+    Args:
+        request: The request, which is counted as failed.
+
+    Raises:
+        MCPError: -32603: such an exception was raised within this context.
+    """
+    try:
+        yield
+    except MCPError:
+        raise
+    except Exception as error:
+        _log.exception("A request over MCP failed unexpectedly.")
+        request.state.final_status = 500
+        raise MCPError(
+            code=types.INTERNAL_ERROR, message="Internal error."
+        ) from error
 
 
 def _text_of(problem: JsonMapping) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import re
 import time
 from collections.abc import AsyncGenerator, Mapping
@@ -43,6 +42,7 @@ from podwright_service.http.idempotency import RequestKey
 from podwright_service.http.schemas import DecisionRequest, RunRequest
 from podwright_service.mcp_api.component_tool import may_ask
 from podwright_service.mcp_api.http_status import refused
+from podwright_service.mcp_api.problems import hide_bugs
 from podwright_service.mcp_api.progress import Progress
 from podwright_service.mcp_api.task_data import (
     attempt_in,
@@ -65,8 +65,6 @@ _LONGEST_PAUSE = 0.5
 """Seconds between two looks at a run that is waited for."""
 _MAX_EVENTS = 500
 """Most events that are read at once."""
-
-_log = logging.getLogger("podwright.service")
 
 
 class TaskParams(types.RequestParams):
@@ -327,17 +325,13 @@ def _request_of(context: Context, params: TaskParams) -> Request:
 @contextlib.asynccontextmanager
 async def _answered(request: Request) -> AsyncGenerator[None]:
     """Turn the errors of this context into errors of JSON-RPC, with the problem as their data."""
-    try:
-        yield
-    except (PodwrightError, HTTPException) as error:
-        problem = problem_details(request, error)
-        data = problem.model_dump(exclude_unset=True)
-        raise refused(request, data, error) from None
-    except MCPError:
-        raise
-    except Exception:
-        _log.exception("A request for a task failed unexpectedly.")
-        raise
+    with hide_bugs(request):
+        try:
+            yield
+        except (PodwrightError, HTTPException) as error:
+            problem = problem_details(request, error)
+            data = problem.model_dump(exclude_unset=True)
+            raise refused(request, data, error) from None
 
 
 async def _found(runs: CallerRuns, task_id: str) -> StoredRun:
