@@ -30,6 +30,7 @@ from podwright import (
 )
 from podwright.errors import ModelError
 from podwright.testing import ScriptedModel, ToolCall
+from podwright_service.testing import Metrics
 
 VERSION = "2026-07-28"
 TASKS = "io.modelcontextprotocol/tasks"
@@ -38,7 +39,8 @@ KEY = "podwright/idempotency-key"
 ANN = "ann-0123456789abcdef"
 BOB = "bob-0123456789abcdef"
 BOSS = "boss-0123456789abcdef"
-KEYS = f"run@ann:{ANN}, run@bob:{BOB}, run+approve@ann:{BOSS}"
+OPERATOR = "operator-0123456789abcdef"
+KEYS = f"run@ann:{ANN}, run@bob:{BOB}, run+approve@ann:{BOSS}, read:{OPERATOR}"
 
 
 class Caller:
@@ -164,6 +166,15 @@ def answer_to(
         "content": {"decision": decision, **content},
     }
     return {"taskId": task["taskId"], "inputResponses": {key: response}}
+
+
+def counted(served: httpx.Client, status: int, key: str = "") -> float:
+    """The requests over MCP that telemetry counts with a status."""
+    headers = {"authorization": f"Bearer {key}"} if key else {}
+    metrics = Metrics(served.get("/metrics", headers=headers).text)
+    return metrics.get(
+        "podwright_http_requests_total", route="/mcp", status=str(status)
+    )
 
 
 def problem_in(result: dict[str, Any]) -> dict[str, Any]:
@@ -299,6 +310,7 @@ def test_who_may_decide(serve: Serve, sqlite_database: str) -> None:
         "scope_missing",
     )
     assert f"/runs/{task['taskId']}/approve" in refused["message"]
+    assert counted(served, 403, OPERATOR) == 1
     (key,) = task["inputRequests"]
     update = answer_to(task, key, "approve")
     for method, params in [
@@ -693,13 +705,15 @@ def test_a_failure_may_be_repeated(serve: Serve) -> None:
         return text
 
     agent = Agent("helper", "Help.", FunctionModel(answer))
-    caller = Caller(serve(agent, mcp=True), takes_tasks=False)
+    served = serve(agent, mcp=True)
+    caller = Caller(served, takes_tasks=False)
     meta = {KEY: "k"}
     wrong = caller.result("tools/call", name="helper", meta=meta, arguments={})
     assert problem_in(wrong)["code"] == "inputs_invalid"
     assert problem_in(caller.call("helper", meta=meta))["code"] == (
         "model_failed"
     )
+    assert counted(served, 502) == 1
     assert caller.call("helper", meta=meta)["content"][0]["text"] == "back"
 
 

@@ -26,7 +26,7 @@ from podwright.errors import PodwrightError
 from podwright.run.result import ExecutionResult
 from podwright_service.execution import execute_request, requested_run
 from podwright_service.http.access.hosts import check_origin
-from podwright_service.http.errors.problems import RequestError, problem_details
+from podwright_service.http.errors.problems import RequestError
 from podwright_service.http.idempotency import answer_once
 from podwright_service.http.json_body import JSONRequest
 from podwright_service.http.schemas import RunRequest
@@ -46,7 +46,7 @@ from podwright_service.mcp_api.problems import (
     error_result,
     hide_bugs,
     is_for_now,
-    to_data,
+    problem_of,
 )
 from podwright_service.mcp_api.progress import Progress
 from podwright_service.origin import origin_of
@@ -202,11 +202,7 @@ class MCPEndpoint:
                     await answer_once(request, key, run.respond)
                 )
         except (PodwrightError, RequestError) as error:
-            problem = problem_details(request, error)
-            # for telemetry: the response of the protocol has another status
-            request.state.final_status = problem.status
-            request.state.final_code = problem.code
-            data = to_data(problem, self._component)
+            data = problem_of(request, error, self._component)
             if is_for_now(data):
                 raise refused(request, data, error) from None
             return error_result(data)
@@ -232,12 +228,11 @@ class _Call:
         try:
             result, run_id = await self._run()
         except PodwrightError as error:
-            problem = problem_details(self.request, error)
-            data = to_data(problem, self.component)
+            data = problem_of(self.request, error, self.component)
             if is_for_now(data):
                 raise
             return to_response(
-                error_result(data), problem.status, problem.run_id
+                error_result(data), data["status"], data.get("run_id")
             )
         content = self.component.content_of(result, as_data=True)
         return to_response(

@@ -13,7 +13,7 @@ from mcp import MCPError
 
 from podwright.components import Component
 from podwright.data.json_data import JsonMapping, JsonObject, to_text
-from podwright_service.http.errors.problems import ProblemDetails
+from podwright_service.http.errors.problems import problem_details
 
 REFUSED = -32000
 """JSON-RPC code of a request that the service refuses, with the problem as its data."""
@@ -41,10 +41,21 @@ _SHOWN = (
 _log = logging.getLogger("podwright.service")
 
 
-def to_data(problem: ProblemDetails, component: Component) -> JsonObject:
-    """Return a problem of a call as data, with pointers into its arguments and not into the body of `/run`."""
+def problem_of(
+    request: Request, error: Exception, component: Component | None = None
+) -> JsonObject:
+    """Return an error as the data of a problem. Telemetry counts the request with its status.
+
+    Args:
+        request: The request.
+        error: The error of the service, or of the library.
+        component: The component of a call, into whose arguments pointers lead, and not into the body of `/run`.
+    """
+    problem = problem_details(request, error)
+    request.state.final_status = problem.status
+    request.state.final_code = problem.code
     data: JsonObject = problem.model_dump(exclude_unset=True)
-    if component.inputs:
+    if component is not None and component.inputs:
         for entry in data.get("errors", ()):
             entry["pointer"] = entry["pointer"].removeprefix("/inputs")
     return data

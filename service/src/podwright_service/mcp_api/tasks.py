@@ -37,12 +37,12 @@ from podwright_service.background.storage.database import (
 )
 from podwright_service.background.worker import BackgroundWorker
 from podwright_service.http.access.auth import has_scope, scope_missing
-from podwright_service.http.errors.problems import RequestError, problem_details
+from podwright_service.http.errors.problems import RequestError
 from podwright_service.http.idempotency import RequestKey
 from podwright_service.http.schemas import DecisionRequest, RunRequest
 from podwright_service.mcp_api.component_tool import may_ask
 from podwright_service.mcp_api.http_status import refused
-from podwright_service.mcp_api.problems import hide_bugs
+from podwright_service.mcp_api.problems import hide_bugs, problem_of
 from podwright_service.mcp_api.progress import Progress
 from podwright_service.mcp_api.task_data import (
     attempt_in,
@@ -329,8 +329,7 @@ async def _answered(request: Request) -> AsyncGenerator[None]:
         try:
             yield
         except (PodwrightError, HTTPException) as error:
-            problem = problem_details(request, error)
-            data = problem.model_dump(exclude_unset=True)
+            data = problem_of(request, error)
             raise refused(request, data, error) from None
 
 
