@@ -20,7 +20,7 @@ from tests.service.support import AGENT, Shell
 from podwright import load
 from podwright.blueprints import digest, to_yaml
 from podwright.folders.walks import component_digest
-from podwright.mcp.lock import LOCK_FILE
+from podwright.mcp.lock import LOCK_FILE, MCPLock
 from podwright_service.fleet import chart_values
 from podwright_service.fleet.releases import MAX_RELEASE_BYTES, split
 
@@ -662,10 +662,9 @@ def line(tmp_path: Path) -> Path:
 
 def describe_otherwise(folder: Path) -> None:
     """Lock another description of the folder's tool."""
-    lock = tools_lock()
-    tools = lock.servers["tools"]
-    other = replace(tools["search"], description="Search.")
-    lock.with_server("tools", {"search": other}).write_file(folder / LOCK_FILE)
+    locked = tools_lock().servers["tools"]["search"]
+    other = replace(locked, description="Search.")
+    MCPLock({"tools": {"search": other}}).write_file(folder / LOCK_FILE)
 
 
 @pytest.mark.parametrize("is_changed", [False, True])

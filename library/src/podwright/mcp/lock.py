@@ -104,15 +104,6 @@ class MCPLock:
             for tool, definition in tools.items()
         ]
 
-    def with_server(
-        self, server: str, tools: Mapping[str, ToolDefinition]
-    ) -> MCPLock:
-        """Return the lock with other definitions of a server's tools; without the server if there are none."""
-        servers = {**self.servers, server: tools}
-        if not tools:
-            del servers[server]
-        return MCPLock(servers)
-
     def to_data(self) -> JsonObject:
         """Return the lock as JSON data."""
         servers: JsonObject = {}

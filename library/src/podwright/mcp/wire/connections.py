@@ -10,18 +10,15 @@ from podwright.mcp.wire.stdio_connection import StdioConnection
 
 __all__ = ["Connection", "HTTPConnection", "StdioConnection"]
 
-_SILENT = ("mcp", "client")
-"""The package's loggers. They log what servers send, with their words, and faults that are errors here."""
-_WARNINGS = ("httpx2", "httpcore2")
-"""Loggers that log URLs of requests."""
-
 
 def _is_elsewhere(record: logging.LogRecord) -> bool:
-    """Whether a record is of another package; the name `client` may be in use."""
+    """Return whether a record is of another package, which may have a logger of the name `client` too."""
     return "/mcp/client/" not in record.pathname.replace("\\", "/")
 
 
+# the package's loggers log what servers send, and faults that are errors here
 logging.getLogger("mcp").setLevel(logging.CRITICAL)
 logging.getLogger("client").addFilter(_is_elsewhere)
-for _name in _WARNINGS:
-    logging.getLogger(_name).setLevel(logging.WARNING)
+# at lower levels these log URLs of requests
+logging.getLogger("httpx2").setLevel(logging.WARNING)
+logging.getLogger("httpcore2").setLevel(logging.WARNING)

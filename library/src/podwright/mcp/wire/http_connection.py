@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Coroutine
+from functools import partial
 from typing import Any, TypeVar
 
 from mcp.client import CacheConfig, Client
@@ -79,14 +80,10 @@ class HTTPConnection(Connection):
         outgoing: Outgoing,
     ) -> MCPResult:
         """Call a tool."""
-
-        async def call(client: Client, attempt: Attempt) -> MCPResult:
-            return await call_tool(client, attempt, definition.name, arguments)
-
         return await self._try(
             outgoing,
             MAX_ANSWER,
-            call,
+            partial(call_tool, name=definition.name, arguments=arguments),
             KnownTools(definition),
             repeats=outgoing.idempotent,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
@@ -133,10 +134,7 @@ class StdioConnection(Connection):
         outgoing: Outgoing,
     ) -> MCPResult:
         """Call a tool."""
-
-        async def call(client: Client, attempt: Attempt) -> MCPResult:
-            return await call_tool(client, attempt, definition.name, arguments)
-
+        call = partial(call_tool, name=definition.name, arguments=arguments)
         return await self._try(outgoing, MAX_ANSWER, call, definition)
 
     async def close(self) -> None:
