@@ -58,7 +58,8 @@ class MCPSource:
         listing = await server.list_tools(headers_for(server))
         definition = listing.tools.get(name.tool)
         if definition is None:
-            raise _missing_tool_error(name, listing.tools, listing.refused)
+            message, hint = listing.missing_tool(name.server, name.tool)
+            raise ToolError(message, suggestion=hint)
         if server.headers_from_request:
             return definition
         for tool, first in listing.tools.items():
@@ -170,21 +171,4 @@ def _unknown_server_problem(name: MCPToolName, servers: Servers) -> Problem:
         name.server_pointer,
         detail=f"Missing MCP server '{name.server}'.",
         suggestion=hint,
-    )
-
-
-def _missing_tool_error(
-    name: MCPToolName,
-    tools: Mapping[str, ToolDefinition],
-    refused: Mapping[str, str],
-) -> ToolError:
-    if name.tool in refused:
-        return ToolError(
-            f"The MCP server '{name.server}' defines the tool '{name.tool}' in a way that is refused: "
-            f"{refused[name.tool]}",
-            suggestion="Correct the server, or name another tool.",
-        )
-    return ToolError(
-        f"The MCP server '{name.server}' has no tool '{name.tool}'.",
-        suggestion=did_you_mean(name.tool, tools) or "It has no tools.",
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from podwright.data.json_data import JsonObject
+from podwright.data.text import did_you_mean
 from podwright.mcp.definitions import ToolDefinition
 
 _MIN_SECRET = 4
@@ -58,6 +59,23 @@ class ToolListing:
     """The definitions by name."""
     refused: dict[str, str] = field(default_factory=dict[str, str])
     """Why a definition was left out, by name."""
+
+    def missing_tool(self, server: str, tool: str) -> tuple[str, str]:
+        """Return why a tool is not in the list, as a sentence, and a suggestion.
+
+        Args:
+            server: The server's name.
+            tool: The tool, as a blueprint or a command names it.
+        """
+        if tool in self.refused:
+            return (
+                f"The definition of the tool '{tool}' by the MCP server '{server}' is refused: {self.refused[tool]}",
+                "Correct the server, or name another tool.",
+            )
+        return (
+            f"The MCP server '{server}' has no tool '{tool}'.",
+            did_you_mean(tool, self.tools) or "It has no tools.",
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,7 +83,7 @@ def add_tools(
         names = list(listing.tools)
     for name in names:
         if name not in listing.tools:
-            message, hint = _missing_tool(server, name, listing)
+            message, hint = listing.missing_tool(server, name)
             raise ConfigurationError(message, suggestion=hint)
     known = [
         tool.tool for tool in mcp_tools(blueprint) if tool.server == server
@@ -157,32 +157,13 @@ def _synced_lock(
             elif listing is None:
                 missing.append(name)
             else:
-                problems.append(
-                    Problem(
-                        name.pointer,
-                        *_missing_tool(name.server, name.tool, listing),
-                    )
-                )
+                message, hint = listing.missing_tool(name.server, name.tool)
+                problems.append(Problem(name.pointer, message, hint))
         if problems:
             raise blueprints.invalid(problems, f"The blueprint '{path.name}'")
     lock = MCPLock(servers)
     changes = lock_changes(old.to_data(), lock.to_data())
     return SyncedLock(folder.path / LOCK_FILE, lock, changes, missing)
-
-
-def _missing_tool(
-    server: str, tool: str, listing: ToolListing
-) -> tuple[str, str]:
-    """A sentence about a tool that a server does not have, and a suggestion."""
-    if tool in listing.refused:
-        return (
-            f"The definition of the tool '{tool}' by the MCP server '{server}' is refused: {listing.refused[tool]}",
-            "Correct the server, or name another tool.",
-        )
-    return (
-        f"The MCP server '{server}' has no tool '{tool}'.",
-        did_you_mean(tool, listing.tools) or "It has no tools.",
-    )
 
 
 def named_servers(
