@@ -11,7 +11,7 @@ from typing import Any, cast
 from pydantic import SecretStr
 
 from podwright.data.redaction import shown_url, without_url_secrets
-from podwright.data.text import did_you_mean
+from podwright.data.text import most_similar
 from podwright.environment import PREFIX
 from podwright.errors import ConfigurationError
 from podwright.settings import LibrarySettings
@@ -85,10 +85,10 @@ def unknown(known: Iterable[str], folder: Path) -> Iterator[str]:
 def _suggestion(name: str, names: Iterable[str]) -> str:
     # compared without the prefix, which would make all names look alike
     known = sorted(name.removeprefix(PREFIX) for name in names)
-    hint = did_you_mean(name.upper().removeprefix(PREFIX), known)
-    if hint.startswith("Did"):
-        return hint.replace("'", f"'{PREFIX}", 1)
-    return "`podwright settings` lists all settings."
+    similar = most_similar(name.upper().removeprefix(PREFIX), known)
+    if similar is None:
+        return "`podwright settings` lists all settings."
+    return f"Did you mean '{PREFIX}{similar}'?"
 
 
 def secret_files(folder: Path) -> list[Path]:

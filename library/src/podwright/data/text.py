@@ -74,12 +74,22 @@ def most_similar(word: str, options: Iterable[str]) -> str | None:
     return next(iter(closest), None)
 
 
-def did_you_mean(word: str, options: Iterable[str]) -> str:
-    """A sentence that suggests the most similar of the options, or lists them; empty without options."""
+def did_you_mean(
+    word: str, options: Iterable[str], *, otherwise: str | None = None
+) -> str:
+    """Return a sentence that suggests the most similar of the options.
+
+    Args:
+        word: What was written.
+        options: What may be written.
+        otherwise: The sentence if none is similar; by default a list of the options, which is empty without options.
+    """
     known = list(dict.fromkeys(options))
     similar = most_similar(word, known)
     if similar is not None:
         return f"Did you mean '{similar}'?"
+    if otherwise is not None:
+        return otherwise
     if not known:
         return ""
     listed = ", ".join(known[:12])

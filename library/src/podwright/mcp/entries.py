@@ -8,7 +8,7 @@ from typing import cast
 
 from podwright.blueprints.mcp_tools import MCPToolName
 from podwright.blueprints.schema import ToolOptions
-from podwright.data.text import did_you_mean, short_repr
+from podwright.data.text import did_you_mean, most_similar, short_repr
 from podwright.errors import (
     ConfigurationError,
     Problem,
@@ -157,16 +157,18 @@ def _problem(name: MCPToolName, source: MCPSource) -> Problem | None:
         detail = f"There is no {LOCK_FILE} with the definition of the tool '{name.tool}'."
     else:
         detail = f"{LOCK_FILE} has no definition of the tool '{name.tool}' of the MCP server '{name.server}'."
-        similar = did_you_mean(name.tool, lock.servers.get(name.server, {}))
-        if similar.startswith("Did you"):
-            hint = f"{similar} If not: {hint}"
+        similar = most_similar(name.tool, lock.servers.get(name.server, {}))
+        if similar is not None:
+            hint = f"Did you mean '{similar}'? If not: {hint}"
     return Problem(name.pointer, detail, hint)
 
 
 def _unknown_server_problem(name: MCPToolName, servers: Servers) -> Problem:
-    hint = did_you_mean(name.server, servers)
-    if not hint.startswith("Did you"):
-        hint = f"Pass it in mcp={{'{name.server}': MCPServer(…)}}, or in PODWRIGHT_MCP_SERVERS or --mcp."
+    hint = did_you_mean(
+        name.server,
+        servers,
+        otherwise=f"Pass it in mcp={{'{name.server}': MCPServer(…)}}, or in PODWRIGHT_MCP_SERVERS or --mcp.",
+    )
     return Problem(
         name.server_pointer,
         detail=f"Missing MCP server '{name.server}'.",

@@ -167,9 +167,9 @@ def _with_options(tool: Tool, entry: Mapping[str, Any]) -> Tool:
 def _missing_function_problem(
     name: str, tools: Iterable[str], at: str
 ) -> Problem:
-    hint = did_you_mean(name, tools)
-    if not hint.startswith("Did you"):
-        hint = "Define it in tools.py, or pass it in tools=[…]."
+    hint = did_you_mean(
+        name, tools, otherwise="Define it in tools.py, or pass it in tools=[…]."
+    )
     return Problem(at, f"Missing function for the tool '{name}'.", hint)
 
 

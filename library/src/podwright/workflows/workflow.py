@@ -621,9 +621,11 @@ def _function_problems(
 ) -> Iterator[Problem]:
     tool = references.functions.get(function)
     if tool is None:
-        hint = did_you_mean(function, references.functions)
-        if not hint.startswith("Did you"):
-            hint = f"Define it in functions.py, or pass it in functions={{'{function}': …}}."
+        hint = did_you_mean(
+            function,
+            references.functions,
+            otherwise=f"Define it in functions.py, or pass it in functions={{'{function}': …}}.",
+        )
         yield Problem(
             f"{pointer}/function", f"Missing function '{function}'.", hint
         )

@@ -26,7 +26,7 @@ from podwright.connection.schemas import (
     RunStatus,
 )
 from podwright.data.json_data import to_json_bytes, to_json_data
-from podwright.data.text import did_you_mean, short_repr
+from podwright.data.text import most_similar, short_repr
 from podwright.errors import Problem
 from podwright.messages.approvals import REJECT
 from podwright.messages.headers import IDEMPOTENCY_KEY, REPLAYED
@@ -511,9 +511,10 @@ def _parse_fields(text: str) -> Sequence[RunContent]:
     names = {name.strip() for name in text.split(",")} - {""}
     problems: list[Problem] = []
     for name in sorted(names - {*ListedRun.model_fields}):
-        hint = did_you_mean(name, ListedRun.model_fields)
-        if hint.startswith("Did"):
-            hint += f" The fields are: {', '.join(ListedRun.model_fields)}."
+        hint = f"The fields are: {', '.join(ListedRun.model_fields)}."
+        similar = most_similar(name, ListedRun.model_fields)
+        if similar is not None:
+            hint = f"Did you mean '{similar}'? {hint}"
         detail = f"Query parameter 'fields' has the unknown field {short_repr(name)}."
         problems.append(Problem("", detail, hint))
     if problems:
