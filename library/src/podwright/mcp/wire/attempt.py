@@ -1,4 +1,4 @@
-"""What is known of one attempt, besides what the client of the package `mcp` says."""
+"""The state of one attempt to use a server, which the client of the package `mcp` does not keep."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ MAX_ANSWER = 8 * 2**20
 """Bytes of the answers to one call."""
 MAX_LIST = 2**20
 """Bytes of all pages of a list."""
-_MAX_WORDS = 300
-"""Characters of a server's own words in an error."""
+_MAX_QUOTE = 300
+"""Characters of a server's text in an error."""
 
 
 class Attempt:
@@ -67,17 +67,17 @@ class Attempt:
         reason: Reason,
         suggestion: str | None = None,
     ) -> MCPServerError:
-        """Make an error whose message begins with the server."""
+        """Return an error whose message begins with the server."""
         return MCPServerError(
             f"The MCP server '{self.server}' {predicate}",
             reason,
             suggestion=suggestion,
         )
 
-    def unreachable(
+    def unreachable_error(
         self, detail: str, suggestion: str | None = None
     ) -> MCPServerError:
-        """Make the error of a server that does not answer."""
+        """Return the error of a server that does not answer."""
         return self.error(
             f"is not reachable ({detail}); do not call it again in this answer.",
             "unreachable",
@@ -105,11 +105,11 @@ class Attempt:
                 )
             )
 
-    def words(self, text: str) -> str:
-        """Return a server's own words for a message: short, cleaned, without secrets."""
+    def quote(self, text: str) -> str:
+        """Return a server's text for a message: short, cleaned, without secrets."""
         for secret in self.outgoing.secrets():
             text = text.replace(secret, "…")
-        return truncate(" ".join(clean(text).split()), _MAX_WORDS)
+        return truncate(" ".join(clean(text).split()), _MAX_QUOTE)
 
 
 current_attempt: ContextVar[Attempt | None] = ContextVar(

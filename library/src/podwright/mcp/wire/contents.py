@@ -44,7 +44,7 @@ def _parts(blocks: Iterable[ContentBlock]) -> Iterable[JsonObject]:
         elif isinstance(block, ImageContent):
             yield _image(block.mime_type, block.data)
         elif isinstance(block, AudioContent):
-            yield _left_out(block.mime_type)
+            yield _omission(block.mime_type)
         elif isinstance(block, ResourceLink):
             yield _link(block)
         else:
@@ -60,17 +60,17 @@ def _image(mime_type: str, data: str) -> JsonObject:
     try:
         _IMAGE.validate_python(url)
     except ValidationError:
-        return _left_out(mime_type)
+        return _omission(mime_type)
     return {"type": "image_url", "image_url": {"url": url}}
 
 
-def _left_out(mime_type: str) -> JsonObject:
-    """Say in place of data that nobody can read that there was some."""
+def _omission(mime_type: str) -> JsonObject:
+    """Return a note in place of data that models do not take."""
     return _text(f"[{truncate(clean(mime_type), 100)}, not shown]")
 
 
 def _link(link: ResourceLink) -> JsonObject:
-    """A link as a text: it is never followed."""
+    """Return a link as a text, because it is never followed."""
     texts = [link.title or link.name, str(link.uri), link.description or ""]
     shown = [truncate(clean(text), _MAX_LINK) for text in texts if text]
     return _text(f"[resource: {', '.join(shown)}]")

@@ -1,4 +1,4 @@
-"""What exceptions of the package `mcp` mean."""
+"""Exceptions of the package `mcp` as errors of Podwright."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def first_leaf(error: BaseException) -> BaseException:
     return leaves[0]
 
 
-def error_of(attempt: Attempt, error: BaseException) -> MCPServerError:
+def to_error(attempt: Attempt, error: BaseException) -> MCPServerError:
     """Return the error of an attempt that ended with an exception.
 
     Args:
@@ -44,22 +44,22 @@ def error_of(attempt: Attempt, error: BaseException) -> MCPServerError:
     if isinstance(cause, MCPServerError):
         return cause
     if attempt.was_asked:
-        return input_refused(attempt)
+        return input_refused_error(attempt)
     if isinstance(cause, MCPError):
-        return _error_of_response(attempt, cause)
+        return _to_response_error(attempt, cause)
     if isinstance(cause, asyncio.CancelledError):
-        return attempt.unreachable("the connection was lost")
+        return attempt.unreachable_error("the connection was lost")
     if isinstance(cause, TransportError):
-        return attempt.unreachable(str(cause), cause.suggestion)
+        return attempt.unreachable_error(str(cause), cause.suggestion)
     if isinstance(cause, OSError):
-        return attempt.unreachable("no connection")
+        return attempt.unreachable_error("no connection")
     return attempt.error(
         f"sent an answer that is not valid MCP ({type(cause).__name__}).",
         "protocol",
     )
 
 
-def input_refused(attempt: Attempt) -> MCPServerError:
+def input_refused_error(attempt: Attempt) -> MCPServerError:
     """Return the error of a server that asks for input."""
     return attempt.error(
         "asked for input of a person or a model, which a tool call here does not give.",
@@ -68,7 +68,7 @@ def input_refused(attempt: Attempt) -> MCPServerError:
     )
 
 
-def timed_out(attempt: Attempt) -> MCPServerError:
+def timeout_error(attempt: Attempt) -> MCPServerError:
     """Return the error of a server that is too slow."""
     return attempt.error(
         f"gave no answer within {attempt.outgoing.seconds:g} s; do not call it again in this answer.",
@@ -77,17 +77,17 @@ def timed_out(attempt: Attempt) -> MCPServerError:
     )
 
 
-def _error_of_response(attempt: Attempt, error: MCPError) -> MCPServerError:
+def _to_response_error(attempt: Attempt, error: MCPError) -> MCPServerError:
     code = error.code
     attempt.error_code = code
     status = attempt.status or 0
     if code == REQUEST_TIMEOUT:
-        return timed_out(attempt)
+        return timeout_error(attempt)
     if code == CONNECTION_CLOSED and not attempt.is_answered:
-        return attempt.unreachable("it closed the connection")
+        return attempt.unreachable_error("it closed the connection")
     if status >= 400 and code in (INTERNAL_ERROR, METHOD_NOT_FOUND):
         if status >= 500:
-            return attempt.unreachable(f"HTTP {status}")
+            return attempt.unreachable_error(f"HTTP {status}")
         return attempt.error(
             f"refused the request (HTTP {status}).",
             "protocol",
@@ -98,7 +98,7 @@ def _error_of_response(attempt: Attempt, error: MCPError) -> MCPServerError:
             "sent an answer that is not valid JSON-RPC.", "protocol"
         )
     refusal = attempt.error(
-        f"refused the call: {attempt.words(error.message)} (code {code}).",
+        f"refused the call: {attempt.quote(error.message)} (code {code}).",
         "protocol",
     )
     refusal.public_message = attempt.error(

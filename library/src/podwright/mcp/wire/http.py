@@ -89,7 +89,7 @@ class _CountedBody(httpx2.AsyncByteStream):
                 self._transport.attempt.count(len(chunk))
                 yield chunk
         except httpx2.TransportError as error:
-            raise self._transport.lost(error) from error
+            raise self._transport.fail_connection(error) from error
 
     async def aclose(self) -> None:
         await self._inner.aclose()
@@ -135,7 +135,7 @@ class LimitingTransport(httpx2.AsyncBaseTransport):
         try:
             response = await self._inner.handle_async_request(request)
         except httpx2.TransportError as error:
-            raise self.lost(error) from error
+            raise self.fail_connection(error) from error
         self.attempt.may_be_performed |= self.attempt.is_calling
         try:
             self._check(request, response)
@@ -178,7 +178,7 @@ class LimitingTransport(httpx2.AsyncBaseTransport):
                 )
             )
         if status in _UNAVAILABLE:
-            raise attempt.fail(attempt.unreachable(f"HTTP {status}{way}"))
+            raise attempt.fail(attempt.unreachable_error(f"HTTP {status}{way}"))
         media_type = response.headers.get("content-type", "")
         attempt.has_event_stream = media_type.startswith("text/event-stream")
         encoding = response.headers.get("content-encoding", "identity")
@@ -192,35 +192,40 @@ class LimitingTransport(httpx2.AsyncBaseTransport):
         has_session = "mcp-session-id" in request.headers
         attempt.has_lost_session = status == 404 and has_session
 
-    def lost(self, error: httpx2.TransportError) -> MCPServerError:
+    def fail_connection(self, error: httpx2.TransportError) -> MCPServerError:
         """End the attempt because of an error of a connection; return the error."""
         attempt = self.attempt
-        was_sent = not isinstance(error, _NOT_SENT)
-        if was_sent:
+        if not isinstance(error, _NOT_SENT):
             attempt.may_be_performed |= attempt.is_calling
         way = via(self._shown_proxy)
         certificate = certificate_error(error, self._shown_proxy)
         if certificate is not None:
             detail = str(certificate)
             return attempt.fail(
-                attempt.unreachable(detail, certificate.suggestion)
+                attempt.unreachable_error(detail, certificate.suggestion)
             )
-        detail = "the connection was lost"
-        if isinstance(error, httpx2.ConnectTimeout):
-            detail = "no connection in time"
-        elif isinstance(error, httpx2.ProxyError):
-            detail = "the proxy refused the connection"
-        elif not was_sent:
-            detail = "no connection"
-        elif isinstance(error, httpx2.ProtocolError):
-            detail = "the connection was lost, or the answer is not HTTP"
-        return attempt.fail(attempt.unreachable(f"{detail}{way}"))
+        detail = f"{_describe(error)}{way}"
+        return attempt.fail(attempt.unreachable_error(detail))
+
+
+def _describe(error: httpx2.TransportError) -> str:
+    match error:
+        case httpx2.ConnectTimeout():
+            return "no connection in time"
+        case httpx2.ProxyError():
+            return "the proxy refused the connection"
+        case httpx2.ConnectError():
+            return "no connection"
+        case httpx2.ProtocolError():
+            return "the connection was lost, or the answer is not HTTP"
+        case _:
+            return "the connection was lost"
 
 
 async def new_client(
     url: str, proxy: str | None, attempt: Attempt
 ) -> httpx2.AsyncClient:
-    """Make the HTTP client of one attempt. It needs not be closed, because it has no connections of its own.
+    """Make the HTTP client of one attempt. It need not be closed, because it has no connections of its own.
 
     Args:
         url: The server.

@@ -31,11 +31,11 @@ from podwright.mcp.results import (
     StaleDefinitionError,
 )
 from podwright.mcp.wire.attempt import MAX_ANSWER, MAX_LIST, Attempt
+from podwright.mcp.wire.attempt_task import run_attempt
 from podwright.mcp.wire.connection import Connection
 from podwright.mcp.wire.http import new_client
-from podwright.mcp.wire.operations import KnownTools, call_tool, list_tools
+from podwright.mcp.wire.operations import ToolCache, call_tool, list_tools
 from podwright.mcp.wire.streams import Watch, watched
-from podwright.mcp.wire.working import make
 
 T = TypeVar("T")
 
@@ -65,12 +65,12 @@ class HTTPConnection(Connection):
         self._url = url
         self._proxy = proxy
         self._era: DiscoverResult | str | None = None
-        """What the server has said of itself by `server/discover`, or `legacy`; None if it is not known."""
+        """The answer to `server/discover`, or `legacy` for a server that has none; None if it is not known."""
 
     async def list_tools(self, outgoing: Outgoing) -> LiveListing:
         """Return the tools of the server."""
-        return await self._try(
-            outgoing, MAX_LIST, list_tools, KnownTools(), repeats=True
+        return await self._with_retry(
+            outgoing, MAX_LIST, list_tools, ToolCache(), repeats=True
         )
 
     async def call_tool(
@@ -80,51 +80,51 @@ class HTTPConnection(Connection):
         outgoing: Outgoing,
     ) -> MCPResult:
         """Call a tool."""
-        return await self._try(
+        return await self._with_retry(
             outgoing,
             MAX_ANSWER,
             partial(call_tool, name=definition.name, arguments=arguments),
-            KnownTools(definition),
+            ToolCache(definition),
             repeats=outgoing.idempotent,
         )
 
     async def close(self) -> None:
         """Do nothing: connections belong to the event loop."""
 
-    async def _try(
+    async def _with_retry(
         self,
         outgoing: Outgoing,
         max_bytes: int,
         work: Work[T],
-        known: KnownTools,
+        cache: ToolCache,
         *,
         repeats: bool,
     ) -> T:
-        """Do what is asked for, a second time where that is safe and may help.
+        """Perform an operation, and retry it once where that is safe and may help.
 
         Args:
-            outgoing: What goes with it.
+            outgoing: Its time, headers and trace context.
             max_bytes: Bytes of the answers.
-            work: Does it, with a client that is connected.
-            known: The cache of the client.
-            repeats: Whether it may be done again although it may have been done.
+            work: The operation, which takes a connected client.
+            cache: The cache of the client.
+            repeats: Whether it may be performed twice.
         """
         loop = asyncio.get_running_loop()
         end = loop.time() + outgoing.seconds
         era = self._era
         attempt = Attempt(self.name, outgoing, max_bytes)
         try:
-            return await self._attempt(attempt, work, known)
+            return await self._attempt(attempt, work, cache)
         except MCPServerError as error:
-            if not self._helps_again(attempt, error, era, repeats=repeats):
+            if not self._may_retry(attempt, error, era, repeats=repeats):
                 raise
         if attempt.status is None:
             await asyncio.sleep(_RECONNECT_WAIT)
         left = outgoing.with_seconds(end - loop.time())
         again = Attempt(self.name, left, max_bytes)
-        return await self._attempt(again, work, known)
+        return await self._attempt(again, work, cache)
 
-    def _helps_again(
+    def _may_retry(
         self,
         attempt: Attempt,
         error: MCPServerError,
@@ -138,7 +138,7 @@ class HTTPConnection(Connection):
             attempt: The attempt that failed.
             error: Its error.
             era: What was known of the server before it.
-            repeats: Whether what was asked for may be done twice.
+            repeats: Whether the operation may be performed twice.
         """
         if attempt.has_lost_session:
             return True
@@ -155,14 +155,14 @@ class HTTPConnection(Connection):
         )
 
     async def _attempt(
-        self, attempt: Attempt, work: Work[T], known: KnownTools
+        self, attempt: Attempt, work: Work[T], cache: ToolCache
     ) -> T:
         async def perform() -> T:
-            async with self._client(attempt, known) as client:
+            async with self._client(attempt, cache) as client:
                 return await work(client, attempt)
 
         try:
-            return await make(attempt, perform)
+            return await run_attempt(attempt, perform)
         except MCPServerError as error:
             if attempt.error_code == HEADER_MISMATCH:
                 raise StaleDefinitionError from error
@@ -173,7 +173,7 @@ class HTTPConnection(Connection):
 
     @contextlib.asynccontextmanager
     async def _client(
-        self, attempt: Attempt, known: KnownTools
+        self, attempt: Attempt, cache: ToolCache
     ) -> AsyncGenerator[Client]:
         watch = Watch()
         watch.attempts.add(attempt)
@@ -194,7 +194,7 @@ class HTTPConnection(Connection):
             prior_discover=discovered,
             client_info=CLIENT_INFO,
             cache=CacheConfig(
-                store=known, partition="podwright", target_id="server"
+                store=cache, partition="podwright", target_id="server"
             ),
         )
         async with client:

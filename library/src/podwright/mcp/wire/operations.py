@@ -1,4 +1,4 @@
-"""What is asked of a server through a client that is connected: its tools, and a call."""
+"""The two operations on a server, with a connected client: to list its tools, and to call one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from podwright.mcp.definitions import ToolDefinition
 from podwright.mcp.results import LiveListing, MCPResult, ToolListing
 from podwright.mcp.wire.attempt import Attempt
 from podwright.mcp.wire.contents import to_result
-from podwright.mcp.wire.faults import input_refused
+from podwright.mcp.wire.faults import input_refused_error
 
 MAX_TOOLS = 128
 """Tools of a list."""
@@ -33,11 +33,11 @@ _COMPLETE = "complete"
 _DAY = 86_400.0
 
 
-class KnownTools:
-    """The cache of a client, which knows the tools that are called and no others.
+class ToolCache:
+    """The cache of a client, with the definitions of the tools that it calls.
 
-    A client that has not listed a tool does not know which arguments go into headers, and asks for the list. The schema
-    of its results is left out, because the client would check them on the event loop, for as long as that takes.
+    Without a cached list, a client asks for it before a call, because it says which arguments go into headers. Output
+    schemas are left out: the client would check results by them on the event loop, for as long as that takes.
     """
 
     def __init__(self, *definitions: ToolDefinition) -> None:
@@ -146,7 +146,7 @@ async def call_tool(
         )
         if isinstance(result, CallToolResult):
             if result.is_error and attempt.was_asked:
-                raise input_refused(attempt)
+                raise input_refused_error(attempt)
             if result.result_type != _COMPLETE:
                 raise attempt.error(
                     "gave a result of an unknown kind.", "protocol"
@@ -159,4 +159,4 @@ async def call_tool(
             state = {"request_state": result.request_state}
             continue
         break
-    raise input_refused(attempt)
+    raise input_refused_error(attempt)

@@ -21,11 +21,11 @@ from podwright.mcp.results import (
     Outgoing,
 )
 from podwright.mcp.wire.attempt import MAX_ANSWER, MAX_LIST, Attempt
+from podwright.mcp.wire.attempt_task import run_attempt
 from podwright.mcp.wire.connection import Connection
 from podwright.mcp.wire.http_connection import CLIENT_INFO, Work
-from podwright.mcp.wire.operations import KnownTools, call_tool, list_tools
+from podwright.mcp.wire.operations import ToolCache, call_tool, list_tools
 from podwright.mcp.wire.streams import Watch, watched
-from podwright.mcp.wire.working import make
 
 T = TypeVar("T")
 
@@ -43,7 +43,7 @@ class _Process:
             asyncio.get_running_loop().create_future()
         )
         self.watch = Watch(counts_messages=True)
-        self.known = KnownTools()
+        self.cache = ToolCache()
         self._keeper = asyncio.create_task(self._keep())
         self._keeper.add_done_callback(_take_error)
 
@@ -76,7 +76,7 @@ class _Process:
             watched(transport, self.watch),
             client_info=CLIENT_INFO,
             cache=CacheConfig(
-                store=self.known, partition="podwright", target_id="process"
+                store=self.cache, partition="podwright", target_id="process"
             ),
         )
         async with client:
@@ -120,12 +120,10 @@ class StdioConnection(Connection):
         self._processes: WeakKeyDictionary[
             asyncio.AbstractEventLoop, _Process
         ] = WeakKeyDictionary()
-        self._was_running = False
-        """Whether the last attempt was made with a process that had answered before."""
 
     async def list_tools(self, outgoing: Outgoing) -> LiveListing:
         """Return the tools of the server."""
-        return await self._try(outgoing, MAX_LIST, list_tools)
+        return await self._with_retry(outgoing, MAX_LIST, list_tools)
 
     async def call_tool(
         self,
@@ -135,7 +133,7 @@ class StdioConnection(Connection):
     ) -> MCPResult:
         """Call a tool."""
         call = partial(call_tool, name=definition.name, arguments=arguments)
-        return await self._try(outgoing, MAX_ANSWER, call, definition)
+        return await self._with_retry(outgoing, MAX_ANSWER, call, definition)
 
     async def close(self) -> None:
         """End the process of the running event loop."""
@@ -143,31 +141,36 @@ class StdioConnection(Connection):
         if process is not None:
             await process.end()
 
-    async def _try(
+    async def _with_retry(
         self,
         outgoing: Outgoing,
         max_bytes: int,
         work: Work[T],
         *definitions: ToolDefinition,
     ) -> T:
-        """Do what is asked for; in a new process if the one before has ended without having read the call."""
+        """Perform an operation, and retry it in a new process if a running one has ended before it read the call."""
         attempt = Attempt(self.name, outgoing, max_bytes)
+        process = self._process()
+        was_connected = process.is_connected
         try:
-            return await self._attempt(attempt, work, *definitions)
+            return await self._attempt(process, attempt, work, *definitions)
         except MCPServerError as error:
             is_safe = outgoing.idempotent or not attempt.is_calling
-            has_ended = error.reason == "unreachable" and self._was_running
+            has_ended = error.reason == "unreachable" and was_connected
             if not (is_safe and has_ended):
                 raise
         again = Attempt(self.name, outgoing, max_bytes)
-        return await self._attempt(again, work, *definitions)
+        return await self._attempt(self._process(), again, work, *definitions)
 
     async def _attempt(
-        self, attempt: Attempt, work: Work[T], *definitions: ToolDefinition
+        self,
+        process: _Process,
+        attempt: Attempt,
+        work: Work[T],
+        *definitions: ToolDefinition,
     ) -> T:
-        process = self._process()
         for definition in definitions:
-            process.known.add(definition)
+            process.cache.add(definition)
 
         async def perform() -> T:
             client = await process.client()
@@ -176,7 +179,7 @@ class StdioConnection(Connection):
 
         process.watch.attempts.add(attempt)
         try:
-            return await make(attempt, perform)
+            return await run_attempt(attempt, perform)
         except MCPServerError as error:
             if error.reason == "unreachable" or not process.is_connected:
                 await process.end()
@@ -188,7 +191,6 @@ class StdioConnection(Connection):
         """Return the process of the running event loop, which is begun if there is none."""
         loop = asyncio.get_running_loop()
         process = self._processes.get(loop)
-        self._was_running = process is not None and process.is_connected
         if process is None or not process.is_running:
             process = _Process(self._parameters)
             self._processes[loop] = process

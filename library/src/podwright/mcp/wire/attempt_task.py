@@ -1,4 +1,4 @@
-"""Makes an attempt in a task of its own, so that what the client does to its task is not done to its caller's."""
+"""Runs an attempt in a task of its own, because the client cancels the task that it runs in when it loses a server."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextvars import copy_context
 from typing import Any, TypeVar
 
 from podwright.mcp.wire.attempt import Attempt, current_attempt
-from podwright.mcp.wire.faults import error_of, timed_out
+from podwright.mcp.wire.faults import timeout_error, to_error
 
 T = TypeVar("T")
 
@@ -18,14 +18,14 @@ _unfinished: set[asyncio.Task[Any]] = set()
 """Tasks that take longer; the loop keeps weak references only."""
 
 
-async def make(
+async def run_attempt(
     attempt: Attempt, work: Callable[[], Coroutine[Any, Any, T]]
 ) -> T:
-    """Make an attempt, within its time.
+    """Run an attempt, for at most `attempt.outgoing.seconds`.
 
     Args:
         attempt: The attempt.
-        work: What it does; cancelled when the time has passed, and when the attempt has failed.
+        work: The operation; it is cancelled when the time has passed, or the attempt has failed.
 
     Raises:
         MCPServerError: The attempt failed.
@@ -48,12 +48,12 @@ async def make(
     if attempt.fault is not None:
         raise attempt.fault
     if is_late:
-        raise timed_out(attempt)
+        raise timeout_error(attempt)
     if not task.done() or task.cancelled():
-        raise attempt.unreachable("the connection was lost")
+        raise attempt.unreachable_error("the connection was lost")
     error = task.exception()
     if error is not None:
-        raise error_of(attempt, error) from error
+        raise to_error(attempt, error) from error
     return task.result()
 
 
