@@ -149,6 +149,8 @@ class StdioConnection(Connection):
         *definitions: ToolDefinition,
     ) -> T:
         """Perform an operation, and retry it in a new process if a running one has ended before it read the call."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + outgoing.seconds
         attempt = Attempt(self.name, outgoing, max_bytes)
         process = self._process()
         was_connected = process.is_connected
@@ -159,7 +161,8 @@ class StdioConnection(Connection):
             has_ended = error.reason == "unreachable" and was_connected
             if not (is_safe and has_ended):
                 raise
-        again = Attempt(self.name, outgoing, max_bytes)
+        left = outgoing.with_seconds(end - loop.time())
+        again = Attempt(self.name, left, max_bytes)
         return await self._attempt(self._process(), again, work, *definitions)
 
     async def _attempt(
