@@ -70,8 +70,10 @@ def input_refused_error(attempt: Attempt) -> MCPServerError:
 
 def timeout_error(attempt: Attempt) -> MCPServerError:
     """Return the error of a server that is too slow."""
+    # what is left of the time-out, of which the list may have taken some
+    seconds = max(0.0, round(attempt.outgoing.seconds, 1))
     return attempt.error(
-        f"gave no answer within {attempt.outgoing.seconds:g} s; do not call it again in this answer.",
+        f"gave no answer within {seconds:g} s; do not call it again in this answer.",
         "timeout",
         "Raise its timeout, or that of the tool.",
     )
