@@ -277,19 +277,19 @@ async def test_a_key_is_sent_and_never_shown(
 ) -> None:
     """The key goes along as a bearer token, and is in no error, log line or representation."""
     caplog.set_level(logging.DEBUG)
-    server = MCPServer(stub.url, api_key=KEY, headers={"X-Team": "red"})
+    server = MCPServer(stub.url, api_key=KEY, headers={"X-Team": "team 1"})
     await server.call("echo", {}, locked=None)
     headers = stub.calls[0].headers
     assert headers["authorization"] == f"Bearer {KEY}"
-    assert headers["x-team"] == "red"
+    assert headers["x-team"] == "team 1"
 
     async def refuse(request: Any, body: Any) -> Any:
-        words = f"no {request.headers['Authorization']} here"
+        words = f"no {request.headers['Authorization']} in 1 region"
         return stub.error(body, -32603, words, 200)
 
     stub.handlers["tools/call"] = refuse
     error = await _failure(server, "echo")
-    assert "no Bearer … here" in error.message
+    assert "no Bearer … in 1 region" in error.message
     assert KEY not in f"{error!r} {error} {server!r} {vars(server)}"
     assert KEY not in caplog.text
 

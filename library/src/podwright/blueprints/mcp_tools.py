@@ -33,7 +33,7 @@ class MCPToolName:
     name: str
     """The name by which the model calls it: the server's, after the prefix of the entry."""
     options: ToolOptions
-    """What the entry says of its calls."""
+    """The options of its calls, by the entry."""
     pointer: str
     """JSON pointer of the entry."""
 
@@ -88,7 +88,7 @@ def mcp_functions(
 
 
 def mcp_function(step: JsonMapping, at: str) -> MCPToolName | None:
-    """The tool of an MCP server that a step calls as a function; None if it calls none.
+    """Return the tool of an MCP server that a step calls as a function; None if it calls none.
 
     Args:
         step: The step, valid or not.
@@ -109,19 +109,19 @@ def mcp_function(step: JsonMapping, at: str) -> MCPToolName | None:
 
 def all_mcp_tools(blueprint: JsonMapping) -> Iterator[MCPToolName]:
     """Yield the tools of MCP servers that a blueprint names, for its model, its members and its steps."""
-    for at, part in _parts(blueprint).items():
+    for at, part in _blueprints_in(blueprint).items():
         yield from mcp_tools(part, at)
     yield from mcp_functions(blueprint)
 
 
 def mcp_servers(blueprint: JsonMapping) -> list[str]:
-    """The MCP servers that a blueprint and its members name, each once."""
+    """Return the MCP servers that a blueprint and its members name, each once."""
     return list(dict.fromkeys(tool.server for tool in all_mcp_tools(blueprint)))
 
 
 def mcp_problems(blueprint: JsonMapping) -> Iterator[Problem]:
     """Yield what is wrong with the names of tools in a blueprint whose shape is valid."""
-    for at, part in _parts(blueprint).items():
+    for at, part in _blueprints_in(blueprint).items():
         own = {entry["name"] for entry in as_array(part.get("tools"))}
         yield from _name_problems(part, at, own)
 
@@ -176,8 +176,8 @@ def skill_name_problems(
             yield _same_name_problem(tool, "a tool of the conductor itself")
 
 
-def _parts(blueprint: JsonMapping) -> Mapping[str, JsonMapping]:
-    """The component and the members that its blueprint defines, by JSON pointer."""
+def _blueprints_in(blueprint: JsonMapping) -> Mapping[str, JsonMapping]:
+    """Return a blueprint and those of the members that it defines, by JSON pointer."""
     parts: dict[str, JsonMapping] = {"": blueprint}
     for key in sorted(filter(None, _MEMBER_KEYS)):
         for number, member in enumerate(as_array(blueprint.get(key))):

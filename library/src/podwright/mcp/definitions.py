@@ -38,8 +38,6 @@ _KEPT = "\n\t\u200c\u200d"
 """Characters without a glyph that texts need: the last two join and separate letters in Persian and Hindi."""
 _REMOVED = ("Cc", "Cf", "Cs")
 """Unicode's categories of control, format (bidi, tags, zero width) and half characters."""
-
-
 _SUGGESTION = "Correct the tool in its server, or do not use this tool."
 
 
@@ -106,7 +104,7 @@ class ToolDefinition:
         return digest(self.to_data())
 
     def differences(self, live: ToolDefinition) -> list[str]:
-        """Return what is different in the definition that a server has now.
+        """Return the differences to the definition that a server has now.
 
         Args:
             live: The server's definition.
@@ -179,7 +177,7 @@ def _read_object(name: str, data: JsonMapping, key: str) -> JsonObject:
 
 
 def _without_unseen(value: Any) -> Any:
-    """Copy a schema, with the texts that a model reads cleaned."""
+    """Return a copy of a schema, with the texts that a model reads cleaned."""
     if isinstance(value, list):
         return list(map(_without_unseen, as_array(cast("object", value))))
     if not isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""The MCP tools of a blueprint: its entries matched with the servers that a caller supplies, and with the lock."""
+"""The MCP tools of a blueprint: its entries, with the servers that a caller supplies and the lock."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ class MCPSource:
     """Where the MCP tools of a component come from."""
 
     servers: Servers | None = None
-    """The servers; None if they are not known here, where nothing is called."""
+    """The servers; None if they are not known, because nothing is called."""
     lock: MCPLock | None = None
     """The locked definitions; None to trust each definition as the server gives it first."""
     learned: dict[tuple[str, str], ToolDefinition] = field(
         default_factory=dict[tuple[str, str], ToolDefinition]
     )
-    """The definitions that were given first, by server and tool."""
+    """The definitions that servers gave first, by server and tool."""
     options: Mapping[tuple[str, str], ToolOptions] = field(
         default_factory=dict[tuple[str, str], ToolOptions]
     )
-    """What holds for the calls of a tool unless its entry says otherwise, by server and tool."""
+    """The default options of tools, by server and tool; those of an entry take precedence."""
 
     async def learn(
         self, server: MCPServer, name: MCPToolName
@@ -69,7 +69,7 @@ class MCPSource:
 
 
 def to_source(mcp: object) -> MCPSource:
-    """A caller's MCP servers as a source without a lock; a source as it is.
+    """Return a caller's MCP servers as a source without a lock; a source is returned as it is.
 
     Raises:
         ConfigurationError: It is not a map of servers.
@@ -80,7 +80,7 @@ def to_source(mcp: object) -> MCPSource:
 
 
 def server_map(servers: object) -> Servers | None:
-    """A caller's MCP servers by name, as a copy; each is told its name.
+    """Return a copy of a caller's MCP servers by name, and give each server its name.
 
     Raises:
         ConfigurationError: It is not a map of servers.
@@ -123,10 +123,10 @@ def attach_mcp_tools(
     attached: dict[str, MCPTool] = {}
     problems: dict[str, Problem] = {}
     for name in names:
-        found = _problem(name, source)
-        if found is not None:
+        missing = _problem(name, source)
+        if missing is not None:
             # once for all tools of a server
-            problems.setdefault(found.pointer, found)
+            problems.setdefault(missing.pointer, missing)
             continue
         locked = None
         if source.lock is not None:

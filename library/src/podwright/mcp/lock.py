@@ -1,4 +1,4 @@
-"""The lock of a component folder: what its MCP servers have said of the tools that its blueprints name.
+"""The lock of a component folder: the definitions of the MCP tools that its blueprints name.
 
 The model is shown the locked texts, so that a description that a server changes never reaches a prompt, and a component
 starts without a connection. `podwright sync --mcp` writes the lock:
@@ -46,7 +46,7 @@ class MCPLock:
 
         Args:
             text: The text of the file.
-            name: What the file is called in errors.
+            name: The name of the file, for errors.
 
         Raises:
             ConfigurationError: It is not a lock, or a definition in it is not the one that its digest is of.
@@ -93,7 +93,7 @@ class MCPLock:
         return cls.read(text, path.name)
 
     def definition(self, server: str, tool: str) -> ToolDefinition | None:
-        """The definition of a tool; None if the lock does not have it."""
+        """Return the definition of a tool; None if the lock does not have it."""
         return self.servers.get(server, {}).get(tool)
 
     def digests(self) -> list[tuple[str, str, str]]:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from podwright.mcp.entries import MCPSource
 
 MAX_REASON = 1_000
-"""Characters of what a server says of a failed call; as of the text of an exception, a model is told no more."""
+"""Characters of a server's text about a failed call that a model is told at most, as of the text of an exception."""
 _NOT_SHOWN = ("$schema", "x-mcp-header")
 """Keywords of a schema that are not for models: some providers refuse them."""
 
@@ -53,7 +53,7 @@ class MCPTool(Tool):
         name: The tool, as the blueprint names it.
         source: The servers and the lock.
         locked: The locked definition; None if there is no lock.
-        returns_data: Whether a result is data if the server gives it, as steps use it, or the text that is for models.
+        returns_data: Whether a call returns the data of its result, for steps, and not the text for models.
 
     Raises:
         ToolDefinitionError: The parameters are not the schema of an object.
@@ -84,7 +84,7 @@ class MCPTool(Tool):
 
     @property
     def servers(self) -> Mapping[str, MCPServer]:
-        """The servers that it was given, by name; its own one may not be among them."""
+        """The servers that it was given, by name; its own may be missing."""
         return self._source.servers or {}
 
     @property
@@ -127,7 +127,7 @@ class MCPTool(Tool):
             ToolError: There is no lock, and the server is not reachable or does not have the tool.
             ToolDefinitionError: There is no lock, and the server's definition cannot be shown to a model.
         """
-        server = self._server()
+        server = self._find_server()
         if self.locked is not None:
             return self
         definition = await self._source.learn(server, self._named)
@@ -157,7 +157,7 @@ class MCPTool(Tool):
         Raises:
             ToolError: The server failed, has changed the tool, or gave a result that is not as it has defined it.
         """
-        server = self._server()
+        server = self._find_server()
         result = await server.call(
             self.server_tool,
             values,
@@ -225,7 +225,7 @@ class MCPTool(Tool):
                 ) from error
 
     def _problem(self, schema: JsonMapping, data: Any) -> Problem | None:
-        """What is wrong with data by a schema of the server.
+        """Return what is wrong with data by a schema of the server; None if they fit.
 
         Raises:
             ToolError: It cannot be checked.
@@ -237,7 +237,7 @@ class MCPTool(Tool):
                 f"Tool '{self.name}' cannot be checked by its schema: {error}."
             ) from error
 
-    def _server(self) -> MCPServer:
+    def _find_server(self) -> MCPServer:
         server = self.servers.get(self.server)
         if server is None:
             raise ConfigurationError(
@@ -249,12 +249,12 @@ class MCPTool(Tool):
 
 @lru_cache(maxsize=256)
 def _validator(schema: str) -> SchemaValidator:
-    """The validator of the JSON text of a schema."""
+    """Return the validator of a schema, which is a JSON text so that it can be cached."""
     return SchemaValidator(json.loads(schema), patterns=False)
 
 
 def _schema(name: MCPToolName, definition: ToolDefinition | None) -> ToolSchema:
-    """What a model is shown of a tool.
+    """Return the definition of a tool that a model is shown.
 
     Raises:
         ToolDefinitionError: The parameters are not the schema of an object.
@@ -284,7 +284,7 @@ def _schema(name: MCPToolName, definition: ToolDefinition | None) -> ToolSchema:
 
 
 def _shown(schema: Any, *, names: bool = False) -> Any:
-    """A schema without keywords that are not for models; with `names`, its keys are names of parameters."""
+    """Return a schema without keywords that are not for models; with `names`, its keys are names of parameters."""
     if isinstance(schema, list):
         return list(map(_shown, cast("list[Any]", schema)))
     if not isinstance(schema, dict):
@@ -297,7 +297,7 @@ def _shown(schema: Any, *, names: bool = False) -> Any:
 
 
 def _text_of(content: Sequence[Any]) -> str:
-    """The texts of a result, without its images."""
+    """Return the texts of a result, joined by line breaks."""
     texts = [
         part["text"]
         for part in content
@@ -307,7 +307,7 @@ def _text_of(content: Sequence[Any]) -> str:
 
 
 def _value_of(result: MCPResult) -> Any:
-    """A result for a model: a text, or texts and images; its data, if the server gives nothing else."""
+    """Return a result for a model: a text, or texts and images; its data, if the server gives nothing else."""
     has_images = any(part["type"] != "text" for part in result.content)
     if has_images:
         parts = list(result.content)

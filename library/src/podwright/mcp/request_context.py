@@ -1,4 +1,4 @@
-"""What calls of MCP servers are told of the run that they are part of."""
+"""The context of the run that a call of an MCP server is a part of: headers of the caller, and the trace context."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from podwright.mcp.server import MCPServer
 
 TRACE_CONTEXTS: list[Callable[[], str | None]] = []
-"""Functions that return the `traceparent` of the present span (W3C Trace Context); None outside of a span."""
+"""Functions that return the `traceparent` of the current span (W3C Trace Context); None outside of a span."""
 
 _NO_HEADERS: Mapping[str, str] = {}
 caller_headers: ContextVar[Mapping[str, str] | None] = ContextVar(
@@ -25,7 +25,7 @@ None in a run that is not a part of its caller's request any more: headers are n
 
 
 def headers_for(server: MCPServer) -> Mapping[str, str]:
-    """The headers of the caller's request that a server may be sent.
+    """Return the headers of the caller's request that a server may be sent.
 
     Raises:
         ToolError: The server lists headers, and the run has no request.
@@ -42,7 +42,7 @@ def headers_for(server: MCPServer) -> Mapping[str, str]:
 
 
 def traceparent() -> str | None:
-    """The `traceparent` of the present span; None if nothing traces it."""
+    """Return the `traceparent` of the current span; None if nothing traces it."""
     for trace_context in TRACE_CONTEXTS:
         value = trace_context()
         if value is not None:

@@ -1,4 +1,4 @@
-"""What calls of MCP servers return and raise."""
+"""The options and results of operations on MCP servers, and the reasons of their errors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from podwright.data.text import did_you_mean
 from podwright.mcp.definitions import ToolDefinition
 
 _MIN_SECRET = 4
-"""Characters of a text that is worth to be cut out of messages."""
+"""Characters of the shortest text that is cut out of messages."""
 Reason = Literal[
     "unreachable",
     "timeout",
@@ -44,9 +44,9 @@ class MCPResult:
     content: list[JsonObject]
     """Texts and images, as messages have them: `{"type": "text", …}`, `{"type": "image_url", …}`."""
     structured: Any | None = None
-    """The data, if the tool gives some."""
+    """The data (`structuredContent`), if the tool returns some."""
     is_error: bool = False
-    """Whether the tool says that it failed; the content says why."""
+    """Whether the tool failed; the content says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,16 +80,16 @@ class ToolListing:
 
 @dataclass(frozen=True, slots=True)
 class LiveListing:
-    """A listing that has just arrived."""
+    """A listing as a server has just sent it."""
 
     listing: ToolListing
     ttl: float | None
-    """Seconds for which it holds, by the server; None if the server does not say."""
+    """Seconds for which it may be cached; None if the server does not say."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """What goes with an operation on a server."""
+    """The time, the headers and the trace context of an operation on a server."""
 
     seconds: float
     """Seconds that it may take."""
@@ -100,19 +100,19 @@ class Outgoing:
     traceparent: str | None = None
     """The W3C trace context, for `_meta`."""
     idempotent: bool = False
-    """Whether a tool may be called again although it may have been performed."""
+    """Whether a tool may be called again although the first call may have been performed."""
 
     def secrets(self) -> list[str]:
         """Return the texts that no error may have."""
-        # the scheme before a key, as in `Bearer`, is none
-        return [
+        # without the scheme before a key, as in `Bearer`
+        texts = [
             value.rpartition(" ")[2]
             for value in (*self.headers.values(), *self.forwarded.values())
-            if len(value) >= _MIN_SECRET
         ]
+        return [text for text in texts if len(text) >= _MIN_SECRET]
 
     def with_seconds(self, seconds: float) -> Outgoing:
-        """Return the same with another time."""
+        """Return the same with another time, in seconds."""
         return replace(self, seconds=seconds)
 
     def __repr__(self) -> str:
@@ -126,7 +126,7 @@ class StaleDefinitionError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One operation on a server, for those who count and trace them."""
+    """An operation on a server that has ended, for metrics and traces."""
 
     server_name: str
     method: str

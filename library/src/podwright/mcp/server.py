@@ -1,4 +1,4 @@
-"""Servers of MCP, whose tools components use."""
+"""MCP servers, whose tools components call."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ T = TypeVar("T")
 Drift = Literal["error", "warn"]
 
 DEFAULT_TTL = 300.0
-"""Seconds for which a listing holds if the server does not say."""
+"""Seconds for which a listing is cached if the server does not say."""
 MAX_TTL = 3600.0
-"""Seconds for which a listing holds at most."""
+"""Seconds for which a listing is cached at most."""
 _MAX_LISTINGS = 64
-"""Listings that are kept, of callers with different headers."""
+"""Listings that are cached, of callers with different headers."""
 _MAX_DIFFERENCES = 8
-"""Differences of a definition that a message names."""
+"""Differences of a definition that a message names at most."""
 _log = logging.getLogger("podwright")
 _subscribers: list[Callable[[Exchange], object]] = []
 
@@ -71,17 +71,17 @@ def subscribe(handler: Callable[[Exchange], object]) -> Callable[[], None]:
 
 
 @dataclass(frozen=True, slots=True)
-class _KnownListing:
+class _CachedListing:
     listing: ToolListing
     expires: float
-    """When it must be asked for again, by the monotonic clock."""
+    """When it must be requested again, by the monotonic clock."""
 
 
 class MCPServer:
-    """A server of MCP, whose tools components use.
+    """An MCP server, whose tools components call.
 
-    Nothing is connected before the first call. Both eras of the protocol are spoken: 2026-07-28, and sessions of
-    2025-11-25 and before.
+    It is not connected before the first call. Both eras of the protocol are supported: 2026-07-28, and the revisions
+    with a handshake, 2025-11-25 and older.
 
     Args:
         url: Its address, such as "https://files.example/mcp"; never part of a blueprint.
@@ -145,7 +145,7 @@ class MCPServer:
     def _begin(self, target: Target, timeout: float) -> None:
         self._target = target
         self.name = ""
-        """The name under which a component has it; empty before."""
+        """The name by which a component uses it; empty before."""
         self.headers_from_request = target.headers_from_request
         """Names of headers of callers that the server is sent, in lower case."""
         if not timeout > 0:
@@ -155,20 +155,20 @@ class MCPServer:
         self.timeout = timeout
         """Seconds that a call or a listing may take."""
         self.is_up: bool | None = None
-        """Whether it answered when it was asked last; None before."""
+        """Whether it answered the last request; None before the first one."""
         self._connection: Connection | None = None
-        self._listings: OrderedDict[str, _KnownListing] = OrderedDict()
+        self._listings: OrderedDict[str, _CachedListing] = OrderedDict()
         """By a digest of the caller's headers, because a list may depend on who asks."""
         self._warned: set[str] = set()
         """Digests of definitions that the log has warned of."""
 
     def __repr__(self) -> str:
         """Return the server without keys, headers and arguments."""
-        return f"{type(self).__name__}({self.shown_name!r})"
+        return f"MCPServer({self.shown_name!r})"
 
     @property
     def shown_name(self) -> str:
-        """The name for messages: that under which a component has it, else its host or program."""
+        """The name for messages: the one by which a component uses it, else its host or program."""
         return self.name or self._target.shown_name
 
     async def list_tools(
@@ -223,7 +223,7 @@ class MCPServer:
         try:
             return await self._call(definition, arguments, outgoing, end)
         except StaleDefinitionError:
-            self._listings.pop(_key(outgoing), None)
+            self._listings.pop(_cache_key(outgoing), None)
         definition = await self._definition(
             name, locked, drift, outgoing.with_seconds(end - time.monotonic())
         )
@@ -247,9 +247,9 @@ class MCPServer:
         outgoing: Outgoing,
         end: float,
     ) -> MCPResult:
-        connection = await self._connected()
+        connection = await self._connect()
         left = outgoing.with_seconds(max(0.0, end - time.monotonic()))
-        return await self._observed(
+        return await self._observe(
             "tools/call", connection.call_tool(definition, arguments, left)
         )
 
@@ -265,19 +265,19 @@ class MCPServer:
         Raises:
             MCPServerError: It has none, or another than the locked one.
         """
-        known = self._listings.get(_key(outgoing))
+        known = self._listings.get(_cache_key(outgoing))
         if known is not None and known.expires > time.monotonic():
             definition = known.listing.tools.get(name)
             is_accepted = drift == "warn" or not _differs(definition, locked)
             if definition is not None and is_accepted:
-                self._check(definition, locked, drift)
+                self._check_drift(definition, locked, drift)
                 return definition
-        # a listing that is not as it should be may be out of date
+        # the cached listing may be out of date
         listing = await self._list(outgoing)
         definition = listing.tools.get(name)
         if definition is None:
             raise self._unknown_tool(name, listing)
-        self._check(definition, locked, drift)
+        self._check_drift(definition, locked, drift)
         return definition
 
     def _unknown_tool(self, name: str, listing: ToolListing) -> MCPServerError:
@@ -292,7 +292,7 @@ class MCPServer:
             "Compare its tools with the lock by `podwright sync --check --mcp`.",
         )
 
-    def _check(
+    def _check_drift(
         self, live: ToolDefinition, locked: ToolDefinition | None, drift: Drift
     ) -> None:
         """Refuse a definition that is not as it was locked, or warn of it once."""
@@ -315,26 +315,26 @@ class MCPServer:
             _log.warning("%s It is called all the same.", error.message)
 
     async def _list(self, outgoing: Outgoing) -> ToolListing:
-        connection = await self._connected()
-        live = await self._observed(
+        connection = await self._connect()
+        live = await self._observe(
             "tools/list", connection.list_tools(outgoing)
         )
-        self._keep(_key(outgoing), live)
+        self._cache_listing(_cache_key(outgoing), live)
         return live.listing
 
-    def _keep(self, key: str, live: LiveListing) -> None:
+    def _cache_listing(self, key: str, live: LiveListing) -> None:
         ttl = DEFAULT_TTL
         if live.ttl is not None:
             ttl = min(live.ttl, MAX_TTL)
-        self._listings[key] = _KnownListing(
+        self._listings[key] = _CachedListing(
             live.listing, time.monotonic() + ttl
         )
         self._listings.move_to_end(key)
         while len(self._listings) > _MAX_LISTINGS:
             self._listings.popitem(last=False)
 
-    async def _observed(self, method: str, operation: Awaitable[T]) -> T:
-        """Do an operation, and tell the subscribers; one that is cancelled is not told."""
+    async def _observe(self, method: str, operation: Awaitable[T]) -> T:
+        """Await an operation, and notify the subscribers unless it is cancelled."""
         began = time.monotonic()
         try:
             result = await operation
@@ -355,12 +355,12 @@ class MCPServer:
         for handler in tuple(_subscribers):
             handler(exchange)
 
-    async def _connected(self) -> Connection:
+    async def _connect(self) -> Connection:
         if self._connection is None:
             connection = await asyncio.to_thread(
                 self._target.connect, self.shown_name
             )
-            # another task may have been faster
+            # another task may have connected meanwhile
             if self._connection is None:
                 self._connection = connection
         self._connection.name = self.shown_name
@@ -419,7 +419,7 @@ def _differs(
     return live.digest != locked.digest
 
 
-def _key(outgoing: Outgoing) -> str:
+def _cache_key(outgoing: Outgoing) -> str:
     """The key of the listing for a caller: a digest, because headers may be secret."""
     source = repr(sorted(outgoing.forwarded.items()))
     return hashlib.sha256(source.encode()).hexdigest()
