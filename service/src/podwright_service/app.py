@@ -43,7 +43,7 @@ from podwright_service.http.idempotency import IdempotencyStore
 from podwright_service.http.paths import MONITORING_PATHS, RELAY, path_in
 from podwright_service.http.query import CheckedRoute
 from podwright_service.inline.policy import inline_policy
-from podwright_service.mcp_servers import close_servers, servers_in
+from podwright_service.mcp_servers import close_servers, servers_of_service
 from podwright_service.model_checks import (
     called_models,
     check_cost_limits,
@@ -254,7 +254,7 @@ def _check_and_build_runtime(
         if not isinstance(error, ModelAuthenticationError):
             raise error
         _log.warning("%s %s", error.message, error.suggestion)
-    mcp = servers_in(component, settings)
+    mcp = servers_of_service(component, settings)
     policy = inline_policy(component, settings, mcp)
     # loads the prices now, because that would delay the first run
     reported = reported_models_of(component)

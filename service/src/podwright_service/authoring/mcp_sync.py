@@ -1,4 +1,4 @@
-"""Bringing the lock of MCP tools of a component folder up to date with their servers."""
+"""Updates the lock of a component folder with the definitions that MCP servers have now."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ ALL = "all"
 
 @dataclass(frozen=True, slots=True)
 class SyncedLock:
-    """The lock of one folder, and what its servers change in it."""
+    """The lock of one folder after the update, and its changes."""
 
     path: Path
     lock: MCPLock
-    """The lock with the definitions of the servers that were asked, and without tools that no blueprint names."""
+    """The lock with the new definitions of the servers that were asked, without tools that no blueprint names."""
     changes: Sequence[Change]
     missing: Sequence[MCPToolName]
     """The tools that it has no definition of, because their server was not asked."""
@@ -67,7 +67,7 @@ def add_tools(
         file: The file, whose blueprint and changes are brought up to date.
         server: The server's name.
         names: Names of its tools; `all` for all of them.
-        listing: What the server has.
+        listing: The tools that the server has.
 
     Raises:
         ConfigurationError: The component has no tools of its own, or the server does not have one of them.
@@ -91,7 +91,7 @@ def add_tools(
     added = [name for name in names if name not in known]
     if not added:
         return
-    _entry_of(blueprint, server)["tools"] += added
+    _get_or_add_entry(blueprint, server)["tools"] += added
     problems = [
         problem
         for problem in blueprints.problems(blueprint)
@@ -104,7 +104,7 @@ def add_tools(
     )
 
 
-def _entry_of(blueprint: Blueprint, server: str) -> JsonObject:
+def _get_or_add_entry(blueprint: Blueprint, server: str) -> JsonObject:
     entries: list[JsonObject] = blueprint.setdefault("mcp", [])
     for entry in entries:
         if entry.get("server") == server:
@@ -119,12 +119,12 @@ def synced_locks(
     files: Sequence[SyncedFile],
     listings: Mapping[str, ToolListing],
 ) -> list[SyncedLock]:
-    """The locks of a folder, and of the agents in it that are folders themselves.
+    """Return the updated locks of a folder, and of the agents in it that are folders themselves.
 
     Args:
         folder: The component folder.
         files: Its blueprint files, and those of its agents.
-        listings: What the servers have that were asked; definitions of other servers stay.
+        listings: The tools of the servers that were asked; the definitions of other servers stay.
 
     Raises:
         ConfigurationError: A lock cannot be read.
@@ -169,7 +169,7 @@ def _synced_lock(
 def named_servers(
     options: Sequence[str], settings: Settings
 ) -> dict[str, MCPServer]:
-    """The servers of command-line options, by name.
+    """Return the servers of command-line options, by name.
 
     Args:
         options: Names of servers that the settings have, or `NAME=URL` and `NAME=COMMAND ARGUMENT…`.

@@ -24,7 +24,7 @@ from podwright_service.cli.console import (
 from podwright_service.http.access.auth import ApiKeys, Caller
 from podwright_service.http.paths import ALL_RUNS
 from podwright_service.inline.policy import inline_policy
-from podwright_service.mcp_servers import servers_in, servers_of
+from podwright_service.mcp_servers import servers_of, servers_of_service
 from podwright_service.model_checks import (
     called_models,
     check_cost_limits,
@@ -85,7 +85,7 @@ def _check(settings: Settings) -> int:
         component = load_component(
             settings.component, remotes_of(settings), servers_of(settings)
         )
-        mcp = servers_in(component, settings)
+        mcp = servers_of_service(component, settings)
         inline_policy(component, settings, mcp)
         load_previous(settings, component, mcp)
         called = called_models(component, settings)

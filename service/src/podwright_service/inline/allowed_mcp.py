@@ -108,7 +108,7 @@ NO_MCP = AllowedMCP()
 
 
 def _strictest(options: Sequence[ToolOptions]) -> ToolOptions:
-    """What holds for a tool that is named with several options: of each option, the strictest value."""
+    """Return the strictest value of each option, for a tool that is named several times."""
     strictest: ToolOptions = {}
     if all(each.get("idempotent", False) for each in options):
         strictest["idempotent"] = True

@@ -1,4 +1,4 @@
-"""The served component as the definition of a tool, and calls of that tool as bodies of `/run`."""
+"""The served component as a tool: its definition, and its calls as bodies of `POST /run`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from podwright_service.execution import below
 from podwright_service.http.schemas import RunRequest
 
 MAX_NAME = 64
-"""Characters of the longest name of a tool that all model providers take."""
+"""Characters of the longest name of a tool that all model providers accept."""
 
 _TEXT_INPUT: JsonObject = {
     "type": "object",
@@ -39,7 +39,7 @@ _TEXT_INPUT: JsonObject = {
 
 
 def tool_name(component: Component) -> str:
-    """Return the name of a component as clients and model providers take it."""
+    """Return the name of a component as a tool's name, which clients and model providers accept."""
     return to_tool_name(component.name)[:MAX_NAME] or component.kind
 
 
@@ -94,7 +94,7 @@ def body_of(component: Component, arguments: JsonMapping) -> RunRequest:
         raise below(error, "/inputs") if component.inputs else error
     fields: JsonObject = dict(arguments)
     if component.inputs:
-        # what the values are is checked with the run
+        # the run checks the values
         fields = {"inputs": arguments} if arguments else {}
     try:
         return RunRequest.model_validate(fields)
@@ -139,7 +139,7 @@ def _invalid_arguments(problems: Sequence[Problem]) -> InputsError:
 def result_of(
     component: Component, content: JsonMapping, run_id: str
 ) -> types.CallToolResult:
-    """Return what a run has answered as the result of a call: its text, and its data if there is an output schema.
+    """Return the content of a run as the result of a call: a text, and data if there is an output schema.
 
     The content of a workflow is its context, as JSON.
 

@@ -1,4 +1,4 @@
-"""The MCP server of a service: its wire is that of the package `mcp`, its runs are those of `/run`."""
+"""The MCP server of a service. The package `mcp` reads and writes messages; calls are runs as those of `POST /run`."""
 
 from __future__ import annotations
 
@@ -71,12 +71,12 @@ _PARSE_ERROR: JsonObject = {
 class MCPEndpoint:
     """The ASGI application of the route `/mcp`: one tool, which is the component.
 
-    It keeps nothing between requests, so any replica answers any of them. It speaks 2026-07-28, and the revisions with
-    a handshake.
+    It keeps nothing between requests, so any replica answers any of them. It supports 2026-07-28, and the revisions
+    with a handshake.
 
     Args:
         component: The served component.
-        settings: Their `max_body_bytes` bounds a request.
+        settings: The settings; `max_body_bytes` limits a request.
     """
 
     def __init__(self, component: Component, settings: Settings) -> None:
@@ -87,13 +87,13 @@ class MCPEndpoint:
             title=settings.title or component.name,
             on_list_tools=self._list_tools,
         )
-        # not as an argument, whose results are no tasks
+        # the results of the argument on_call_tool cannot be tasks
         server.add_request_handler(
             "tools/call", types.CallToolRequestParams, self._call_tool
         )
         self._tasks: Tasks | None = None
         if settings.runs_database is not None:
-            # only with a database: its package is imported too
+            # only with a database, because its package is imported too
             from podwright_service.mcp_api.tasks import Tasks
 
             self._tasks = Tasks(component, settings)
@@ -109,7 +109,7 @@ class MCPEndpoint:
         """Answer requests within this context, which surrounds the life of the service."""
         # otherwise streams are cut at the first signal, and not when their runs have ended
         AppStatus.disable_automatic_graceful_drain()
-        # each is for one life, and an application may be started again
+        # a manager runs once, and an application may be started again
         self._manager = StreamableHTTPSessionManager(
             self._server,
             stateless=True,
@@ -210,7 +210,7 @@ class MCPEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """A call whose run is one of its request."""
+    """A call whose run ends with its request, and is no background run."""
 
     request: Request
     component: Component
@@ -224,7 +224,7 @@ class _Call:
         return result_of(self.component, content, run_id)
 
     async def respond(self) -> Response:
-        """Run the component; the result of a failed run may be stored too."""
+        """Run the component, and return a response to store; that of a failed run may be stored too."""
         try:
             result, run_id = await self._run()
         except PodwrightError as error:
@@ -264,7 +264,7 @@ async def _perform(request: Request, work: Coroutine[Any, Any, T]) -> T:
     Raises:
         RequestError: 503: the service stopped before a run began.
     """
-    # the caller's end comes by a cancel scope of the package, that of a shutdown by the active runs
+    # a cancel scope of the package cancels it when the caller leaves, the active runs at a shutdown
     task = asyncio.create_task(work)
     active_runs = get_runtime(request).active_runs
     active_runs.add(task)

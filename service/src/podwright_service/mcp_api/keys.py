@@ -1,4 +1,4 @@
-"""Keys of calls: a call with one is performed once, however often its client sends it."""
+"""Idempotency keys of calls: a call with a key is performed once, however often its client sends it."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from podwright_service.http.idempotency import (
 from podwright_service.mcp_api.problems import error_result
 
 META_KEY = "podwright/idempotency-key"
-"""The name of a key among the metadata of a call."""
+"""The name of the idempotency key in the `_meta` of a call."""
 
 
 def key_of_call(
     request: Request, meta: Mapping[str, Any] | None, arguments: JsonMapping
 ) -> RequestKey | None:
-    """Return the key of a call, from its metadata or the header `Idempotency-Key`; None if it has none.
+    """Return the idempotency key of a call, from `_meta` or the header `Idempotency-Key`; None if it has none.
 
     Raises:
         RequestError: 400: it is invalid, or the two differ.
@@ -66,7 +66,7 @@ def to_response(
 
     Args:
         result: The result.
-        status: The status that `/run` would have answered with.
+        status: The HTTP status of the same run as a `POST /run`.
         run_id: The run; None if none began.
     """
     headers = {RUN_ID: run_id} if run_id else None
@@ -75,7 +75,7 @@ def to_response(
 
 
 def from_response(response: Response) -> types.CallToolResult:
-    """Return the result of a call from a response that was stored."""
+    """Return the result of a call from a stored response."""
     content = bytes(response.body)
     # a run that had gone on from a saved state, and whose caller left
     if response.headers.get("content-type", "").startswith(MEDIA_TYPE):

@@ -24,7 +24,7 @@ _FOR_NOW = (
     "runs_unavailable",
     "idempotency_in_progress",
 )
-"""Codes of problems of the service, which are over in a moment."""
+"""Codes of problems that are temporary."""
 _SHOWN = (
     "type",
     "title",
@@ -62,7 +62,7 @@ def problem_of(
 
 
 def is_for_now(problem: JsonMapping) -> bool:
-    """Return whether the service refused a request for a moment, so that the same one may succeed later."""
+    """Return whether a problem is temporary, so that the same request may succeed later."""
     return problem.get("code") in _FOR_NOW
 
 

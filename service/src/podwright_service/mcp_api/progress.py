@@ -16,10 +16,10 @@ _MAX_UNREAD = 100
 
 
 class Progress:
-    """Tells the caller of a tool what its run does: each step and each call of a tool counts one.
+    """Sends the caller of a tool a notification for each step and each tool call of its run.
 
     Args:
-        session: The connection to the caller; one that asked for no progress is told nothing.
+        session: The connection to the caller. If the caller did not ask for progress, nothing is sent.
     """
 
     def __init__(self, session: ServerSession) -> None:
@@ -30,17 +30,12 @@ class Progress:
         )
 
     def handle(self, event: Event) -> None:
-        """Take an event of the run; this is a subscriber of it."""
-        match event:
-            case StepStarted():
-                self._tell(f"step {event.step}")
-            case ToolCallStarted():
-                self._tell(f"tool {event.tool}")
-            case _:
-                pass
+        """Handle an event of the run, as a subscriber."""
+        if isinstance(event, StepStarted | ToolCallStarted):
+            self.handle_stored(event.to_dict())
 
     def handle_stored(self, event: JsonMapping) -> None:
-        """Take an event of a background run, as it is stored."""
+        """Handle an event of a background run, as it is stored."""
         match event.get("type"):
             case "step_started":
                 self._tell(f"step {event.get('step')}")
@@ -51,7 +46,7 @@ class Progress:
 
     @contextlib.asynccontextmanager
     async def sending(self) -> AsyncGenerator[None]:
-        """Send what the run does within this context, before it ends."""
+        """Send the notifications of the run within this context, all of them before the context ends."""
         sender = asyncio.create_task(self._send())
         try:
             yield

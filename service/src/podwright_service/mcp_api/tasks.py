@@ -52,7 +52,7 @@ from podwright_service.mcp_api.task_data import (
     to_task,
     where_to_decide,
 )
-from podwright_service.mcp_servers import headers_sent_on
+from podwright_service.mcp_servers import forwarded_headers
 from podwright_service.runtime import get_runtime
 from podwright_service.settings import Settings
 
@@ -109,7 +109,7 @@ class Tasks:
         Those are not stored, so a background run would not have them.
         """
         servers = get_runtime(request).mcp.values()
-        if headers_sent_on(request.headers, servers):
+        if forwarded_headers(request.headers, servers):
             return False
         return _is_declared(context)
 

@@ -1,4 +1,4 @@
-"""The headers of a caller that MCP servers are sent."""
+"""The headers of callers that are forwarded to MCP servers."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from podwright.mcp.server import MCPServer
 
 
-def headers_sent_on(
+def forwarded_headers(
     headers: Headers, servers: Collection[MCPServer]
 ) -> dict[str, str]:
-    """Return those headers of a request that MCP servers list, which are sent on to them."""
+    """Return the headers of a request that are forwarded to MCP servers: those that the servers list."""
     names = {name for server in servers for name in server.headers_from_request}
     return {
         name: ", ".join(headers.getlist(name))
@@ -30,19 +30,19 @@ def headers_sent_on(
 def use_caller_headers(
     headers: Headers | None, servers: Collection[MCPServer]
 ) -> Generator[None]:
-    """Let the MCP servers of runs that begin within this context have those headers of a request that they list.
+    """Forward headers of a request to the MCP servers that runs call, if the runs begin within this context.
 
-    They are in the memory of the run alone: no event, journal or log has them.
+    The headers are kept in memory only: no event, journal or log has them.
 
     Args:
         headers: The headers of the request; None for a run that is not a part of its caller's request any more, whose
             tools of servers that list headers fail.
         servers: The servers that it may call.
     """
-    sent: dict[str, str] | None = None
+    forwarded: dict[str, str] | None = None
     if headers is not None:
-        sent = headers_sent_on(headers, servers)
-    token = caller_headers.set(sent)
+        forwarded = forwarded_headers(headers, servers)
+    token = caller_headers.set(forwarded)
     try:
         yield
     finally:

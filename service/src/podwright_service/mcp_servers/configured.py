@@ -1,4 +1,4 @@
-"""The MCP servers that settings and components have."""
+"""The MCP servers of settings and components."""
 
 from __future__ import annotations
 
@@ -26,10 +26,8 @@ if TYPE_CHECKING:
 
 _SERVERS: TypeAdapter[dict[str, MCPServerEntry]] = TypeAdapter(MCPServersByName)
 _AUTHORIZATION = "authorization"
-_log = logging.getLogger("podwright.service")
-
-
 _NO_ENTRIES: Mapping[str, MCPServerEntry] = {}
+_log = logging.getLogger("podwright.service")
 
 
 def servers_of(
@@ -108,13 +106,12 @@ def _entries(settings: Settings) -> dict[str, MCPServerEntry]:
     return {**in_file, **settings.mcp_servers}
 
 
-def servers_in(
+def servers_of_service(
     component: Component, settings: Settings
 ) -> dict[str, MCPServer]:
     """Return the MCP servers that the runs of a service may call: those of its component, and those of the settings.
 
-    A server of the settings that the component has, too, is the object of the component, so that both know alike
-    whether it answers.
+    For a server that both have, it is the object of the component, so that there is one record of whether it answers.
 
     Raises:
         ConfigurationError: See `servers_of`.
@@ -136,7 +133,7 @@ def _servers_of_tools(component: Component) -> dict[str, MCPServer]:
 
 
 async def close_servers(servers: Iterable[MCPServer]) -> None:
-    """Close MCP servers; of one that cannot be closed, the reason is logged."""
+    """Close MCP servers; the error of one that cannot be closed is logged."""
     closing = [server.close() for server in servers]
     for error in await asyncio.gather(*closing, return_exceptions=True):
         if isinstance(error, Exception):

@@ -55,7 +55,7 @@ def servers_of_options(
     from podwright.mcp.server import MCPServer
 
     for name, text in commands.items():
-        server = MCPServer.stdio(*_words(name, text))
+        server = MCPServer.stdio(*_split_command(name, text))
         server.name = name
         servers[name] = server
     return servers
@@ -65,8 +65,8 @@ def _is_url(text: str) -> bool:
     return text.startswith(("http://", "https://"))
 
 
-def _words(name: str, command: str) -> list[str]:
-    """The program of a command, and its arguments.
+def _split_command(name: str, command: str) -> list[str]:
+    """Return the program of a command, and its arguments.
 
     Raises:
         InputError: Its quotes do not match.

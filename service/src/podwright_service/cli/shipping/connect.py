@@ -27,7 +27,7 @@ _MAX_NAME = 64
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A component as a client's configuration has it."""
+    """The entry of a component in the configuration of a client."""
 
     name: str
     """Letters, digits, `_` and `-`."""
