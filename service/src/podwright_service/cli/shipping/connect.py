@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,17 +10,18 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
 
+from podwright.blueprints.schema import TOOL_NAME
 from podwright.client import Client, ProblemError
 from podwright.connection.service_connection import service_url
 from podwright.data.files import replace_file
 from podwright.data.json_data import JsonObject, as_array, as_object
 from podwright.data.text import did_you_mean, os_error_reason, short_repr
+from podwright.data.tool_names import to_tool_name
 from podwright.errors import ConfigurationError, RemoteError
 from podwright_service.cli.background import service_client
 from podwright_service.cli.console import print_progress, print_text
 
 _PATH = "/mcp"
-_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
 _MAX_NAME = 64
 
 
@@ -55,8 +55,6 @@ class MCPClient:
     title: str
     path: str
     """The file, from the folder of the project."""
-    source: str
-    """Where the format is documented."""
     to_data: Callable[[Entry], JsonObject]
     """Returns the data of the file with only this entry."""
 
@@ -195,32 +193,16 @@ def _of_codex(entry: Entry) -> JsonObject:
 
 
 CLIENTS = {
-    "claude": MCPClient(
-        "Claude Code",
-        ".mcp.json",
-        "https://code.claude.com/docs/en/mcp",
-        _of_claude,
-    ),
-    "vscode": MCPClient(
-        "VS Code",
-        ".vscode/mcp.json",
-        "https://code.visualstudio.com/docs/copilot/reference/mcp-configuration",
-        _of_vscode,
-    ),
-    "cursor": MCPClient(
-        "Cursor",
-        ".cursor/mcp.json",
-        "https://cursor.com/docs/mcp",
-        _of_cursor,
-    ),
-    "codex": CodexClient(
-        "Codex",
-        ".codex/config.toml",
-        "https://developers.openai.com/codex/mcp",
-        _of_codex,
-    ),
+    # https://code.claude.com/docs/en/mcp
+    "claude": MCPClient("Claude Code", ".mcp.json", _of_claude),
+    # https://code.visualstudio.com/docs/copilot/reference/mcp-configuration
+    "vscode": MCPClient("VS Code", ".vscode/mcp.json", _of_vscode),
+    # https://cursor.com/docs/mcp
+    "cursor": MCPClient("Cursor", ".cursor/mcp.json", _of_cursor),
+    # https://developers.openai.com/codex/mcp
+    "codex": CodexClient("Codex", ".codex/config.toml", _of_codex),
 }
-"""The clients by the values of `--client`."""
+"""The clients by the values of `--client`, with links to the documentation of their formats."""
 
 
 def connect(
@@ -320,7 +302,7 @@ def _checked_name(name: str | None) -> str | None:
     """
     if name is None:
         return None
-    if _NOT_IN_NAMES.search(name) or not 0 < len(name) <= _MAX_NAME:
+    if TOOL_NAME.fullmatch(name) is None:
         raise ConfigurationError(
             f"Invalid name {short_repr(name)}.",
             suggestion=f"Use letters a to z and A to Z, digits, '_' and '-', at most {_MAX_NAME}.",
@@ -342,7 +324,7 @@ def _component_name(service: Client, address: str) -> str:
         name = service.info().name
     except (ProblemError, RemoteError):
         name = urlsplit(address).hostname or ""
-    return _NOT_IN_NAMES.sub("-", name).strip("-")[:_MAX_NAME] or "podwright"
+    return to_tool_name(name)[:_MAX_NAME] or "podwright"
 
 
 def _write(client: MCPClient, entry: Entry, *, force: bool) -> None:
