@@ -128,6 +128,16 @@ def test_an_unknown_tool_is_not_added(folder: Path) -> None:
     assert file.changes == []
 
 
+def test_a_server_that_no_blueprint_names(shell: Shell, folder: Path) -> None:
+    """A misspelled server is an error, also for a check in CI, and is not called; one may be asked to add its tools."""
+    server = "fils=http://127.0.0.1:9/mcp"
+    done = shell("sync", str(folder), "--mcp", server, "--check")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "Did you mean 'files'?" in done.stderr
+    added = shell("sync", str(folder), "--mcp", server, "--add", "read_file")
+    assert "mcp_server_failed" in added.stderr
+
+
 def test_a_name_that_models_cannot_call_is_not_added(folder: Path) -> None:
     [file] = synced_files(Folder(folder), [])
     with pytest.raises(BlueprintValidationError):

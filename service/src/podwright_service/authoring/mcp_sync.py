@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from podwright import blueprints
 from podwright.blueprints.diff import Change, blueprint_changes, lock_changes
-from podwright.blueprints.mcp_tools import MCPToolName, all_mcp_tools, mcp_tools
+from podwright.blueprints.mcp_tools import (
+    MCPToolName,
+    all_mcp_tools,
+    mcp_servers,
+    mcp_tools,
+)
 from podwright.blueprints.schema import keys_of
 from podwright.blueprints.validation import Blueprint
 from podwright.data.json_data import JsonObject
@@ -56,6 +61,22 @@ def list_tools(servers: Mapping[str, MCPServer]) -> dict[str, ToolListing]:
         return listings
 
     return asyncio.run(ask())
+
+
+def check_named(servers: Iterable[str], files: Sequence[SyncedFile]) -> None:
+    """Check that blueprints name each of these MCP servers, because else there is nothing to compare.
+
+    Raises:
+        ConfigurationError: None names one of them.
+    """
+    known = {name for file in files for name in mcp_servers(file.blueprint)}
+    for server in servers:
+        if server not in known:
+            raise ConfigurationError(
+                f"The blueprint names no tool of the MCP server '{server}'.",
+                suggestion=did_you_mean(server, known)
+                or f"Add one with --add TOOL, or all with --add {ALL}.",
+            )
 
 
 def add_tools(

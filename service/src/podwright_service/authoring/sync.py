@@ -162,7 +162,7 @@ def _missing_function(folder: Folder, name: str, at: str) -> Problem:
     similar = folder.functions("tools.py", [name])
     hint = did_you_mean(name, similar)
     if not hint:
-        hint = "Define it, or remove the entry."
+        hint = "Define it, or remove the entry. A tool of an MCP server needs --mcp NAME."
     return Problem(at, f"tools.py has no function for the tool '{name}'.", hint)
 
 

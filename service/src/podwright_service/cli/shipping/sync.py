@@ -35,8 +35,8 @@ def sync_folder(
         The exit code: 1 if something differs and is only to be checked, else 0.
 
     Raises:
-        PodwrightError: The code has no function for a tool, a server is not reachable or does not have a tool, or a
-            file cannot be read or written.
+        PodwrightError: The code has no function for a tool, a server is not reachable, does not have a tool or is in no
+            blueprint, or a file cannot be read or written.
     """
     root = Folder(Path(folder))
     files = synced_files(root, [] if servers else added)
@@ -81,6 +81,7 @@ def _locks(
         return ()
     from podwright_service.authoring.mcp_sync import (
         add_tools,
+        check_named,
         list_tools,
         named_servers,
         synced_locks,
@@ -93,7 +94,10 @@ def _locks(
                 "--add names tools of one MCP server, and there are several.",
                 suggestion="Run the command for each server.",
             )
-        listings = list_tools(named_servers(servers, read_settings()))
+        asked = named_servers(servers, read_settings())
+        if not added:
+            check_named(asked, files)
+        listings = list_tools(asked)
         if added:
             [(name, listing)] = listings.items()
             add_tools(files[0], name, added, listing)
