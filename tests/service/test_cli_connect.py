@@ -119,6 +119,16 @@ def test_keys_are_never_written(
     assert "_API_KEY}" in without.stdout
 
 
+def test_a_key_that_may_only_run(shell: Shell, locked_url: str) -> None:
+    """It is enough for the component's name and variable; without a key, the host stands for it."""
+    options = ("--client", "cursor")
+    done = shell("connect", locked_url, *options, "--api-key", KEY)
+    assert list(json.loads(done.stdout)["mcpServers"]) == ["writer"]
+    assert "WRITER_API_KEY" in done.stderr
+    without = shell("connect", locked_url, *options)
+    assert list(json.loads(without.stdout)["mcpServers"]) == ["127-0-0-1"]
+
+
 def test_other_entries_are_kept(shell: Shell, url: str, tmp_path: Path) -> None:
     """Other servers and settings stay, and comments of TOML; one of the name is replaced with `--force` only."""
     claude = tmp_path / ".mcp.json"

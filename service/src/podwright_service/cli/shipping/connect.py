@@ -320,11 +320,26 @@ def _variable(name: str) -> str:
 
 def _component_name(service: Client, address: str) -> str:
     """Return the name of the component, or the host's if the key may not read it, as clients take names."""
-    try:
-        name = service.info().name
-    except (ProblemError, RemoteError):
-        name = urlsplit(address).hostname or ""
+    name = _served_name(service) or urlsplit(address).hostname or ""
     return to_tool_name(name)[:_MAX_NAME] or "podwright"
+
+
+def _served_name(service: Client) -> str | None:
+    """Return the name of the component; None if the key may not read it."""
+    try:
+        return service.info().name
+    except (ProblemError, RemoteError):
+        pass
+    try:
+        # a key that may only run, as MCP clients need it, can read these
+        models = service.request("GET", "/v1/models")
+    except (ProblemError, RemoteError):
+        return None
+    match models:
+        case {"data": [{"id": str(name)}]}:
+            return name
+        case _:
+            return None
 
 
 def _write(client: MCPClient, entry: Entry, *, force: bool) -> None:
