@@ -680,6 +680,7 @@ def test_tools_of_an_mcp_server(
     assert done.returncode == 0, done.stderr
     described = facts()
     assert described["tools"] == ["search"]
+    assert described["mcp"] == ["tools"]
     assert described["digest"] == component_digest(load(folder))
     assert described["digest"] != blueprints.digest(blueprint)
     names = {file.name for file in folder.iterdir()}

@@ -24,6 +24,7 @@ from podwright.errors import (
 )
 from podwright.folders.walks import (
     component_digest,
+    mcp_tools_of,
     remotes_in,
     reported_models_of,
     tool_names_of,
@@ -41,7 +42,7 @@ ERROR_PREFIX = "podwright-error "
 def describe(
     component: Component, run_limits: dict[str, Any]
 ) -> dict[str, Any]:
-    """The description of a component: what `/info` returns without the blueprint, and its agents and remotes.
+    """The description of a component: what `/info` returns without the blueprint, and its agents, remotes and MCP servers.
 
     Args:
         component: The component.
@@ -64,6 +65,9 @@ def describe(
         "digest": component_digest(component),
         "models": [*component.models(), *reported_models_of(component)],
         "tools": tool_names_of(component),
+        "mcp": list(
+            dict.fromkeys(tool.server for tool in mcp_tools_of(component))
+        ),
         "agents": list(dict.fromkeys(agents)),
         "remotes": remotes_in(component),
         "limits": limits,
