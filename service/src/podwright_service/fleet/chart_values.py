@@ -264,7 +264,7 @@ def _check_mcp_servers(
             raise ConfigurationError(
                 f"The component '{folder.path.name}' needs the MCP server '{server}', which the values do not have.",
                 suggestion=did_you_mean(server, known)
-                or f"Add it to the values of --onto: {entry}.",
+                or f"Write '{entry}' into a file of values, and give it with --onto.",
             )
 
 
