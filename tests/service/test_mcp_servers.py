@@ -243,6 +243,21 @@ def test_options_name_servers() -> None:
             servers_of_options(wrong, settings)
 
 
+@pytest.mark.parametrize("command", ["''", "podwright-no-such-program x"])
+def test_a_program_that_is_not_there(command: str) -> None:
+    with pytest.raises(InputError) as caught:
+        servers_of_options([f"a={command}"], settings_of())
+    assert "program" in caught.value.message
+
+
+def test_a_url_without_its_scheme() -> None:
+    """It is read as a program, and the suggestion says so without repeating it."""
+    with pytest.raises(InputError) as caught:
+        servers_of_options(["a=me:secret@127.0.0.1:1/mcp"], settings_of())
+    assert "http://" in (caught.value.suggestion or "")
+    assert "secret" not in str(caught.value)
+
+
 # --- The service ------------------------------------------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,7 @@ def servers_of_options(
         settings: The settings.
 
     Raises:
-        InputError: An option has another form, or two have the same name.
+        InputError: An option has another form, two have the same name, or a program is not on this machine.
         ConfigurationError: A URL is invalid; or see `servers_of`.
     """
     texts: dict[str, str] = {}
@@ -69,12 +70,19 @@ def _split_command(name: str, command: str) -> list[str]:
     """Return the program of a command, and its arguments.
 
     Raises:
-        InputError: Its quotes do not match.
+        InputError: Its quotes do not match, or there is no such program.
     """
+    who = f"the MCP server '{truncate(name, 100)}'"
     try:
-        return shlex.split(command)
+        words = shlex.split(command)
     except ValueError as error:
         raise InputError(
-            f"Invalid command of the MCP server '{truncate(name, 100)}': {error}.",
-            suggestion=_FORM,
+            f"Invalid command of {who}: {error}.", suggestion=_FORM
         ) from error
+    if shutil.which(words[0]) is None:
+        raise InputError(
+            # the text may be a URL without its scheme, and have a password
+            f"The program of {who} is not on this machine.",
+            suggestion="Install it, or correct its name. A URL begins with http:// or https://.",
+        )
+    return words
