@@ -42,7 +42,9 @@ ERROR_PREFIX = "podwright-error "
 def describe(
     component: Component, run_limits: dict[str, Any]
 ) -> dict[str, Any]:
-    """The description of a component: what `/info` returns without the blueprint, and its agents, remotes and MCP servers.
+    """The description of a component for the labels of its image.
+
+    It is what `/info` returns without the blueprint, and its agents, remotes and MCP servers.
 
     Args:
         component: The component.
