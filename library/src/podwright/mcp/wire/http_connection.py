@@ -118,6 +118,9 @@ class HTTPConnection(Connection):
         except MCPServerError as error:
             if not self._may_retry(attempt, error, era, repeats=repeats):
                 raise
+            is_answer = error.reason == "protocol" and attempt.may_be_performed
+            if is_answer and not (repeats or attempt.has_lost_session):
+                work = _in_another_era(work, era, error)
         if attempt.status is None:
             await asyncio.sleep(_RECONNECT_WAIT)
         left = outgoing.with_seconds(end - loop.time())
@@ -202,3 +205,23 @@ class HTTPConnection(Connection):
             attempt.protocol_version = client.protocol_version
             self.protocol_version = client.protocol_version
             yield client
+
+
+def _in_another_era(
+    work: Work[T], era: DiscoverResult | str | None, error: MCPServerError
+) -> Work[T]:
+    """Return what does the work if the server is of another era than before.
+
+    Args:
+        work: The work.
+        era: What was known of the server before.
+        error: What is raised if it is of the same one, because then it has read the call, and may have performed it.
+    """
+
+    async def check_and_work(client: Client, attempt: Attempt) -> T:
+        is_legacy = client.session.discover_result is None
+        if is_legacy == isinstance(era, str):
+            raise error
+        return await work(client, attempt)
+
+    return check_and_work
