@@ -294,6 +294,31 @@ async def test_a_key_is_sent_and_never_shown(
     assert KEY not in caplog.text
 
 
+async def test_secrets_in_a_servers_own_words(stub: MCPStub) -> None:
+    """Neither a refusal nor a failed call has a part of a header or of the URL's query, which the server repeats."""
+    secrets = ["url-secret", "cookie-secret", "theme-of-caller", "own-secret"]
+    server = MCPServer(
+        f"{stub.url}?region=eu&key={secrets[0]}",
+        headers={"x-keys": f"other-secret, {secrets[3]}"},
+        headers_from_request=["cookie"],
+    )
+    cookie = f"session={secrets[1]}; theme={secrets[2]}"
+    words = f"no session {' '.join(secrets)} other-secret {cookie}"
+
+    async def refuse(_request: Any, body: Any) -> Any:
+        return stub.error(body, -32003, words, 200)
+
+    stub.answers["echo"] = RuntimeError(words)
+    headers = {"cookie": cookie}
+    result = await server.call("echo", {}, locked=None, headers=headers)
+    stub.handlers["tools/call"] = refuse
+    error = await _failure(server, "echo", headers=headers)
+    for text in (error.message, result.content[0]["text"]):
+        assert "no session …" in text
+        assert "secret" not in text
+        assert secrets[2] not in text
+
+
 async def test_a_key_in_a_file_is_replaced(
     stub: MCPStub, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -408,6 +433,31 @@ async def test_a_server_that_changes_its_era(modern: MCPStub) -> None:
         await server.call("echo", {}, locked=None)
     assert len(modern.calls) == 4
     assert modern.calls[1].headers["mcp-protocol-version"] != MODERN
+
+
+@pytest.mark.parametrize(
+    ("status", "code"), [(400, -32000), (404, -32601), (200, -32001)]
+)
+async def test_a_refusal_after_the_call_was_performed(
+    stub: MCPStub, status: int, code: int
+) -> None:
+    """A server of the same era that answers as one of the other era would may have performed the call."""
+    server = MCPServer(stub.url)
+    await server.call("echo", {}, locked=None)
+    performed: list[Any] = []
+
+    async def perform_and_refuse(_request: Any, body: Any) -> Any:
+        performed.append(body)
+        return stub.error(body, code, "The receipt was not stored.", status)
+
+    stub.handlers["tools/call"] = perform_and_refuse
+    error = await _failure(server, "echo")
+    assert error.reason == "protocol"
+    # by its protocol, a server with sessions has lost this one
+    is_lost = stub.has_sessions and status == 404
+    assert len(performed) == 1 + is_lost
+    del stub.handlers["tools/call"]
+    await server.call("echo", {}, locked=None)
 
 
 async def test_a_caller_who_leaves(stub: MCPStub) -> None:

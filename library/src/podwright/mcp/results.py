@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -10,6 +11,8 @@ from podwright.data.json_data import JsonObject
 from podwright.data.text import did_you_mean
 from podwright.mcp.definitions import ToolDefinition
 
+_SEPARATORS = re.compile(r"[\s,;]+")
+"""What is between the parts of a header's value, such as the cookies of a caller."""
 _MIN_SECRET = 4
 """Characters of the shortest text that is cut out of messages."""
 Reason = Literal[
@@ -97,19 +100,28 @@ class Outgoing:
     """The server's own HTTP headers, with the API key; none for a process."""
     forwarded: Mapping[str, str] = field(default_factory=dict[str, str])
     """The headers of the caller."""
+    url_secrets: Sequence[str] = ()
+    """What the query of the server's URL has, such as a key."""
     traceparent: str | None = None
     """The W3C trace context, for `_meta`."""
     idempotent: bool = False
     """Whether a tool may be called again although the first call may have been performed."""
 
     def secrets(self) -> list[str]:
-        """Return the texts that no error may have."""
-        # without the scheme before a key, as in `Bearer`
-        texts = [
-            value.rpartition(" ")[2]
-            for value in (*self.headers.values(), *self.forwarded.values())
-        ]
-        return [text for text in texts if len(text) >= _MIN_SECRET]
+        """Return the texts that no error may have, the longest first."""
+        secrets = {*self.url_secrets}
+        for value in (*self.headers.values(), *self.forwarded.values()):
+            first, *others = _SEPARATORS.split(value)
+            # the scheme before a key, as in `Bearer`, is none
+            parts = others if first.isalpha() and others else [first, *others]
+            secrets.update(parts)
+            # of cookies, the values too
+            secrets.update(part.partition("=")[2] for part in parts)
+        return sorted(
+            (text for text in secrets if len(text) >= _MIN_SECRET),
+            key=len,
+            reverse=True,
+        )
 
     def with_seconds(self, seconds: float) -> Outgoing:
         """Return the same with another time, in seconds."""

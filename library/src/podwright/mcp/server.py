@@ -390,6 +390,7 @@ class MCPServer:
             seconds=seconds,
             headers=headers,
             forwarded=forwarded,
+            url_secrets=self._target.url_secrets,
             traceparent=traceparent,
             idempotent=idempotent,
         )

@@ -7,7 +7,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from podwright.errors import ConfigurationError
 from podwright.models.http.key_files import (
@@ -49,6 +49,8 @@ class Target(ABC):
 
     headers_from_request: tuple[str, ...] = ()
     """Names of headers of callers that the server is sent, in lower case."""
+    url_secrets: Sequence[str] = ()
+    """The values in the query of the URL, of which one may be a key."""
 
     @property
     @abstractmethod
@@ -145,6 +147,9 @@ class HTTPTarget(Target):
                 suggestion="Write it as http://host:port or http://user:password@host:port.",
             )
         self._url = url
+        query = urlsplit(url).query
+        values = [value for _, value in parse_qsl(query)]
+        self.url_secrets = [query, *values]
         self._proxy = proxy
         self._headers = _checked_headers(headers)
         self.headers_from_request = _header_names(headers_from_request, url)

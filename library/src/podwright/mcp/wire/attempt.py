@@ -107,9 +107,14 @@ class Attempt:
 
     def quote(self, text: str) -> str:
         """Return a server's text for a message: short, cleaned, without secrets."""
+        text = " ".join(clean(self.without_secrets(text)).split())
+        return truncate(text, _MAX_QUOTE)
+
+    def without_secrets(self, text: str) -> str:
+        """Return a server's own words without what only the server was to know."""
         for secret in self.outgoing.secrets():
             text = text.replace(secret, "…")
-        return truncate(" ".join(clean(text).split()), _MAX_QUOTE)
+        return text
 
 
 current_attempt: ContextVar[Attempt | None] = ContextVar(

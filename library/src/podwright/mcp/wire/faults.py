@@ -83,7 +83,8 @@ def _to_response_error(attempt: Attempt, error: MCPError) -> MCPServerError:
     code = error.code
     attempt.error_code = code
     status = attempt.status or 0
-    if code == REQUEST_TIMEOUT:
+    # servers have a meaning of their own for this code
+    if code == REQUEST_TIMEOUT and not attempt.is_answered:
         return timeout_error(attempt)
     if code == CONNECTION_CLOSED and not attempt.is_answered:
         return attempt.unreachable_error("it closed the connection")

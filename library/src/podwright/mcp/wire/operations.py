@@ -11,6 +11,7 @@ from mcp_types import (
     InputRequiredResult,
     ListToolsResult,
     PaginatedRequestParams,
+    TextContent,
     Tool,
 )
 
@@ -151,6 +152,10 @@ async def call_tool(
                 raise attempt.error(
                     "gave a result of an unknown kind.", "protocol"
                 )
+            if result.is_error:
+                for part in result.content:
+                    if isinstance(part, TextContent):
+                        part.text = attempt.without_secrets(part.text)
             return to_result(result)
         if (
             isinstance(result, InputRequiredResult)
