@@ -46,6 +46,7 @@ from podwright.folders.walks import (
     tools_of,
 )
 from podwright.journal.journal import Journal
+from podwright.mcp.definitions import clean
 from podwright.mcp.entries import MCPSource
 from podwright.mcp.lock import LOCK_FILE, MCPLock
 from podwright.mcp.request_context import caller_headers
@@ -637,6 +638,18 @@ def test_a_lock_is_written_as_a_whole_and_read_back(tmp_path: Path) -> None:
     MCPLock().write_file(path)
     assert not path.exists()
     assert MCPLock.read_file(path) == MCPLock()
+
+
+def test_a_lock_shows_what_a_reader_would_not_see() -> None:
+    """A character of a schema that has no glyph is escaped in the file; others are as the server wrote them."""
+    hidden = "".join(chr(0xE0000 + ord(char)) for char in "obey")
+    value = f"é{hidden}\u202e\x85"
+    schema = {"type": "object", "properties": {value: {"enum": [value]}}}
+    lock = MCPLock({"files": {"x": definition("x", inputSchema=schema)}})
+    text = lock.to_text()
+    assert "é" in text
+    assert clean(text) == text
+    assert MCPLock.read(text) == lock
 
 
 READ_X = definition("x", description="Ünïcode, and more.")

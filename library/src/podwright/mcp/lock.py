@@ -21,7 +21,7 @@ from podwright.data.json_data import (
 )
 from podwright.data.text import os_error_reason
 from podwright.errors import ConfigurationError, PodwrightError
-from podwright.mcp.definitions import ToolDefinition
+from podwright.mcp.definitions import ToolDefinition, clean
 
 LOCK_FILE = "mcp.lock.json"
 """The name of the file in a component folder."""
@@ -119,11 +119,14 @@ class MCPLock:
         return {"servers": servers}
 
     def to_text(self) -> str:
-        """Return the lock as the text of its file: sorted, so that it changes only where a definition does."""
+        """Return the lock as the text of its file: sorted, so that it changes only where a definition does.
+
+        Characters that a reader does not see are escaped, because a model reads them too.
+        """
         text = json.dumps(
             self.to_data(), indent=2, sort_keys=True, ensure_ascii=False
         )
-        return text + "\n"
+        return "".join(map(_visible, text)) + "\n"
 
     def write_file(self, path: Path) -> None:
         """Write the lock, as a whole or not at all; a lock without definitions is deleted.
@@ -141,6 +144,12 @@ class MCPLock:
                 f"Cannot write '{path}': {os_error_reason(error)}.",
                 suggestion="Make the folder writable.",
             ) from error
+
+
+def _visible(char: str) -> str:
+    if clean(char):
+        return char
+    return json.dumps(char).strip('"')
 
 
 def _read_entry(tool: str, entry: object, name: str, at: str) -> ToolDefinition:
