@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from tests.helpers import write_files
 from tests.mcp_stub import MCPStub
-from tests.service.support import Shell
+from tests.service.background_support import begin, wait
+from tests.service.support import Served, Shell, check_problem, pointers
 
 import podwright
 from podwright import MCPServer, ScriptedModel
 from podwright.errors import MCPServerError
+from podwright.mcp.definitions import ToolDefinition
 from podwright.mcp.lock import LOCK_FILE, MCPLock
 from podwright.settings import forget_settings
 from podwright.testing import ToolCall
@@ -225,6 +229,58 @@ def test_a_server_that_is_away(
     stub.up()
     told, _ = run(folder, stub)
     assert told == ["content"]
+
+
+def test_a_run_is_not_moved_to_another_definition(
+    tmp_path: Path, stub: MCPStub, served: Served, sqlite_database: str
+) -> None:
+    """What a run has called or asked about is locked as before; the tools of later steps may be defined otherwise."""
+    steps = [
+        {
+            "type": "function_step",
+            "name": name,
+            "mcp": {"server": "files", "tool": tool},
+            "arguments": arguments,
+        }
+        for name, tool, arguments in [
+            ("first", "read_file", {"path": "a"}),
+            ("last", "other", {}),
+        ]
+    ]
+    steps.insert(
+        1, {"type": "approval_step", "name": "ask", "message": "Go on?"}
+    )
+    blueprint = {"type": "Workflow", "name": "flow", "steps": steps}
+    write_files(tmp_path / "flow", {"blueprint.json": blueprint})
+
+    def serve_with(
+        **texts: str,
+    ) -> contextlib.AbstractContextManager[httpx.Client]:
+        for tool, text in texts.items():
+            stub.change(tool, description=text)
+        tools = {
+            name: ToolDefinition.read(data)
+            for name, data in stub.definitions.items()
+        }
+        MCPLock({"files": tools}).write_file(tmp_path / "flow" / LOCK_FILE)
+        servers = {"files": MCPServer(stub.url)}
+        flow = podwright.load(tmp_path / "flow", mcp=servers)
+        return served(flow, runs_database=sqlite_database)
+
+    with serve_with() as client:
+        url = begin(client)
+        wait(client, url, "waiting_for_approval")
+    with serve_with(read_file="Deletes a file.") as client:
+        problem = check_problem(
+            client.post(f"{url}/move"), 409, "run_not_movable"
+        )
+        assert pointers(problem) == ["/mcp.lock/files~1read_file/0"]
+    with serve_with(read_file="Reads a file.", other="Changed.") as client:
+        moved = client.post(f"{url}/move").json()
+        (change,) = moved["changes"]
+        assert change["pointer"] == "/mcp.lock/files~1other/0"
+        client.post(f"{url}/approve", json={}).raise_for_status()
+        assert wait(client, url)["status"] == "succeeded"
 
 
 def test_an_image(folder: Path, stub: MCPStub) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from podwright.blueprints import digest, walk_steps
 from podwright.blueprints.mcp_tools import all_mcp_tools
 from podwright.chats.call_approvals import check_decision
-from podwright.data.json_data import JsonMapping
+from podwright.data.json_data import JsonMapping, JsonObject
 from podwright.data.names import Expression, path_expression
 from podwright.messages.approvals import Decision, Question
 from podwright.messages.templates import expressions_in
@@ -51,12 +51,26 @@ def reported_models_of(component: Component) -> list[str]:
 
 def component_digest(component: Component) -> str:
     """The digest of a component: of its blueprint, and of the locked definitions of the MCP tools that it names."""
-    locked = {
+    return locked_digest(component.to_blueprint(), _locked(component))
+
+
+def comparable_blueprint(component: Component) -> JsonObject:
+    """The blueprint of a component, with the digests of its locked definitions as a further key, by `server/tool`."""
+    digests: JsonObject = {}
+    for server, tool, of_definition in sorted(_locked(component)):
+        digests.setdefault(f"{server}/{tool}", []).append(of_definition)
+    blueprint = component.to_blueprint()
+    if digests:
+        blueprint[LOCKED] = digests
+    return blueprint
+
+
+def _locked(component: Component) -> set[tuple[str, str, str]]:
+    return {
         (tool.server, tool.server_tool, tool.locked_digest)
         for tool in mcp_tools_of(component)
         if tool.locked_digest
     }
-    return locked_digest(component.to_blueprint(), locked)
 
 
 def locked_digest(

@@ -12,7 +12,13 @@ from podwright.blueprints.diff import (
     blueprint_changes,
     describe_values,
 )
-from podwright.data.json_data import JsonMapping, as_array, copy_json
+from podwright.blueprints.mcp_tools import all_mcp_tools
+from podwright.data.json_data import (
+    JsonMapping,
+    as_array,
+    as_object,
+    copy_json,
+)
 from podwright.errors import (
     InputsError,
     PodwrightError,
@@ -20,6 +26,7 @@ from podwright.errors import (
     RunCancelledError,
 )
 from podwright.events import ToolCallFailed, adapter
+from podwright.folders.walks import LOCKED, comparable_blueprint
 from podwright.journal.call_record import is_reported_to_model
 from podwright.kinds import TRAITS
 from podwright.steps.registry import step_class
@@ -93,7 +100,7 @@ async def move_run(
             f"Its blueprint {run['digest']} is not known here, so nobody can tell what has changed.",
             suggestion="Put the blueprint into the folder PODWRIGHT_PREVIOUS of this service.",
         )
-    new = worker.component.to_blueprint()
+    new = comparable_blueprint(worker.component)
     events = await own_runs.events(run["id"])
     obstacles = _obstacles(run, (event for _, event in events), old, new)
     if obstacles:
@@ -235,4 +242,7 @@ def _begin(blueprint: JsonMapping, last: int) -> dict[str, Any]:
         for _, step in walk_steps(part["steps"]):
             for key in step_class(step).keys_of_questions:
                 step.pop(key, None)
+    named = {f"{tool.server}/{tool.tool}" for tool in all_mcp_tools(part)}
+    locked = as_object(part.get(LOCKED))
+    part[LOCKED] = {name: locked[name] for name in locked if name in named}
     return part

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from sqlalchemy.engine import URL
 
 from podwright.components import Component
-from podwright.folders.walks import component_digest
+from podwright.folders.walks import comparable_blueprint, component_digest
 from podwright_service.background.attempt import Attempt
 from podwright_service.background.caller_runs import StoredRun
 from podwright_service.background.delivery.outbox import WebhookMode
@@ -136,9 +136,9 @@ class BackgroundWorker:
         return digest not in self._served_digests
 
     async def blueprint(self, digest: str) -> Mapping[str, Any] | None:
-        """The blueprint of a digest, as far as it is known."""
+        """What a digest is of, as far as it is known: a blueprint, with the locked definitions of its MCP tools."""
         if digest in self._components:
-            return self._components[digest].to_blueprint()
+            return comparable_blueprint(self._components[digest])
         if digest in self.previous.misfits:
             return self.previous.misfits[digest].blueprint
         return await self.store.blueprints.get(digest)
@@ -401,7 +401,7 @@ class BackgroundWorker:
 
     async def _keep_blueprints(self) -> None:
         blueprints_by_digest = {
-            digest: component.to_blueprint()
+            digest: comparable_blueprint(component)
             for digest, component in self._components.items()
         }
         await self.store.blueprints.keep(
