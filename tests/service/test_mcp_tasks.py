@@ -16,7 +16,7 @@ import pytest
 from mcp import MCPError
 from mcp.shared.inbound import encode_header_value
 from tests.helpers import until
-from tests.service.background_support import ECHO, FLOW, change_run
+from tests.service.background_support import ECHO, FLOW, change_run, wait
 from tests.service.support import FaultyAgent, Gate, Serve, Served, connect
 from tests.service.test_mcp_api import ERAS, connected, text_of
 
@@ -30,6 +30,8 @@ from podwright import (
 )
 from podwright.errors import ModelError
 from podwright.testing import ScriptedModel, ToolCall
+from podwright_service.background.worker import BackgroundWorker
+from podwright_service.mcp_api.tasks import Tasks
 from podwright_service.testing import Metrics
 
 VERSION = "2026-07-28"
@@ -768,3 +770,36 @@ def test_a_caller_who_leaves_before_the_answer(
     assert caller.call("helper", meta=meta)["content"][0]["text"] == "done"
     assert len(gate.inputs) == 1
     assert not gate.cancelled.is_set()
+
+
+def test_a_caller_who_leaves_while_the_run_is_stored(
+    serve: Serve, sqlite_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run, which a slow database has already, is cancelled."""
+    left = threading.Event()
+    add_or_find = BackgroundWorker.add_or_find
+    cancel_later = Tasks._cancel_later
+
+    async def add_slowly(*args: Any) -> Any:
+        run = await add_or_find(*args)
+        await asyncio.to_thread(left.wait, 60)
+        return run
+
+    def note_and_cancel(*args: Any) -> None:
+        cancel_later(*args)
+        left.set()
+
+    monkeypatch.setattr(BackgroundWorker, "add_or_find", add_slowly)
+    monkeypatch.setattr(Tasks, "_cancel_later", note_and_cancel)
+    gate = Gate()
+    served = serve(gate.agent(), runs_database=sqlite_database, mcp=True)
+    body, headers = Caller(served).request(
+        "tools/call", name="helper", arguments={"input": "x"}
+    )
+    lines = [f"{name}: {value}" for name, value in headers.items()]
+    with connect(served, "/mcp", json.dumps(body).encode(), *lines):
+        assert gate.called.wait(60)
+    assert left.wait(60)
+    assert gate.cancelled.wait(60)
+    (run,) = served.get("/runs").json()["runs"]
+    wait(served, f"/runs/{run['id']}", "cancelled")

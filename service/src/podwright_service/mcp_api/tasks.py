@@ -27,6 +27,7 @@ from podwright.data.json_data import JsonObject
 from podwright.errors import PodwrightError
 from podwright_service.background.caller_runs import CallerRuns, StoredRun
 from podwright_service.background.requests import (
+    AcceptedRun,
     cancel,
     decide,
     own_access,
@@ -126,16 +127,17 @@ class Tasks:
             RequestError, InputError: The request is refused; see `store_run`.
         """
         worker = _worker_of(request)
-        accepted = await store_run(request, worker, body, key)
-        run = accepted.run
         runs = _runs_of(request, worker)
+        # not cut off, because the run may be stored already
+        storing = asyncio.create_task(store_run(request, worker, body, key))
         try:
-            run = await self._wait(request, runs, run, progress)
+            accepted = await asyncio.shield(storing)
+            run = await self._wait(request, runs, accepted.run, progress)
         except asyncio.CancelledError:
             # its caller knows of no task, and has no key by which to find it; a shutdown is no wish to end it
             is_stopping = get_runtime(request).lifecycle.state == "draining"
             if key is None and not is_stopping:
-                self._cancel_later(request, worker, runs, run["id"])
+                self._cancel_later(request, worker, runs, storing)
             raise
         if run["status"] in ("succeeded", "failed", "cancelled"):
             return result_of_run(run, self._performer(worker, run))
@@ -179,14 +181,15 @@ class Tasks:
         request: Request,
         worker: BackgroundWorker,
         runs: CallerRuns,
-        run_id: str,
+        storing: asyncio.Task[AcceptedRun],
     ) -> None:
-        """Cancel a run outside of its request, which is over."""
+        """Cancel a run outside of its request, which is over, once it is stored."""
 
         async def work() -> None:
-            # it has ended meanwhile, or the database is away and the run goes on
-            with contextlib.suppress(RequestError):
-                await cancel(request, worker, runs, run_id)
+            # it was refused, has ended meanwhile, or the database is away and the run goes on
+            with contextlib.suppress(RequestError, PodwrightError):
+                accepted = await storing
+                await cancel(request, worker, runs, accepted.run["id"])
 
         task = asyncio.create_task(work())
         self._cancelling.add(task)
