@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import gc
 import json
 import subprocess
 import sys
@@ -18,7 +19,13 @@ from jsonschema import Draft202012Validator
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 from pydantic import BaseModel
-from tests.service.support import FaultyAgent, Gate, Serve, check_problem
+from tests.service.support import (
+    FaultyAgent,
+    Gate,
+    Serve,
+    Served,
+    check_problem,
+)
 
 from podwright import Agent, AgentStep, Workflow
 from podwright.testing import (
@@ -362,22 +369,25 @@ def test_the_values_of_a_body(serve: Serve) -> None:
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_caller_who_leaves_cancels_the_run(
-    serve: Serve, era: str
+    served: Served, era: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The model call ends when the connection of its caller does."""
+    """The model call ends when the connection of its caller does, and the log has no error that nobody waits for."""
     gate = Gate()
-    served = serve(gate.agent(), mcp=True)
 
-    async def call() -> None:
-        async with connected(served, era) as client:
-            await client.call_tool("helper", {"input": "x"})
+    async def call(client: httpx.Client) -> None:
+        async with connected(client, era) as caller:
+            await caller.call_tool("helper", {"input": "x"})
 
-    task = asyncio.create_task(call())
-    assert await asyncio.to_thread(gate.called.wait, 60)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert await asyncio.to_thread(gate.cancelled.wait, 60)
+    with served(gate.agent(), mcp=True) as client:
+        task = asyncio.create_task(call(client))
+        assert await asyncio.to_thread(gate.called.wait, 60)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await asyncio.to_thread(gate.cancelled.wait, 60)
+    # the event loop tells of errors when their tasks are deleted
+    gc.collect()
+    assert [each for each in caplog.records if each.name == "asyncio"] == []
 
 
 @pytest.mark.parametrize("era", ERAS)

@@ -272,8 +272,16 @@ async def _perform(request: Request, work: Coroutine[Any, Any, T]) -> T:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         if not task.cancelled():
+            # nobody waits for the error of the run that it ends with
+            task.add_done_callback(_take_error)
             active_runs.cancel(task)
             raise
         raise RequestError(
             503, "run_cancelled", "The service is stopping.", "Try again later."
         ) from None
+
+
+def _take_error(task: asyncio.Task[Any]) -> None:
+    """Take the error of a task, which the event loop would log."""
+    if not task.cancelled():
+        task.exception()
