@@ -110,6 +110,15 @@ def test_keys_are_never_written(
             "password": True,
         }
     ]
+    # how the user gives the key stays as it is
+    own = {"id": "NEWS_DESK_API_KEY", "type": "command", "command": "vault"}
+    (tmp_path / FILES["vscode"]).write_text(json.dumps({"inputs": [own]}))
+    again = shell(
+        *("connect", locked_url, "--client", "vscode", "--api-key", KEY),
+        *options,
+    )
+    assert again.returncode == 0, again.stderr
+    assert read(tmp_path / FILES["vscode"])["inputs"] == [own]
     wrong = shell("connect", locked_url, "--api-key", "another")
     assert (wrong.returncode, wrong.stdout) == (1, "")
     assert "another" not in wrong.stderr

@@ -362,7 +362,6 @@ def _write(client: MCPClient, entry: Entry, *, force: bool) -> None:
 
 
 def _with_items(old: list[Any], new: list[Any]) -> list[Any]:
-    """Return the items of a list with further ones, by their ids."""
-    ids = {item["id"] for item in new}
-    kept = [item for item in old if as_object(item).get("id") not in ids]
-    return [*kept, *new]
+    """Return the items of a list with further ones; one whose id it has stays as its user wrote it."""
+    ids = {as_object(item).get("id") for item in old}
+    return [*old, *(item for item in new if item["id"] not in ids)]
