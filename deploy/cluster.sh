@@ -3,6 +3,7 @@
 # containerd, which needs root on Linux, `make engine` and `make programs`.
 #
 #   deploy/cluster.sh which             say which cluster it is, and fail if it cannot be used
+#   deploy/cluster.sh is-up             succeed if it runs
 #   deploy/cluster.sh up                start it if there is none; print the path of its kubeconfig
 #   deploy/cluster.sh load IMAGE...     copy images of the Docker engine into it
 #   deploy/cluster.sh unload IMAGE...   delete images from it
@@ -75,12 +76,17 @@ load_into() { # ROLE IMAGE...
     rm "$file"
 }
 
+is_up() {
+    [ "$("$docker" inspect --format '{{.State.Running}}' "$NAME-control" 2>/dev/null)" = true ]
+}
+
 up() {
-    if [ -f "$CONFIG" ]; then
+    if is_up; then
         kubectl get --raw /readyz >/dev/null 2>&1 \
             || fail "the cluster $NAME does not answer; \`make cluster-down\` deletes it"
         return
     fi
+    down # what is left of one that ended with its machine or engine, and cannot be started again
     build_images
     mkdir -p "$STATE"
     subnets=(--subnet "$SUBNET.0/24" --gateway "$SUBNET.1")
@@ -154,6 +160,7 @@ run_named() {
         check_named
         say "the cluster of PODWRIGHT_TEST_KUBECONFIG: $NAMED"
         ;;
+    is-up) check_named ;;
     up)
         check_named
         echo "$NAMED"
@@ -169,6 +176,7 @@ run_own() {
         [ "$(id -u)" -eq 0 ] || fail "only root on Linux can make a cluster; or set PODWRIGHT_TEST_KUBECONFIG"
         say "a cluster of its own, in the containers $NAME-*"
         ;;
+    is-up) is_up || exit 1 ;;
     up)
         up
         echo "$CONFIG"
@@ -182,8 +190,8 @@ run_own() {
 }
 
 case ${1-} in
-which | up | load | unload | add-node | remove-node | down) ;;
-*) fail "unknown command '${1-}'; known are which, up, load, unload, add-node, remove-node and down" ;;
+which | is-up | up | load | unload | add-node | remove-node | down) ;;
+*) fail "unknown command '${1-}'; known are which, is-up, up, load, unload, add-node, remove-node and down" ;;
 esac
 docker=$(./engine.sh docker)
 "$docker" info >/dev/null 2>&1 || fail "the Docker engine does not answer; \`make engine\` starts one on Debian"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from tests.cluster.cluster import (
@@ -45,7 +44,7 @@ def cluster(
         )
 
     def start() -> bool:
-        if is_own and Path(OWN).exists():
+        if is_own and not subprocess.run([SCRIPT, "is-up"], capture_output=True).returncode:
             skip(
                 f"A cluster is there: `make cluster-down` deletes it, or set PODWRIGHT_TEST_KUBECONFIG={OWN}."
             )
