@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from typing import cast
 
+from podwright.blueprints.members import parts_of
 from podwright.blueprints.schema import TOOL_NAME, ToolOptions
 from podwright.data.json_data import (
     JsonMapping,
     as_array,
     as_object,
-    json_pointer,
 )
 from podwright.data.text import short_repr
 from podwright.errors import Problem
-from podwright.kinds import TRAITS
 from podwright.steps.registry import walk_steps
-
-_MEMBER_KEYS = {traits.member_key for traits in TRAITS.values()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +106,7 @@ def mcp_function(step: JsonMapping, at: str) -> MCPToolName | None:
 
 def all_mcp_tools(blueprint: JsonMapping) -> Iterator[MCPToolName]:
     """Yield the tools of MCP servers that a blueprint names, for its model, its members and its steps."""
-    for at, part in _blueprints_in(blueprint).items():
+    for at, part in parts_of(blueprint).items():
         yield from mcp_tools(part, at)
     yield from mcp_functions(blueprint)
 
@@ -121,7 +118,7 @@ def mcp_servers(blueprint: JsonMapping) -> list[str]:
 
 def mcp_problems(blueprint: JsonMapping) -> Iterator[Problem]:
     """Yield what is wrong with the names of tools in a blueprint whose shape is valid."""
-    for at, part in _blueprints_in(blueprint).items():
+    for at, part in parts_of(blueprint).items():
         own = {entry["name"] for entry in as_array(part.get("tools"))}
         yield from _name_problems(part, at, own)
 
@@ -174,12 +171,3 @@ def skill_name_problems(
     for tool in mcp_tools(blueprint):
         if tool.name in names:
             yield _same_name_problem(tool, "a tool of the conductor itself")
-
-
-def _blueprints_in(blueprint: JsonMapping) -> Mapping[str, JsonMapping]:
-    """Return a blueprint and those of the members that it defines, by JSON pointer."""
-    parts: dict[str, JsonMapping] = {"": blueprint}
-    for key in sorted(filter(None, _MEMBER_KEYS)):
-        for number, member in enumerate(as_array(blueprint.get(key))):
-            parts[json_pointer(key, number)] = as_object(member)
-    return parts

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from podwright.blueprints.members import members_of
 from podwright.blueprints.schema import TOOL_NAME
 from podwright.data.json_data import JsonMapping, as_array, as_object, walk_json
 from podwright.steps.registry import collect, walk_steps
@@ -72,13 +73,10 @@ def agent_names(blueprint: JsonMapping) -> list[str]:
 
 def _agent_names(blueprint: JsonMapping) -> Iterator[object]:
     """As `agent_names`, but a name may come more than once, and of an invalid blueprint have any type."""
-    steps = as_array(blueprint.get("steps"))
-    skills = as_array(blueprint.get("skills"))
     keys = collect(lambda kind: kind.agent_keys)
-    for _, step in walk_steps(steps):
+    for _, step in walk_steps(blueprint.get("steps")):
         yield from map(step.get, keys)
-    for entry in (*skills, *steps):
-        member = as_object(entry)
+    for _, member in members_of(blueprint):
         if _is_reference(member):
             yield member.get("name")
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, cast
 
+from podwright.blueprints.members import parts_of
 from podwright.blueprints.schema import TOOL_NAME, ToolOptions
 from podwright.data.json_data import (
     JsonMapping,
     as_array,
     as_object,
     copy_json,
-    json_pointer,
 )
 from podwright.data.text import did_you_mean
 from podwright.errors import Problem, ToolDefinitionError
@@ -141,11 +141,7 @@ def outdated_texts(
 
 def tool_lists(blueprint: JsonMapping) -> Iterator[tuple[str, list[Any]]]:
     """The lists of tools in a blueprint and its members, with their JSON pointers."""
-    members = {"": blueprint}
-    for key in ("skills", "steps"):
-        for number, member in enumerate(as_array(blueprint.get(key))):
-            members[json_pointer(key, number)] = as_object(member)
-    for pointer, member in members.items():
+    for pointer, member in parts_of(blueprint).items():
         entries = member.get("tools")
         if isinstance(entries, list):
             yield f"{pointer}/tools", cast("list[Any]", entries)

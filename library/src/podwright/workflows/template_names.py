@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from podwright import conditions
+from podwright.blueprints.members import members_of
 from podwright.blueprints.validation import kind_of
 from podwright.data.json_data import JsonMapping, as_array, as_object, walk_json
 from podwright.data.names import (
@@ -131,15 +132,12 @@ class NameCheck:
         """Check the instructions of a blueprint and of its members, which are filled from the inputs of the run."""
         instructions = blueprint.get("instructions", "")
         self.template(instructions, "/instructions", known)
-        for key in ("skills", "steps"):
-            members = as_array(blueprint.get(key))
-            for number, entry in enumerate(members):
-                member = as_object(entry)
-                self.template(
-                    member.get("instructions", ""),
-                    f"/{key}/{number}/instructions",
-                    {**known, **_inputs_of(member)},
-                )
+        for pointer, member in members_of(blueprint):
+            self.template(
+                member.get("instructions", ""),
+                f"{pointer}/instructions",
+                {**known, **_inputs_of(member)},
+            )
 
     # --- Workflows ----------------------------------------------------------------------------------------------------
 

@@ -15,12 +15,13 @@ from podwright.blueprints.diff import (
     lock_changes,
 )
 from podwright.blueprints.flowchart import mermaid
+from podwright.blueprints.members import members_of
 from podwright.blueprints.named_parts import agent_names, names_in_condition
 from podwright.blueprints.validation import Blueprint
 from podwright.components import Component
 from podwright.conditions import BUILT_IN
 from podwright.conditions import problems as condition_problems
-from podwright.data.json_data import as_array, as_object, walk_json
+from podwright.data.json_data import as_object, walk_json
 from podwright.data.text import did_you_mean, truncate
 from podwright.errors import (
     BlueprintValidationError,
@@ -252,9 +253,8 @@ def _models_in(
 def _agents_in(component: Component | None, blueprint: Blueprint) -> set[str]:
     """The names of the agents that a blueprint is, has and names."""
     names = {blueprint["name"], *agent_names(blueprint)}
-    for key in ("skills", "steps"):
-        for entry in as_array(blueprint.get(key)):
-            names.add(as_object(entry).get("name", ""))
+    for _, member in members_of(blueprint):
+        names.add(member.get("name", ""))
     if component is not None:
         names = agents_with_models(component)
     return names

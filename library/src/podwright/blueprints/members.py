@@ -1,0 +1,31 @@
+"""The parts of a blueprint: the component itself, and the members that it defines or names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from podwright.data.json_data import (
+    JsonMapping,
+    as_array,
+    as_object,
+    json_pointer,
+)
+from podwright.kinds import TRAITS
+
+_MEMBER_KEYS = sorted({each.member_key for each in TRAITS.values()} - {""})
+
+
+def members_of(blueprint: JsonMapping) -> Iterator[tuple[str, JsonMapping]]:
+    """Yield the JSON pointer and the entry of each member of a conductor or a pipeline, and of each step of a workflow.
+
+    Args:
+        blueprint: A blueprint of any kind, valid or not.
+    """
+    for key in _MEMBER_KEYS:
+        for number, entry in enumerate(as_array(blueprint.get(key))):
+            yield json_pointer(key, number), as_object(entry)
+
+
+def parts_of(blueprint: JsonMapping) -> Mapping[str, JsonMapping]:
+    """The blueprint itself, and what `members_of` yields, by JSON pointer."""
+    return {"": blueprint, **dict(members_of(blueprint))}
